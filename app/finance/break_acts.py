@@ -278,10 +278,12 @@ class BreakAct:
     value: str = ""
 
 
-async def assign_break(context: AppContext, name: str, *, to: str, by: str | None) -> None:
-    """Make it somebody's; an empty name makes it nobody's."""
+async def assign_break(
+    context: AppContext, name: str, *, to: str, by: str | None, seen: str | None = None
+) -> None:
+    """Make it somebody's; an empty name makes it nobody's. seen: as of `accept_break`."""
     _check_assignee(to)
-    await _do(context, name, BreakAct(deed="assigned", by=by, value=to))
+    await _do(context, name, BreakAct(deed="assigned", by=by, value=to), seen=seen)
 
 
 def _check_assignee(to: str) -> None:
@@ -295,11 +297,15 @@ async def comment_break(context: AppContext, name: str, *, note: str, by: str | 
 
 
 async def accept_break(
-    context: AppContext, name: str, *, reason: str, by: str | None
+    context: AppContext, name: str, *, reason: str, by: str | None, seen: str | None = None
 ) -> Proposal | None:
     """Write it off. Above the amount that the rules set for one person it is proposed; returns the
-    proposal then."""
-    return await _decide(context, name, BreakAct(deed="accepted", by=by, reason=reason))
+    proposal then.
+
+    seen  the `mark_of` it as it was shown: where it is another by now, UsageError is raised. None:
+          whatever it is now
+    """
+    return await _decide(context, name, BreakAct(deed="accepted", by=by, reason=reason), seen=seen)
 
 
 MOST_AT_ONCE: Final = 200
@@ -312,8 +318,33 @@ NAMED: Final = 10
 
 def mark_of(found: Sequence[SeenBreak]) -> str:
     """What was shown of some breaks, as a digest: which, with what money, and where each stands."""
-    shown = [(each.identity, str(each.seen.money), each.life.state) for each in found]
+    shown = [
+        (
+            each.identity,
+            str(each.seen.money),
+            each.life.state,
+            each.life.assignee or "",
+            each.life.settling or "",
+        )
+        for each in found
+    ]
     return fingerprint(sorted(shown))
+
+
+def _check_same(found: Sequence[SeenBreak], seen: str | None) -> None:
+    """Raises UsageError where they are not what was shown."""
+    if seen in (None, mark_of(found)):
+        return
+    if len(found) == 1:
+        because = found[0].life.because.rstrip(".")
+        raise UsageError(
+            f"it has changed since you looked, and nothing was done. {because}. Look at what is "
+            "said of it now, and decide again"
+        )
+    raise UsageError(
+        "they have changed since you looked, and nothing was done: look at the list again, "
+        "and decide about what it shows now"
+    )
 
 
 async def some_breaks(context: AppContext, names: Sequence[str]) -> list[SeenBreak]:
@@ -370,21 +401,28 @@ async def unmatch_break(
 
 
 async def settle_break(
-    context: AppContext, name: str, *, action: str, reason: str, by: str | None
+    context: AppContext,
+    name: str,
+    *,
+    action: str,
+    reason: str,
+    by: str | None,
+    seen: str | None = None,
 ) -> Proposal | None:
-    """Decide what becomes of late money. What keeps it is an acceptance, and is proposed as one."""
-    return await _decide(
-        context, name, BreakAct(deed="settled", by=by, reason=reason, value=action)
-    )
+    """Decide what becomes of late money. What keeps it is an acceptance, and is proposed as one.
+    seen: as of `accept_break`."""
+    doing = BreakAct(deed="settled", by=by, reason=reason, value=action)
+    return await _decide(context, name, doing, seen=seen)
 
 
-async def _do(context: AppContext, name: str, doing: BreakAct) -> str:
+async def _do(context: AppContext, name: str, doing: BreakAct, *, seen: str | None = None) -> str:
     """Returns the value as it was written."""
     _check_reason(doing)
     async with context.store.writing() as connection:
         await break_store.deciding_alone(connection)
         who = await operators.permitted(connection, by=doing.by, action=_ACTIONS[doing.deed])
         found = await break_in(connection, name)
+        _check_same([found], seen)
         value = doing.value
         if doing.deed == "matched":
             _check_open(found)
@@ -395,13 +433,16 @@ async def _do(context: AppContext, name: str, doing: BreakAct) -> str:
     return value
 
 
-async def _decide(context: AppContext, name: str, doing: BreakAct) -> Proposal | None:
+async def _decide(
+    context: AppContext, name: str, doing: BreakAct, *, seen: str | None
+) -> Proposal | None:
     """Accept or settle a break, or propose that where one person may not."""
     _check_reason(doing)
     async with context.store.writing() as connection:
         await break_store.deciding_alone(connection)
         who = await operators.permitted(connection, by=doing.by, action=_ACTIONS[doing.deed])
         found = await break_in(connection, name)
+        _check_same([found], seen)
         _check_open(found)
         refund = doing.value == "refund"  # it accepts nothing
         because = None if refund else too_much(await rules_known(connection), found.seen)
@@ -432,11 +473,7 @@ async def _do_all(context: AppContext, names: Sequence[str], doing: BreakAct, *,
         await break_store.deciding_alone(connection)
         who = await operators.permitted(connection, by=doing.by, action=_ACTIONS[doing.deed])
         found = await seen_breaks(connection, names)
-        if mark_of(found) != seen:
-            raise UsageError(
-                "they have changed since you looked, and nothing was done: look at the list again, "
-                "and decide about what it shows now"
-            )
+        _check_same(found, seen)
         if doing.deed == "accepted":
             await _check_alone(connection, found)
         for each in found:

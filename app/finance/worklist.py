@@ -201,9 +201,16 @@ async def late_items(
 
 
 async def settle_late(
-    context: AppContext, name: str, *, action: str, reason: str, by: str | None
+    context: AppContext,
+    name: str,
+    *,
+    action: str,
+    reason: str,
+    by: str | None,
+    seen: str | None = None,
 ) -> SeenBreak | Proposal:
-    """Decide what becomes of late money; what needs a second person is proposed. Raises UsageError
+    """Decide what becomes of late money; what needs a second person is proposed. seen: as of
+    `accept_break`. Raises UsageError
     for an unknown action, for a break that is not about late money, and as `settle_break` does."""
     if action not in SETTLINGS:
         raise UsageError(f"--action is one of: {', '.join(SETTLINGS)}")
@@ -212,7 +219,7 @@ async def settle_late(
         raise UsageError(
             f"{name} is {found.seen.cause}, not late money; see `tallyhook breaks show {name}`"
         )
-    proposal = await settle_break(context, name, action=action, reason=reason, by=by)
+    proposal = await settle_break(context, name, action=action, reason=reason, by=by, seen=seen)
     return await one_break(context, name) if proposal is None else proposal
 
 
