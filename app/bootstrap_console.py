@@ -415,9 +415,14 @@ async def _import(
 
 
 async def _booked(
-    context: AppContext, settings: Settings, stands: str | None, skip: int, limit: int
+    context: AppContext,
+    settings: Settings,
+    stands: str | None,
+    line: str | None,
+    skip: int,
+    limit: int,
 ) -> bank_match.BookedPage:
-    return await bank_match.booked_page(context, stands=stands, skip=skip, limit=limit)
+    return await bank_match.booked_page(context, stands=stands, line=line, skip=skip, limit=limit)
 
 
 async def _withdrawable(

@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from app.access.operators import Action, Reading
 from app.access.sessions import first_use
 from app.console.act_list import ACTS
 from app.console.orders_pages import SUGGESTED, find_document
@@ -24,8 +25,18 @@ from app.console.pages import FOLDER, Pages, as_csv, as_json
 from app.console.security import SecurityMiddleware
 from app.console.signing_in import SigningIn, form_of
 from app.console.uploads import Received
-from app.console.view import FORMS, Act, ActionResult, Asked, Console, Page, Person, View
-from app.console.words import address
+from app.console.view import (
+    FORMS,
+    Act,
+    ActionResult,
+    Asked,
+    Console,
+    Page,
+    Person,
+    View,
+    roles_of,
+)
+from app.console.words import address, of_forms
 from app.core.errors import (
     ConfigurationError,
     NotFoundError,
@@ -52,7 +63,15 @@ NOT_CONFIRMED: Final = (
     "that is not your password, or it was tried too often: wait a minute and look again"
 )
 
-NOT_ALLOWED: Final = "Your role, {}, may not see this page. Who may is said by an admin."
+NOT_AS_SHOWN: Final = "nothing was done: what the form was about has changed since it was opened"
+
+NOT_ALLOWED: Final = (
+    "Your role, {}, may neither see nor do this; {} may. Ask one of them, or an admin for that "
+    "role."
+)
+
+ENDED: Final = "ended"
+"""What an address of the form to sign in says where a form was sent after its session had ended."""
 
 
 class _Subject(Convertor[str]):
@@ -139,7 +158,7 @@ class Application:
 
             async def show(view: View) -> Response:
                 if not view.person.may_read(page.reads):
-                    return self._refuse(view, wanted)
+                    return self._refuse(view, wanted, page.reads)
                 document = await page.load(view)
                 if isinstance(document, Response):
                     return document
@@ -174,14 +193,15 @@ class Application:
     def _nobody(self, request: Request, form: str) -> Response:
         if form != "html":
             return JSONResponse({"problem": "sign in first"}, status_code=401)
-        if request.method != "GET":
-            return RedirectResponse("/sign-in", status_code=303)
         here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-        query = urlencode({"next": here}) if here != "/" else ""
-        return RedirectResponse("/sign-in" + (f"?{query}" if query else ""), status_code=303)
+        words = {"next": here} if here != "/" else {}
+        if request.method != "GET":  # a form has its own address; the search stands on the list
+            words = {"next": here if here.startswith("/do/") else "/orders", ENDED: "1"}
+        query = f"?{urlencode(words)}" if words else ""
+        return RedirectResponse(f"/sign-in{query}", status_code=303)
 
-    def _refuse(self, view: View, form: str) -> Response:
-        sentence = NOT_ALLOWED.format(view.person.role)
+    def _refuse(self, view: View, form: str, what: Action | Reading) -> Response:
+        sentence = NOT_ALLOWED.format(view.person.role, " and ".join(sorted(roles_of(what))))
         if form != "html":
             return JSONResponse({"problem": sentence}, status_code=403)
         return self._pages.problem(403, sentence, view=view)
@@ -191,7 +211,7 @@ class Application:
 
         async def show(view: View) -> Response:
             if not view.person.may_read("orders"):
-                return self._refuse(view, "html")
+                return self._refuse(view, "html", "orders")
             document = await find_document(view, (await form_of(request)).get("text", ""))
             if len(document["orders"]) == 1 and not document["more"]:
                 only = document["orders"][0]["order"]
@@ -207,7 +227,7 @@ class Application:
 
         async def show(view: View) -> Response:
             if not view.person.may_read("orders"):
-                return self._refuse(view, "json")
+                return self._refuse(view, "json", "orders")
             text = (await form_of(request)).get("text", "")
             found = await orders_beginning(view.context, text, limit=SUGGESTED)
             return JSONResponse({"orders": found})
@@ -220,7 +240,7 @@ class Application:
         async def answer(request: Request) -> Response:
             async def show(view: View) -> Response:
                 if not view.person.may(act.permission):
-                    return self._refuse(view, "html")
+                    return self._refuse(view, "html", act.permission)
                 if request.method == "POST":
                     return await self._done(view, act)
                 return await self._ask(view, act)
@@ -266,6 +286,10 @@ class Application:
         asked, reason = await act.ask(view), ""
         if asked.preview:
             return await self._ask(view, act, asked=asked)
+        if not asked.ready:
+            if await first_use(self._console.context, view.given.get("form", "")):
+                return await self._ask(view, act, NOT_AS_SHOWN, asked=asked)
+            return self._sent_before(view, asked)
         if asked.password and not await self._signing.confirms(
             view.request, view.person, view.given.get("password", "")
         ):
@@ -274,15 +298,9 @@ class Application:
             try:
                 reason = checked_reason(view.given.get("reason", ""), [])
             except UsageError as error:
-                said = str(error).replace("--reason", "The reason")
-                return await self._ask(view, act, said, asked=asked)
+                return await self._ask(view, act, str(error), asked=asked)
         if not await first_use(self._console.context, view.given.get("form", "")):
-            return self._pages.problem(
-                409,
-                "This form was sent before, and nothing was done a second time. Look at the result "
-                "before you begin again.",
-                view=view,
-            )
+            return self._sent_before(view, asked)
         try:
             done = await act.do(view, reason)
         except UsageError as error:
@@ -291,7 +309,17 @@ class Application:
             return done
         if isinstance(done, ActionResult):
             return self._pages.of_person(view, "told.html", title=done.title, values={"told": done})
-        return RedirectResponse(f"{done}?{urlencode({'done': act.name})}", status_code=303)
+        sign = "&" if "?" in done else "?"
+        return RedirectResponse(f"{done}{sign}{urlencode({'done': act.name})}", status_code=303)
+
+    def _sent_before(self, view: View, asked: Asked) -> Response:
+        return self._pages.problem(
+            409,
+            "This form was sent before, and nothing was done a second time. Look at the result "
+            "before you begin again.",
+            view=view,
+            back=asked.back,
+        )
 
     # --- the rest --------------------------------------------------------------------------------
 
@@ -355,7 +383,7 @@ def _to_show(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _sentence(error: Exception) -> str:
-    text = str(error)
+    text = of_forms(str(error))
     return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
 
 

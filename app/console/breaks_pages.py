@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from typing import Any, Final
+from urllib.parse import parse_qsl, urlencode
 
 from app.access.bookmarks import bookmarks_of
 from app.access.operators import MAY, known_operators
@@ -15,7 +16,7 @@ from app.console.case_pages import attachments_of_break
 from app.console.orders_pages import saved_lists
 from app.console.proposals_pages import proposed, waiting_about
 from app.console.view import ROWS, ActionResult, Asked, Document, Field, View
-from app.console.words import CAUSES, address, plain_money
+from app.console.words import CAUSES, SETTLINGS, address, of_forms, plain_money
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
 from app.finance import break_acts, break_choice, worklist
@@ -112,6 +113,7 @@ async def late_money_document(view: View) -> Document:
     skip = min(view.number("skip") or 0, MOST_SKIPPED)
     return {
         "filters": {"state": wanted},
+        "run": await _last_run(view),
         "skip": skip or None,
         "states": dict(states),
         "found": len(fitting),
@@ -126,6 +128,13 @@ async def late_money_document(view: View) -> Document:
         "late": [_late(each) for each in fitting[skip : skip + ROWS]],
         "next": skip + ROWS if len(fitting) > skip + ROWS else None,
     }
+
+
+async def _last_run(view: View) -> dict[str, Any] | None:
+    """The newest run that gives life to breaks; None: there was none."""
+    runs = await break_acts.finished_runs(view.context, limit=ROWS)
+    last = next((each for each in runs if each.lived), None)
+    return None if last is None else {"number": last.number, "at": format_instant(last.at)}
 
 
 def _late(found: Any) -> dict[str, Any]:
@@ -145,6 +154,22 @@ def _said(found: break_acts.SeenBreak) -> tuple[str, ...]:
     money = to_json(found.seen.money)
     stake = f"At stake: {plain_money(money)}." if money else "No sum is at stake."
     return (break_sentence(found.seen), stake, f"Where it stands: {found.life.because}")
+
+
+def _about(found: break_acts.SeenBreak) -> str:
+    """What a form is about, as a person calls it."""
+    name, cause = found.seen.order or found.seen.payment, CAUSE_WORDS[found.seen.cause]
+    return cause if name is None else f"{name}: {cause[:1].lower()}{cause[1:]}"
+
+
+def _seen_field(*found: break_acts.SeenBreak) -> Field:
+    """Has a form decide about what it showed, or about nothing."""
+    mark = break_acts.mark_of(found)
+    return Field(name="seen", label="What was shown", kind="hidden", value=mark)
+
+
+def _shown(view: View) -> str | None:
+    return view.given.get("seen") or None
 
 
 async def _people(view: View) -> list[str]:
@@ -179,18 +204,23 @@ async def ask_assign(view: View) -> Asked:
     """Whose the break is to be."""
     found = await _seen_break(view)
     return Asked(
-        subject=found.identity,
+        subject=_about(found),
         lines=_said(found),
         back=address("breaks", found.identity),
         reason=False,
-        fields=(await _assignee_field(view, found.life.assignee or view.person.name),),
+        fields=(
+            await _assignee_field(view, found.life.assignee or view.person.name),
+            _seen_field(found),
+        ),
     )
 
 
 async def do_assign(view: View, reason: str) -> str:
     """Make it somebody's."""
     found, to = await _seen_break(view), await _assignee_given(view)
-    await break_acts.assign_break(view.context, found.identity, to=to, by=view.person.name)
+    await break_acts.assign_break(
+        view.context, found.identity, to=to, by=view.person.name, seen=_shown(view)
+    )
     return address("breaks", found.identity)
 
 
@@ -198,7 +228,7 @@ async def ask_comment(view: View) -> Asked:
     """What was found out."""
     found = await _seen_break(view)
     return Asked(
-        subject=found.identity,
+        subject=_about(found),
         lines=_said(found),
         back=address("breaks", found.identity),
         why="What you found out",
@@ -216,8 +246,8 @@ async def ask_accept(view: View) -> Asked:
     """What is written off, and whether one person may do that."""
     found = await _seen_break(view)
     lines, ready = _said(found), True
-    if found.life.state == "closed":
-        lines, ready = (*lines, "It is closed: there is nothing to accept."), False
+    if found.life.state in ("closed", "accepted"):
+        lines, ready = (*lines, f"It is {found.life.state}: there is nothing to accept."), False
     elif (because := await break_acts.why_not_alone(view.context, found)) is not None:
         lines = (
             *lines,
@@ -231,10 +261,11 @@ async def ask_accept(view: View) -> Asked:
             "accepted. It opens again as soon as its money changes.",
         )
     return Asked(
-        subject=found.identity,
+        subject=_about(found),
         lines=lines,
         back=address("breaks", found.identity),
         ready=ready,
+        fields=(_seen_field(found),),
     )
 
 
@@ -242,7 +273,7 @@ async def do_accept(view: View, reason: str) -> str | ActionResult:
     """Write it off, or propose that."""
     found = await _seen_break(view)
     proposal = await break_acts.accept_break(
-        view.context, found.identity, reason=reason, by=view.person.name
+        view.context, found.identity, reason=reason, by=view.person.name, seen=_shown(view)
     )
     return address("breaks", found.identity) if proposal is None else proposed(proposal)
 
@@ -257,7 +288,7 @@ async def ask_match(view: View) -> Asked:
     lines = _said(found)
     if found.life.state == "closed":
         closed = (*lines, "It is closed: there is nothing to match.")
-        return Asked(subject=found.identity, lines=closed, back=back, ready=False)
+        return Asked(subject=_about(found), lines=closed, back=back, ready=False)
     near = {name_of(each.line): each for each in found.seen.candidates}
     candidate = None if line is None else near.get(name_of(line))
     if candidate is not None:
@@ -274,7 +305,7 @@ async def ask_match(view: View) -> Asked:
         ),
     )  # fmt: skip
     return Asked(
-        subject=found.identity,
+        subject=_about(found),
         lines=(
             *lines,
             "Nothing changes at once: the next run takes the two as one and the same, and closes "
@@ -305,9 +336,9 @@ async def ask_unmatch(view: View) -> Asked:
     back = address("breaks", found.identity)
     if not matched:
         none = (*_said(found), "No match by hand stands.")
-        return Asked(subject=found.identity, lines=none, back=back, ready=False)
+        return Asked(subject=_about(found), lines=none, back=back, ready=False)
     return Asked(
-        subject=found.identity,
+        subject=_about(found),
         lines=(*_said(found), "The next run opens again what the two leave without each other."),
         back=back,
         fields=(
@@ -338,6 +369,14 @@ async def do_unmatch(view: View, reason: str) -> str:
 
 SHOWN: Final = 10
 """Breaks that a preview names; all are counted and added up."""
+
+
+def _list(view: View) -> str:
+    """The list as it was filtered where they were chosen."""
+    known = (*CONDITIONS, "order", "skip")
+    told = parse_qsl(view.word("list") or "")
+    query = urlencode([(name, value) for name, value in told if name in known])
+    return f"/breaks?{query}" if query else "/breaks"
 
 
 async def _chosen(view: View) -> break_choice.Chosen:
@@ -380,21 +419,26 @@ def _named(found: break_acts.SeenBreak) -> str:
     )
 
 
-def _sealed(chosen: break_choice.Chosen) -> Field:
-    return Field(
-        name="seen", label="What was shown", kind="hidden", value=break_acts.mark_of(chosen.of)
-    )
+def _none_chosen(view: View, error: UsageError) -> Asked:
+    """Why there is nothing to decide about, and the way back to the list."""
+    ticked = view.word("where") is not None or view.word("break") is not None
+    none = "No break is chosen: tick some in the list, or say which below it."
+    line = f"{str(error)[:1].upper()}{str(error)[1:]}." if ticked else none
+    return Asked(subject="Breaks", lines=(of_forms(line),), back=_list(view), ready=False)
 
 
 async def ask_assign_all(view: View) -> Asked:
     """Whose these breaks are to be."""
-    chosen = await _chosen(view)
+    try:
+        chosen = await _chosen(view)
+    except UsageError as error:
+        return _none_chosen(view, error)
     return Asked(
         subject=counted(len(chosen.of), "break"),
         lines=_preview(chosen),
-        back="/breaks",
+        back=_list(view),
         reason=False,
-        fields=(await _assignee_field(view, view.person.name), _sealed(chosen)),
+        fields=(await _assignee_field(view, view.person.name), _seen_field(*chosen.of)),
     )
 
 
@@ -408,16 +452,19 @@ async def do_assign_all(view: View, reason: str) -> str:
         by=view.person.name,
         seen=view.given.get("seen", ""),
     )
-    return "/breaks"
+    return _list(view)
 
 
 async def ask_accept_all(view: View) -> Asked:
     """What is written off together, and what stands against that."""
-    chosen = await _chosen(view)
+    try:
+        chosen = await _chosen(view)
+    except UsageError as error:
+        return _none_chosen(view, error)
     subject = counted(len(chosen.of), "break")
     if against := await _against(view, chosen.of):
         lines = (*_preview(chosen), "They are accepted together or not at all.", *against)
-        return Asked(subject=subject, lines=lines, back="/breaks", ready=False)
+        return Asked(subject=subject, lines=lines, back=_list(view), ready=False)
     return Asked(
         subject=subject,
         lines=(
@@ -426,8 +473,8 @@ async def ask_accept_all(view: View) -> Asked:
             "be done, and reports count them as accepted. Each opens again as soon as its money "
             "changes.",
         ),
-        back="/breaks",
-        fields=(_sealed(chosen),),
+        back=_list(view),
+        fields=(_seen_field(*chosen.of),),
     )
 
 
@@ -459,17 +506,10 @@ async def do_accept_all(view: View, reason: str) -> str:
         by=view.person.name,
         seen=view.given.get("seen", ""),
     )
-    return "/breaks"
+    return _list(view)
 
 
 # --- late money -----------------------------------------------------------------------------------
-
-SETTLING: Final = {
-    "refund": "Give it back",
-    "accept": "Keep it",
-    "credit": "Credit it to the customer",
-}
-"""What may become of late money."""
 
 CONSEQUENCES: Final = {
     "refund": "Given back, it stays on the list until the refund has come.",
@@ -485,14 +525,14 @@ async def ask_settle(view: View) -> Asked:
     if found.seen.cause not in worklist.LATE:
         lines = (*lines, "This is no late money: it is decided on its own page.")
         return Asked(
-            subject=found.identity,
+            subject=_about(found),
             lines=lines,
             back=address("breaks", found.identity),
             ready=False,
         )
     if found.life.state == "closed":
         lines = (*lines, "It is closed: there is nothing to decide.")
-        return Asked(subject=found.identity, lines=lines, back=back, ready=False)
+        return Asked(subject=_about(found), lines=lines, back=back, ready=False)
     if (because := await break_acts.why_not_alone(view.context, found)) is not None:
         lines = (
             *lines,
@@ -500,11 +540,11 @@ async def ask_settle(view: View) -> Asked:
             "operator approves that. That it goes back, you decide alone.",
         )
     return Asked(
-        subject=found.seen.order or found.seen.payment or found.identity,
+        subject=_about(found),
         lines=(
             *lines,
             " ".join(CONSEQUENCES.values()),
-            f"Proposed: {SETTLING[worklist.proposed_settling(found)].lower()}. Nothing is sent "
+            f"Proposed: {SETTLINGS[worklist.proposed_settling(found)].lower()}. Nothing is sent "
             "to the provider by this.",
         ),
         back=back,
@@ -512,9 +552,10 @@ async def ask_settle(view: View) -> Asked:
             Field(
                 name="action",
                 label="What becomes of it",
-                choices=tuple(SETTLING.items()),
+                choices=tuple(SETTLINGS.items()),
                 value=worklist.proposed_settling(found),
             ),
+            _seen_field(found),
         ),
     )
 
@@ -522,9 +563,14 @@ async def ask_settle(view: View) -> Asked:
 async def do_settle(view: View, reason: str) -> str | ActionResult:
     """Write the decision down, or propose it."""
     found, action = await _seen_break(view), view.given.get("action", "")
-    if action not in SETTLING:
+    if action not in SETTLINGS:
         raise UsageError("choose what becomes of it")
     done = await worklist.settle_late(
-        view.context, found.identity, action=action, reason=reason, by=view.person.name
+        view.context,
+        found.identity,
+        action=action,
+        reason=reason,
+        by=view.person.name,
+        seen=_shown(view),
     )
     return proposed(done) if isinstance(done, Proposal) else "/late"

@@ -11,10 +11,10 @@ from app.console.view import Asked, Document, Field, View
 from app.console.words import address
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
+from app.core.zones import typed_instant
 from app.evidence import attachments, dispute, dispute_case
 from app.finance.break_acts import one_break
 from app.orders.read_orders import explain_order
-from reconcile.instants import parse_instant
 
 
 async def case_document(view: View) -> Document:
@@ -202,11 +202,11 @@ async def ask_letter(view: View) -> Asked:
         ),
         back=address("cases", order),
         reason=False,
-        fields=_letter_fields(case),
+        fields=_letter_fields(view, case),
     )
 
 
-def _letter_fields(case: dispute_case.Case) -> tuple[Field, ...]:
+def _letter_fields(view: View, case: dispute_case.Case) -> tuple[Field, ...]:
     return (
         Field(name="ending", label="As", choices=(("pdf", "PDF"), ("html", "a page (HTML)"))),
         Field(
@@ -217,9 +217,9 @@ def _letter_fields(case: dispute_case.Case) -> tuple[Field, ...]:
         ),
         Field(
             name="respond_by",
-            label="Until when the bank takes an answer",
+            label=f"Until when the bank takes an answer ({view.console.zone})",
             value=case.document()["respond_by"] or "",
-            hint="Such as 2026-12-24T10:00:00Z; nothing where you do not know.",
+            hint="Such as 2026-12-24 10:00; nothing where you do not know.",
             required=False,
         ),
     )
@@ -229,7 +229,7 @@ async def do_letter(view: View, reason: str) -> Response:
     """The letter as a download."""
     order, given = view.needed("order"), view.given.get("respond_by", "").strip()
     try:
-        respond_by = parse_instant(given) if given else None
+        respond_by = typed_instant(given, view.console.zone) if given else None
     except ValueError as error:
         raise UsageError(f"until when: {error}") from None
     asked = dispute_case.CaseRequest(

@@ -55,7 +55,7 @@ CHECKS: Final = {
         "before it is understood.",
     ),
     "breaks": (
-        "No break of it waits for a decision.",
+        "No break of it must be decided first. Others may stay open: the report lists them.",
         "/breaks",
         "Put each right at its source, match it by hand, or accept it with a reason; start a run "
         "first if the list does not show it.",
@@ -219,12 +219,15 @@ async def _closing(view: View, month: Month, *, under_way: bool) -> Document:
         "looked_since": format_instant(seen.began),
         "looked_at": format_known(seen.ended),
         "over": over,
-        "checks": [] if seen.ended is None else _checks(seen.result, over=over),
+        "checks": []
+        if seen.ended is None
+        else _checks(seen.result, over=over, may_judge=view.person.may("deliveries_reverified")),
     }
 
 
-def _checks(blockers: Any, *, over: bool) -> list[dict[str, Any]]:
-    """One row a condition that holds, or a reason against it."""
+def _checks(blockers: Any, *, over: bool, may_judge: bool) -> list[dict[str, Any]]:
+    """One row a condition that holds, or a reason against it. may_judge: whether who looks may
+    judge refused deliveries again; others are led to the list of them."""
     rows = []
     for code, (sentence, where, do) in CHECKS.items():
         found = [each for each in blockers if each.code == code]
@@ -234,7 +237,11 @@ def _checks(blockers: Any, *, over: bool) -> list[dict[str, Any]]:
                 "state": "failed",
                 "sentence": each.sentence,
                 "do": do,
-                "where": f"/breaks?cause={each.cause}" if each.cause else where,
+                "where": f"/breaks?cause={each.cause}"
+                if each.cause
+                else "/deliveries"
+                if code == "rejected" and not may_judge
+                else where,
             }
             for each in found
         ]
@@ -268,6 +275,8 @@ async def report_download(view: View) -> Response:
     name, content = view.subject, b""
     now = view.context.clock.now()
     if name == "period":
+        if not (view.word("from") and view.word("to")):
+            raise UsageError("choose the first and the last day of the report")
         zone = view.context.calendar_zone
         since = day(view.needed("from"), "from", zone=zone)
         until = day(view.needed("to"), "to", zone=zone, after=True)
@@ -297,12 +306,12 @@ async def report_download(view: View) -> Response:
 
 
 async def bank_document(view: View) -> Document:
-    """GET /bank: the newest lines first, of one place where one is asked for. A job matches all of
-    them. Raises UsageError where they cannot be matched."""
-    stands = view.choice("stands", tuple(BANK_PLACES))
+    """GET /bank?stands=&line=&skip=: the newest lines first, of one place, or the one line, where
+    that is asked for. A job matches all of them. Raises UsageError where they cannot be matched."""
+    stands, line = view.choice("stands", tuple(BANK_PLACES)), view.word("line")
     skip, work = view.number("skip") or 0, view.console.work
     seen = await view.shared_job(
-        "bank", f"{stands} {skip}", work=lambda: work.booked(stands, skip, ROWS)
+        "bank", f"{stands} {skip} {line}", work=lambda: work.booked(stands, line, skip, ROWS)
     )
     found = (
         bank_match.BookedPage(lines=[], counts={}, more=False)
@@ -310,7 +319,7 @@ async def bank_document(view: View) -> Document:
         else seen.result
     )
     return {
-        "filters": {"stands": stands},
+        "filters": {"stands": stands, "line": line},
         "looked_since": format_instant(seen.began),
         "looked_at": format_known(seen.ended),
         "places": {place: found.counts[place] for place in BANK_PLACES if found.counts.get(place)},

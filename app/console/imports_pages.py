@@ -16,7 +16,7 @@ from app.access.proposal import Proposal
 from app.console.proposals_pages import proposed, waiting_about
 from app.console.uploads import KEPT_FOR, MAX_FILE_BYTES, Upload, mappings_in
 from app.console.view import ROWS, ActionResult, Asked, Document, Field, View
-from app.console.words import address, plain_money
+from app.console.words import address, of_forms, plain_money
 from app.core.errors import NotFoundError, UsageError
 from app.core.ids import new_token
 from app.core.jobs import job_document
@@ -209,6 +209,9 @@ def _rejects(upload: Upload) -> Response:
 DELIMITERS: Final = (("", "found out"), (",", "comma"), (";", "semicolon"), ("tab", "tab"),
                      ("|", "bar"))  # fmt: skip
 
+DATES: Final = (("", "as the file or its mapping says"), ("day_first", "the day first"),
+                ("month_first", "the month first"), ("excel", "as numbers of Excel"))  # fmt: skip
+
 ACTIONS: Final[dict[imports.ImportKind, Action]] = {
     "book": "records_imported",
     "statement": "statement_imported",
@@ -250,6 +253,19 @@ def _reading(view: View) -> tuple[Field, ...]:
             required=False,
         ),
         Field(name="delimiter", label="What divides cells", choices=DELIMITERS, required=False),
+        Field(
+            name="dates",
+            label="How dates are written",
+            choices=DATES,
+            hint="Where 05/06/2026 may be the fifth of June or the sixth of May.",
+            required=False,
+        ),
+        Field(
+            name="currency",
+            label="Currency of rows that name none",
+            hint="Such as KES.",
+            required=False,
+        ),
         Field(
             name="encoding",
             label="Encoding",
@@ -314,8 +330,7 @@ async def do_upload(view: View, reason: str) -> str:
         await view.console.jobs.wait(upload.job)
     except UsageError as error:
         view.console.uploads.forget(upload)
-        said = str(error).replace("--preset ", "the export ")
-        raise UsageError(said.replace("--mapping", "a mapping")) from None
+        raise UsageError(of_forms(str(error))) from None
     return address("imports", upload.name)
 
 
@@ -340,6 +355,9 @@ def _upload(view: View) -> Upload:
     delimiter = given.get("delimiter", "")
     if delimiter not in dict(DELIMITERS):
         raise UsageError("this is nothing that divides cells")
+    dates = given.get("dates", "")
+    if dates not in dict(DATES):
+        raise UsageError("this is no way to write dates")
     request = imports.ImportRequest(
         path=file.path,
         account=given.get("account", "").strip() if kind == "bank" else "",
@@ -347,6 +365,8 @@ def _upload(view: View) -> Upload:
         preset=preset or None,
         delimiter={"": None, "tab": "\t"}.get(delimiter, delimiter),
         encoding=given.get("encoding", "").strip() or None,
+        dates=dates or None,
+        currency=given.get("currency", "").strip().upper() or None,
         by=view.person.name,
         sha256=file.sha256,
     )

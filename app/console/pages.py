@@ -11,12 +11,14 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import Response
 
 from app.console import words
-from app.console.imports_pages import KINDS
+from app.console.imports_pages import KINDS, WHOSE
 from app.console.view import Act, Console, Document, Page, View
 from app.core.cells import csv_line, safe_cell
 from app.core.pages.charts import Series, stacked
 from app.evidence.letter import Drawing, Spoken, Times, drawing, letter_zone
-from reconcile.reporting.words import BUCKET_WORDS
+from reconcile.instants import format_instant
+from reconcile.ledger.vocabulary import FINDINGS
+from reconcile.reporting.words import SIDE_WORDS
 
 FOLDER: Final = Path(__file__).parent
 
@@ -41,10 +43,13 @@ class Pages:
             money=words.money,
             money_cell=words.money_cell,
             words=words.marked,
+            called=words.called,
+            finding=words.finding,
             moment=words.moment_in(console.zone),
             size=words.size,
             prose=words.prose_in(console.zone),
             ended=words.ended,
+            of_forms=words.of_forms,
         )
         self._templates.globals.update(
             address=words.address,
@@ -59,10 +64,14 @@ class Pages:
             step_words=words.STEPS,
             action_words=words.ACTIONS,
             import_words=KINDS,
-            bucket_words=BUCKET_WORDS,
+            whose_words=WHOSE,
+            finding_sentences={code: each.summary for code, each in FINDINGS.items()},
+            settling_words=words.SETTLINGS,
+            side_words=SIDE_WORDS,
             taken_words=words.TAKEN,
             environment=console.environment,
             zone=str(console.zone),
+            now=lambda: format_instant(console.context.clock.now()),
             arrivals_chart=self._arrivals_chart,
             timeline=self._timeline,
             acts=acts,
@@ -142,9 +151,11 @@ class Pages:
         }
         return self._answer(template, {**common, **values}, status)
 
-    def problem(self, status: int, sentence: str, *, view: View | None = None) -> Response:
+    def problem(
+        self, status: int, sentence: str, *, view: View | None = None, back: str = "/"
+    ) -> Response:
         """What went wrong, and what to do."""
-        values = {"sentence": sentence, "status": status}
+        values = {"sentence": sentence, "status": status, "back": back}
         if view is None:
             return self.plain("problem.html", title="Not here", values=values, status=status)
         return self.of_person(view, "problem.html", title="Not here", values=values, status=status)

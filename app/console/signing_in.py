@@ -153,7 +153,8 @@ class SigningIn:
         if request.method != "POST":
             if await self.person(request) is not None:
                 return RedirectResponse(where, status_code=303)
-            return self._form("sign_in.html", title="Sign in", next=where)
+            ended = "ended" in request.query_params
+            return self._form("sign_in.html", title="Sign in", next=where, ended=ended)
         form = await form_of(request)
         # Tries are remembered by it; none that is longer is anybody's.
         name = form.get("name", "").strip()[: operators.NAME_MAX + 1]
@@ -169,7 +170,12 @@ class SigningIn:
         except sessions.SignInRefused as error:
             await self._note_failure(request)
             return self._form(
-                "sign_in.html", title="Sign in", status=403, next=where, problem=str(error)
+                "sign_in.html",
+                title="Sign in",
+                status=403,
+                next=local(form.get("next", "/")),
+                ended=False,
+                problem=str(error),
             )
         self._signed_in.add((name, _network(request)))
         return self._begun(token, local(form.get("next", "/")))

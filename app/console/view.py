@@ -25,6 +25,7 @@ from app.console.uploads import Received, Uploads
 from app.core.errors import UsageError
 from app.core.jobs import Job, Jobs
 from app.core.schedule import Entry
+from app.core.zones import typed_instant
 from app.evidence.bundle import Built, BundleRequest
 from app.evidence.dispute_case import Case, CaseRequest
 from app.evidence.dispute_letter import LetterForm
@@ -41,7 +42,7 @@ from app.privacy.erase_finding import Erasure
 from app.providers.doctor import Account
 from app.providers.source import Source
 from app.receiving.context import AppContext
-from reconcile.instants import Instant, parse_instant
+from reconcile.instants import Instant
 from reconcile.reporting.closing import Blocker
 from reconcile.reporting.report import Scope
 
@@ -78,7 +79,8 @@ class Work:
     close        (month, by whom, why) → the proposal, where the rules let nobody close alone; None:
                  it is closed. Raises UsageError with everything that is against it
     against      (month, by whom) → what is against closing it; nothing is written
-    booked       (where they stand, lines left out, lines at most) → bank lines with their match
+    booked       (where they stand, or which one, lines left out, lines at most) → bank lines with
+                 their match
     withdrawable  (import, kind, by whom) → what taking it back would do
     withdraw     (import, kind, by whom, why, mark of what was seen) → the proposal, where its money
                  is above what one person may accept; None: it is taken back
@@ -93,7 +95,7 @@ class Work:
     import_file: Callable[[ImportKind, ImportRequest, str], Awaitable[Imported]]
     close: Callable[[str, str, str], Awaitable[Proposal | None]]
     against: Callable[[str, str], Awaitable[tuple[Blocker, ...]]]
-    booked: Callable[[str | None, int, int], Awaitable[BookedPage]]
+    booked: Callable[[str | None, str | None, int, int], Awaitable[BookedPage]]
     withdrawable: Callable[[int, ImportKind, str], Awaitable[Foreseen]]
     withdraw: Callable[[int, ImportKind, str, str, str], Awaitable[Proposal | None]]
     approve: Callable[[str, str, str], Awaitable[None]]
@@ -173,6 +175,11 @@ _ROLES: Final[Mapping[str, frozenset[Role]]] = {
 }
 
 
+def roles_of(what: Action | Reading) -> frozenset[Role]:
+    """The roles that may do it, or look at it."""
+    return _ROLES[what]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
     """Who is signed in. It is the session that says so, and nothing else."""
@@ -248,12 +255,13 @@ class View:
         return int(given)
 
     def instant(self, name: str) -> Instant | None:
-        """A parameter that is a moment. Raises UsageError for anything else."""
+        """A parameter that is a moment, such as a person types it. Raises UsageError for anything
+        else."""
         given = self.word(name)
         try:
-            return None if given is None else parse_instant(given)
+            return None if given is None else typed_instant(given, self.console.zone)
         except ValueError as error:
-            raise UsageError(f"{name}: {error}") from None
+            raise UsageError(str(error)) from None
 
 
 Document = dict[str, Any]

@@ -5,6 +5,7 @@ Leaves out: what is said of an order; those sentences are the engine's.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime, tzinfo
@@ -18,8 +19,10 @@ from app.access.operators import Action
 from app.console.view import FORMS
 from app.core.zones import local_pieces, wall_clock
 from reconcile.instants import Instant, format_instant, parse_instant
-from reconcile.matching.breaks import BreakCause
+from reconcile.ledger.vocabulary import FindingCode
+from reconcile.matching.breaks import BreakCause, Settling
 from reconcile.matching.control import Bucket, Side
+from reconcile.reporting.words import BUCKET_WORDS
 
 TONES: Final[Mapping[str, str]] = {
     "succeeded": "good",
@@ -136,6 +139,50 @@ CAUSES: Final[Mapping[BreakCause, str]] = {
     "payout_amount_differs": "The bank booked another amount than the provider paid out.",
 }
 """What each cause of a break means, in one sentence."""
+
+FINDINGS: Final[Mapping[FindingCode, str]] = {
+    "redelivered": "Message sent again",
+    "semantic_duplicate": "Told more than once",
+    "out_of_order": "Messages out of order",
+    "delivered_late": "Message came late",
+    "recovered_on_later_attempt": "Paid at a later try",
+    "dispute_won": "Dispute won",
+    "success_after_deadline": "Paid after the deadline",
+    "contradictory_claims": "Messages contradict each other",
+    "unrecognized_event": "Message of an unknown kind",
+    "dated_in_future": "Message dated in the future",
+    "order_unknown": "Not told by the shop",
+    "session_unknown": "No answer to the payment request",
+    "refund_without_payment": "Refund of an unknown payment",
+    "paid_but_not_fulfilled": "Paid, not shipped",
+    "price_changed": "Price changed",
+    "dispute_open": "Dispute open",
+    "dispute_lost": "Dispute lost",
+    "refund_pending": "Refund under way",
+    "refund_failed": "Refund failed",
+    "same_id_different_body": "Messages of one name differ",
+    "conflicting_amounts": "Messages state different amounts",
+    "paid_twice": "Paid more than once",
+    "amount_mismatch": "Amount is not the price",
+    "amount_off_by_minor_unit": "Mistake of unit",
+    "currency_mismatch": "Currency is not the price's",
+    "refund_exceeds_capture": "More given back than came",
+    "fulfilled_but_not_paid": "Shipped, not paid",
+    "paid_after_cancel": "Paid after the cancellation",
+    "overpaid": "Overpaid",
+    "other_currency_received": "Money in another currency",
+    "unread_money_event": "Message about money not understood",
+    "held_back": "Held back for a person",
+}
+"""What each finding is called, in a few words that stand beside an order; the engine has the
+sentences."""
+
+SETTLINGS: Final[Mapping[Settling, str]] = {
+    "refund": "Give it back",
+    "accept": "Keep it",
+    "credit": "Credit it to the customer",
+}
+"""What may become of late money."""
 
 BANK_PLACES: Final[Mapping[Bucket, str]] = {
     "by_reference": "It names its payout, and is as much.",
@@ -313,6 +360,43 @@ def prose_in(zone: tzinfo) -> Callable[[str], Markup]:
     return prose
 
 
+_OPTIONS: Final = tuple(
+    (re.compile(pattern), said)
+    for pattern, said in (
+        (r"--where: ", ""),
+        (r"--where says", "the condition says"),
+        (r"narrow --where", "say more of them"),
+        (r"(?:, )?(?:or )?say --dates(?: excel)?", ", or choose in the form how dates are written"),
+        (r"say --encoding NAME", "write its encoding in the form"),
+        (r"say --encoding (\S+?)([).,;]|$)", r"write \1 as its encoding in the form\2"),
+        (r"\(--encoding (\S+?)\)", r"(encoding \1)"),
+        (r'say --delimiter ";", for example', "choose in the form what divides cells"),
+        (r", or with --currency [A-Z]{3}", ", or in the form"),
+        (r"^--currency ", "the currency "),
+        (r", or --account NAME", ", or in the form"),
+        (r", as --account NAME", ", in the form"),
+        (r" or --zone Africa/Nairobi,", ","),
+        (r"--preset ", "the export "),
+        (r"--mapping", "a mapping"),
+        (r"--reason", "the reason"),
+        (r"--from must be before --to", "the first day must not lie after the last one"),
+        (r"^--to takes", "the field takes"),
+        (r"--as-of lies", "that moment lies"),
+    )
+)
+"""Options of commands, as sentences name them, and what a form has in their place."""
+
+
+def of_forms(text: str) -> str:
+    """A sentence whose options of commands are told as the fields of forms; what stands between
+    backquotes is a command, and stays."""
+    parts = text.split("`")
+    for place in range(0, len(parts), 2):
+        for pattern, said in _OPTIONS:
+            parts[place] = pattern.sub(said, parts[place])
+    return "`".join(parts)
+
+
 def ended(text: str) -> str:
     """What went wrong, as an error says it, with a sentence's period."""
     return text if text.endswith(".") else f"{text}."
@@ -384,6 +468,20 @@ def size(count: int) -> str:
             return f"{count:,} {unit}"
         count //= 1024
     raise AssertionError
+
+
+def called(code: str) -> str:
+    """What a cause of a break, or a place where a row stands, is called."""
+    return _named(BUCKET_WORDS, code)
+
+
+def finding(code: str) -> str:
+    """What a finding is called."""
+    return _named(FINDINGS, code)
+
+
+def _named(names: Mapping[Any, str], code: str) -> str:
+    return str(escape(names.get(code, code.replace("_", " ").capitalize())))
 
 
 def marked(value: object) -> str:

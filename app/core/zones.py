@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -49,6 +49,23 @@ def wall_clock(instant: Instant, zone: tzinfo) -> Instant:
     except OverflowError:
         return instant
     return Instant(instant + int(offset.total_seconds()) * SECOND)
+
+
+_LOCAL: Final = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d)?))?", re.ASCII)
+
+
+def typed_instant(text: str, zone: tzinfo) -> Instant:
+    """A moment as a person types it: `2026-11-20 12:00` by the clocks of the zone, a day alone as
+    its beginning there, or RFC 3339. Where an hour comes twice, the first one. Raises ValueError
+    with what may be written."""
+    found = _LOCAL.fullmatch(text)
+    try:
+        if found is None:
+            return parse_instant(text)
+        local = datetime.fromisoformat(f"{found[1]}T{found[2] or '00:00'}").replace(tzinfo=zone)
+        return parse_instant(local.astimezone(UTC).isoformat())
+    except (ValueError, OverflowError):
+        raise ValueError("write a moment such as 2026-11-20 12:00") from None
 
 
 # --- sentences in local time ----------------------------------------------------------------------

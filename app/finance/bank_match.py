@@ -120,6 +120,7 @@ async def booked_page(
     *,
     as_of: Instant | None = None,
     stands: str | None = None,
+    line: str | None = None,
     after: str = "",
     skip: int = 0,
     limit: int,
@@ -128,12 +129,13 @@ async def booked_page(
     """Bank lines with their match, the newest first: as they are known, or were at an instant.
 
     stands  only those that stand in this bucket; None: all
+    line    only the one of this id, in whatever version; None: all
     after   the id of the line after which to go on; empty: from the first one
     skip    lines to leave out from there
     kept    what the page before was of, and what the next one is to be of
     Raises NotFoundError where that line is not among them, UsageError for what cannot be matched.
     """
-    show = partial(_page, stands=stands, after=after, skip=skip, limit=limit)
+    show = partial(_page, stands=stands, line=line, after=after, skip=skip, limit=limit)
     return await _matched(context, as_of, show, kept=kept)
 
 
@@ -151,9 +153,17 @@ async def booked_lines(
 
 
 def _page(
-    every: list[Booked], *, stands: str | None, after: str, skip: int, limit: int
+    every: list[Booked],
+    *,
+    stands: str | None,
+    line: str | None,
+    after: str,
+    skip: int,
+    limit: int,
 ) -> BookedPage:
     lines = [each for each in every if stands in (None, each.bucket)]
+    if line is not None:
+        lines = [each for each in lines if subject_of(each.line.line_id) == subject_of(line)]
     lines.sort(key=lambda each: (-each.line.booked_at, each.line.line_id))
     begin = skip
     if after:

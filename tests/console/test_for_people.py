@@ -1,0 +1,328 @@
+"""What somebody needs who is no developer: names in place of codes, links that their role may
+follow, moments in their own zone, and the way on after what did not work."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from html import unescape
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+
+from app.access.operators import ROLES
+from app.console.finance_pages import CHECKS, _checks
+from app.console.page_list import PAGES
+from app.console.words import FINDINGS, SETTLINGS, called, of_forms
+from app.finance.reconcile_period import RunRequest, reconcile_period
+from reconcile.instants import MINUTE, Instant
+from reconcile.ledger.vocabulary import FINDING_CODES
+from reconcile.matching.breaks import SETTLINGS as SETTLING_CODES
+from reconcile.reporting.closing import BLOCKING, Blocker
+from reconcile.reporting.words import CAUSE_WORDS, SIDE_WORDS
+from tests.console.conftest import RunningConsole, import_bank_and_statement
+from tests.console.test_finance_pages import breaks, of_form, send
+from tests.console.test_imports import place, read, upload
+from tests.console.test_pages import in_nairobi, shown
+
+LISTS = [page.path for page in PAGES if "{subject}" not in page.path]
+MOST_OF_A_SHAPE = 3
+"""Addresses that differ in a name or a value alone, of which so many are followed."""
+
+
+# --- links ----------------------------------------------------------------------------------------
+
+
+def links_of(page: str) -> set[str]:
+    """Addresses of this console to which a page leads."""
+    found = re.findall(r'(?:href|formaction)="(/[^"#]*)', page)
+    return {unescape(each) for each in found if not each.startswith("/static")}
+
+
+def shape_of(path: str) -> str:
+    """An address without what it names."""
+    parts = urlsplit(path)
+    names = sorted(each.partition("=")[0] for each in parts.query.split("&"))
+    return "/".join(parts.path.split("/")[:2]) + str(parts.path.count("/")) + ",".join(names)
+
+
+async def refused(client: httpx2.AsyncClient) -> list[str]:
+    """Links that lead to a page for others, each with the page on which it stands."""
+    todo = [(path, "") for path in LISTS if (await client.get(path)).status_code == 200]
+    shapes: Counter[str] = Counter()
+    found = []
+    while todo:
+        path, via = todo.pop()
+        shape = path if not via else shape_of(path)
+        shapes[shape] += 1
+        if shapes[shape] > MOST_OF_A_SHAPE:
+            continue
+        answer = await client.get(path)
+        if answer.status_code == 403:
+            found.append(f"{path} of {via}")
+        if "html" in answer.headers.get("content-type", "") and not path.startswith("/reports/"):
+            todo += [(each, path) for each in sorted(links_of(answer.text))]
+    return found
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_no_link_leads_where_its_reader_may_not_go(
+    console_with_breaks: RunningConsole, role: str
+) -> None:
+    async with console_with_breaks.signed_in(role) as client:
+        assert await refused(client) == []
+
+
+async def test_a_page_for_others_says_for_whom(console: RunningConsole) -> None:
+    async with console.signed_in("support") as client:
+        said = shown((await client.get("/runs")).text)
+    assert "Your role, support, may neither see nor do this; admin and finance may." in said
+
+
+async def test_a_break_of_a_booking_leads_to_the_booking(
+    console_with_breaks: RunningConsole,
+) -> None:
+    """And shows it alone, on whatever page of the list it would stand."""
+    console = console_with_breaks
+    await import_bank_and_statement(console)
+    await reconcile_period(console.context, RunRequest(), progress=lambda _: None)
+    async with console.signed_in("finance") as client:
+        (found,) = (await breaks(client, "?cause=bank_line_unknown"))["breaks"]
+        page = (await client.get(f"/breaks/{found['id']}")).text
+        (path,) = [each for each in links_of(page) if each.startswith("/bank?line=")]
+        (line,) = (await client.get(path.replace("/bank", "/bank.json"))).json()["lines"]
+        bank = (await client.get(path)).text
+        gone = shown((await client.get("/bank?line=bnk_0")).text)
+    assert line["line"] in found["cites"]
+    assert line["stands"] == "bank_line_unknown"
+    assert "/breaks?cause=bank_line_unknown" in links_of(bank)
+    assert "does not count any more" in gone
+    async with console.signed_in("support") as client:
+        page = (await client.get(f"/breaks/{found['id']}")).text
+    assert not [each for each in links_of(page) if each.startswith("/bank")]
+
+
+# --- names in place of codes ----------------------------------------------------------------------
+
+
+def test_every_code_has_a_name() -> None:
+    assert set(FINDINGS) == set(FINDING_CODES)
+    assert set(SETTLINGS) == set(SETTLING_CODES)
+    assert called("paid_twice") == CAUSE_WORDS["paid_twice"]
+    assert called("of_tomorrow") == "Of tomorrow"
+
+
+async def test_causes_findings_and_sides_are_called_by_their_names(
+    console_with_breaks: RunningConsole,
+) -> None:
+    async with console_with_breaks.signed_in("finance") as client:
+        twice = (await breaks(client, "?cause=paid_twice"))["breaks"][0]
+        pages = {
+            path: shown((await client.get(path)).text)
+            for path in (
+                "/breaks", f"/breaks/{twice['id']}", "/runs/1", "/late", "/orders",
+                "/orders/ORD-1", "/orders?finding=paid_twice",
+            )
+        }  # fmt: skip
+    for path in ("/breaks", f"/breaks/{twice['id']}", "/runs/1", "/orders", "/orders/ORD-1"):
+        assert "Paid more than once" in pages[path], path
+        assert "paid twice" not in pages[path].lower(), path
+    assert "Paid more than once (2)" in pages["/breaks"]
+    assert (
+        "finding Paid more than once : paid several times over"
+        in (pages["/orders?finding=paid_twice"])
+    )
+    assert f" {SIDE_WORDS['takings']} " in pages["/runs/1"]
+    assert "proposed: give it back" in pages["/late"]
+
+
+async def test_what_became_of_late_money_is_told_in_words(
+    console_with_breaks: RunningConsole,
+) -> None:
+    async with console_with_breaks.signed_in("finance") as client:
+        twice = (await breaks(client, "?cause=paid_twice"))["breaks"][0]["id"]
+        await send(client, f"/do/settle?break={twice}", action="credit", reason="as agreed")
+        late = shown((await client.get("/late")).text)
+        page = shown((await client.get(f"/breaks/{twice}")).text)
+    assert "Credit it to the customer Decide again" in late
+    assert "decided about its money: credit it to the customer" in page
+
+
+def test_a_reason_against_closing_has_no_code_and_a_way_for_its_reader() -> None:
+    blocker = Blocker(code="rejected", sentence="Three were refused.", do="…")
+    (judge,) = [e for e in _checks([blocker], over=True, may_judge=True) if e["where"]]
+    (look,) = [e for e in _checks([blocker], over=True, may_judge=False) if e["where"]]
+    assert (judge["where"], look["where"]) == ("/do/reverify", "/deliveries")
+    assert len(BLOCKING) < len(CAUSE_WORDS)  # so that the sentence must not speak of every break
+    assert "Others may stay open" in CHECKS["breaks"][0]
+
+
+def test_options_of_commands_are_told_as_fields() -> None:
+    told = of_forms("byte 3 is not utf-8: say --encoding NAME, such as cp1252")
+    assert told == "byte 3 is not utf-8: write its encoding in the form, such as cp1252"
+    assert "--" not in of_forms('declare dates = "day_first" in a mapping, or say --dates')
+    assert "--" not in of_forms("Windows-1252 (--encoding cp1252) and Shift-JIS fit: say which")
+    assert of_forms("run `tallyhook x --encoding cp1252`") == "run `tallyhook x --encoding cp1252`"
+
+
+# --- moments --------------------------------------------------------------------------------------
+
+
+async def test_a_page_says_of_when_it_is(console_with_breaks: RunningConsole) -> None:
+    """Each in its foot, which is printed, too; totals beside themselves."""
+    console = in_nairobi(console_with_breaks)
+    at = console.console.context.clock.now()
+    assert at % MINUTE == 0
+    async with console.signed_in("finance") as client:
+        now, late = [shown((await client.get(path)).text) for path in ("/", "/late")]
+        run = (await client.get("/late.json")).json()["run"]
+    assert re.search(r"Looked up at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d . Times are in Africa", now)
+    assert re.search(r"Orders as of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d , by what became", now)
+    assert run["number"] == 1
+    assert "As run 1 saw it at" in late
+
+
+async def test_a_moment_is_typed_as_the_clock_on_the_wall_shows_it(
+    console: RunningConsole,
+) -> None:
+    """In the shop's zone; RFC 3339 is still understood, for links are written in it."""
+    console.driver.clock.put(Instant(console.driver.clock.now() + 24 * 60 * MINUTE))
+    async with in_nairobi(console).signed_in("support") as client:
+        typed = [
+            (await client.get(f"/orders/ORD-1.json?as_of={each}")).json()["then"]
+            for each in ("2026-11-20 15:30", "2026-11-20T15:30:00", "2026-11-20T12:30:00Z")
+        ]
+        page = shown((await client.get("/orders/ORD-1")).text)
+        wrong = await client.get("/orders/ORD-1?as_of=20.11.2026")
+    assert typed == ["2026-11-20T12:30:00Z"] * 3
+    assert "As it was known at (Africa/Nairobi)" in page
+    assert (wrong.status_code, "2026-11-20 12:00" in wrong.text) == (400, True)
+
+
+# --- the way on -----------------------------------------------------------------------------------
+
+
+async def test_of_two_who_decide_the_second_is_told(console_with_breaks: RunningConsole) -> None:
+    """Their form says what the first one did, and nothing is written over."""
+    console = console_with_breaks
+    async with console.signed_in("finance") as first, console.signed_in("admin") as second:
+        name = (await breaks(first))["breaks"][0]["id"]
+        path = f"/do/assign?break={name}"
+        page = (await second.get(path)).text
+        mark = re.search(r'name="seen" value="([^"]+)"', page)
+        assert mark is not None
+        form = {"form": await of_form(second, path), "seen": mark[1], "to": "a admin"}
+        assert (await send(first, path, to="a finance")).status_code == 303
+        late = await second.post(path, data=form)
+        accepting = f"/do/accept?break={name}"
+        opened = {"form": await of_form(second, accepting), "reason": "too small"}
+        assert (await send(first, accepting, reason="small")).status_code == 303
+        again = await second.post(accepting, data=opened)
+    assert late.status_code == again.status_code == 400
+    assert "It has changed since you looked, and nothing was done" in shown(late.text)
+    assert "Nothing was done: what the form was about has changed" in shown(again.text)
+    assert "a finance accepted" in shown(again.text)
+    rows = console.driver.rows("SELECT who, deed FROM break_deeds ORDER BY at")
+    assert sorted(rows) == [("a finance", "accepted"), ("a finance", "assigned")]
+
+
+async def test_money_that_changed_since_the_form_was_opened_is_not_accepted(
+    console_with_breaks: RunningConsole,
+) -> None:
+    async with console_with_breaks.signed_in("finance") as client:
+        name = (await breaks(client))["breaks"][0]["id"]
+        path = f"/do/accept?break={name}"
+        sent = await send(client, path, reason="small", seen="of another sum")
+        fits = re.search(r'name="seen" value="([^"]+)"', sent.text)
+        assert fits is not None
+        done = await send(client, path, reason="small", seen=fits[1])
+    assert (sent.status_code, done.status_code) == (400, 303)
+
+
+async def test_a_form_that_was_sent_before_leads_to_its_result(
+    console_with_breaks: RunningConsole,
+) -> None:
+    async with console_with_breaks.signed_in("finance") as client:
+        name = (await breaks(client))["breaks"][0]["id"]
+        path = f"/do/comment?break={name}"
+        form = {"form": await of_form(client, path), "reason": "asked them"}
+        await client.post(path, data=form)
+        again = await client.post(path, data=form)
+    assert again.status_code == 409
+    assert f'href="/breaks/{name}">Look at the result' in again.text
+
+
+async def test_the_list_stays_as_it_was_filtered(console_with_breaks: RunningConsole) -> None:
+    """After several were assigned, and where none was chosen."""
+    async with console_with_breaks.signed_in("finance") as client:
+        page = (await client.get("/breaks?currency=KES&order=age")).text
+        kept = re.search(r'name="list" value="([^"]+)"', page)
+        assert kept is not None
+        words = httpx2.QueryParams({"list": unescape(kept[1])})
+        none = (await client.get(f"/do/assign-all?{words}")).text
+        name = (await breaks(client, "?currency=KES"))["breaks"][0]["id"]
+        path = f"/do/assign-all?break={name}&{words}"
+        mark = re.search(r'name="seen" value="([^"]+)"', (await client.get(path)).text)
+        assert mark is not None
+        sent = await send(client, path, to="a finance", seen=mark[1])
+        there = await client.get(sent.headers["location"])
+        elsewhere = await client.get("/do/assign-all?list=//evil.example%3Fx=1")
+    assert sent.headers["location"] == "/breaks?currency=KES&order=age&done=assign-all"
+    assert there.status_code == 200
+    assert 'href="/breaks?currency=KES&amp;order=age"' in none
+    assert "evil" not in re.sub(r'action="[^"]*"', "", elsewhere.text)
+
+
+async def test_who_is_signed_out_meanwhile_is_told_that_nothing_was_done(
+    console_with_breaks: RunningConsole,
+) -> None:
+    """They come back to the form that they had sent, also after a mistake in their password."""
+    console = console_with_breaks
+    async with console.signed_in("finance") as client:
+        name = (await breaks(client))["breaks"][0]["id"]
+    path = f"/do/comment?break={name}"
+    async with console.client() as client:
+        sent = await client.post(path, data={"form": "x", "reason": "asked"}, headers=SITE)
+        page = await client.get(sent.headers["location"])
+        following = re.search(r'name="next" value="([^"]+)"', page.text)
+        assert following is not None
+        form = {"name": "a finance", "password": "wrong", "next": unescape(following[1])}
+        wrong = await client.post("/sign-in", data=form, headers=SITE)
+    assert "what you sent was not done" in shown(page.text)
+    assert unescape(following[1]) == path
+    assert f'name="next" value="{path}"' in unescape(wrong.text)
+
+
+SITE = {"Sec-Fetch-Site": "same-origin"}
+
+
+async def test_days_of_a_report_are_asked_for_in_words(console: RunningConsole) -> None:
+    async with console.signed_in("finance") as client:
+        none = shown((await client.get("/reports/period?from=&to=&as=html")).text)
+        wrong = await client.get("/reports/period?from=2026-11-20&to=2026-11-01&as=html")
+    assert "Choose the first and the last day of the report" in none
+    assert "The first day must not lie after the last one" in shown(wrong.text)
+
+
+async def test_a_file_that_is_no_table_is_called_what_it_is(console: RunningConsole) -> None:
+    async with console.signed_in("finance") as client:
+        for content, what in ((b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n", "a PDF"),
+                              (b"\x89PNG\r\n\x1a\n\x00\xff", "a picture")):  # fmt: skip
+            sent = await upload(client, content)
+            page = shown((await client.get(place(sent))).text)
+            assert f"this is {what}, of which no rows are read" in page
+            assert "It was read as a provider's statement" in page
+
+
+async def test_what_a_file_does_not_say_is_said_in_the_form(console: RunningConsole) -> None:
+    """Of days such as 05/06/2026, and of a currency: no mapping is needed for that."""
+    book = b"reference,amount,placed_at,status\nORD-7,12.50,05/06/2026,paid\n"
+    async with console.signed_in("finance") as client:
+        unclear = await read(client, book, kind="book", currency="kes")
+        page = shown((await client.get(f"/imports/{unclear['upload']}")).text)
+        clear = await read(client, book, kind="book", currency="kes", dates="day_first")
+    assert unclear["rejected"] == 1
+    assert "or choose in the form how dates are written" in page
+    assert clear["rejected"] == 0
+    assert clear["rows"][0]["placed_at"].startswith("2026-06-05")
