@@ -86,10 +86,13 @@ def day(text: str, name: str, *, zone: tzinfo, after: bool = False) -> Instant |
 
 
 async def runs_document(view: View) -> Document:
-    """GET /runs"""
-    found = await finished_runs(view.context, limit=ROWS)
+    """GET /runs?before="""
+    before = view.number("before")
+    found = await finished_runs(view.context, limit=ROWS + 1, before=before)
     return {
-        "runs": [reconcile_period.listed_run(each) for each in found],
+        "before": before,
+        "next": found[ROWS - 1].number if len(found) > ROWS else None,
+        "runs": [reconcile_period.listed_run(each) for each in found[:ROWS]],
         "newest": next((each.number for each in found if each.lived), None),
         "job": job_document(view.console.jobs.newest("run")),
     }

@@ -37,17 +37,25 @@ COUNTS: Final = ("read", "new", "changed", "unchanged", "rejected")
 
 MAX_NUMBER: Final = 10**9
 
+BEYOND: Final = MAX_NUMBER + 1
+"""Before it is every import."""
+
 
 async def imports_document(view: View) -> Document:
-    """GET /imports?kind="""
-    wanted = view.choice("kind", tuple(KINDS))
+    """GET /imports?kind=&before="""
+    wanted, before = view.choice("kind", tuple(KINDS)), view.number("before")
     found = []
     for kind in KINDS:
         if wanted in (None, kind):
-            found += await imports.past_imports(view.context, kind=kind, limit=ROWS)
+            found += await imports.past_imports(
+                view.context, kind=kind, limit=ROWS + 1, before=min(before or BEYOND, BEYOND)
+            )
     found.sort(key=lambda each: -each.number)
+    shown = found[:ROWS]
     return {
         "filters": {"kind": wanted},
+        "before": before,
+        "next": shown[-1].number if len(found) > ROWS else None,
         "waiting": [
             {
                 "upload": each.name,
@@ -58,8 +66,8 @@ async def imports_document(view: View) -> Document:
             }
             for each in view.console.uploads.of_person(view.person.name)
         ],
-        "imports": [_row(each) for each in found[:ROWS]],
-        "taken_back": [each.withdraws for each in found if each.withdraws is not None],
+        "imports": [_row(each) for each in shown],
+        "taken_back": await imports.taken_back(view.context, shown),
         "most_bytes": MAX_FILE_BYTES,
         "kept_minutes": KEPT_FOR // MINUTE,
     }

@@ -178,6 +178,14 @@ async def imports(
     return [import_of(row) for row in rows]
 
 
+async def taken_back(connection: AsyncConnection, numbers: Sequence[int]) -> list[int]:
+    """Those of these that a published import took back."""
+    rows = await connection.execute(
+        select(_IMPORTS.c.withdraws).where(_IMPORTS.c.withdraws.in_(numbers), _PUBLISHED)
+    )
+    return [row[0] for row in rows]
+
+
 async def one_import(connection: AsyncConnection, number: int) -> Import | None:
     """The published one of this number."""
     return await _one(connection, _IMPORTS.c.number == number, _PUBLISHED)

@@ -688,3 +688,9 @@ async def past_imports(
     """The imports of a kind that were published, newest first. before: of lower numbers."""
     async with context.store.reading() as connection:
         return await import_store.imports(connection, kind=kind, limit=limit, before=before)
+
+
+async def taken_back(context: AppContext, found: Sequence[import_store.Import]) -> list[int]:
+    """The numbers of those that were taken back."""
+    async with context.store.reading() as connection:
+        return await import_store.taken_back(connection, [each.number for each in found])

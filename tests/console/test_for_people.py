@@ -23,7 +23,7 @@ from reconcile.reporting.closing import BLOCKING, Blocker
 from reconcile.reporting.words import CAUSE_WORDS, SIDE_WORDS
 from tests.console.conftest import RunningConsole, import_bank_and_statement
 from tests.console.test_finance_pages import breaks, of_form, send
-from tests.console.test_imports import place, read, upload
+from tests.console.test_imports import place, read, take_back, upload
 from tests.console.test_pages import in_nairobi, shown
 
 LISTS = [page.path for page in PAGES if "{subject}" not in page.path]
@@ -326,3 +326,56 @@ async def test_what_a_file_does_not_say_is_said_in_the_form(console: RunningCons
     assert "or choose in the form how dates are written" in page
     assert clear["rejected"] == 0
     assert clear["rows"][0]["placed_at"].startswith("2026-06-05")
+
+
+# --- many rows ------------------------------------------------------------------------------------
+
+
+async def test_filters_are_kept_while_a_list_is_paged(
+    console_with_breaks: RunningConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Forth and back; what is chosen from the orders is chosen on each page."""
+    monkeypatch.setattr("app.console.orders_pages.ROWS", 1)
+    async with console_with_breaks.signed_in("admin") as client:
+        for path, kept in (
+            ("/deliveries?verdict=stored&source=shop", "verdict=stored&source=shop"),
+            ("/orders?outcome=succeeded&choose=numbers", "outcome=succeeded&choose=numbers"),
+        ):
+            (older,) = re.findall(r'rel="next" href="([^"]+)"', (await client.get(path)).text)
+            page = (await client.get(unescape(older))).text
+            (newest,) = re.findall(r'href="([^"]+)">Newest', page)
+            assert sorted(kept.split("&")) == sorted(unescape(newest).partition("?")[2].split("&"))
+
+
+async def test_older_runs_and_imports_are_reached(
+    console_with_breaks: RunningConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Page by page, none twice; what was taken back is marked on whatever page it stands."""
+    console = console_with_breaks
+    await import_bank_and_statement(console)
+    await reconcile_period(console.context, RunRequest(), progress=lambda _: None)
+    monkeypatch.setattr("app.console.imports_pages.ROWS", 1)
+    monkeypatch.setattr("app.console.finance_pages.ROWS", 1)
+    async with console.signed_in("finance") as client:
+        path = f"/do/withdraw-import?import={(await numbers(client, 'imports', 'import'))[-1]}"
+        assert (await take_back(client, path, "sent twice")).status_code == 303
+        runs = await numbers(client, "runs", "run")
+        found = await numbers(client, "imports", "import")
+        last = shown((await client.get(f"/imports?before={found[-2]}")).text)
+    assert runs == [2, 1]
+    assert len(found) == 3
+    assert found == sorted(set(found), reverse=True)
+    assert "withdrawn" in last
+
+
+async def numbers(client: httpx2.AsyncClient, name: str, key: str) -> list[int]:
+    """All of a list, page by page."""
+    found: list[int] = []
+    path = f"/{name}"
+    while path:
+        page = (await client.get(path)).text
+        document = (await client.get(path.replace(name, f"{name}.json", 1))).json()
+        found += [each[key] for each in document[name]]
+        following = re.findall(r'rel="next" href="([^"]+)"', page)
+        path = unescape(following[0]) if following else ""
+    return found
