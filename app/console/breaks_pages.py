@@ -131,9 +131,8 @@ async def late_money_document(view: View) -> Document:
 
 
 async def _last_run(view: View) -> dict[str, Any] | None:
-    """The newest run that gives life to breaks; None: there was none."""
-    runs = await break_acts.finished_runs(view.context, limit=ROWS)
-    last = next((each for each in runs if each.lived), None)
+    """The run by which the list stands; None: there was none."""
+    last = await worklist.newest_run(view.context)
     return None if last is None else {"number": last.number, "at": format_instant(last.at)}
 
 

@@ -24,6 +24,7 @@ from app.finance import (
     reconcile_period,
     reconcile_rows,
     scheduled,
+    worklist,
 )
 from app.finance.break_acts import finished_run, finished_runs
 from app.finance.reports.render import REPORT_FORMATS, ReportFormat
@@ -89,11 +90,12 @@ async def runs_document(view: View) -> Document:
     """GET /runs?before="""
     before = view.number("before")
     found = await finished_runs(view.context, limit=ROWS + 1, before=before)
+    newest = await worklist.newest_run(view.context)
     return {
         "before": before,
         "next": found[ROWS - 1].number if len(found) > ROWS else None,
         "runs": [reconcile_period.listed_run(each) for each in found[:ROWS]],
-        "newest": next((each.number for each in found if each.lived), None),
+        "newest": None if newest is None else newest.number,
         "job": job_document(view.console.jobs.newest("run")),
     }
 
@@ -105,12 +107,10 @@ async def run_page_document(view: View) -> Document:
     found = await reconcile_period.ran(
         view.context, await finished_run(view.context, int(view.subject))
     )
-    newest = next(
-        (e.number for e in await finished_runs(view.context, limit=ROWS) if e.lived), None
-    )
+    newest = await worklist.newest_run(view.context)
     told = reconcile_period.run_document(found) | {
         "breaks": found.breaks,
-        "newest": found.number == newest,
+        "newest": newest is not None and found.number == newest.number,
     }
     return told | {"rules_named": _rules_named(found.rules)}
 

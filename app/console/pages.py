@@ -46,6 +46,7 @@ class Pages:
             called=words.called,
             finding=words.finding,
             moment=words.moment_in(console.zone),
+            booked=words.booked_in(console.zone),
             size=words.size,
             prose=words.prose_in(console.zone),
             ended=words.ended,

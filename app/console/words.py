@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 from app.access.operators import Action
 from app.console.view import FORMS
 from app.core.zones import local_pieces, wall_clock
-from reconcile.instants import Instant, format_instant, parse_instant
+from reconcile.instants import DAY, Instant, format_instant, parse_instant
 from reconcile.ledger.vocabulary import FindingCode
 from reconcile.matching.breaks import BreakCause, Settling
 from reconcile.matching.control import Bucket, Side
@@ -441,6 +441,22 @@ def moment_in(zone: tzinfo) -> Callable[[str | None], Markup]:
         return shown.format(utc, f"{local:%Y-%m-%d}", f"{local:%H:%M:%S}")
 
     return moment
+
+
+def booked_in(zone: tzinfo) -> Callable[[str], Markup]:
+    """The filter for when a file dates something: banks and statements name days alone, which are
+    known as their midnights in the zone."""
+    moment = moment_in(zone)
+
+    def booked(value: str) -> Markup:
+        if wall_clock(parsed(value), zone) % DAY:
+            return moment(value)
+        local = format_instant(wall_clock(parsed(value), zone))
+        return Markup('<time title="{} UTC"><span class="day">{}</span></time>').format(
+            value.replace("T", " ").rstrip("Z"), local[:10]
+        )
+
+    return booked
 
 
 def parsed(moment: str) -> Instant:

@@ -124,6 +124,12 @@ async def worklist(context: AppContext, asked: WorklistRequest) -> Worklist:
     )
 
 
+async def newest_run(context: AppContext) -> Run | None:
+    """The newest run that moved the lives of breaks; None: there was none."""
+    async with context.store.reading() as connection:
+        return await last_lived(connection)
+
+
 def _totals(entries: list[Entry]) -> tuple[tuple[int, Money], ...]:
     counts: Counter[str] = Counter()
     sums: Counter[str] = Counter()

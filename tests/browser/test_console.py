@@ -87,6 +87,22 @@ LONG = LOOKS[0] != SEEN
 """Whether the accessibility checker, of half a second, looks at each page each time, or once at
 those that are not `FURTHER`."""
 
+PAPER = {"width": 718, "height": 1_015}
+"""What is between the margins of a sheet of A4."""
+
+PRINTED = ("/orders?outcome=unresolved", "/orders?choose=numbers", "/audit", "/deliveries")
+
+PRINT = """() => ({
+    cut: [...document.querySelectorAll('.table, main')].filter(
+        each => each.scrollWidth > each.clientWidth + 1 ||
+            each.getBoundingClientRect().right > innerWidth + 1).length,
+    said: document.body.innerText,
+    broken: [...document.querySelectorAll('.number, .day')].filter(
+        each => each.offsetParent && each.getClientRects().length > 1).map(each => each.innerText),
+})"""
+"""Of a page on paper: how many tables are cut off, what stands there, and which figures are on two
+lines."""
+
 WIDE = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
@@ -193,6 +209,7 @@ class Seen:
     said: list[str] = field(default_factory=list)
     elsewhere: list[str] = field(default_factory=list)
     violations: dict[str, list[str]] = field(default_factory=dict)
+    printed: dict[str, dict[str, Any]] = field(default_factory=dict)
     plain: dict[str, str] = field(default_factory=dict)
     keys: dict[str, Any] = field(default_factory=dict)
     live: str = ""
@@ -229,6 +246,11 @@ def seen(look: Looking[None], tmp_path_factory: pytest.TempPathFactory) -> Seen:
                     found.wide[name] = page.evaluate(WIDE)
                     if script is not None and (LONG or (scheme == "light" and not short)):
                         found.violations[name] = page.evaluate(VIOLATIONS)
+            page.set_viewport_size(PAPER)
+            page.emulate_media(media="print", color_scheme="light")
+            for path in PRINTED:
+                page.goto(url + path)
+                found.printed[path] = page.evaluate(PRINT)
             context.close()
 
         def acts(browser: Any) -> None:
@@ -362,6 +384,19 @@ def _without_script(browser: Any, url: str, cookie: dict[str, str], found: Seen)
 
 def test_nothing_is_wider_than_the_page(seen: Seen) -> None:
     assert {name: wide for name, wide in seen.wide.items() if wide > 0} == {}
+
+
+def test_on_paper_tables_are_whole_and_say_of_what_and_when_they_are(seen: Seen) -> None:
+    """The chosen filter stands there, and in which zone times are; forms and links do not."""
+    for path, found in seen.printed.items():
+        assert (found["cut"], found["broken"]) == (0, []), path
+        assert "Looked up at" in found["said"], path
+        assert "Times are in" in found["said"], path
+        assert "JSON" not in found["said"], path
+    orders = seen.printed["/orders?outcome=unresolved"]["said"]
+    assert "Orders\nunresolved\n1" in orders
+    assert "succeeded" not in orders
+    assert set(seen.printed) == set(PRINTED)
 
 
 def test_the_browser_has_nothing_to_complain_of(seen: Seen) -> None:

@@ -14,9 +14,9 @@ import pytest
 from app.access.operators import ROLES
 from app.console.finance_pages import CHECKS, _checks
 from app.console.page_list import PAGES
-from app.console.words import FINDINGS, SETTLINGS, called, of_forms
+from app.console.words import FINDINGS, SETTLINGS, booked_in, called, moment_in, of_forms
 from app.finance.reconcile_period import RunRequest, reconcile_period
-from reconcile.instants import MINUTE, Instant
+from reconcile.instants import DAY, MINUTE, Instant
 from reconcile.ledger.vocabulary import FINDING_CODES
 from reconcile.matching.breaks import SETTLINGS as SETTLING_CODES
 from reconcile.reporting.closing import BLOCKING, Blocker
@@ -24,7 +24,7 @@ from reconcile.reporting.words import CAUSE_WORDS, SIDE_WORDS
 from tests.console.conftest import RunningConsole, import_bank_and_statement
 from tests.console.test_finance_pages import breaks, of_form, send
 from tests.console.test_imports import place, read, take_back, upload
-from tests.console.test_pages import in_nairobi, shown
+from tests.console.test_pages import NAIROBI, in_nairobi, shown
 
 LISTS = [page.path for page in PAGES if "{subject}" not in page.path]
 MOST_OF_A_SHAPE = 3
@@ -200,6 +200,15 @@ async def test_a_moment_is_typed_as_the_clock_on_the_wall_shows_it(
     assert (wrong.status_code, "2026-11-20 12:00" in wrong.text) == (400, True)
 
 
+async def test_a_day_of_a_bank_has_no_time(console_with_breaks: RunningConsole) -> None:
+    console = in_nairobi(console_with_breaks)
+    await import_bank_and_statement(console)
+    async with console.signed_in("finance") as client:
+        page = shown((await client.get("/bank")).text)
+    assert re.search(r"2026-10-06 bnk_", page)
+    assert booked_in(NAIROBI)("2026-10-05T21:00:01Z") == moment_in(NAIROBI)("2026-10-05T21:00:01Z")
+
+
 # --- the way on -----------------------------------------------------------------------------------
 
 
@@ -366,6 +375,21 @@ async def test_older_runs_and_imports_are_reached(
     assert len(found) == 3
     assert found == sorted(set(found), reverse=True)
     assert "withdrawn" in last
+
+
+async def test_the_run_by_which_the_list_stands_is_known_behind_many_looks(
+    console_with_breaks: RunningConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console = console_with_breaks
+    now = console.context.clock.now()
+    look = RunRequest(since=Instant(now - DAY), until=now)
+    await reconcile_period(console.context, look, progress=lambda _: None)
+    monkeypatch.setattr("app.console.finance_pages.ROWS", 1)
+    monkeypatch.setattr("app.console.breaks_pages.ROWS", 1)
+    async with console.signed_in("finance") as client:
+        newest = [(await client.get(f"/runs/{one}.json")).json()["newest"] for one in (1, 2)]
+        late = (await client.get("/late.json")).json()["run"]
+    assert (newest, late["number"]) == ([True, False], 1)
 
 
 async def numbers(client: httpx2.AsyncClient, name: str, key: str) -> list[int]:

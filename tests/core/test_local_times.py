@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from app.core.zones import local_text
-from reconcile.instants import Instant, parse_instant, plain_instant
+from app.core.zones import local_text, typed_instant, zone_named
+from reconcile.instants import Instant, format_instant, parse_instant, plain_instant
 
 NAIROBI = ZoneInfo("Africa/Nairobi")
 NEW_YORK = ZoneInfo("America/New_York")
@@ -54,3 +54,32 @@ def test_every_month_is_read_as_it_is_said() -> None:
         at: Instant = parse_instant(f"2026-{month:02}-09T10:05:00Z")
         said = f"since {plain_instant(at)}"
         assert local_text(said, UTC, named=True) == said
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("2026-11-20 12:00", "2026-11-20T09:00:00Z"),
+        ("2026-11-20T12:00:05", "2026-11-20T09:00:05Z"),
+        ("2026-11-20", "2026-11-19T21:00:00Z"),
+        ("2026-11-20T12:00:00Z", "2026-11-20T12:00:00Z"),
+        ("2026-11-20T12:00:00+01:00", "2026-11-20T11:00:00Z"),
+    ],
+)
+def test_a_typed_moment_is_of_the_zones_clocks_unless_it_names_another(
+    typed: str, meant: str
+) -> None:
+    assert format_instant(typed_instant(typed, zone_named("Africa/Nairobi"))) == meant
+
+
+def test_of_an_hour_that_comes_twice_the_first_one_is_typed() -> None:
+    autumn = typed_instant("2026-10-25 02:30", zone_named("Europe/Berlin"))
+    assert format_instant(autumn) == "2026-10-25T00:30:00Z"
+
+
+@pytest.mark.parametrize(
+    "typed", ["", "20.11.2026", "2026-13-01", "2026-11-20 25:00", "0001-01-01"]
+)
+def test_what_is_no_moment_is_answered_with_one(typed: str) -> None:
+    with pytest.raises(ValueError, match="write a moment such as 2026-11-20 12:00"):
+        typed_instant(typed, zone_named("Africa/Nairobi"))
