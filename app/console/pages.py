@@ -38,20 +38,7 @@ class Pages:
             lstrip_blocks=True,
             auto_reload=False,
         )
-        self._templates.filters.update(
-            badge=words.badge,
-            money=words.money,
-            money_cell=words.money_cell,
-            words=words.marked,
-            called=words.called,
-            finding=words.finding,
-            moment=words.moment_in(console.zone),
-            booked=words.booked_in(console.zone),
-            size=words.size,
-            prose=words.prose_in(console.zone),
-            ended=words.ended,
-            of_forms=words.of_forms,
-        )
+        self._templates.filters.update(_filters(console))
         self._templates.globals.update(
             address=words.address,
             with_words=words.with_words,
@@ -194,6 +181,23 @@ class Pages:
             for number, each in enumerate(events, 1)
         ]
         return drawing(spoken, Times(letter_zone(self._console.zone)))
+
+
+def _filters(console: Console) -> dict[str, Any]:
+    return {
+        "badge": words.badge,
+        "money": words.money,
+        "money_cell": words.money_cell,
+        "words": words.marked,
+        "called": words.called,
+        "finding": words.finding,
+        "moment": words.moment_in(console.zone),
+        "booked": words.booked_in(console.zone),
+        "size": words.size,
+        "prose": words.prose_in(console.zone),
+        "ended": words.ended,
+        "of_forms": words.of_forms,
+    }
 
 
 def _is_of(page: Page, entry: Page) -> bool:
