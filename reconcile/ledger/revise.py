@@ -6,6 +6,8 @@ difference between two folds of one growing set at two instants, and `revise` is
 
 from __future__ import annotations
 
+from collections import Counter
+
 from reconcile.instants import Instant
 from reconcile.ledger.explain import attempt_sentence, finding_text, headline
 from reconcile.ledger.ledger import Attempt, Ledger, Outcome
@@ -17,7 +19,8 @@ from reconcile.values import frozen, maker
 class Position:
     """What a published ledger said, without the counts that change with every redelivery.
 
-    `substance` is one line of text: outcome, money, attempts and findings other than counts.
+    `substance` is one line of text: outcome, money, attempts and findings other than counts, and
+    how many there are of those of which each is news.
     Two ledgers with equal substance need no revision between them.
     """
 
@@ -47,6 +50,18 @@ class Revision:
 _COUNTS_ONLY = frozenset(("redelivered", "delivered_late", "out_of_order", "semantic_duplicate"))
 
 
+_EACH_BY_ITSELF = (
+    "dispute_open",
+    "dispute_lost",
+    "dispute_won",
+    "refund_pending",
+    "refund_failed",
+    "unread_money_event",
+)
+"""Findings about money that goes back: a person has something to do about each, by its own time, so
+that another one is news. Of the other codes the first is."""
+
+
 def position_of(ledger: Ledger) -> Position:
     """The position a ledger takes."""
     return new_position(
@@ -65,7 +80,14 @@ def _substance(ledger: Ledger) -> str:
     if ledger.findings:
         codes = {f.code for f in ledger.findings if f.code not in _COUNTS_ONLY}
         parts += sorted(codes)
+        parts += _several(ledger)
     return "|".join(parts)
+
+
+def _several(ledger: Ledger) -> list[str]:
+    """How many there are of what counts each by itself, where there is more than one."""
+    counts = Counter([f.code for f in ledger.findings if f.code in _EACH_BY_ITSELF])
+    return [f"{counts[code]} {code}" for code in _EACH_BY_ITSELF if counts[code] > 1]
 
 
 def _attempt_part(attempt: Attempt) -> str:
@@ -100,6 +122,7 @@ def _differences(before: Position | None, after: Position, ledger: Ledger) -> li
     if before is None:
         return []
     earlier = before.substance.split("|")
+    more = {part.partition(" ")[2] for part in _several(ledger) if part not in earlier}
     sentences = []
     if before.outcome != after.outcome:
         sentences.append(f"It was {before.outcome} before.")
@@ -111,7 +134,7 @@ def _differences(before: Position | None, after: Position, ledger: Ledger) -> li
     sentences += [
         finding_text(f)
         for f in ledger.findings
-        if f.code not in _COUNTS_ONLY and f.code not in earlier
+        if f.code not in _COUNTS_ONLY and (f.code not in earlier or f.code in more)
     ]
     codes = {finding.code for finding in ledger.findings}
     gone = [code for code in FINDING_CODES if code in earlier and code not in codes]

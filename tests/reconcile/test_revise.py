@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from reconcile.ledger.events import Delivery
+from reconcile.ledger.events import ClaimKind, Delivery
 from reconcile.ledger.fold import fold
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.records import Record
 from reconcile.ledger.revise import Revision, position_of, revise
+from reconcile.money import Money
 from tests.reconcile.build import DUE, POLICY, delivery, event, history, record, seconds
 
 PLACED = record("r1", "order_placed", 0, money=DUE)
@@ -126,3 +127,48 @@ def test_what_was_told_before_is_not_told_again() -> None:
     fulfilled = record("r2", "order_fulfilled", 8)
     both = _revised(_folded(strange, fulfilled, decline), _folded(PLACED, strange, fulfilled, paid))
     assert both.because[-1] == "No longer found: fulfilled_but_not_paid."
+
+
+def _dispute(number: int, claim: ClaimKind, name: str) -> Delivery:
+    at, part = 2_300 + number, Money(minor=50_000, currency="KES")
+    said = event(f"e{number}", claim, at, payment="pay_1", money=part, movement=name)
+    return delivery(f"d{number}", at, said)
+
+
+def test_a_second_dispute_is_told_though_the_outcome_stays() -> None:
+    """Each has an end by which the merchant must answer. So with what becomes of each; a repeat of
+    one is no news."""
+    first, second = _dispute(4, "disputed", "dp_1"), _dispute(5, "disputed", "dp_2")
+    one, two = _folded(PLACED, PAID, first), _folded(PLACED, PAID, first, second)
+    assert (one.outcome, two.outcome) == ("disputed", "disputed")
+    revision = _revised(one, two)
+    assert [each for each in revision.because if "e5" in each and "dispute" in each.lower()]
+    assert "No longer found" not in " ".join(revision.because)
+    again = Delivery(delivery_id="d9", received_at=seconds(3_000), event=second.event)
+    assert revise(position_of(two), _folded(PLACED, PAID, first, second, again)) is None
+    won = _folded(PLACED, PAID, first, second, _dispute(6, "dispute_won", "dp_1"))
+    both = _folded(
+        PLACED, PAID, first, second, _dispute(6, "dispute_won", "dp_1"),
+        _dispute(7, "dispute_won", "dp_2"),
+    )  # fmt: skip
+    assert any("e6" in each for each in _revised(two, won).because)
+    assert any("e7" in each for each in _revised(won, both).because)
+
+
+def test_a_second_refund_under_way_and_a_second_event_nobody_reads_are_told() -> None:
+    """Each holds money by itself."""
+    claims: tuple[tuple[ClaimKind, str], ...] = (
+        ("refund_pending", "refund_pending"),
+        ("unrecognized", "payment.clawback"),
+    )
+    for claim, kind in claims:
+        members: list[Delivery | Record] = [PLACED, PAID]
+        ledgers = [_folded(*members)]
+        for number in (4, 5):
+            said = event(
+                f"e{number}", claim, 2_300, kind=kind, payment="pay_1", movement=f"r{number}",
+                money=Money(minor=1, currency="KES"),
+            )  # fmt: skip
+            members.append(delivery(f"d{number}", 2_300 + number, said))
+            ledgers.append(_folded(*members))
+        assert any("e5" in each for each in _revised(ledgers[1], ledgers[2]).because), claim
