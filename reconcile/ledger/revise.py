@@ -7,11 +7,12 @@ difference between two folds of one growing set at two instants, and `revise` is
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
 from reconcile.instants import Instant
 from reconcile.ledger.explain import attempt_sentence, finding_text, headline
 from reconcile.ledger.ledger import Attempt, Ledger, Outcome
-from reconcile.ledger.vocabulary import FINDING_CODES
+from reconcile.ledger.vocabulary import FINDING_CODES, FindingCode
 from reconcile.values import frozen, maker
 
 
@@ -50,7 +51,7 @@ class Revision:
 _COUNTS_ONLY = frozenset(("redelivered", "delivered_late", "out_of_order", "semantic_duplicate"))
 
 
-_EACH_BY_ITSELF = (
+_EACH_BY_ITSELF: Final[tuple[FindingCode, ...]] = (
     "dispute_open",
     "dispute_lost",
     "dispute_won",
