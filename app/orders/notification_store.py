@@ -57,6 +57,9 @@ _END: Final = Instant(2**63 - 1)
 
 _EARLIER: Final = _NOTIFICATIONS.alias("earlier")
 
+# By `+` SQLite goes by the index of those that wait, and not through all that do not.
+_BY_NUMBER: Final[ColumnElement[int]] = literal_column("+notifications.seq")
+
 _HEADS: Final = (
     select(*REVISIONS.c, _ROWS.since, _ROWS.tries)
     .join_from(_NOTIFICATIONS, REVISIONS, REVISIONS.c.seq == _ROWS.seq)
@@ -164,13 +167,21 @@ async def take_notifications(
     lease: Duration,
     whenever_due: bool = False,
 ) -> list[Notification]:
-    """Up to `limit` that are due, one of an order at most, those that have waited longest since
-    their last try; others pass over them for `lease`.
+    """Up to `limit` that are due, one of an order at most: those that were never tried, and behind
+    them those that have waited longest since their last try; others pass over them for `lease`.
+    So many that the shop refuses for themselves do not hold up what is new.
 
-    whenever_due  also those that are due later, behind those that are due: one must be tried now
+    whenever_due  also those that are due later, behind those that are due: one must be tried now.
+                  Of those that were never tried the newest, then: if all that wait are refused for
+                  themselves, it is the likeliest to show that the shop is there
     """
-    due = _HEADS.where(_ROWS.due_at <= (_END if whenever_due else now)).limit(limit)
-    rows = (await connection.execute(due)).all()
+    due = _HEADS.where(_ROWS.due_at <= (_END if whenever_due else now))
+    fresh = due.where(_ROWS.tries == 0)
+    if whenever_due:
+        fresh = fresh.order_by(None).order_by(_BY_NUMBER.desc())
+    rows = list(await connection.execute(fresh.limit(limit)))
+    if left := limit - len(rows):
+        rows += list(await connection.execute(due.where(_ROWS.tries > 0).limit(left)))
     until, width = now + lease, len(PUBLISHED_COLUMNS)
     taken = [
         Notification(
@@ -335,10 +346,7 @@ async def notifications_in(
 ) -> list[Entry]:
     """Notifications, the newest first; of one state, or (None) of all; of one order, or of all;
     with numbers below `before`."""
-    # By `+` SQLite goes by the index of those that wait, and not through all that do not.
-    number: ColumnElement[int] = (
-        literal_column("+notifications.seq") if state == "waiting" else _ROWS.seq
-    )
+    number: ColumnElement[int] = _BY_NUMBER if state == "waiting" else _ROWS.seq
     revision = REVISIONS.c
     listing = (
         select(
