@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import tzinfo
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Final, TypedDict
 
 import structlog
 
@@ -20,6 +20,7 @@ from app.core.clock import Clock, SystemClock
 from app.core.errors import ConfigurationError, UnreachableError
 from app.core.phone_key import PhoneKey, make_phone_key, read_phone_key
 from app.core.zones import zone_named
+from app.database.engine import database_place, is_sqlite, sqlite_path
 from app.database.postgresql import Purpose
 from app.orders.order_facts import in_force_since, start_requiring
 from app.receiving.context import AppContext
@@ -79,6 +80,7 @@ def store_settings(settings: Settings) -> StoreSettings:
 @asynccontextmanager
 async def open_context(settings: Settings, *, purpose: Purpose) -> AsyncIterator[AppContext]:
     """A context on its own store, for a purpose: see `open_store`."""
+    new = purpose == "writing" and no_database_yet(settings)
     async with open_store(store_settings(settings), purpose=purpose) as store:
         key = known_phone_key(settings) if purpose == "reading" else phone_key(settings)
         clock = SystemClock()
@@ -93,7 +95,19 @@ async def open_context(settings: Settings, *, purpose: Purpose) -> AsyncIterator
         )
         if purpose in ("working", "writing"):  # to a database that was put back, `restored` sees
             await begin_erasure_journal(context)
+        if new:  # of a command: its words, and what it gives, are then of no service that runs
+            log.warning(NEW_DATABASE, database=database_place(settings.database_url))
         yield context
+
+
+NEW_DATABASE: Final = "there was no database: a new one is made"
+
+
+def no_database_yet(settings: Settings) -> bool:
+    """Whether an SQLite database is to be made: a path that is wrong, or relative to another
+    folder, makes one as well."""
+    url = settings.database_url
+    return is_sqlite(url) and not sqlite_path(url).exists()
 
 
 class OfMerchant(TypedDict):

@@ -12,7 +12,7 @@ import structlog
 import uvicorn
 
 from app.bootstrap import Part, Service, open_service, working_parts
-from app.bootstrap_context import open_context
+from app.bootstrap_context import NEW_DATABASE, no_database_yet, open_context
 from app.bootstrap_evidence import signer_of
 from app.bootstrap_sources import askers, storing_sources
 from app.child_processes import Parent, console_beside, leave_signals_to_parent
@@ -20,7 +20,7 @@ from app.config.settings import Settings
 from app.core.errors import PortTaken, StorePoisoned, UnreachableError, UsageError
 from app.core.http import outgoing_client
 from app.core.logs import tell_left_out
-from app.database.engine import database_place, is_sqlite, sqlite_path
+from app.database.engine import database_place, is_sqlite
 from app.golive.golive import unfinished
 from app.orders.notify_shop import LIMIT_S
 from app.receiving.connection_limits import SWEEP_S, ConnectionLimits
@@ -62,7 +62,7 @@ async def serve(
     """
     if not with_worker and is_sqlite(settings.database_url):
         raise UsageError("--no-worker is for PostgreSQL; on SQLite `serve` does this itself")
-    new = is_sqlite(settings.database_url) and not sqlite_path(settings.database_url).exists()
+    new = no_database_yet(settings)
     async with AsyncExitStack() as stack:
         service = await stack.enter_async_context(
             # Behind a socket that stays open, senders wait for the next, which reads on.
@@ -97,10 +97,9 @@ async def serve(
 
 
 async def _say_what_it_is(service: Service, *, new: str | None) -> None:
-    """new: where a database was made; a path that is wrong, or relative to another folder, makes
-    one as well."""
+    """new: where a database was made."""
     if new is not None:
-        log.info("there was no database: a new one is made", database=new)
+        log.info(NEW_DATABASE, database=new)
     if await unfinished(service.context) is not None:
         log.error("NOT READY FOR REAL MONEY: run `tallyhook golive` and complete its checklist")
     log.info("this instance serves one merchant: one order reference is one order")

@@ -439,6 +439,9 @@ _PUBLISHED: Final = frozenset(
 )
 """Whole secrets that public documents print, such as the Standard Webhooks specification's."""
 
+_QUOTES: Final = "\"'`\u2018\u2019\u201c\u201d"
+"""What a program or a guide puts around a secret: those of shells, and a word processor's."""
+
 _KIND = re.compile(r"(?:[a-z]{1,8}[_-])?(test|sandbox|live)[_-]", re.IGNORECASE)
 
 
@@ -474,6 +477,10 @@ def _secrets_are_sound(settings: Settings, reading: SettingsReading) -> None:
     for variable, secret in _secrets(settings, reading):
         if not secret:
             reading.problem(variable, "holds an empty secret; write the provider's signing secret")
+        elif secret[0] in _QUOTES and secret[-1] in _QUOTES:
+            reading.problem(
+                variable, "holds a secret in quotes; take them away, they are no part of it"
+            )
         elif len(re.sub(r"\A(whsec|whsk|whpk)_", "", secret)) < MIN_SECRET_CHARS:
             reading.problem(
                 variable,

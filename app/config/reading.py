@@ -112,16 +112,20 @@ def given_variables(
 def _ours(items: Iterable[tuple[str, str]], reading: SettingsReading) -> dict[str, str]:
     """Our variables by upper-case name; two spellings of one would let chance decide."""
     found: dict[str, str] = {}
+    names = set[str]()
     for name, value in items:
         upper = RENAMED.get(name.upper(), name.upper())
         if not upper.startswith(PREFIX):
             continue
         if upper in found:
             spellings = "in two spellings; keep the one in upper case"
-            if upper in RENAMED.values():
+            if name in names:
+                spellings = "in one file; keep one of the two"
+            elif upper in RENAMED.values():
                 spellings = "in two spellings, perhaps by the name that it had once; keep this one"
             reading.problem(upper, f"is given twice, {spellings}")
         found[upper] = value
+        names.add(name)
     return found
 
 

@@ -173,7 +173,8 @@ def base_url(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     parts = _split(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    blank = any(each.isspace() for each in value.strip())
+    if parts.scheme not in ("http", "https") or not parts.hostname or blank:
         raise ValueError("must be a URL such as https://payments.example")
     if parts.username or parts.password or parts.query or parts.fragment:
         raise ValueError("must be a URL without user, password, query and fragment")
@@ -201,8 +202,14 @@ def _in_small(parts: SplitResult, value: str) -> str:
 
 
 def public_url(value: Any) -> Any:
-    """The same, or nothing."""
-    return value if value == "" else base_url(value)
+    """The same, or nothing. Raises ValueError, too, for the address of one source."""
+    found = value if value == "" else base_url(value)
+    if isinstance(found, str) and urlsplit(found).path.split("/")[-2:-1] == ["webhooks"]:
+        raise ValueError(
+            "must be scheme and host, without /webhooks and a source's name: "
+            "https://hooks.shop.example"
+        )
+    return found
 
 
 def https_url(value: Any) -> Any:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from reconcile.ledger.events import Event
 
 
 class Unreadable(ValueError):
     """A body that cannot be read exactly. The message is one sentence without text of the body."""
+
+
+TRIAL: Final = b'{"tallyhook": "trial of the public endpoint before going live"}'
+"""The body, or its beginning, with which `golive` tries the public endpoint."""
+
+TRIED: Final = "it is the trial of `tallyhook golive`, and no event"
+"""Why that body cannot be read: no profile is at fault."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from app.access.operators import note_in_trail, permitted
 from app.core.errors import ConfigurationError, UsageError
 from app.core.http import exchange
 from app.core.ids import new_id
+from app.core.reading import TRIAL
 from app.golive.signoff_store import Signoff, add_signoff, signoffs
 from app.providers.named.contract import Signed
 from app.providers.schemes import TOKENS
@@ -25,8 +26,6 @@ from reconcile.instants import MINUTE, SECOND, Instant, format_instant
 
 TRIAL_LIMIT_S: Final = 10.0
 """Seconds for one answer, as long as providers commonly wait."""
-
-BODY: Final = b'{"tallyhook": "trial of the public endpoint before going live"}'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,13 +44,13 @@ def requests(
 ) -> Iterator[tuple[str, Signed, bool]]:
     """(name, request, whether it is to be accepted). Raises ConfigurationError or ValueError where
     this provider's requests cannot be made."""
-    good = source.signed(BODY, event_id=event_id, now=now, url=url)
-    yield "unsigned", Signed([], BODY, good.url), False
+    good = source.signed(TRIAL, event_id=event_id, now=now, url=url)
+    yield "unsigned", Signed([], TRIAL, good.url), False
     yield "tampered", good._replace(body=good.body.replace(b"public", b"Public")), False
     timestamp = source.profile.timestamp
     if timestamp is not None:
         before = now - timestamp.past_s * SECOND - MINUTE
-        yield "stale", source.signed(BODY, event_id=event_id, now=before, url=url), False
+        yield "stale", source.signed(TRIAL, event_id=event_id, now=before, url=url), False
     yield "good", good, True
 
 

@@ -9,7 +9,7 @@ counts, so the service must be running, and the provider must deliver to it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 from types import MappingProxyType
@@ -139,6 +139,9 @@ SIGNER: Final = "tallyhook rehearse"
 
 SAME_START: Final = "same start twice"
 ONE_SESSION: Final = "one session"
+
+LEAST: Final = 2
+"""Scenarios of a rehearsal: that a payment goes well is seen in any test."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,11 +337,22 @@ class _Stage:
         return played
 
 
+def judged(played: Sequence[RehearsedScenario]) -> tuple[bool, str]:
+    """Whether these are a rehearsal that passes, and how it went: one scenario alone is none."""
+    scenarios = {each.scenario: each.passed for each in played if each.scenario != SAME_START}
+    count = counted(len(scenarios), "scenario")
+    sentence = f"{sum(scenarios.values())} of {count} ended as they must"
+    left = [name for name in EXPECTED if name not in scenarios]
+    if left:
+        sentence += f"; not rehearsed: {', '.join(left)}"
+    if len(scenarios) < LEAST:
+        sentence += f"; name a number for at least {LEAST} in {NUMBERS}"
+    return len(scenarios) >= LEAST and all(each.passed for each in played), sentence
+
+
 async def _write_down(context: AppContext, played: list[RehearsedScenario]) -> None:
     """What the checklist takes from a rehearsal."""
-    right = sum(each.passed for each in played)
-    whole = right == len(played) and len(played) > 1
-    said = f"{right} of {counted(len(played), 'scenario')} ended as they must"
+    whole, said = judged(played)
     found: dict[str, tuple[Judged, str]] = {"rehearsal": (_word(whole), said)}
     for each in played:
         if each.scenario == SAME_START:

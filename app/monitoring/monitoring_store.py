@@ -15,6 +15,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.ids import first_id
+from app.core.reading import TRIED
 from app.database.statements import Rows, select_in
 from reconcile.instants import Instant
 
@@ -23,10 +24,11 @@ from reconcile.instants import Instant
 UNREADABLE: Final = (
     # The verdict stands in the text, not among the values: the index holds this verdict alone.
     "SELECT source, count(*) FROM (SELECT source FROM deliveries "
-    "WHERE verdict = 'unreadable' AND id >= :start ORDER BY id DESC LIMIT :enough) AS found "
-    "GROUP BY source"
+    "WHERE verdict = 'unreadable' AND id >= :start AND coalesce(problem, '') <> :tried "
+    "ORDER BY id DESC LIMIT :enough) AS found GROUP BY source"
 )
-"""The latest deliveries that could not be read, counted by their source."""
+"""The latest deliveries that could not be read, counted by their source; without what `golive`
+sent to try the endpoint."""
 
 
 PAID: Final = (
@@ -73,7 +75,7 @@ async def unreadable_since(
     """How many deliveries since `start` could not be read, by source; the latest `enough` of all
     sources are counted."""
     rows = await connection.execute(
-        text(UNREADABLE), {"start": first_id("dlv_", start), "enough": enough}
+        text(UNREADABLE), {"start": first_id("dlv_", start), "tried": TRIED, "enough": enough}
     )
     return {source: int(count) for source, count in rows}
 

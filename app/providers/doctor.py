@@ -204,6 +204,7 @@ def _trials(account: Account, others: Sequence[Account], patient: Patient) -> It
         patient,
     )
     yield from _secrets(account, others, patient)
+    yield from _beginnings(account, patient)
     yield from _readings(account, patient)
     yield from _bodies(account, patient)
     yield from _units(account, patient)
@@ -229,6 +230,24 @@ def _secrets(account: Account, others: Sequence[Account], patient: Patient) -> I
                 replace(account, secrets=other.secrets),
                 patient,
             )
+
+
+WHSEC: Final = "whsec_"
+"""With which many providers' secrets begin, where it is a part of the secret or is none."""
+
+
+def _beginnings(account: Account, patient: Patient) -> Iterable[_Trial]:
+    if isinstance(account.secrets, Mapping):
+        return
+    without = [each for each in account.secrets if not each.startswith(WHSEC)]
+    if without:
+        yield _Trial(
+            "secret_beginning",
+            f"It was signed with the secret that begins with {WHSEC}, and here that is missing: "
+            "copy the whole of it.",
+            replace(account, secrets=[WHSEC + each for each in without], ends={}),
+            patient,
+        )
 
 
 def _readings(account: Account, patient: Patient) -> Iterable[_Trial]:

@@ -79,6 +79,9 @@ def _path_of(name_or_path: str) -> Path:
     if "/" in name_or_path or name_or_path.endswith(".toml"):
         return Path(name_or_path)
     if name_or_path not in shipped_profiles():
+        if Path(name_or_path).is_file():
+            meant = f"write ./{name_or_path} for the file"
+            raise ConfigurationError([f"there is no shipped profile {name_or_path!r}; {meant}"])
         shipped = ", ".join(shipped_profiles())
         near = get_close_matches(name_or_path.lower(), shipped_profiles(), n=1)
         nearest = f"; the nearest one is {near[0]}" if near else ""
@@ -94,7 +97,7 @@ def _path_of(name_or_path: str) -> Path:
 def _text(path: Path) -> str:
     try:
         if path.stat().st_size <= MAX_FILE_BYTES:
-            return path.read_text(encoding="utf-8")
+            return path.read_text(encoding="utf-8-sig")
         problem = _TOO_LARGE
     except OSError as error:
         problem = f"cannot be read: {error.strerror or 'it is not a file'}"

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from app.core.masking import masked_words
 from app.core.phone_key import PhoneKey
-from app.core.reading import NOBODYS, Belonging, Reading, Unreadable
+from app.core.reading import NOBODYS, TRIAL, TRIED, Belonging, Reading, Unreadable
 from app.providers import dates, documents, fields, paths, request, sections
 from app.providers.phones import phone_digits
 from reconcile.instants import Instant
@@ -260,6 +260,8 @@ class Reader:
 
     def read(self, body: bytes, *, digest: str, headers: request.Headers, url: str = "") -> Reading:
         """What the body says. Raises Unreadable with one sentence."""
+        if body.startswith(TRIAL):
+            raise Unreadable(TRIED)
         document = self._document(self._request, body)
         facts = fields.Facts(
             document, root=document, headers=headers, body=body, url=url, digest=digest

@@ -104,6 +104,12 @@ _MAX_NAMES: Final = 12
 
 
 def _unknown(name: str, known: Sequence[str]) -> Diagnosis:
+    if name.lower() in known:
+        return Diagnosis(
+            mistake="source_unknown",
+            sentence=f"No source is named {name}: in addresses names are in lower case; have the "
+            f"provider send to /webhooks/{name.lower()}.",
+        )
     names = ", ".join(known[:_MAX_NAMES]) + (", …" if len(known) > _MAX_NAMES else "")
     return Diagnosis(
         mistake="source_unknown",

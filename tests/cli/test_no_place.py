@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from app.cli import main
+from tests.api.driving import environ
 
 SHOW = ("-m", "app", "profiles", "show", "stripe")
 
@@ -37,6 +39,18 @@ def test_a_reader_that_has_read_enough() -> None:
     done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, timeout=60)
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_command_that_makes_a_database_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """In another folder than the service's, a token is made that the service refuses."""
+    for name, value in environ(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    for made in (True, False):
+        assert main.run(("tokens", "add", f"shop{made}")) == 0
+        told = capfd.readouterr().err
+        assert ("a new one is made" in told and f"{tmp_path}/t.db" in told) is made
 
 
 @pytest.mark.parametrize(

@@ -145,8 +145,12 @@ DANGEROUS = [
     ({"SOURCES__SHOP__SECRETS": "whsec_change-me-change-me"}, "a well-known secret"),
     ({"SOURCES__SHOP__SECRETS": "YOUR_WEBHOOK_SECRET_HERE"}, "a well-known secret"),
     ({"SOURCES__SHOP__SECRETS": "x" * 40}, "a well-known secret"),
+    ({"SOURCES__SHOP__SECRETS": f'"{SECRET}"'}, "holds a secret in quotes; take them away"),
+    ({"SOURCES__SHOP__SECRETS": f"\u201c{SECRET}\u201d"}, "holds a secret in quotes"),
     ({"SOURCES__SHOP__SECRETS": '["a", 1]'}, "must be a JSON list of texts"),
     ({"SOURCES__SHOP__SECRETS": '["unfinished'}, "must be a JSON list of texts"),
+    ({"PUBLIC_URL": "https://hooks.example/webhooks/shop"}, "PUBLIC_URL: must be scheme and host"),
+    ({"PUBLIC_URL": "https://hooks example"}, "PUBLIC_URL: must be a URL"),
     ({**GOOD, "SOURCES__B__SECRETS": SECRET}, "that TALLYHOOK_SOURCES__"),
     ({**GOOD, **CHECKOUT, "CHECKOUT__TOKEN": SECRET}, "TALLYHOOK_SOURCES__SHOP__SECRETS holds"),
     ({**GOOD, "SOURCES__SHOP__SECRETS_FILE": "/dev/null"}, "keep one of the two"),
@@ -290,6 +294,13 @@ def test_two_spellings_of_one_variable_are_refused() -> None:
     assert found == (
         "TALLYHOOK_GRACE_S: is given twice, in two spellings; keep the one in upper case",
     )
+
+
+def test_one_name_twice_in_a_file_is_no_other_spelling(tmp_path: Path) -> None:
+    path = tmp_path / "settings.env"
+    path.write_text("TALLYHOOK_GRACE_S=7\nTALLYHOOK_GRACE_S=8\n")
+    found = problems(CONFIG=str(path))
+    assert found == ("TALLYHOOK_GRACE_S: is given twice, in one file; keep one of the two",)
 
 
 def test_a_name_that_a_setting_had_once_is_understood(tmp_path: Path) -> None:

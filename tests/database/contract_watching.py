@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from app.core.ids import first_id, new_id
+from app.core.reading import TRIED
 from app.database.facts import database_facts
 from app.golive.signoff_store import Signoff, add_signoff, signoffs
 from app.monitoring.monitoring_store import (
@@ -86,7 +87,7 @@ class WatchingContract:
 
     async def test_they_are_found_by_their_index(self, store: Store) -> None:
         """The look for what could not be read passes over all other deliveries."""
-        values = {"start": first_id("dlv_", T), "enough": 9}
+        values = {"start": first_id("dlv_", T), "tried": TRIED, "enough": 9}
         async with store.reading() as connection:
             explain = "EXPLAIN"
             if connection.dialect.name == "sqlite":

@@ -13,6 +13,7 @@ import pytest
 
 from app.cli.golive import page_of
 from app.core.errors import UsageError
+from app.core.reading import TRIED
 from app.golive.golive import (
     ITEMS,
     STATED,
@@ -175,6 +176,14 @@ async def test_an_endpoint_that_verifies(driver: Driver) -> None:
     assert verdicts == [("signature_mismatch",), ("signature_missing",), ("timestamp_too_old",)]
     assert driver.rows("SELECT verdict FROM deliveries") == [("unreadable",)]
     assert driver.rows("SELECT count(*) FROM order_due") == [(0,)]
+
+
+async def test_a_trial_raises_no_alarm(driver: Driver) -> None:
+    """What the checklist sends itself speaks of no money, and of no profile to be corrected."""
+    await tried(driver)
+    await driver.service.watchdog.look()
+    assert "unreadable" not in (await driver.client.get("/readyz")).json()
+    assert driver.rows("SELECT problem FROM deliveries") == [(TRIED,)]
 
 
 async def test_an_endpoint_with_another_secret(driver: Driver) -> None:

@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from app.core.errors import ConfigurationError
-from app.golive.rehearse import EXPECTED, SIMULATED, numbers_for
+from app.golive.rehearse import (
+    EXPECTED,
+    NUMBERS,
+    SAME_START,
+    SIMULATED,
+    RehearsedScenario,
+    judged,
+    numbers_for,
+)
 from app.sandbox.scenarios import SCENARIOS
 
 LEDGER: dict[str, Any] = {
@@ -52,3 +60,41 @@ def test_numbers() -> None:
         numbers_for({}, environment="live")
     with pytest.raises(ConfigurationError, match="none of: success"):
         numbers_for({"sucess": "254799000001"}, environment="sandbox")
+
+
+def played(*names: str, wrong: str = "") -> list[RehearsedScenario]:
+    """Scenarios that ended as they must, but for the wrong one."""
+    return [
+        RehearsedScenario(
+            scenario=name,
+            expected="",
+            seen="",
+            passed=name != wrong,
+            seconds=1.0,
+            explanation="",
+        )
+        for name in names
+    ]
+
+
+def test_one_scenario_alone_is_no_rehearsal() -> None:
+    """The same start once more is no scenario; what was not rehearsed is named."""
+    whole, said = judged(played("success", SAME_START))
+    assert not whole
+    assert said.startswith("1 of 1 scenario ended as they must; not rehearsed: decline, timeout")
+    assert NUMBERS in said
+    whole, said = judged(played("success", SAME_START, "decline"))
+    assert whole
+    assert said.startswith("2 of 2 scenarios ended as they must; not rehearsed: timeout, ")
+
+
+def test_a_rehearsal_of_everything() -> None:
+    """It passes where all ended as they must, and the same start gave one session."""
+    everything = (*EXPECTED, SAME_START)
+    count = len(EXPECTED)
+    assert judged(played(*everything)) == (
+        True,
+        f"{count} of {count} scenarios ended as they must",
+    )
+    assert judged(played(*everything, wrong="refund"))[0] is False
+    assert judged(played(*everything, wrong=SAME_START))[0] is False

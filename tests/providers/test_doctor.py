@@ -116,6 +116,13 @@ def _decoded_secret(folder: Path) -> tuple[Account, list[Account], Patient]:
     return hmac_profile(folder), [], own_patient(stamp + b"." + BODY, stamp, key=KEY)
 
 
+def _without_its_beginning(folder: Path) -> tuple[Account, list[Account], Patient]:
+    stamp = str(T // SECOND).encode()
+    account = hmac_profile(folder)
+    key = b"whsec_" + account.secrets[0].encode()  # type: ignore[index]
+    return account, [], own_patient(stamp + b"." + BODY, stamp, key=key)
+
+
 def _inner_address(folder: Path) -> tuple[Account, list[Account], Patient]:
     stamp = str(T // SECOND).encode()
     account = hmac_profile(folder, "{ts}.{url}.{body}")
@@ -164,6 +171,7 @@ CASES = [
     Case("numbers", plain(patient(RESPELLED, BODY)), "body_respelled", "2.00 written as 2.0"),
     Case("milliseconds", _milliseconds, "timestamp_unit", "counts ms"),
     Case("secret encoding", _decoded_secret, "secret_encoding", "read as base64"),
+    Case("secret's beginning", _without_its_beginning, "secret_beginning", "begins with whsec_"),
     Case("proxy", _inner_address, "other_address", "http, host inner:8080"),
     Case(
         "slash",

@@ -199,6 +199,24 @@ def test_a_file_that_cannot_be_read_is_told(
     assert told in problem
 
 
+def test_a_file_by_a_windows_editor_loads(tmp_path: Path) -> None:
+    """A byte order mark and its line ends are no mistake, as in a file of settings."""
+    path = profile_file(tmp_path)
+    text = Path(path).read_bytes().replace(b"\n", b"\r\n")
+    Path(path).write_bytes(b"\xef\xbb\xbf" + text)
+    assert load_profile(path).name == "mine"
+
+
+def test_a_file_that_is_taken_for_a_name_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is there: that there is no such profile would be no help."""
+    monkeypatch.chdir(tmp_path)
+    Path("mine.txt").write_text("")
+    (problem,) = problems("mine.txt")
+    assert problem == "there is no shipped profile 'mine.txt'; write ./mine.txt for the file"
+
+
 @pytest.mark.parametrize("name", ["nobody", "", "..", "checkout.TOML", "profiles\\checkout"])
 def test_an_unknown_name_lists_the_known(name: str) -> None:
     """A name that is not shipped is told the names that are."""

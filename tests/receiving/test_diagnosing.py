@@ -102,3 +102,11 @@ async def test_an_unknown_name_is_told_with_those_that_are_known(store: Store) -
     await keep(store, kept)
     found = await diagnose_delivery(context(store), kept.delivery_id, accounts=ACCOUNTS)
     assert found.diagnoses[0].sentence.endswith("that is configured: desk, shop, till.")
+
+
+async def test_a_name_in_capitals_is_told_with_its_address(store: Store) -> None:
+    """To configure what is configured would help nobody."""
+    kept = replace(rejection(), source="Shop", verdict="source_unknown")
+    await keep(store, kept)
+    found = await diagnose_delivery(context(store), kept.delivery_id, accounts=ACCOUNTS)
+    assert found.diagnoses[0].sentence.endswith("have the provider send to /webhooks/shop.")
