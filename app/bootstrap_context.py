@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import tzinfo
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 import structlog
 
@@ -96,11 +96,9 @@ async def open_context(settings: Settings, *, purpose: Purpose) -> AsyncIterator
         if purpose in ("working", "writing"):  # to a database that was put back, `restored` sees
             await begin_erasure_journal(context)
         if new:  # of a command: its words, and what it gives, are then of no service that runs
-            log.warning(NEW_DATABASE, database=database_place(settings.database_url))
+            place = database_place(settings.database_url)
+            log.warning("there was no database: a new one is made", database=place)
         yield context
-
-
-NEW_DATABASE: Final = "there was no database: a new one is made"
 
 
 def no_database_yet(settings: Settings) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -100,7 +101,7 @@ def secret_files(settings: Settings) -> Iterator[tuple[str, Path]]:
     if journal is not None:
         own += [(JOURNAL, journal), (f"{JOURNAL} (its key)", key_path_of(journal))]
     for variable, path in own:
-        if path.exists():  # else the first start makes it
+        if os.path.exists(path):  # else the first start makes it, or this user may not look
             yield variable, path
 
 

@@ -12,7 +12,7 @@ import structlog
 import uvicorn
 
 from app.bootstrap import Part, Service, open_service, working_parts
-from app.bootstrap_context import NEW_DATABASE, no_database_yet, open_context
+from app.bootstrap_context import no_database_yet, open_context
 from app.bootstrap_evidence import signer_of
 from app.bootstrap_sources import askers, storing_sources
 from app.child_processes import Parent, console_beside, leave_signals_to_parent
@@ -99,7 +99,7 @@ async def serve(
 async def _say_what_it_is(service: Service, *, new: str | None) -> None:
     """new: where a database was made."""
     if new is not None:
-        log.info(NEW_DATABASE, database=new)
+        log.info("there was no database: a new one is made", database=new)
     if await unfinished(service.context) is not None:
         log.error("NOT READY FOR REAL MONEY: run `tallyhook golive` and complete its checklist")
     log.info("this instance serves one merchant: one order reference is one order")

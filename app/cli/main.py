@@ -208,6 +208,9 @@ def _typed(words: Sequence[str]) -> int:
     except SystemExit as end:
         if isinstance(end.__context__, BrokenPipeError):
             raise end.__context__ from None
+        # Typer ends a question that was interrupted as one that was answered with no.
+        if isinstance(getattr(end.__context__, "__context__", None), KeyboardInterrupt):
+            raise end.__context__.__context__ from None
         return end.code if isinstance(end.code, int) else 0
     return 0
 

@@ -21,8 +21,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from sqlalchemy.pool import AsyncAdaptedQueuePool
 
 from app.core.clock import Clock
-from app.core.errors import ConfigurationError
+from app.core.errors import ConfigurationError, StoreUnavailable
 from app.database import postgresql
+from app.database.faults import why_not_opened
 from app.database.statements import (
     CallingConnection,
     Plain,
@@ -135,12 +136,16 @@ def database_place(url: str) -> str:
 
 def sqlite_path(url: str) -> Path:
     """The database file of an SQLite URL, by its own name where that is a link to it: locks, log
-    and inbox lie beside the file. Raises ConfigurationError for one in memory."""
+    and inbox lie beside the file. Raises ConfigurationError for one in memory, and StoreUnavailable
+    where this user may not look."""
     database = make_url(url).database
     if not database or database == ":memory:":
         raise ConfigurationError(["TALLYHOOK_DATABASE_URL: name a file; memory keeps nothing"])
     path = Path(database)
-    return path.resolve() if path.is_symlink() else path
+    try:
+        return path.resolve() if path.is_symlink() else path
+    except OSError as error:
+        raise StoreUnavailable(f"the database cannot be opened: {why_not_opened(error)}") from error
 
 
 IN_MEMORY: Final = "PRAGMA temp_store=MEMORY"

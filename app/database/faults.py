@@ -118,7 +118,13 @@ def why_not_opened(error: OSError) -> str:
     """The system's own words, and what to do where they are the sign of a failed disk."""
     if error.errno == errno.EROFS:
         return "its file system is read-only; see the kernel's log, check the disk, mount it again"
-    return error.strerror or type(error).__name__
+    why = error.strerror or type(error).__name__
+    if isinstance(error, PermissionError) and isinstance(error.filename, str):
+        return (
+            f"{why}: {error.filename}; run this as the user of the service, or let this user write "
+            "there: what was once run as root belongs to root"
+        )
+    return why
 
 
 def _of_sqlite(code: int) -> TallyhookError | None:

@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
-from app.cli import main
+from app.cli import connect, main
 from tests.api.driving import environ
 
 SHOW = ("-m", "app", "profiles", "show", "stripe")
@@ -70,3 +71,17 @@ def test_a_folder_that_is_not_there_is_told_before_the_work(
     assert (
         written.err == "tallyhook: there is no folder nowhere: make it first, or choose another\n"
     )
+
+
+@pytest.mark.parametrize(("answer", "code"), [(KeyboardInterrupt, 130), (EOFError, 1)])
+def test_a_question_that_is_interrupted(
+    monkeypatch: pytest.MonkeyPatch, answer: type[BaseException], code: int
+) -> None:
+    """Ctrl-C ends with the same code there as anywhere else; Ctrl-D says that there is none."""
+
+    def asked(question: str) -> str:
+        raise answer
+
+    monkeypatch.setattr(connect, "sits_at_a_terminal", lambda: True)
+    monkeypatch.setattr(sys.modules[typer.prompt.__module__], "hidden_prompt_func", asked)
+    assert main.run(("connect", "stripe")) == code

@@ -18,6 +18,7 @@ import pytest
 from app.core.errors import ConfigurationError, StoreUnavailable
 from app.core.logs import configure_logging
 from app.database import engine
+from app.database.faults import why_not_opened
 from app.database.postgresql import Purpose
 from app.database.statements import statement
 from app.database.writer import Writer
@@ -106,6 +107,20 @@ async def test_starting_while_another_process_reads(
             assert len(warnings(log)) == 1
             assert await store.writer.checkpoint()
             assert await rows(store, "SELECT count(*) FROM deliveries") == [(3,)]
+
+
+async def test_a_file_that_cannot_be_looked_at(tmp_path: Path) -> None:
+    """As in a folder of another user: told as what it is, with the exit code of the store."""
+    url = f"sqlite+aiosqlite:///{tmp_path}/{'x' * 300}.db"
+    with pytest.raises(StoreUnavailable, match="cannot be opened: File name too long"):
+        async with open_store(StoreSettings(url=url, environment="sandbox"), purpose="reading"):
+            pass
+
+
+def test_a_file_of_another_user_is_named_with_what_to_do() -> None:
+    """The most usual reason: a first try as root."""
+    said = why_not_opened(PermissionError(errno.EACCES, "Permission denied", "var/t.db"))
+    assert said.startswith("Permission denied: var/t.db; run this as the user of the service, or")
 
 
 @pytest.mark.parametrize("purpose", ["serving", "writing"])
