@@ -209,8 +209,9 @@ def _typed(words: Sequence[str]) -> int:
         if isinstance(end.__context__, BrokenPipeError):
             raise end.__context__ from None
         # Typer ends a question that was interrupted as one that was answered with no.
-        if isinstance(getattr(end.__context__, "__context__", None), KeyboardInterrupt):
-            raise end.__context__.__context__ from None
+        stopped = end.__context__ and end.__context__.__context__
+        if isinstance(stopped, KeyboardInterrupt):
+            raise stopped from None
         return end.code if isinstance(end.code, int) else 0
     return 0
 

@@ -56,7 +56,16 @@ def filesystem_kind(path: Path, table: str) -> str:
 
 
 def _is_a_file(path: Path, reading: SettingsReading) -> None:
-    if path.exists() and not path.is_file():
+    try:
+        other = path.exists() and not path.is_file()
+    except OSError as error:
+        reading.problem(
+            VARIABLE,
+            f"names a file that this user may not look at ({error.strerror}); run this as the user "
+            "of the service, or let this user write there",
+        )
+        return
+    if other:
         reading.problem(VARIABLE, "names something that is no file; write the path of one")
 
 

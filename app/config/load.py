@@ -210,7 +210,7 @@ def _secrets_are_no_paths(settings: Settings, reading: SettingsReading) -> None:
         variable = _variable(name, reading)
         for secret in source.secrets:
             text = secret.get_secret_value()
-            if text.startswith(("/", "./")) and "\0" not in text and Path(text).exists():
+            if text.startswith(("/", "./")) and "\0" not in text and os.path.exists(text):
                 reading.problem(variable, f"holds the path of a file; write it to {variable}_FILE")
 
 

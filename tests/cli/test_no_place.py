@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 import typer
 
+from app.bootstrap_golive import secret_files
 from app.cli import connect, main
+from app.config.load import load_settings
 from tests.api.driving import environ
 
 SHOW = ("-m", "app", "profiles", "show", "stripe")
@@ -85,3 +87,10 @@ def test_a_question_that_is_interrupted(
     monkeypatch.setattr(connect, "sits_at_a_terminal", lambda: True)
     monkeypatch.setattr(sys.modules[typer.prompt.__module__], "hidden_prompt_func", asked)
     assert main.run(("connect", "stripe")) == code
+
+
+def test_a_key_that_cannot_be_looked_at_ends_no_preflight_check(tmp_path: Path) -> None:
+    """As in a folder of another user: the others are looked at all the same."""
+    key = {"EVIDENCE__KEY_FILE": f"/{'x' * 300}"}
+    settings = load_settings(environ(tmp_path, **key))
+    assert [name for name, _ in secret_files(settings)] == []

@@ -296,6 +296,11 @@ def test_two_spellings_of_one_variable_are_refused() -> None:
     )
 
 
+def test_a_long_secret_that_begins_as_a_path_is_a_secret() -> None:
+    long = "/" + "".join(f"{number:x}Zq" for number in range(300))
+    assert problems(SOURCES__SHOP__SECRETS=long) == ()
+
+
 def test_one_name_twice_in_a_file_is_no_other_spelling(tmp_path: Path) -> None:
     path = tmp_path / "settings.env"
     path.write_text("TALLYHOOK_GRACE_S=7\nTALLYHOOK_GRACE_S=8\n")

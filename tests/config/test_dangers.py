@@ -196,6 +196,10 @@ DANGERS: dict[str, tuple[Given | Prepare, str]] = {
         lambda at: {"DATABASE_URL": f"sqlite+aiosqlite:///{at}"},
         "names something that is no file",
     ),
+    "a database that cannot be looked at": (
+        {"DATABASE_URL": f"sqlite+aiosqlite:////{'x' * 300}"},
+        "names a file that this user may not look at (File name too long); run this as",
+    ),
     "a device as a database": (
         {"DATABASE_URL": "sqlite+aiosqlite:////dev/null"},
         "names something that is no file",
