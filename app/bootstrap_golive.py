@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 import httpx2
 
@@ -30,13 +32,16 @@ from app.golive import golive, rehearse
 from app.monitoring import preflight
 from app.monitoring.preflight import Check
 from app.monitoring.watchdog import alarms
+from app.orders.delivery_log import list_deliveries
 from app.privacy.erasure_journal import VARIABLE as JOURNAL
 from app.privacy.erasure_journal import key_path_of
 from app.privacy.replay_erasures import journal_state
 from app.providers.profile import load_profile
 from app.providers.provider_client import PROBE_LIMIT_S, probe
 from app.providers.source import Source
+from app.receiving.caught_up import behind_s
 from app.receiving.context import AppContext
+from app.receiving.delivery_log_store import LogEntry
 from app.receiving.phone_store import a_note, has_other_keys
 from app.receiving.store import open_store
 from app.sandbox.settings import SANDBOX_TOKEN
@@ -221,8 +226,32 @@ async def _tried(
     trials = []
     async with outgoing_client(timeout_s=golive.TRIAL_LIMIT_S) as client:
         for name, source in sources.items() if address else ():
-            url = f"{address}/webhooks/{name}"
+            before = {each.delivery_id for each in await _newest(context, name)}
+            arrived = partial(_arrived, context, name, before=before)
             trials.append(
-                await golive.try_endpoint(client, source, url=url, now=context.clock.now())
+                await golive.try_endpoint(
+                    client,
+                    source,
+                    url=f"{address}/webhooks/{name}",
+                    now=context.clock.now(),
+                    arrived=arrived,
+                )
             )
     return golive.webhook_item(trials, public_url=address)
+
+
+MOST_BESIDE: Final = 2_000
+"""Deliveries of one source that may come while its endpoint is tried: those of a second or two."""
+
+
+async def _newest(context: AppContext, source: str) -> list[LogEntry]:
+    return await list_deliveries(
+        context, verdict=None, limit=MOST_BESIDE, source=source, refused=False
+    )
+
+
+async def _arrived(context: AppContext, source: str, digest: str, *, before: set[str]) -> bool:
+    """Whether a trial of this digest has been read since."""
+    await behind_s(context)
+    found = await _newest(context, source)
+    return any(each.digest == digest and each.delivery_id not in before for each in found)

@@ -196,7 +196,7 @@ class _Opening:
             check_wanted(ledger)
         key = None if payment is None else payment.key
         if (unsettled := unsettled_sentence(ledger)) is not None:
-            return CheckoutResult(state="unknown", order=order, key=key, sentence=unsettled)
+            return CheckoutResult(state="unresolved", order=order, key=key, sentence=unsettled)
         if sentence is None or not self._is_price(ledger):
             return None
         return CheckoutResult(state="paid", order=order, key=key, sentence=sentence)
@@ -307,8 +307,8 @@ def _known_of(connection: PlainConnection, order: str) -> tuple[list[Record], st
 OVER: Final[frozenset[Outcome]] = frozenset({"failed", "canceled", "expired", "timed_out"})
 """Outcomes after which the customer may try again with a new payment: nothing was paid."""
 
-State = Literal["opened", "paid", "expired", "refused", "unknown"]
-STATUSES: Final = ("open", "paid", "expired", "unknown")
+State = Literal["opened", "paid", "expired", "refused", "unknown", "unresolved"]
+STATUSES: Final = ("open", "paid", "expired", "unknown", "unresolved")
 """As documents have them: `open` of an opened one; what was refused has no document."""
 
 
@@ -332,7 +332,8 @@ class CheckoutResult:
     state         opened: the customer can pay · paid: they have, by the order's ledger · expired:
                   they have not, and the session's time is over · refused: the service will not ·
                   unknown: the service may have opened it; it is asked again, in the background
-                  too · or what the order was paid is in doubt: nobody is to be sent to pay
+                  too · unresolved: what the order was paid is in doubt, and nobody is to be sent to
+                  pay before that is settled
     checkout_url  where the customer pays, if the service gave a URL
     key           the idempotency key, for questions to the service; None of an order that was paid
                   before we had started any payment of it
@@ -389,7 +390,9 @@ def by_now(found: CheckoutResult, ledger: Ledger) -> CheckoutResult:
         return replace(found, state="paid", sentence=paid, created=False)
     check_wanted(ledger, opened=found.session if found.created else None)
     if (unsettled := unsettled_sentence(ledger)) is not None:
-        return replace(found, state="unknown", sentence=unsettled, created=False)
+        return replace(
+            found, state="unresolved", sentence=unsettled, created=False, checkout_url=None
+        )
     ended = found.expires_at is not None and ledger.as_of >= found.expires_at
     if not ended and (ledger.outcome != "expired" or found.state != "opened"):
         return found

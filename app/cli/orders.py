@@ -378,9 +378,11 @@ def numbers(
 
 checkout_group = typer.Typer(help="Payments that this installation starts.", no_args_is_help=True)
 
-EXIT_CODES: Final = {"opened": 0, "paid": 1, "expired": 1, "refused": 1, "unknown": 4}
-"""The customer can pay: 0. There is nothing to pay, the session's time is over, or the service will
-not: 1. The service cannot be reached: 4."""
+EXIT_CODES: Final = {
+    "opened": 0, "paid": 1, "expired": 1, "refused": 1, "unresolved": 1, "unknown": 4
+}  # fmt: skip
+"""The customer can pay: 0. There is nothing to pay, it is in doubt what was paid, the session's
+time is over, or the service will not: 1. The service cannot be reached: 4."""
 
 
 @checkout_group.callback()
@@ -412,8 +414,8 @@ def start(
 ) -> None:
     """Open the order's checkout session, or find the one it has. Safe to repeat.
 
-    Exit code 0: the customer can pay · 1: the order is paid, its session has expired, or the
-    service refuses · 4: unknown.
+    Exit code 0: the customer can pay · 1: the order is paid, what it was paid is in doubt, its
+    session has expired, or the service refuses · 4: unknown.
     """
     from app.checkout.open_checkout import result_document
     from app.checkout.request import CheckoutRequest

@@ -14,10 +14,13 @@ from urllib.parse import quote
 
 from app.client.asking import Ask, NotUnderstood, Steps, checked, sentence_of
 
-State = Literal["open", "paid", "expired", "unknown", "differs", "not_over", "refused"]
+State = Literal[
+    "open", "paid", "expired", "unknown", "unresolved", "differs", "not_over", "refused"
+]
 
 _OF_200: Final[Mapping[str, State]] = {
-    "open": "open", "paid": "paid", "expired": "expired", "unknown": "unknown"
+    "open": "open", "paid": "paid", "expired": "expired", "unknown": "unknown",
+    "unresolved": "unresolved",
 }  # fmt: skip
 _OF_409: Final[Mapping[str, State]] = {
     "payment_differs": "differs",
@@ -31,6 +34,8 @@ class Started:
     """What became of asking for an order's payment.
 
     state         open: send the customer to `checkout_url` · paid: nobody is to be sent ·
+                  unresolved: it is in doubt what was paid, and nobody is to be sent until that is
+                  settled ·
                   expired: the session's time is over · unknown: make the same call after
                   `again_s` · differs: the order has a payment of another amount or currency ·
                   not_over: a new payment is asked for and the earlier may still come · refused:

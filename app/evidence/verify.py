@@ -378,8 +378,8 @@ def _sealed_unproven(bundle: Bundle, left: int) -> list[str]:
     unseen = found.whole - len(found.entries)
     return [
         f"{NOTHING_LEFT_OUT} {after}",
-        f"{NOTHING_LEFT_OUT} before that: of {unseen} of the {found.whole} entries that the log "
-        "has of it only a hash can be here" if unseen else "",
+        f"{NOTHING_LEFT_OUT} before that: of what the log has of it, {found.whole} in all, only "
+        f"hashes can be here of {unseen}" if unseen else "",
         "" if key else "that it is this order that the log's entries name: its reference is masked",
         _some("that these are of this order", found.others, "the log has them under another, or of "
               "before its entries named their order"),

@@ -6,7 +6,8 @@ here (`to_sign`) counts once a person has signed it by name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -54,10 +55,23 @@ def requests(
     yield "good", good, True
 
 
+ELSEWHERE: Final = (
+    "the good request was accepted and did not come into this database: the address leads to "
+    "another installation, such as one that was moved away from, or the reader is behind (see "
+    "`tallyhook doctor`)"
+)
+
+
 async def try_endpoint(
-    client: httpx2.AsyncClient, source: Source, *, url: str, now: Instant
+    client: httpx2.AsyncClient,
+    source: Source,
+    *,
+    url: str,
+    now: Instant,
+    arrived: Callable[[str], Awaitable[bool]],
 ) -> Trial:
-    """Send each and compare."""
+    """Send each and compare. arrived: whether a delivery of this source whose body has this SHA-256
+    has been read from the inbox since."""
     # What is signed by nobody, or must name an account that only the provider's own events do.
     if source.profile.signature.mac in {"none", *TOKENS} or source.profile.account.where:
         return Trial(source=source.name, wrong=None)
@@ -82,6 +96,8 @@ async def try_endpoint(
             )
         if not (answer.taken if accepted else answer.status == 401):
             wrong.append(f"the {name} request was answered with {answer.why.replace('_', ' ')}")
+        elif accepted and not await arrived(hashlib.sha256(request.body).hexdigest()):
+            wrong.append(ELSEWHERE)
     return Trial(source=source.name, tried=tuple(name for name, _, _ in asked), wrong=tuple(wrong))
 
 

@@ -199,7 +199,7 @@ class _Stage:
         again: list[RehearsedScenario] = []
         try:
             result = await self._open(request)  # (1), (2)
-            if result.state not in ("opened", "paid"):
+            if result.state not in ("opened", "paid", "unresolved"):  # the last: heard already
                 return [
                     self._ended(
                         scenario, began=began, seen=result.state, explanation=result.sentence

@@ -187,12 +187,12 @@ async def test_who_tells_crosses_into_the_databases_thread_five_times(driver: Dr
     assert (status, len(crossings)) == (200, 5)
 
 
-async def test_who_starts_a_payment_crosses_eight_times(tmp_path: Path) -> None:
+async def test_who_starts_a_payment_crosses_eleven_times(tmp_path: Path) -> None:
     """The same of a payment; the answer of the payment service lies between them."""
     async with shop(tmp_path, opened("cs_1"), opened("cs_2")) as (driver, _pay):
         await start(driver)
         with crossing() as crossings:
             await start(driver, reference="ORD-2")
     # The token · what is known · what is unread, twice · the order · all that is written · what is
-    # known now · the answer, written.
-    assert len(crossings) == 8
+    # known now · the answer, written · what came meanwhile: what is unread, twice, and the order.
+    assert len(crossings) == 11

@@ -172,7 +172,7 @@ def test_an_export_that_is_known_says_aloud_what_it_is_and_what_is_left_out(run:
     assert "1 row, of which Receipt No. is Total*." in said
     assert "Nothing was imported." in said
     done = run(*words, "--format", "json").document
-    assert (done["preset"], done["new"]) == ("mpesa_portal", 4)
+    assert (done["preset"], done["new"]) == ("mpesa_portal", 5)
     assert {"column": "Receipt No.", "word": "Total*", "rows": 1} in done["rows_ignored"]
 
 

@@ -177,6 +177,7 @@ def test_a_feed_that_cannot_be_read_is_told(
         (200, {"status": "paid"}, "paid"),
         (200, {"status": "expired"}, "expired"),
         (202, {"status": "unknown"}, "unknown"),
+        (200, {"status": "unresolved"}, "unresolved"),
         (409, {"code": "payment_differs", "detail": "It differs."}, "differs"),
         (409, {"code": "payment_not_over", "detail": "Not yet."}, "not_over"),
         (409, {"code": "order_canceled", "detail": "It was canceled."}, "refused"),

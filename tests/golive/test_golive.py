@@ -15,6 +15,7 @@ from app.cli.golive import page_of
 from app.core.errors import UsageError
 from app.core.reading import TRIED
 from app.golive.golive import (
+    ELSEWHERE,
     ITEMS,
     STATED,
     ChecklistItem,
@@ -161,11 +162,20 @@ async def test_who_signs_is_told_what_it_is_worth(live: Driver) -> None:
 # --- the public endpoint -------------------------------------------------------------------------
 
 
-async def tried(driver: Driver, *, secret: str = SECRET) -> Trial:
-    """The endpoint of a service, by somebody who signs with this secret."""
+async def tried(driver: Driver, *, secret: str = SECRET, arrives: bool = True) -> Trial:
+    """The endpoint of a service, by somebody who signs with this secret. arrives: whether what is
+    accepted comes into the database that is looked at."""
     source = Source(name="shop", profile=load_profile("checkout"), secrets=[secret], strict=False)
+
+    async def arrived(digest: str) -> bool:
+        return arrives
+
     return await try_endpoint(
-        driver.client, source, url="http://service/webhooks/shop", now=driver.clock.now()
+        driver.client,
+        source,
+        url="http://service/webhooks/shop",
+        now=driver.clock.now(),
+        arrived=arrived,
     )
 
 
@@ -190,6 +200,13 @@ async def test_an_endpoint_with_another_secret(driver: Driver) -> None:
     """The good one is refused: the secrets differ."""
     found = await tried(driver, secret="whsec_" + "b3RoZXIgb3RoZXIgb3RoZXIgb3RoZXI=")
     assert found.wrong == ("the good request was answered with status 401",)
+    assert webhook_item([found], public_url="https://x").state == "failed"
+
+
+async def test_an_endpoint_of_another_installation(driver: Driver) -> None:
+    """It has the same secret and takes the good one, which does not come here."""
+    found = await tried(driver, arrives=False)
+    assert found.wrong == (ELSEWHERE,)
     assert webhook_item([found], public_url="https://x").state == "failed"
 
 
