@@ -27,7 +27,7 @@ from tests.console.test_imports import place, read, take_back, upload
 from tests.console.test_pages import NAIROBI, in_nairobi, shown
 
 LISTS = [page.path for page in PAGES if "{subject}" not in page.path]
-MOST_OF_A_SHAPE = 3
+MOST_OF_A_SHAPE = 2
 """Addresses that differ in a name or a value alone, of which so many are followed."""
 
 
@@ -48,7 +48,7 @@ def shape_of(path: str) -> str:
 
 
 async def refused(client: httpx2.AsyncClient) -> list[str]:
-    """Links that lead to a page for others, each with the page on which it stands."""
+    """Links that lead to a page for others, or to none, each with the page on which it stands."""
     todo = [(path, "") for path in LISTS if (await client.get(path)).status_code == 200]
     shapes: Counter[str] = Counter()
     found = []
@@ -59,14 +59,14 @@ async def refused(client: httpx2.AsyncClient) -> list[str]:
         if shapes[shape] > MOST_OF_A_SHAPE:
             continue
         answer = await client.get(path)
-        if answer.status_code == 403:
+        if answer.status_code >= 400:
             found.append(f"{path} of {via}")
         if "html" in answer.headers.get("content-type", "") and not path.startswith("/reports/"):
             todo += [(each, path) for each in sorted(links_of(answer.text))]
     return found
 
 
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("role", [role for role in ROLES if role != "admin"])  # who may everything
 async def test_no_link_leads_where_its_reader_may_not_go(
     console_with_breaks: RunningConsole, role: str
 ) -> None:
