@@ -6,6 +6,7 @@ and by the API, with the rights of their role: it always has an end, and ends wi
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -81,8 +82,9 @@ async def issue_token(
             )
         await operator_store.add_token(connection, entry, token=token)
         await note_in_trail(
-            connection, who, action="token_added", subject=name, at=now, facts=_facts(entry)
-        )
+            connection, who, action="token_added", subject=name, at=now,
+            facts=_facts(entry) | _mark(token),
+        )  # fmt: skip
     return token
 
 
@@ -119,8 +121,9 @@ async def issue_own_token(
         )
         await operator_store.add_token(connection, entry, token=token)
         await note_in_trail(
-            connection, who, action="token_added", subject=entry.name, at=now, facts=_facts(entry)
-        )
+            connection, who, action="token_added", subject=entry.name, at=now,
+            facts=_facts(entry) | _mark(token),
+        )  # fmt: skip
     return token, entry
 
 
@@ -164,6 +167,12 @@ def _facts(entry: operator_store.TokenEntry) -> dict[str, str | int]:
     if entry.operator is not None:
         facts["operator"] = entry.operator
     return facts if entry.until is None else facts | {"until": format_instant(entry.until)}
+
+
+def _mark(token: str) -> dict[str, str]:
+    """By which another token in its place is told: the digest of the hash that is kept of it."""
+    kept = operator_store.hashed(token)
+    return {"hash_sha256": hashlib.sha256(kept.encode()).hexdigest()}
 
 
 def no_token(name: str) -> NotFoundError:

@@ -380,7 +380,10 @@ _WHOLE_ARRIVAL: Final = members(
         "order": MAYBE_WORD,
         "digest": WORD,
         "phones": described(TEXTS, "Its customers' numbers, masked."),
-        "pruned_at": described(MAYBE_INSTANT, "When its body was deleted."),
+        "pruned_at": described(
+            MAYBE_INSTANT,
+            "When its body was deleted; of a redelivery of what was deleted, its arrival.",
+        ),
         "headers": described(
             TEXTS, "As `name: value`; secrets are hidden, and numbers of customers masked."
         ),

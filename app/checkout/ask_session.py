@@ -282,14 +282,14 @@ async def _pass(context: AppContext, client: CheckoutClient, row: PendingSession
     elif key_spent(payment, client, now=context.clock.now()):
         log.error("session stays unknown", order=row.order, reason="key_too_old")
         await give_up(context, payment)
-    elif unsettled_sentence(ledger) is not None:
-        # It may be paid: asked later, once that is settled.
+    elif (held := await take(context, client, payment)) is None:
+        return
+    elif unsettled_sentence(ledger) is not None:  # it may be paid: asked once that is settled
+        log.info("session not asked for again", order=row.order, reason="unresolved")
         now = context.clock.now()
-        await context.store.writer.commit(_put_off, row, now=now, in_vain=row.in_vain)
+        await context.store.writer.commit(_put_off, held, now=now, in_vain=held.in_vain)
     else:
-        held = await take(context, client, payment)
-        if held is not None:
-            await ask_and_record(context, client, payment, held)
+        await ask_and_record(context, client, payment, held)
 
 
 def _name(error: Exception) -> str:

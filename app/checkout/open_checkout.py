@@ -166,7 +166,7 @@ class _Opening:
         """The key of a payment that is over, so that a new one may begin; else None.
 
         Raises PaymentNotOverError where it is not, unless it is itself a new one, or the order
-        wants none any more: that is then told.
+        wants none any more, or may be paid: that is then told.
         """
         if payment is None:
             return None
@@ -178,7 +178,7 @@ class _Opening:
         if answered and ledger.outcome in OVER:
             return payment.key
         requested = sum(record.kind == "session_requested" for record in records)
-        if requested > 1 or not wants_payment(ledger):
+        if requested > 1 or not wants_payment(ledger) or unsettled_sentence(ledger) is not None:
             return None
         raise not_over(self._request.order, deadline_of(ledger) if answered else None)
 
@@ -385,11 +385,12 @@ def by_now(found: CheckoutResult, ledger: Ledger) -> CheckoutResult:
     """That the session there was is open, or was refused, is no answer where the order's money has
     come, nor the first where the session's time is over. Raises OrderCanceledError where the shop
     has canceled the order, and no money has come."""
-    paid = paid_sentence(ledger)
+    opened = found.session if found.created else None
+    paid = paid_sentence(ledger, opened=opened)
     if paid is not None:
-        return replace(found, state="paid", sentence=paid, created=False)
-    check_wanted(ledger, opened=found.session if found.created else None)
-    if (unsettled := unsettled_sentence(ledger)) is not None:
+        return replace(found, state="paid", sentence=paid, created=False, checkout_url=None)
+    check_wanted(ledger, opened=opened)
+    if (unsettled := unsettled_sentence(ledger, opened=opened)) is not None:
         return replace(
             found, state="unresolved", sentence=unsettled, created=False, checkout_url=None
         )

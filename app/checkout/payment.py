@@ -144,35 +144,38 @@ def wants_payment(ledger: Ledger) -> bool:
     return paid_sentence(ledger) is None and ledger.case.filed.canceled is None
 
 
-def paid_sentence(ledger: Ledger) -> str | None:
-    """That the order is paid, and how we know; None where that is not so, or not settled."""
+def paid_sentence(ledger: Ledger, *, opened: str | None = None) -> str | None:
+    """That the order is paid, and how we know; None where that is not so, or not settled.
+    `opened`: the session that was opened meanwhile."""
     captured = [entry for entry in ledger.entries if entry.kind == "captured"]
     if not captured or ledger.outcome == "unresolved":
         return None
     return (
         f"Order {ledger.order} is paid, by the verified event {captured[0].cites[0]}: its outcome "
-        f"is {ledger.outcome}. No new payment was started."
+        f"is {ledger.outcome}. {_did(opened) or 'No new payment was started'}."
     )
 
 
-def unsettled_sentence(ledger: Ledger) -> str | None:
-    """That money is spoken of and nobody can say yet whether the order is paid; None where that is
-    not so, also of one of which it is plain that too little came."""
+def unsettled_sentence(ledger: Ledger, *, opened: str | None = None) -> str | None:
+    """That nobody can say yet whether the order is paid; None where that can be said, also where
+    plainly too little came (`amount_differs`). `opened`: the session that was opened meanwhile."""
     if ledger.outcome != "unresolved" or ledger.reasons[0].code == "amount_differs":
         return None
     return (
-        f"What order {ledger.order} was paid is not settled: its outcome is unresolved. Nothing "
-        "was sent, and nobody is to be sent to pay until it is settled: they might pay twice. Ask "
-        "again then."
+        f"What order {ledger.order} was paid is not settled: its outcome is unresolved. "
+        f"{_did(opened) or 'Nothing was sent'}, and nobody is to be sent to pay until it is "
+        "settled: they might pay twice. Ask again then."
     )
+
+
+def _did(opened: str | None) -> str:
+    return f"Its session {opened} was opened meanwhile; send nobody there" if opened else ""
 
 
 def check_wanted(ledger: Ledger, *, opened: str | None = None) -> None:
     """Raises OrderCanceledError where the shop has canceled the order: it would owe back whatever
     comes for it. `opened`: the session that was opened meanwhile."""
-    did = "Nothing was sent"
-    if opened is not None:
-        did = f"Its session {opened} was opened meanwhile, and nobody is to be sent there"
+    did = _did(opened) or "Nothing was sent"
     canceled = ledger.case.filed.canceled
     if canceled is not None:
         raise OrderCanceledError(

@@ -36,7 +36,7 @@ from app.console.view import (
     View,
     roles_of,
 )
-from app.console.words import address, of_forms
+from app.console.words import address, spoken
 from app.core.errors import (
     ConfigurationError,
     NotFoundError,
@@ -383,8 +383,7 @@ def _to_show(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _sentence(error: Exception) -> str:
-    text = of_forms(str(error))
-    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
+    return spoken(str(error))
 
 
 def build_console(console: Console) -> SecurityMiddleware:

@@ -16,7 +16,7 @@ from app.console.case_pages import attachments_of_break
 from app.console.orders_pages import saved_lists
 from app.console.proposals_pages import proposed, waiting_about
 from app.console.view import ROWS, ActionResult, Asked, Document, Field, View
-from app.console.words import CAUSES, SETTLINGS, address, of_forms, plain_money
+from app.console.words import CAUSES, SETTLINGS, address, plain_money, spoken
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
 from app.finance import break_acts, break_choice, worklist
@@ -422,8 +422,8 @@ def _none_chosen(view: View, error: UsageError) -> Asked:
     """Why there is nothing to decide about, and the way back to the list."""
     ticked = view.word("where") is not None or view.word("break") is not None
     none = "No break is chosen: tick some in the list, or say which below it."
-    line = f"{str(error)[:1].upper()}{str(error)[1:]}." if ticked else none
-    return Asked(subject="Breaks", lines=(of_forms(line),), back=_list(view), ready=False)
+    line = spoken(str(error)) if ticked else none
+    return Asked(subject="Breaks", lines=(line,), back=_list(view), ready=False)
 
 
 async def ask_assign_all(view: View) -> Asked:

@@ -413,7 +413,7 @@ async def do_run(view: View, reason: str) -> str:
         until=day(view.given.get("until", ""), "To", zone=zone, after=True),
     )
     if asked.since is not None and asked.until is not None and asked.since >= asked.until:
-        raise UsageError("From must be before To")
+        raise UsageError("the first day must not lie after the last one")
     jobs, by = view.console.jobs, view.person.name
 
     async def work() -> int:

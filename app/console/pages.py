@@ -197,6 +197,7 @@ def _filters(console: Console) -> dict[str, Any]:
         "prose": words.prose_in(console.zone),
         "ended": words.ended,
         "of_forms": words.of_forms,
+        "spoken": words.spoken,
     }
 
 

@@ -102,13 +102,15 @@ class SigningIn:
         found = await sessions.session_of(self._console.context, token)
         return None if found is None else Person(name=operators.Proven(found.name), role=found.role)
 
-    def _may_try(self, request: Request, name: str | None = None) -> bool:
+    def _may_try(self, request: Request, name: str | None = None, *, known: bool = False) -> bool:
+        """Within the tries. known: whether a session says who it is: then those of strangers do
+        not count."""
         network = _network(request)
         if not self._by_network.take(network):
             return False
         if name is None:
             return True
-        known = (name, network) in self._signed_in
+        known = known or (name, network) in self._signed_in
         own = self._by_name.take(f"{network} {name}")
         return own and (known or self._by_name_in_all.take(name))
 
@@ -132,7 +134,7 @@ class SigningIn:
 
     async def confirms(self, request: Request, person: Person, password: str) -> bool:
         """Whether who is signed in has given their password once more, within the tries."""
-        fits = self._may_try(request, person.name) and await sessions.confirmed(
+        fits = self._may_try(request, person.name, known=True) and await sessions.confirmed(
             self._console.context, name=person.name, password=password
         )
         if fits:

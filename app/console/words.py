@@ -382,9 +382,19 @@ _OPTIONS: Final = tuple(
         (r"--from must be before --to", "the first day must not lie after the last one"),
         (r"^--to takes", "the field takes"),
         (r"--as-of lies", "that moment lies"),
+        (r"had not begun at --as-of: choose a later moment", "has not begun: choose earlier days"),
+        (r"or take --format html", "or choose HTML"),
+        (r"name an earlier --as-of", "choose an earlier moment"),
+        (r"name one as --line", "choose one of them"),
     )
 )
 """Options of commands, as sentences name them, and what a form has in their place."""
+
+
+def spoken(text: str) -> str:
+    """A message as a sentence of a page: in the words of forms, with a capital and an end."""
+    said = of_forms(text)
+    return said[:1].upper() + said[1:] + ("" if said.endswith((".", "?", "!")) else ".")
 
 
 def of_forms(text: str) -> str:
@@ -497,7 +507,7 @@ def finding(code: str) -> str:
 
 
 def _named(names: Mapping[Any, str], code: str) -> str:
-    return str(escape(names.get(code, code.replace("_", " ").capitalize())))
+    return names.get(code, code.replace("_", " ").capitalize())
 
 
 def marked(value: object) -> str:

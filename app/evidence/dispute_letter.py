@@ -298,9 +298,7 @@ def _signature_words(told: gather_evidence.DeliveryEvidence | None, standing: St
         return "the shop had asked for it, and such an answer is not signed"
     if standing == UNCONFIRMED:
         return "it was not signed"
-    if told is None:
-        return "its signature was right when it arrived"
-    if told.proven.key is None:
+    if told is None or told.proven.key is None:
         return "it was verified when it arrived"
     if told.proven.scheme in TOKENS:
         return "it brought the secret that the payment service shares with the shop"

@@ -109,7 +109,7 @@ def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
     return None, f"{said}; {rest}, of which only that something was sealed is proved{late}."
 
 
-class _Things(dict[str, dict[str, Any]]):
+class _Things(dict):  # type: ignore[type-arg]  # of Python 3.8, where a base has no brackets
     """By name, of which none is told twice: a made-up one would stand behind a sealed one."""
 
     def __setitem__(self, name: str, thing: dict[str, Any]) -> None:

@@ -273,7 +273,7 @@ def read_kept(checkpoint: Path, consistency: Path | None) -> KeptCheckpoint:
         return KeptCheckpoint(note=note, path=tuple(bytes.fromhex(each) for each in path))
     except OSError as error:
         raise UsageError(f"{error.filename} cannot be read: {error.strerror}") from None
-    except (*verify.NOT_IN_FORM, RecursionError):
+    except verify.NOT_IN_FORM:
         raise UsageError(
             "--checkpoint names the text of a checkpoint, and --consistency what `tallyhook log "
             "consistency`, or the shop's address for it, has printed"

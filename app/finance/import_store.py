@@ -305,13 +305,13 @@ def supersede(
 
 # --- taking one back ------------------------------------------------------------------------------
 
-KEYS: Final[dict[ImportKind, tuple[str, ...]]] = {
+_KEYS: Final[dict[ImportKind, tuple[str, ...]]] = {
     "book": ("match_key", "kind"),
     "statement": ("subject", "kind", "source", "ordinal"),
     "bank": ("subject", "ordinal"),
 }
 
-STATED: Final[dict[ImportKind, tuple[str, ...]]] = {
+_TOLD: Final[dict[ImportKind, tuple[str, ...]]] = {
     "book": (
         "line", "reference", "minor", "currency", "placed_at", "status", "group_key", "group_name",
         "refunded", "refunded_at", "phone",
@@ -387,7 +387,7 @@ Stretch = Mapping[str, str]
 
 def _sql(form: str, kind: ImportKind, stretch: Stretch) -> TextClause:
     """One of the statements above for one kind of import."""
-    first, table, keys = FIRST_COLUMN[kind], TABLES[kind], KEYS[kind]
+    first, table, keys = FIRST_COLUMN[kind], TABLES[kind], _KEYS[kind]
     minor, date = _MONEY[kind]
     standing = statement(_STANDING, table=table, same=_equal("stated", "one", keys))
     names = {
@@ -396,8 +396,8 @@ def _sql(form: str, kind: ImportKind, stretch: Stretch) -> TextClause:
         "date": date,
         "keys": ", ".join(keys),
         "one_keys": ", ".join(f"one.{name}" for name in keys),
-        "told": ", ".join(STATED[kind]),
-        "told_before": ", ".join(f"before.{name}" for name in STATED[kind]),
+        "told": ", ".join(_TOLD[kind]),
+        "told_before": ", ".join(f"before.{name}" for name in _TOLD[kind]),
         "both": _equal("before", "one", keys),
         "of_it": _equal("one", table, keys),
         "by_it": statement(_BY_IT, one_within=_within(f"one.{first}", stretch), standing=standing),

@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -261,29 +262,25 @@ async def write_and_publish(
             await _still_ours(connection, begun, written)
             done.count(await wanted.kind.write(connection, rows, number=begun.number))
         progress(written, done.read - done.rejected)
-    async with context.store.reading() as connection:  # outside the transaction: it takes seconds
-        digests = await digests_of(connection, begun.kind, number=begun.number)
+    digests = await _digests(context, begun)
     async with context.store.writing() as connection:
         await _still_ours(connection, begun, written)
-        full = replace(begun, **_counts(done))
+        names = ("read", "new", "changed", "unchanged", "rejected")
+        full = replace(begun, **{name: getattr(done, name) for name in names})
         await _publish(connection, full, digests, context=context, who=who)
     done.number = begun.number
 
 
 async def _wait_for_others(context: AppContext) -> None:
     """Until no import is under way, or the one that is has been silent for long."""
-    before = await _under_way(context)
-    while before is not None:
-        await anyio.sleep(SILENT_S)
-        now = await _under_way(context)
-        if now == before:
+    before: import_store.Import | None = None
+    while True:
+        async with context.store.reading() as connection:
+            now = await import_store.under_way(connection)
+        if now in (None, before):
             return
         before = now
-
-
-async def _under_way(context: AppContext) -> import_store.Import | None:
-    async with context.store.reading() as connection:
-        return await import_store.under_way(connection)
+        await anyio.sleep(SILENT_S)
 
 
 async def _begin(
@@ -327,9 +324,16 @@ async def _still_ours(connection: Connection, begun: import_store.Import, writte
         )
 
 
-def _counts(done: Imported) -> dict[str, Any]:
-    names = ("read", "new", "changed", "unchanged", "rejected")
-    return {name: getattr(done, name) for name in names}
+async def _digests(context: AppContext, begun: import_store.Import) -> dict[str, str]:
+    """Outside the last transaction, for it takes seconds; nobody is to take it for killed then."""
+    looked = count(-1, -1)
+
+    async def go_on() -> None:
+        async with context.store.writing() as connection:
+            await _still_ours(connection, begun, next(looked))
+
+    async with context.store.reading() as connection:
+        return await digests_of(connection, begun.kind, number=begun.number, between=go_on)
 
 
 async def _publish(

@@ -215,9 +215,12 @@ async def settle_late(
     by: str | None,
     seen: str | None = None,
 ) -> SeenBreak | Proposal:
-    """Decide what becomes of late money; what needs a second person is proposed. seen: as of
-    `accept_break`. Raises UsageError
-    for an unknown action, for a break that is not about late money, and as `settle_break` does."""
+    """Decide what becomes of late money; what needs a second person is proposed.
+
+    seen  as of `accept_break`
+
+    Raises UsageError for an unknown action, for a break that is not about late money, and as
+    `settle_break` does."""
     if action not in SETTLINGS:
         raise UsageError(f"--action is one of: {', '.join(SETTLINGS)}")
     found = await one_break(context, name)

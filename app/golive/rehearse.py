@@ -199,7 +199,8 @@ class _Stage:
         again: list[RehearsedScenario] = []
         try:
             result = await self._open(request)  # (1), (2)
-            if result.state not in ("opened", "paid", "unresolved"):  # the last: heard already
+            # Unresolved: its event came while we asked.
+            if result.state not in ("opened", "paid", "unresolved"):
                 return [
                     self._ended(
                         scenario, began=began, seen=result.state, explanation=result.sentence

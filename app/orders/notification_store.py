@@ -167,9 +167,10 @@ async def take_notifications(
     lease: Duration,
     whenever_due: bool = False,
 ) -> list[Notification]:
-    """Up to `limit` that are due, one of an order at most: those that were never tried, and behind
-    them those that have waited longest since their last try; others pass over them for `lease`.
-    So many that the shop refuses for themselves do not hold up what is new.
+    """Up to `limit` that are due, one of an order at most: those that were never tried before
+    those that have waited longest since their last try, which have a quarter of the places where
+    there are both; others pass over them for `lease`. So neither many that the shop refuses for
+    themselves hold up what is new, nor does what is new keep others until they are given up.
 
     whenever_due  also those that are due later, behind those that are due: one must be tried now.
                   Of those that were never tried the newest, then: if all that wait are refused for
@@ -178,10 +179,11 @@ async def take_notifications(
     due = _HEADS.where(_ROWS.due_at <= (_END if whenever_due else now))
     fresh = due.where(_ROWS.tries == 0)
     if whenever_due:
-        fresh = fresh.order_by(None).order_by(_BY_NUMBER.desc())
+        fresh = fresh.order_by(None).order_by(_ROWS.due_at.desc(), _ROWS.seq.desc())
     rows = list(await connection.execute(fresh.limit(limit)))
-    if left := limit - len(rows):
-        rows += list(await connection.execute(due.where(_ROWS.tries > 0).limit(left)))
+    places = max(limit - len(rows), limit // 4)
+    tried = list(await connection.execute(due.where(_ROWS.tries > 0).limit(places)))
+    rows = [*rows[: limit - len(tried)], *tried]
     until, width = now + lease, len(PUBLISHED_COLUMNS)
     taken = [
         Notification(

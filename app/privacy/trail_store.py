@@ -1,4 +1,4 @@
-"""Proves that what people did is as the audit trail says: no row was changed behind its back.
+"""Proves that what people did is as the audit trail says: no row was changed without an entry.
 
     imports      what was imported and taken back, with the digests of all their lines
     closings     months that were closed
@@ -10,11 +10,16 @@
     checklist    what people signed before going live
 
 The log seals the entries of the trail, so whoever changes both is told by `log verify`. A trail of
-an earlier release may say less of an act: what it does not say is not compared.
+an earlier release may say less of an act: what it does not say is not compared, but that an entry
+without a value, second person, end or holder says that there was none.
+
+Leaves out passwords, sessions, invitations and proposals, whose entries say no more than that they
+were; and whether an attachment is gone, since an erasure takes some away.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +29,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import bindparam, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.core.text import counted
 from app.finance.import_digest_store import digests_again
 from reconcile.instants import format_instant
 from reconcile.money import Money, MoneyError, major_text
@@ -77,10 +83,9 @@ _COUNTS: Final = ("read", "new", "changed", "rejected")
 
 def _import_row(number: int, withdraws: int | None, read: int, *told: Any) -> tuple[str, Facts]:
     names = ("at", "who", "kind", "file", "sha256", "new", "changed", "rejected", "reason")
-    facts = dict(zip(names, told, strict=True)) | {"read": read}
-    if withdraws is not None:
-        facts |= {"subject": f"import {withdraws}", "lines": read}
-    return f"import {number}", facts
+    taken_back = None if withdraws is None else f"import {withdraws}"
+    facts = dict(zip(names, told, strict=True)) | {"read": read, "withdraws": taken_back}
+    return f"import {number}", facts | ({} if withdraws is None else {"lines": read})
 
 
 def _import_entries(entries: Sequence[Entry]) -> list[tuple[str, Facts]]:
@@ -89,11 +94,11 @@ def _import_entries(entries: Sequence[Entry]) -> list[tuple[str, Facts]]:
         facts, said = each.facts, {"at": each.at, "who": each.who}
         if each.action in _IMPORTED:
             number = facts.get("import")
-            said |= {"kind": _IMPORTED[each.action], "file": each.subject}
+            said |= {"kind": _IMPORTED[each.action], "file": each.subject, "withdraws": None}
             said |= _picked(facts, "sha256", *_COUNTS, *_DIGESTS)
         else:
             number = facts.get("by_import")
-            said |= {"kind": _WITHDRAWN[each.action], "subject": each.subject}
+            said |= {"kind": _WITHDRAWN[each.action], "withdraws": each.subject}
             said |= {"reason": each.reason} | _picked(facts, "file", "lines", *_DIGESTS)
         found.append((f"import {number}", said))
     return found
@@ -120,20 +125,20 @@ def _closing_entries(entries: Sequence[Entry]) -> list[tuple[str, Facts]]:
 
 
 _CLOSINGS: Final = Acts(
-    rows="SELECT period, closed_at, who, as_of, digest FROM closings ORDER BY closed_at",
-    of_row=lambda period, at, who, as_of, digest: (
+    rows="SELECT period, closed_at, who, as_of, document FROM closings ORDER BY closed_at",
+    of_row=lambda period, at, who, as_of, document: (
         f"the closing of {period}",
-        {"at": at, "who": who, "as_of": format_instant(as_of), "digest": digest},
+        {"at": at, "who": who, "as_of": format_instant(as_of), "digest": _sha256(document)},
     ),
     actions=frozenset({"period_closed"}),
     entries=_closing_entries,
 )
 
 _RULES: Final = Acts(
-    rows="SELECT number, at, who, digest FROM match_rules ORDER BY number",
-    of_row=lambda number, at, who, digest: (
+    rows="SELECT number, at, who, toml FROM match_rules ORDER BY number",
+    of_row=lambda number, at, who, toml: (
         f"rules {number}",
-        {"at": at, "who": who, "sha256": digest},
+        {"at": at, "who": who, "sha256": _sha256(toml)},
     ),
     actions=frozenset({"rules_saved"}),
     entries=lambda entries: [
@@ -197,18 +202,18 @@ _BREAKS: Final = Acts(
 
 _CHECKLIST: Final = Acts(
     rows=(
-        "SELECT item, at, state, note FROM signoffs WHERE signer NOT LIKE 'tallyhook%' "
-        "ORDER BY number"
+        "SELECT item, at, signer, state, note FROM signoffs "
+        "WHERE substr(signer, 1, 9) <> 'tallyhook' ORDER BY number"
     ),
-    of_row=lambda item, at, state, note: (
+    of_row=lambda item, at, signer, state, note: (
         f"what was signed of {item}",
-        {"at": at, "state": state, "note": note},
+        {"at": at, "who": signer, "state": state, "note": note},
     ),
     actions=frozenset({"item_signed"}),
     entries=lambda entries: [
         (
             f"what was signed of {each.subject}",
-            {"at": each.at, "state": "passed", "note": each.reason},
+            {"at": each.at, "who": each.who, "state": "passed", "note": each.reason},
         )
         for each in entries
     ],
@@ -256,12 +261,13 @@ def _token_entries(entries: Sequence[Entry]) -> list[tuple[str, Facts]]:
 
 _TOKENS: Final = Acts(
     rows=(
-        "SELECT name, scopes, created_at, revoked_at, until, operator FROM tokens "
-        "WHERE created_at >= (SELECT coalesce(min(at), 0) FROM audit) ORDER BY name"
+        "SELECT name, hash, scopes, created_at, revoked_at, until, operator FROM tokens "
+        "ORDER BY name"
     ),
-    of_row=lambda name, scopes, created_at, revoked_at, until, operator: (
+    of_row=lambda name, hashed, scopes, created_at, revoked_at, until, operator: (
         f"token {name}",
         {
+            "hash_sha256": _sha256(hashed),
             "scopes": scopes,
             "created_at": created_at,
             "revoked_at": revoked_at,
@@ -275,15 +281,18 @@ _TOKENS: Final = Acts(
 
 # --- attachments ----------------------------------------------------------------------------------
 
-_ATTACHED: Final = ("about", "kind", "media", "sha256", "size")
+_ATTACHED: Final = ("about", "kind", "media", "sha256", "size", "details")
 
 _ATTACHMENTS: Final = Acts(
     rows=(
-        "SELECT id, at, who, subject, about, kind, media, sha256, size FROM attachments ORDER BY id"
+        "SELECT id, at, who, subject, details, about, kind, media, sha256, size FROM attachments "
+        "ORDER BY id"
     ),
-    of_row=lambda name, at, who, subject, *told: (
+    of_row=lambda name, at, who, subject, details, *told: (
         f"attachment {name}",
-        {"at": at, "who": who, "subject": subject} | dict(zip(_ATTACHED, told, strict=True)),
+        {"at": at, "who": who, "subject": subject}
+        | dict(zip(_ATTACHED, told, strict=False))
+        | ({} if details is None else {"details": _sha256(details)}),
     ),
     actions=frozenset({"attached"}),
     entries=lambda entries: [
@@ -297,6 +306,11 @@ _ATTACHMENTS: Final = Acts(
 )
 
 # --- comparing ------------------------------------------------------------------------------------
+
+
+def _sha256(said: str) -> str:
+    return hashlib.sha256(said.encode()).hexdigest()
+
 
 _ALL: Final = (
     _IMPORTS,
@@ -365,21 +379,30 @@ def _differ(row: Facts, entry: Facts) -> bool:
 
 
 async def _changed_lines(connection: AsyncConnection, progress: Callable[[int], None]) -> list[str]:
-    """Imports whose lines are not those that were imported. What an erasure rewrote in a bank's
-    texts is not held against them."""
-    again = await digests_again(connection, progress)
-    now = {f"import {number}": facts for number, facts in again.items()}
-    rewritten = any(
-        each.facts.get("bank_lines") for each in await _entries(connection, frozenset({"erased"}))
-    )
-    compared = _DIGESTS[:1] if rewritten else _DIGESTS
-    found: list[str] = []
+    """Imports whose lines are not those that were imported, and lines of no import. Of banks' texts
+    only those are compared that were imported after the last erasure that rewrote any."""
+    now = await digests_again(connection, progress)
+    erased = [
+        each.at
+        for each in await _entries(connection, frozenset({"erased"}))
+        if each.facts.get("bank_lines")
+    ]
+    found = [
+        f"{counted(count, 'line')} of {kind} imports {'names' if count == 1 else 'name'} no import "
+        "of that kind that stated, or ended, "
+        f"{'it' if count == 1 else 'them'}: no import has written that"
+        for kind, count in now.strays.items()
+        if count
+    ]
+    lines = {f"import {number}": facts for number, facts in now.facts.items()}
     for name, said in _import_entries(await _entries(connection, _IMPORTS.actions)):
-        lines = now.get(name, {})
-        if lines and any(said.get(each, lines.get(each)) != lines.get(each) for each in compared):
+        compared = _DIGESTS if said["at"] > max(erased, default=-1) else _DIGESTS[:1]
+        again = lines.get(name, {})
+        if again and any(said.get(each, again.get(each)) != again.get(each) for each in compared):
             found.append(
-                f"the lines of {name} are not what was written then: a line was changed, added or "
-                "removed since; take the import back and import its file again"
+                f"the lines of {name} are not what was written then: some were changed, added or "
+                "removed since; put a backup back, or take the import back and import its file "
+                "again, after which this is still told of the old lines"
             )
     return found
 

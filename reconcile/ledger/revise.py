@@ -7,6 +7,7 @@ difference between two folds of one growing set at two instants, and `revise` is
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 from reconcile.instants import Instant
@@ -91,6 +92,16 @@ def _several(ledger: Ledger) -> list[str]:
     return [f"{counts[code]} {code}" for code in _EACH_BY_ITSELF if counts[code] > 1]
 
 
+def _counts_in(parts: Sequence[str]) -> Counter[str]:
+    """The same in the parts of a substance, where one alone is a code without a number."""
+    counts = Counter[str]()
+    for part in parts:
+        number, _, code = part.rpartition(" ")
+        if code in _EACH_BY_ITSELF:
+            counts[code] = max(counts[code], int(number or 1))
+    return counts
+
+
 def _attempt_part(attempt: Attempt) -> str:
     return f"{attempt.reference.replace('|', '/')}={attempt.outcome}"
 
@@ -123,7 +134,8 @@ def _differences(before: Position | None, after: Position, ledger: Ledger) -> li
     if before is None:
         return []
     earlier = before.substance.split("|")
-    more = {part.partition(" ")[2] for part in _several(ledger) if part not in earlier}
+    were, are = _counts_in(earlier), _counts_in(after.substance.split("|"))
+    more = {code for code in are if are[code] > were[code]}
     sentences = []
     if before.outcome != after.outcome:
         sentences.append(f"It was {before.outcome} before.")
@@ -141,4 +153,7 @@ def _differences(before: Position | None, after: Position, ledger: Ledger) -> li
     gone = [code for code in FINDING_CODES if code in earlier and code not in codes]
     if gone:
         sentences.append(f"No longer found: {', '.join(gone)}.")
+    fewer = [f"{code} ({are[code]} of {were[code]})" for code in are if are[code] < were[code]]
+    if fewer:
+        sentences.append(f"No longer found as often: {', '.join(fewer)}.")
     return sentences

@@ -389,10 +389,9 @@ def paired(
 def is_same(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
     """Whether two rows that differ can only be one movement, told twice.
 
-    A payout that both name decides; else the day of settlement, if both have one, in whatever zone
-    it was read. A payment is captured once, so its amount may have been corrected; of refunds, fees
-    and disputes there may be several, and another amount is another movement. So it is of a payment
-    at another time of day: it was captured in parts.
+    Another amount is another movement, but of a payment, whose amount may have been corrected; of
+    a payment, two amounts at two times of day are two captures. Otherwise a payout that both name
+    decides; else the day of settlement, if both have one, in whatever zone it was read.
     """
     if one.money != other.money and (one.kind != "payment" or _timed_apart(one, other)):
         return False
@@ -411,7 +410,8 @@ _QUARTER: Final[Duration] = 15 * MINUTE
 
 
 def _timed_apart(one: Moved, other: Moved) -> bool:
-    """Whether both bear a time of day, and no two zones make it one moment."""
+    """Whether both bear a time of day, and no two zones make it one moment: those that lie whole
+    quarters of an hour apart may be one, read in two zones."""
     if one.settled_at is None or other.settled_at is None:
         return False
     times = (one.settled_at, other.settled_at, abs(one.settled_at - other.settled_at))

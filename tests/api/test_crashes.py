@@ -32,7 +32,7 @@ from tests.checkout.service import TOKEN, opened, service
 from tests.cli.test_canaries import Canaries
 from tests.crashing import Called, Crash, PlantedError, Point, crashing, private
 
-SOME = 10
+SOME = 15
 ANSWER_S = 0.25
 """How long is waited for an answer, or a notification, that may never come."""
 

@@ -133,6 +133,18 @@ class OutboxContract:
         rest = [each.published.seq for _ in range(3) for each in await take(store, limit=4)]
         assert len({*taken, *rest}) == len(taken) + len(rest) == 12
 
+    async def test_what_is_new_and_what_was_tried_each_have_places(self, store: Store) -> None:
+        """Of twelve that were refused and of twelve that are new: none holds up the others."""
+        await told(store, *(f"O{n}" for n in range(12)))
+        tried = await take(store, limit=12)
+        later = [SendResult(sent=each, problem="status_404", again_at=seconds(5)) for each in tried]
+        await settle(store, *later)
+        await told(store, *(f"N{n}" for n in range(12)), at=5)
+        taken = await take(store, at=6, limit=8)
+        assert sorted(each.published.order[0] for each in taken) == ["N"] * 6 + ["O"] * 2
+        rest = [each.published.order[0] for _ in range(4) for each in await take(store, at=6)]
+        assert (rest.count("N"), rest.count("O")) == (6, 10)
+
     async def test_what_was_given_up_is_listed_and_sent_again(self, store: Store) -> None:
         """A dead letter stays, with its problem, until somebody asks for it again."""
         await told(store, "A")

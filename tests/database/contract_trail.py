@@ -1,5 +1,5 @@
-"""What every database must do with what people did: a row that was changed behind the trail is told
-by the check, whichever table it is of."""
+"""What every database must do with what people did: a row that was changed without an entry of the
+trail is told by the check, whichever table it is of."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from app.access.tokens import issue_token
 from app.evidence.attachments import AttachRequest, attach
 from app.finance.bank_store import bank_texts, rewrite_bank_texts
 from app.finance.book_line_store import empty_lines, lines_with
+from app.finance.import_digest_store import digests_again
 from app.finance.match_rules import save_rules
 from app.finance.withdraw_import import withdraw_import
 from app.golive.golive import sign
@@ -81,9 +82,34 @@ PLANTED: Final[tuple[tuple[str, str, str, str], ...]] = (
         "import 6 is not what the trail says of it",
     ),
     (
+        "imports",
+        "UPDATE imports SET withdraws=1 WHERE number=2",
+        "UPDATE imports SET withdraws=NULL WHERE number=2",
+        "import 2 is not what the trail says of it",
+    ),
+    (
+        "imports",
+        "UPDATE imports SET withdraws=NULL WHERE number=6",
+        "UPDATE imports SET withdraws=5 WHERE number=6",
+        "import 6 is not what the trail says of it",
+    ),
+    (
+        "book_lines",
+        "INSERT INTO book_lines (match_key, kind, since, line, reference, minor, currency) "
+        "VALUES ('x', 'order', 0, 'bok_x', 'X', 5, 'KES')",
+        "DELETE FROM book_lines WHERE line='bok_x'",
+        "1 line of book imports names no import of that kind",
+    ),
+    (
+        "book_lines",
+        "UPDATE book_lines SET until=3 WHERE reference='A-2' AND since=2",
+        "UPDATE book_lines SET until=NULL WHERE reference='A-2' AND since=2",
+        "1 line of book imports names no import of that kind",
+    ),
+    (
         "match_rules",
-        "UPDATE match_rules SET digest='x'",
-        "",
+        "UPDATE match_rules SET toml=toml || ' '",
+        "UPDATE match_rules SET toml=substr(toml, 1, length(toml) - 1)",
         "rules 1 is not what the trail says of it",
     ),
     (
@@ -106,10 +132,21 @@ PLANTED: Final[tuple[tuple[str, str, str, str], ...]] = (
     ),
     (
         "tokens",
-        "INSERT INTO tokens (name, hash, created_at, scopes) "
-        "SELECT 'eve', 'x', max(at), 'read' FROM audit",
+        "INSERT INTO tokens (name, hash, created_at, scopes) VALUES ('eve', 'x', 1, 'read')",
         "DELETE FROM tokens WHERE name='eve'",
         "token eve is not in the trail",
+    ),
+    (
+        "tokens",
+        "UPDATE tokens SET hash='x' || hash WHERE name='shop'",
+        "UPDATE tokens SET hash=substr(hash, 2) WHERE name='shop'",
+        "token shop is not what the trail says of it",
+    ),
+    (
+        "signoffs",
+        "UPDATE signoffs SET signer='Bob'",
+        "UPDATE signoffs SET signer='Ann'",
+        "what was signed of rollback is not what the trail says of it",
     ),
     (
         "attachments",
@@ -172,6 +209,14 @@ async def everything(store: Store, folder: Path) -> None:
     await attach(late, paper)
 
 
+DIGESTS: Final = {
+    1: "44d761c5dcbe4d7654f200b99dc0935590810059f8ba9d76838b66ba2397347e",
+    3: "93dd7773ec24d6d88cc40422511e660a8bb619208a0117d9a9587790e865c699",
+    4: "a1068a80c2343f85afae48e8c5bada93d2662c3b2425166a7ea47ede9605d6bb",
+}
+"""Of the lines of three imports, one of each kind: sealed for ever, so they stay what they are."""
+
+
 class TrailContract:
     """What people did, in the tables and in the trail. A subclass gives `store`."""
 
@@ -191,12 +236,24 @@ class TrailContract:
                 await tamper(store, table, planted)
                 assert any(sentence in each for each in await found(store)), planted
 
+    async def test_digests_that_are_sealed_stay_what_they_are(
+        self, store: Store, tmp_path: Path
+    ) -> None:
+        await everything(store, tmp_path)
+        async with store.reading() as connection:
+            again = await digests_again(connection, lambda count: None)
+        assert {number: again.facts[number]["lines_sha256"] for number in DIGESTS} == DIGESTS
+
     async def test_an_act_whose_row_is_gone_is_told(self, store: Store, tmp_path: Path) -> None:
         await everything(store, tmp_path)
         for table in ("imports", "match_rules", "signoffs", "attachments", "tokens"):
             await tamper(store, table, f"DELETE FROM {table}")
         told = await found(store)
-        assert sum("the trail tells of " in each for each in told) == len(told) == 10
+        missing = [f"import {number}" for number in range(1, 7)] + ["rules 1", "token shop"]
+        missing += ["what was signed of rollback"]
+        for name in missing:
+            assert f"the trail tells of {name}, and it is not there" in told
+        assert sum("the trail tells of attachment att_" in each for each in told) == 1
 
     async def test_numbers_that_an_erasure_takes_out_change_no_digest_that_counts(
         self, store: Store, tmp_path: Path

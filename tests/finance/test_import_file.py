@@ -14,7 +14,8 @@ from app.access.operator_store import audit_entries
 from app.access.operators import register_operator
 from app.core.errors import NotFoundError, StoreUnavailable, UsageError
 from app.core.zones import zone_named
-from app.finance import imports
+from app.database.engine import Connection
+from app.finance import import_digest_store, import_store, imports
 from app.finance.files.tables import BATCH
 from app.finance.import_store import Import, begin_import, go_on
 from app.finance.imports import (
@@ -283,6 +284,23 @@ async def test_a_file_that_changes_while_it_is_read_is_refused(
     )
     assert done.problems[0].sentence.startswith("the file changed")
     assert await references(context) == []
+
+
+async def test_an_import_is_not_taken_for_killed_while_its_digest_is_made(
+    context: AppContext, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a million lines that takes longer than another import waits for a sign of life."""
+    signs = list[int]()
+
+    async def seen(connection: Connection, of: Import, *, written: int) -> bool:
+        signs.append(written)
+        return await go_on(connection, of, written=written)
+
+    monkeypatch.setattr(import_store, "go_on", seen)
+    monkeypatch.setattr(import_digest_store, "LOOKING", 1)
+    put(path, HEADING + GOOD)
+    await import_book(context, ImportRequest(path=path))
+    assert signs == [2, -1, -2, 2]
 
 
 async def test_only_who_may_imports_and_the_trail_tells_of_it(

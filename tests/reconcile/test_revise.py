@@ -155,6 +155,16 @@ def test_a_second_dispute_is_told_though_the_outcome_stays() -> None:
     assert any("e7" in each for each in _revised(won, both).because)
 
 
+def test_of_what_there_was_more_often_nothing_is_told_again_but_how_many_are_left() -> None:
+    """Three open disputes of which one is won: the other two are no news."""
+    disputes = [_dispute(number, "disputed", f"dp_{number}") for number in (4, 5, 6)]
+    three = _folded(PLACED, PAID, *disputes)
+    two = _folded(PLACED, PAID, *disputes, _dispute(7, "dispute_won", "dp_4"))
+    told = _revised(three, two).because
+    assert "No longer found as often: dispute_open (2 of 3)." in told
+    assert not [each for each in told[1:] if "[e5" in each or "[e6" in each]
+
+
 def test_a_second_refund_under_way_and_a_second_event_nobody_reads_are_told() -> None:
     """Each holds money by itself."""
     claims: tuple[tuple[ClaimKind, str], ...] = (
