@@ -254,7 +254,7 @@ async def finished_runs(
 # --- what people do about breaks ------------------------------------------------------------------
 
 
-_ACTIONS: Final[dict[Deed, operators.Action]] = {
+BREAK_ACTIONS: Final[dict[Deed, operators.Action]] = {
     "assigned": "break_assigned",
     "commented": "break_commented",
     "accepted": "break_accepted",
@@ -262,6 +262,7 @@ _ACTIONS: Final[dict[Deed, operators.Action]] = {
     "unmatched": "break_unmatched",
     "settled": "late_money_settled",
 }
+"""What each step is called in the audit trail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -420,7 +421,7 @@ async def _do(context: AppContext, name: str, doing: BreakAct, *, seen: str | No
     _check_reason(doing)
     async with context.store.writing() as connection:
         await break_store.deciding_alone(connection)
-        who = await operators.permitted(connection, by=doing.by, action=_ACTIONS[doing.deed])
+        who = await operators.permitted(connection, by=doing.by, action=BREAK_ACTIONS[doing.deed])
         found = await break_in(connection, name)
         _check_same([found], seen)
         value = doing.value
@@ -440,7 +441,7 @@ async def _decide(
     _check_reason(doing)
     async with context.store.writing() as connection:
         await break_store.deciding_alone(connection)
-        who = await operators.permitted(connection, by=doing.by, action=_ACTIONS[doing.deed])
+        who = await operators.permitted(connection, by=doing.by, action=BREAK_ACTIONS[doing.deed])
         found = await break_in(connection, name)
         _check_same([found], seen)
         _check_open(found)
@@ -471,7 +472,7 @@ async def _do_all(context: AppContext, names: Sequence[str], doing: BreakAct, *,
     _check_reason(doing)
     async with context.store.writing() as connection:
         await break_store.deciding_alone(connection)
-        who = await operators.permitted(connection, by=doing.by, action=_ACTIONS[doing.deed])
+        who = await operators.permitted(connection, by=doing.by, action=BREAK_ACTIONS[doing.deed])
         found = await seen_breaks(connection, names)
         _check_same(found, seen)
         if doing.deed == "accepted":
@@ -536,7 +537,7 @@ async def _write(
     await operators.note_in_trail(
         connection,
         who,
-        action=_ACTIONS[doing.deed],
+        action=BREAK_ACTIONS[doing.deed],
         subject=found.identity,
         at=now,
         reason=doing.reason,

@@ -80,8 +80,8 @@ class LineDigests:
         return lines if self.texts is None else lines | {"texts_sha256": self.texts.hexdigest()}
 
 
-async def _at_once() -> None:
-    """Nothing to be done between two stretches."""
+async def _nothing() -> None:
+    """For whoever has nothing to do between two stretches."""
 
 
 async def digests_of(
@@ -89,7 +89,7 @@ async def digests_of(
     kind: ImportKind,
     *,
     number: int,
-    between: Callable[[], Awaitable[None]] = _at_once,
+    between: Callable[[], Awaitable[None]] = _nothing,
 ) -> dict[str, str]:
     """The facts of one import, whose lines are all written. `between` is called after each stretch
     of LOOKING lines, of whatever import: of a million lines all are looked at."""

@@ -30,8 +30,12 @@ from sqlalchemy import bindparam, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.text import counted
+from app.finance.break_acts import BREAK_ACTIONS
 from app.finance.import_digest_store import digests_again
+from app.finance.imports import FORMS
+from app.finance.withdraw_import import ACTIONS
 from reconcile.instants import format_instant
+from reconcile.matching.breaks import Deed
 from reconcile.money import Money, MoneyError, major_text
 
 Facts = dict[str, Any]
@@ -67,16 +71,8 @@ class Acts:
 
 # --- imports --------------------------------------------------------------------------------------
 
-_IMPORTED: Final = {
-    "records_imported": "book",
-    "statement_imported": "statement",
-    "bank_imported": "bank",
-}
-_WITHDRAWN: Final = {
-    "records_withdrawn": "book",
-    "statement_withdrawn": "statement",
-    "bank_withdrawn": "bank",
-}
+_IMPORTED: Final[Mapping[str, str]] = {form.action: kind for kind, form in FORMS.items()}
+_WITHDRAWN: Final[Mapping[str, str]] = {action: kind for kind, action in ACTIONS.items()}
 _DIGESTS: Final = ("lines_sha256", "texts_sha256")
 _COUNTS: Final = ("read", "new", "changed", "rejected")
 
@@ -148,24 +144,15 @@ _RULES: Final = Acts(
 
 # --- breaks and the checklist: several of one name, in their order --------------------------------
 
-_BREAK_ACTIONS: Final = {
-    "assigned": "break_assigned",
-    "commented": "break_commented",
-    "accepted": "break_accepted",
-    "matched": "break_matched",
-    "unmatched": "break_unmatched",
-    "settled": "late_money_settled",
-}
-
 
 def _break_row(
-    name: str, at: int, who: str, deed: str, value: str, reason: str, second: str | None,
+    name: str, at: int, who: str, step: Deed, value: str, reason: str, second: str | None,
     minor: int, currency: str,
 ) -> tuple[str, Facts]:  # fmt: skip
     return f"what was done about break {name}", {
         "at": at,
         "who": who,
-        "action": _BREAK_ACTIONS.get(deed),
+        "action": BREAK_ACTIONS.get(step),
         "value": value,
         "reason": reason,
         "second": second,
@@ -188,7 +175,7 @@ _BREAKS: Final = Acts(
         "ORDER BY number"
     ),
     of_row=_break_row,
-    actions=frozenset(_BREAK_ACTIONS.values()),
+    actions=frozenset(BREAK_ACTIONS.values()),
     entries=lambda entries: [
         (
             f"what was done about break {each.subject}",
@@ -388,9 +375,8 @@ async def _changed_lines(connection: AsyncConnection, progress: Callable[[int], 
         if each.facts.get("bank_lines")
     ]
     found = [
-        f"{counted(count, 'line')} of {kind} imports {'names' if count == 1 else 'name'} no import "
-        "of that kind that stated, or ended, "
-        f"{'it' if count == 1 else 'them'}: no import has written that"
+        f"{counted(count, 'line')} of {kind} imports {'was' if count == 1 else 'were'} stated, or "
+        "put out of force, by no import of that kind: put a backup back"
         for kind, count in now.strays.items()
         if count
     ]

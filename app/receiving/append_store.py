@@ -114,7 +114,8 @@ class KnownEvents:
 class Judged:
     """Arrivals with their verdicts, and what is to be written of them.
 
-    fresh  events that are not known yet
+    fresh   events that are not known yet
+    pruned  ids of redeliveries of an event whose first delivery was pruned or erased
     """
 
     arrivals: Sequence[Arrival]
@@ -122,6 +123,7 @@ class Judged:
     fresh: list[NewEvent]
     linking: Linking
     known: KnownEvents
+    pruned: Collection[str]
 
 
 class Ready(NamedTuple):
@@ -288,15 +290,25 @@ def _judge(connection: PlainConnection, arrivals: Sequence[Arrival], memory: Lin
         if event is not None and verdict != "duplicate":
             fresh.append((event, arrival.delivery_id, arrival.received_at))
     linking.assign(connection, [event for event, _, _ in fresh])  # 3
-    return Judged(arrivals=arrivals, verdicts=verdicts, fresh=fresh, linking=linking, known=known)
+    repeats = [a for a, v in zip(arrivals, verdicts, strict=True) if v == "duplicate"]
+    return Judged(
+        arrivals=arrivals,
+        verdicts=verdicts,
+        fresh=fresh,
+        linking=linking,
+        known=known,
+        pruned=_of_pruned(connection, repeats),
+    )
 
 
 def _write(connection: PlainConnection, judged: Judged) -> None:  # 5
     """Write all of it. Only writes, and no row twice."""
     arrivals, linking = judged.arrivals, judged.linking
     pairs = list(zip(arrivals, judged.verdicts, strict=True))
-    gone = _emptied(connection, [each for each, verdict in pairs if verdict == "duplicate"])
-    rows = [_delivery_row(each, verdict, gone=each.delivery_id in gone) for each, verdict in pairs]
+    rows = [
+        _delivery_row(each, verdict, pruned=each.delivery_id in judged.pruned)
+        for each, verdict in pairs
+    ]
     new = [arrival for arrival, verdict in pairs if verdict != "duplicate"]
     insert_rows(connection, table="deliveries", columns=DELIVERY_COLUMNS, rows=rows)
     _keep_whole(connection, new)
@@ -378,30 +390,28 @@ def _due(judged: Judged) -> dict[str, Instant]:
     return due
 
 
-_EMPTIED: Final = (
+_PRUNED: Final = (
     "SELECT events.event_id, events.source, events.digest FROM events "
     "JOIN deliveries ON deliveries.id = events.delivery_id "
     "WHERE deliveries.pruned_at IS NOT NULL AND events.event_id IN ({})"
 )
 
 
-def _emptied(connection: PlainConnection, repeats: Sequence[Arrival]) -> set[str]:
-    """Those of the duplicates of which the first delivery was pruned or erased: neither a header
-    nor an address brings back what was in it."""
+def _of_pruned(connection: PlainConnection, repeats: Sequence[Arrival]) -> set[str]:
+    """The ids of those of which the first delivery was pruned or erased: neither a header nor an
+    address of theirs brings back what was in it."""
     events = {each.event.event_id for each in repeats if each.event is not None}
     if not events:
         return set()
-    gone = {tuple(row) for row in select_rows(connection, sql=_EMPTIED, values=events)}
+    pruned = {tuple(row) for row in select_rows(connection, sql=_PRUNED, values=events)}
     return {
         each.delivery_id
         for each in repeats
-        if each.event is not None and (each.event.event_id, each.source, each.digest) in gone
+        if each.event is not None and (each.event.event_id, each.source, each.digest) in pruned
     }
 
 
-def _delivery_row(
-    arrival: Arrival, verdict: StoredVerdict, *, gone: bool = False
-) -> tuple[object, ...]:
+def _delivery_row(arrival: Arrival, verdict: StoredVerdict, *, pruned: bool) -> tuple[object, ...]:
     event = arrival.event
     return (
         arrival.delivery_id,
@@ -411,11 +421,11 @@ def _delivery_row(
         None if event is None else event.event_id,
         arrival.digest,
         len(arrival.body),
-        "" if gone else arrival.headers,
+        "" if pruned else arrival.headers,
         None if verdict == "duplicate" else arrival.body,
         arrival.problem,
         None if arrival.whole is None else arrival.whole.digest,
-        arrival.received_at if gone else None,
+        arrival.received_at if pruned else None,
     )
 
 

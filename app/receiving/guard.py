@@ -145,6 +145,7 @@ class GuardedConnection(HttpToolsProtocol):
         "_idle_since",
         "_lingers",
         "_owed_since",
+        "_running",
         "_stage",
         "_thrown_away",
         "_unframed",
@@ -166,6 +167,7 @@ class GuardedConnection(HttpToolsProtocol):
         self._stage, self._fields, self._unframed = "", 0, 0
         self._lingers: float | None = None
         self._answering: _Answering | None = None
+        self._running: RequestResponseCycle | None = None
         self._thrown_away = 0
         self._ends = False
         self._deaf = not self.connection_limits.admits(self, self.client[0] if self.client else "")
@@ -181,7 +183,7 @@ class GuardedConnection(HttpToolsProtocol):
         super().connection_lost(exc)
         self.pipeline.clear()
         self.cycle = None  # type: ignore[assignment]
-        self._answering = None
+        self._answering = self._running = None
 
     # --- receiving --------------------------------------------------------------------------------
 
@@ -218,9 +220,10 @@ class GuardedConnection(HttpToolsProtocol):
         return True
 
     def _note_hanging_up(self) -> None:
-        cycle = cast("RequestResponseCycle | None", self.cycle)
-        if cycle is not None:
-            cast("dict[str, Any]", cycle.scope)[HUNG_UP] = True
+        """Tell the request that is being answered, and those that wait behind it."""
+        for cycle in (self._running, *(waiting for waiting, _ in self.pipeline)):
+            if cycle is not None:
+                cast("dict[str, Any]", cycle.scope)[HUNG_UP] = True
 
     def on_message_begin(self) -> None:
         """A request begins: from now on its sender owes us the rest."""
@@ -253,7 +256,7 @@ class GuardedConnection(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         """The application begins to answer."""
-        self._answering = _Answering(self)
+        self._answering, self._running = _Answering(self), cycle
         cycle.transport = cast(Any, self._answering)
         super()._start_asgi_task(cycle, app)
 

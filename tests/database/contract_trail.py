@@ -98,13 +98,13 @@ PLANTED: Final[tuple[tuple[str, str, str, str], ...]] = (
         "INSERT INTO book_lines (match_key, kind, since, line, reference, minor, currency) "
         "VALUES ('x', 'order', 0, 'bok_x', 'X', 5, 'KES')",
         "DELETE FROM book_lines WHERE line='bok_x'",
-        "1 line of book imports names no import of that kind",
+        "1 line of book imports was stated, or put out of force, by no import",
     ),
     (
         "book_lines",
         "UPDATE book_lines SET until=3 WHERE reference='A-2' AND since=2",
         "UPDATE book_lines SET until=NULL WHERE reference='A-2' AND since=2",
-        "1 line of book imports names no import of that kind",
+        "1 line of book imports was stated, or put out of force, by no import",
     ),
     (
         "match_rules",
@@ -169,7 +169,7 @@ PLANTED: Final[tuple[tuple[str, str, str, str], ...]] = (
     (
         "break_deeds",
         "INSERT INTO break_deeds (number, break_id, at, who, deed, value, reason, minor, currency) "
-        "VALUES (9, 'brk_1', 1, 'Ann', 'accepted', '', 'paid in cash', 1, 'XXX')",
+        "VALUES (9, 'brk_1', 1, 'Ann', 'accepted', '', 'paid in cash', 1, 'KES')",
         "DELETE FROM break_deeds WHERE number=9",
         "what was done about break brk_1 is not in the trail",
     ),

@@ -209,9 +209,11 @@ async def test_who_sends_no_more(
     assert statuses(client) == sent
 
 
+@pytest.mark.parametrize("behind", [0, 1])
 @pytest.mark.parametrize("lost", [False, True])
-async def test_an_application_that_waits_can_see_that_nobody_does(lost: bool) -> None:
-    """Neither where the sender sends no more, nor where it is gone."""
+async def test_an_application_that_waits_can_see_that_nobody_does(lost: bool, behind: int) -> None:
+    """Neither where the sender sends no more, nor where it is gone; also where a further request
+    waits behind."""
     seen: list[Scope] = []
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
@@ -219,7 +221,8 @@ async def test_an_application_that_waits_can_see_that_nobody_does(lost: bool) ->
         await asyncio.Event().wait()
 
     client = connect(application)
-    await client.ask()
+    for _ in range(1 + behind):
+        await client.ask()
     assert HUNG_UP not in seen[0]
     if lost:
         client.wire.lose()
