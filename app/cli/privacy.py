@@ -182,6 +182,8 @@ def prune(
 ) -> None:
     """Let bodies and headers of settled orders go, as `serve` does by itself from time to time.
 
+    What tells of no order and no payment, such as a customer's new address, goes after as many
+    days. What could not be read, and payments of no order, stay: somebody has to look at them.
     What is not sealed yet is sealed first. Each class of data has its own time: see
     TALLYHOOK_RETENTION_DAYS and those after it.
     """
@@ -218,9 +220,10 @@ def _print_pruning(found: Mapping[str, Any], verb: str) -> None:
     columns = ("order", "outcome", "last_heard", "deliveries", "bytes")
     printing.emit(found["settled"], columns=columns, form=printing.Format.table)
     gone = counted(found["deliveries"], "delivery", "deliveries")
+    silent = f" and {found['of_no_order']:,} of no order" if found["of_no_order"] else ""
     printing.note(
         f"{verb}: bodies and headers of {gone} of "
-        f"{counted(found['orders'], 'order')}, {counted(found['bytes'], 'byte')}, and "
+        f"{counted(found['orders'], 'order')}{silent}, {counted(found['bytes'], 'byte')}, and "
         f"{counted(found['rejections'], 'rejection')}."
     )
     for each in found["classes"]:

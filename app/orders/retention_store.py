@@ -25,11 +25,18 @@ _WHOLE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unpruned:
-    """A delivery that still has its headers; `order` is None where it belongs to none."""
+    """A delivery that still has its headers.
+
+    order   None where it belongs to none
+    source  who sent it
+    silent  whether it was read, and tells of no payment and no order: an account's own news
+    """
 
     delivery_id: str
     received_at: Instant
     order: str | None
+    source: str
+    silent: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +51,8 @@ async def unpruned(connection: AsyncConnection, *, after: str, limit: int) -> li
     """Deliveries that were not pruned, by id, which is by arrival."""
     rows = await connection.execute(
         text(
-            "SELECT deliveries.id, deliveries.received_at, events.order_key FROM deliveries "
+            "SELECT deliveries.id, deliveries.received_at, events.order_key, deliveries.source, "
+            "events.claim FROM deliveries "
             "LEFT JOIN events ON events.event_id = deliveries.event_id "
             "AND events.source = deliveries.source AND events.digest = deliveries.digest "
             "WHERE deliveries.id > :after AND deliveries.pruned_at IS NULL "
@@ -52,7 +60,30 @@ async def unpruned(connection: AsyncConnection, *, after: str, limit: int) -> li
         ),
         {"after": after, "limit": limit},
     )
-    return [Unpruned(delivery_id=row[0], received_at=row[1], order=row[2]) for row in rows]
+    return [
+        Unpruned(
+            delivery_id=row[0],
+            received_at=row[1],
+            order=row[2],
+            source=row[3],
+            silent=row[2] is None and row[4] == "ignored",
+        )
+        for row in rows
+    ]
+
+
+async def still_silent(connection: AsyncConnection, deliveries: Iterable[str]) -> list[str]:
+    """Those of the deliveries that tell of no payment and no order: one that was read anew since,
+    by a newer profile, may tell of one."""
+    rows = await select_in(
+        connection,
+        sql="SELECT deliveries.id FROM deliveries JOIN events "
+        "ON events.event_id = deliveries.event_id AND events.source = deliveries.source "
+        "AND events.digest = deliveries.digest WHERE events.claim = 'ignored' "
+        "AND events.order_key IS NULL AND deliveries.id IN ({})",
+        values=deliveries,
+    )
+    return sorted(row[0] for row in rows)
 
 
 async def sizes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> dict[str, int]:

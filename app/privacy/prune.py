@@ -3,7 +3,8 @@ the background.
 
     1 page     deliveries that still have them, oldest first
     2 fold     the orders they belong to; those that are settled are kept in mind
-    3 prune    their deliveries, if nothing was said of the orders in between
+    3 prune    their deliveries, if nothing was said of the orders in between; and those that tell
+               of no order and no payment, which nobody settles
 
 What the ledger rests on stays: digests, ids, dates, amounts, references and verdicts. An order of
 which something is not sealed in the log yet has to wait.
@@ -16,8 +17,9 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from operator import itemgetter
 from time import perf_counter
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import structlog
 
@@ -46,10 +48,11 @@ from reconcile.ledger.ledger import Outcome
 class Retention:
     """How long each class of what arrived is kept; None: for ever.
 
-    quiet        bodies and headers, after nothing more was heard of their order: together, for
-                 neither is evidence without the other, nor can be read. Never less than the longest
-                 time in which a source may deliver again
-    phones       digests of phone numbers, after nothing more was heard of their order
+    quiet        bodies and headers, after nothing more was heard of their order, and from their
+                 arrival where they tell of no order and no payment: together, for neither is
+                 evidence without the other, nor can be read. Never less than the longest time in
+                 which a source may deliver again
+    phones       digests of phone numbers, likewise
     rejections   refused deliveries, from their arrival
     book_phones  phone numbers in order books, from their import
     sources      those whose redelivery time is known; deliveries of others are kept
@@ -209,16 +212,16 @@ async def _old_notes(
             )
             if not page:
                 return
-            owned = await erase_store.owners(
-                connection, [note[2] for note in page if note[1] == "delivery"]
-            )
+            noted = [note[2] for note in page if note[1] == "delivery"]
+            silent = set(await retention_store.still_silent(connection, noted))
+            owned = await erase_store.owners(connection, noted)
             orders = {each.delivery_id: each.order for each in owned}
             orders |= {note[2]: note[2] for note in page if note[1] == "order"}
             histories = await history_store.gather(
                 connection, {each for each in orders.values() if each}
             )
             ended = ended_orders(context, histories, retention, now=now, quiet=quiet)
-        yield [note for note in page if orders.get(note[2]) in ended]
+        yield [note for note in page if orders.get(note[2]) in ended or note[2] in silent]
         after = page[-1]
 
 
@@ -270,18 +273,36 @@ class Settled:
         }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """What one page of deliveries holds that may go.
+
+    looked   how many deliveries were looked at
+    settled  orders whose first delivery is on the page
+    silent   deliveries that tell of no order and no payment, with their sizes in bytes
+    """
+
+    looked: int
+    settled: list[Settled]
+    silent: Mapping[str, int]
+
+
 @dataclass(slots=True, kw_only=True)
 class Pruning:
     """What a pass found, or did. `settled` holds the first orders; the figures count all.
 
-    before  who was heard of last by then is old enough for their bodies to go; None: none are
+    before   who was heard of last by then is old enough for their bodies to go; None: none are
     classes  each class of data, and the days for which it is kept
+    deliveries, size
+             of settled orders and of none, and their bytes
+    silent   how many of them tell of no order and no payment
     """
 
     before: Instant | None
     classes: Mapping[str, int | None] = field(default_factory=dict)
     orders: int = 0
     deliveries: int = 0
+    silent: int = 0
     size: int = 0
     others: Counter[str] = field(default_factory=Counter)
     settled: list[Settled] = field(default_factory=list)
@@ -293,12 +314,19 @@ class Pruning:
         self.size += sum(sum(each.sizes.values()) for each in settled)
         self.settled += settled[: max(keep - len(self.settled), 0)]
 
+    def add_silent(self, sizes: Mapping[str, int]) -> None:
+        """Count deliveries that tell of no order and no payment."""
+        self.silent += len(sizes)
+        self.deliveries += len(sizes)
+        self.size += sum(sizes.values())
+
     def document(self) -> dict[str, Any]:
         """For JSON."""
         return {
             "before": None if self.before is None else format_instant(self.before),
             "orders": self.orders,
             "deliveries": self.deliveries,
+            "of_no_order": self.silent,
             "bytes": self.size,
             "rejections": self.others["rejections"],
             "classes": [
@@ -367,18 +395,22 @@ async def _pass(
     keep: int,
     progress: Callable[[int], None],
 ) -> None:
-    async for looked, settled in settled_orders(context, retention, unsealed_too=dry_run):
-        pruning.add(settled if dry_run else await prune_orders(context, settled), keep=keep)
-        progress(looked)
+    async for page in settled_orders(context, retention, unsealed_too=dry_run):
+        settled, silent = page.settled, page.silent
+        if not dry_run:
+            settled, silent = await _prune_page(context, page)
+        pruning.add(settled, keep=keep)
+        pruning.add_silent(silent)
+        progress(page.looked)
     async for name, count in prune_others(context, retention, dry_run=dry_run):
         pruning.others[name] += count
 
 
 async def settled_orders(
     context: AppContext, retention: Retention, *, unsealed_too: bool = False
-) -> AsyncIterator[tuple[int, list[Settled]]]:
-    """Settled orders that hold something to prune, a page at a time, each with the number of
-    deliveries that were looked at. `unsealed_too`: those that must be sealed before, as well."""
+) -> AsyncIterator[Page]:
+    """Settled orders, and deliveries of no order, that hold something to prune, a page at a time.
+    `unsealed_too`: those that must be sealed before, as well."""
     after, quiet = "", retention.quiet
     while quiet is not None:
         now = context.clock.now()
@@ -391,17 +423,18 @@ async def settled_orders(
             histories = await history_store.gather(connection, [mark.order for mark in marks])
             ended = ended_orders(context, histories, retention, now=now, quiet=quiet)
             ids = {order: _ids(histories[order]) for order in ended}
+            silent = [each for each in page if _goes_alone(each, retention, before=now - quiet)]
             if not unsealed_too:
                 waiting = await log_queue_store.without_leaf(
-                    connection, chain.from_iterable(ids.values())
+                    connection, chain(*ids.values(), (each.delivery_id for each in silent))
                 )
                 ids = {order: some for order, some in ids.items() if waiting.isdisjoint(some)}
-            sizes = await retention_store.sizes_of(
-                connection, [each for some in ids.values() for each in some]
-            )
-        yield (
-            len(page),
-            [
+                silent = [each for each in silent if each.delivery_id not in waiting]
+            alone = {each.delivery_id for each in silent}
+            sizes = await retention_store.sizes_of(connection, chain(*ids.values(), alone))
+        yield Page(
+            looked=len(page),
+            settled=[
                 Settled(
                     order=mark.order,
                     outcome=ended[mark.order],
@@ -413,8 +446,29 @@ async def settled_orders(
                 # An order counts on the page of its first delivery, and on no later one.
                 if mark.order in ids and min(sizes.keys() & ids[mark.order], default="") > after
             ],
+            silent={each: sizes[each] for each in sorted(sizes.keys() & alone)},
         )
         after = page[-1].delivery_id
+
+
+def _goes_alone(each: retention_store.Unpruned, retention: Retention, *, before: Instant) -> bool:
+    return each.silent and each.source in retention.sources and each.received_at <= before
+
+
+async def _prune_page(context: AppContext, page: Page) -> tuple[list[Settled], Mapping[str, int]]:
+    """What went: orders, and deliveries of none with their sizes."""
+    return await prune_orders(context, page.settled), await _prune_silent(context, page.silent)
+
+
+async def _prune_silent(context: AppContext, sizes: Mapping[str, int]) -> Mapping[str, int]:
+    """Those that went, with their sizes: all that still tell of no order and no payment."""
+    gone: dict[str, int] = {}
+    for part in _portions(sizes.items(), size=itemgetter(1)):
+        async with context.store.writing() as connection:
+            ids = await retention_store.still_silent(connection, [each for each, _ in part])
+            await retention_store.prune(connection, ids, now=context.clock.now())
+        gone |= {each: sizes[each] for each in ids}
+    return gone
 
 
 def _ids(history: History) -> list[str]:
@@ -424,7 +478,8 @@ def _ids(history: History) -> list[str]:
 async def prune_orders(context: AppContext, settled: Sequence[Settled]) -> list[Settled]:
     """Prune, and return those of the orders of which nothing was said in between."""
     left: dict[str, Settled] = {each.order: each for each in settled}
-    for part in _portions(settled):
+    several = ((each, delivery, size) for each in settled for delivery, size in each.sizes.items())
+    for part in _portions(several, size=itemgetter(2)):
         async with context.store.writing() as connection:
             marks = {each.order: each.mark for each, _, _ in part if each.order in left}
             found = await run(connection, due_store.unchanged, list(marks.values()))
@@ -435,17 +490,19 @@ async def prune_orders(context: AppContext, settled: Sequence[Settled]) -> list[
     return list(left.values())
 
 
-def _portions(settled: Iterable[Settled]) -> Iterator[list[tuple[Settled, str, int]]]:
-    """Deliveries to prune, so many and so large that one transaction stays short."""
-    portion: list[tuple[Settled, str, int]] = []
+_T = TypeVar("_T")
+
+
+def _portions(items: Iterable[_T], *, size: Callable[[_T], int]) -> Iterator[list[_T]]:
+    """Deliveries to prune, so many and so large that one transaction stays short; `size`: bytes."""
+    portion: list[_T] = []
     weight = 0
-    for each in settled:
-        for delivery, size in each.sizes.items():
-            if portion and (len(portion) == PRUNED_AT_ONCE or weight + size > PRUNED_BYTES):
-                yield portion
-                portion, weight = [], 0
-            portion.append((each, delivery, size))
-            weight += size
+    for each in items:
+        if portion and (len(portion) == PRUNED_AT_ONCE or weight + size(each) > PRUNED_BYTES):
+            yield portion
+            portion, weight = [], 0
+        portion.append(each)
+        weight += size(each)
     if portion:
         yield portion
 
@@ -498,9 +555,10 @@ class Pruner:
 
     async def _prune(self, pruning: Pruning) -> None:
         began = perf_counter()
-        async for _, settled in settled_orders(self._context, self._retention):
-            pruned = await prune_orders(self._context, settled)
-            pruning.deliveries += sum(len(each.sizes) for each in pruned)
+        async for page in settled_orders(self._context, self._retention):
+            pruned, silent = await _prune_page(self._context, page)
+            pruning.add(pruned, keep=0)
+            pruning.add_silent(silent)
             if await self._rest((perf_counter() - began) * REST_SHARE):
                 return
             began = perf_counter()

@@ -19,6 +19,7 @@ from app.orders.refold import refold_until_quiet
 from app.orders.reindex import reindex
 from app.privacy.check import Rebuilding, check_database
 from app.privacy.prune import (
+    Page,
     Pruning,
     Retention,
     prune_by_hand,
@@ -159,15 +160,62 @@ class RetentionContract:
         assert (await pruned(store)).orders == 0
         assert await emptied(store) == set()
 
+    async def test_what_tells_of_no_order_and_no_payment(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """An account's own news, such as a customer's new address, goes a month after it arrived;
+        what may tell of a payment stays, and so does what nobody knows of."""
+        monkeypatch.setattr("app.privacy.prune.PRUNED_AT_ONCE", 2)
+        news = [said(f"n{n}", "ignored") for n in range(5)]
+        await tell(store, [*news, news[0], said("u1", "unrecognized"), said("p1", "pending")])
+        await tell(store, [said("o1", "ignored", source="other"), said("a1", "ignored", order="A")])
+        await keep(store, arrival(said("late", "ignored"), at=LATER - 60))
+        await keep(store, arrival(None))
+        for n, event in enumerate((said("phone0", "ignored"), said("phone1", "unrecognized"))):
+            await keep(store, arrival(event, customer=bytes([n]) * 40))
+        would = await pruned(store, dry_run=True)
+        assert await emptied(store) == set()
+        did = await pruned(store)
+        assert await emptied(store) == {f"n{n}" for n in range(5)} | {"phone0"}
+        assert would.document() == did.document()
+        assert (did.orders, did.deliveries, did.document()["of_no_order"]) == (0, 7, 7)
+        assert did.size == 7 * len("webhook-id: x") + 6 * 64
+        assert await rows(store, "SELECT digest FROM phones") == [(bytes([1]) * 40,)]
+        assert await keep(store, arrival(news[0], at=LATER)) == ["duplicate"]
+        report = await check_database(
+            context(store, at=LATER), again=Rebuilding(sources=lambda: SOURCES), progress=quiet
+        )
+        assert [each for each in report.problems if not of_the_builders(each)] == []
+
+    async def test_news_that_is_read_anew_in_between(self, store: Store) -> None:
+        """A newer profile may read a payment in it, and then its body stays."""
+        await tell(store, [said("n1", "ignored"), said("n2", "ignored")])
+        then = context(store, at=LATER)
+        await seal(store)
+        pages = [page async for page in settled_orders(then, RETENTION)]
+        async with store.writing() as connection:
+            await connection.exec_driver_sql(
+                "UPDATE events SET claim = 'succeeded' WHERE event_id = 'n1'"
+            )
+
+        async def looked(*_: Any, **__: Any) -> AsyncIterator[Page]:
+            for page in pages:
+                yield page
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("app.privacy.prune.settled_orders", looked)
+            did = await prune_settled(then, RETENTION, keep=10, progress=quiet)
+        assert (did.deliveries, await emptied(store)) == (1, {"n2"})
+
     @pytest.mark.alike
     async def test_evidence_in_between(self, store: Store) -> None:
         """What is said of an order after it was looked at keeps its bodies."""
         await keep(store, arrival(said("e1", "succeeded", **PAID)))
         then = context(store, at=LATER)
         await refold_until_quiet(then, limit=100, progress=quiet)
-        assert not any([found async for _, found in settled_orders(then, RETENTION)])
+        assert not any([page.settled async for page in settled_orders(then, RETENTION)])
         await seal(store)
-        pages = [found async for _, found in settled_orders(then, RETENTION)]
+        pages = [page.settled async for page in settled_orders(then, RETENTION)]
         await keep(store, arrival(said("e2", "refunded", **PAID), at=LATER))
         assert [await prune_orders(then, found) for found in pages if found] == [[]]
         assert await emptied(store) == set()

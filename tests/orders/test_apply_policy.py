@@ -196,12 +196,13 @@ async def test_a_pruned_order_loses_nothing(tmp_path: Path) -> None:
         await soon(lambda: "succeeded" in feed(driver))
         driver.clock.put(T + 40 * DAY)
         await soon(lambda: marks(driver)[0][0] is None)
-        async for _, settled in settled_orders(
+        async for page in settled_orders(
             driver.context,
             Retention(quiet=30 * DAY, sources=frozenset({"shop"})),
             unsealed_too=True,
         ):
-            assert [each.order for each in await prune_orders(driver.context, settled)] == ["ORD-1"]
+            went = await prune_orders(driver.context, page.settled)
+            assert [each.order for each in went] == ["ORD-1"]
         before, token = (await driver.api("GET", "/orders/ORD-1")).json(), driver.token
         assert driver.rows("SELECT count(*) FROM deliveries WHERE body IS NULL") == [(2,)]
     async with driving(tmp_path, at=T + 40 * DAY, GRACE_S="7") as driver:
