@@ -169,7 +169,7 @@ def _watchdog(
     parts: list[tuple[str, Part]] = [("the watchdog", looking)]
     if messages is not None:
         telling = PeriodicTask(
-            messages.tell_due, component="alarms", rest=rest_when_idle(TELLING_REST_S)
+            messages.send_due, component="alarms", rest=rest_when_idle(TELLING_REST_S)
         )
         parts.append(("the task that tells of alarms", telling))
     return watchdog, parts

@@ -10,7 +10,7 @@ from app.core.clock import Clock
 from app.core.mail import MailServer
 from app.core.schedule import Way, entries_of
 from app.finance.scheduled_work import Delivers, FolderWay, MailWay, PostWay, Schedule
-from app.monitoring.alarm_messages import AlarmMessages, MailsAlarms, PostsAlarms, TellsAlarms
+from app.monitoring.alarm_messages import AlarmMessages, MailsAlarms, PostsAlarms, SendsAlarms
 from app.receiving.context import AppContext
 
 
@@ -36,7 +36,7 @@ def alarm_messages_of(
     """What tells of alarms; None where nobody is told. Raises ConfigurationError where the secret
     of posts cannot sign."""
     alarms, reports = settings.alarms, settings.reports
-    ways: dict[str, TellsAlarms] = {}
+    ways: dict[str, SendsAlarms] = {}
     if alarms.url is not None and alarms.secret is not None:
         signer = signer_of_section("alarms", alarms.secret)
         ways["post"] = PostsAlarms(url=alarms.url, signer=signer, client=client)

@@ -233,6 +233,6 @@ async def _on_fault(request: Request, error: Exception) -> Response:
     return problem(
         500,
         "internal_error",
-        "Tallyhook itself made a mistake, which its log tells; ask again, and report it if it "
+        "Tallyhook itself made a mistake, which its log explains; ask again, and report it if it "
         "stays.",
     )

@@ -19,7 +19,7 @@ from app.providers.source import Source
 from app.receiving.context import AppContext
 
 TellsLetter = Callable[[CaseRequest], Awaitable[Mapping[str, Any]]]
-"""What a letter says, told by a process of its own: every signature is checked again for it.
+"""What a letter says, made by a process of its own: every signature is checked again for it.
 
 Raises NotFoundError, UsageError where it cannot be written, UnreachableError where it was not this
 time."""

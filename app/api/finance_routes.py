@@ -157,9 +157,9 @@ class FinanceRoutes:
             self._context, found.number, after=request_body.after_parameter(request)
         )
         breaks, following = await _first(seen, limit=limit)
-        told = [each.document(as_of=found.as_of) for each in breaks]
+        listed = [each.document(as_of=found.as_of) for each in breaks]
         return JSONResponse(
-            reconcile_period.run_document(found) | {"breaks": told, "next": following}
+            reconcile_period.run_document(found) | {"breaks": listed, "next": following}
         )
 
     async def rules(self, request: Request, program: str) -> Response:

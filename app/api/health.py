@@ -46,7 +46,7 @@ def _moments(state: StoreState, certificate: PublicCertificate | None) -> dict[s
 
 
 class Health:
-    """The three endpoints. `reasons` tells what of this process's own tasks is not working."""
+    """The three endpoints. `reasons` says what of this process's own tasks is not working."""
 
     def __init__(
         self,

@@ -1,5 +1,5 @@
-"""The API of what came, of what the shop was told and of who cosigns the log: for people, with an
-operator's own token. Never a body, and of headers what may be seen."""
+"""The API of what came, of what the shop was notified of and of who cosigns the log: for people,
+with an operator's own token. Never a body, and of headers what may be seen."""
 
 from __future__ import annotations
 

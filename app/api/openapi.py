@@ -49,7 +49,7 @@ _STARTED: Final = {
     "200": good_answer("The session that the order has", "Session"),
     "201": good_answer("The session, opened by this call", "Session"),
     "202": good_answer(
-        "Not known yet whether it is open; the same call again tells", "Session", RETRY_AFTER
+        "Not known yet whether it is open; the same call again shows it", "Session", RETRY_AFTER
     ),
     "409": problem_answer(
         "The order is canceled, or its payment has other money, or is not over: `ask_again_at`, "
@@ -112,7 +112,7 @@ _ORDER_PATHS: Final[dict[str, Any]] = {
                 "409": problem_answer(
                     "One of the references is another order's, which `order` names"
                 ),
-                "422": problem_answer("Something told is wrong; all mistakes are named"),
+                "422": problem_answer("Something stated is wrong; all mistakes are named"),
             },
         ),
     },
@@ -218,7 +218,7 @@ _FORM: Final = parameter(
     "json, which it is without this; csv, a line a posting; beancount.",
 )
 _MADE: Final = {
-    "202": good_answer("It is being made; the same again tells", "ReportUnderWay", RETRY_AFTER),
+    "202": good_answer("It is being made; the same again gives it", "ReportUnderWay", RETRY_AFTER),
     "409": problem_answer("It cannot be made, or is too long; the sentence says why"),
     "503": problem_answer(
         "Another report, journal, verification or preview is being made", RETRY_AFTER
@@ -292,7 +292,7 @@ _FINANCE_PATHS: Final[dict[str, Any]] = {
         "line",
         _to_read(
             "getBankLine",
-            "One bank line: all that the bank told, where it stands, its payouts and their rate",
+            "One bank line: all that the bank stated, where it stands, its payouts and their rate",
             "WholeBankLine", AS_OF, more=_NOT_MATCHED,
         ),
     ),
@@ -466,7 +466,7 @@ _PROPOSAL_PATHS: Final[dict[str, Any]] = {
     },
 }
 
-# --- what came, and what was told -----------------------------------------------------------------
+# --- what came, and what was sent -----------------------------------------------------------------
 
 _LOG_PATHS: Final[dict[str, Any]] = {
     "/api/v1/evidence/{reference}": {
@@ -516,7 +516,7 @@ _LOG_PATHS: Final[dict[str, Any]] = {
     "/api/v1/notifications": {
         "get": _for_person(
             "notifications.listNotifications",
-            "What the shop is told of, newest first, and whether it took it",
+            "What the shop is notified of, newest first, and whether it took it",
             parameter("state", {"enum": list(NOTIFICATION_STATES)}, "Only in this state."),
             parameter("order", WORD, "Only of this order."),
             BEFORE,
@@ -548,7 +548,7 @@ _LOG_PATHS: Final[dict[str, Any]] = {
     },
 }
 
-# --- what the shop is told ------------------------------------------------------------------------
+# --- what the shop is notified of -----------------------------------------------------------------
 
 
 def _signed(name: str, description: str, example: str) -> dict[str, Any]:
@@ -599,7 +599,7 @@ _TAGS: Final = {
     "finance": "Imports, reconciliation, breaks and closed months.",
     "cases": "Disputes: what an answer takes, its letter, and what is attached.",
     "proposals": "What waits for a second person.",
-    "notifications": "What the shop is told of by itself.",
+    "notifications": "What the shop is notified of by itself.",
     "log": "The log in which everything is sealed.",
 }
 

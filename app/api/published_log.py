@@ -3,7 +3,7 @@ have cosigned, and that it only grew.
 
 A checkpoint that somebody else has kept can no longer be unsaid: whoever compares a bundle with it,
 or a later checkpoint, sees whether the log was written anew. Public by its purpose, and off unless
-it is asked for. Nothing here names an order: heads and hashes tell how much is sealed, not what.
+it is asked for. Nothing here names an order: heads and hashes show how much is sealed, not what.
 """
 
 from __future__ import annotations

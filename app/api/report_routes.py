@@ -244,9 +244,9 @@ def _end(request: Request, name: str, *, zone: tzinfo, last: bool) -> Instant:
 
 
 def _under_way(job: Job, what: str) -> Response:
-    told = {
+    state = {
         "state": "under_way",
         "began": format_instant(job.began),
         "detail": f"The {what} is being made: ask for the same again.",
     }
-    return JSONResponse(told, status_code=202, headers=RETRY_AFTER)
+    return JSONResponse(state, status_code=202, headers=RETRY_AFTER)

@@ -184,7 +184,7 @@ _REFERENCE_FORMS = (
 
 
 def reported_order(order: str, document: dict[str, Any], *, sources: Collection[str]) -> OrderFacts:
-    """What a PUT tells of an order; all mistakes are named at once.
+    """What a PUT states of an order; all mistakes are named at once.
 
     sources  the names of the provider accounts that there are
     """

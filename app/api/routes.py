@@ -41,7 +41,7 @@ from reconcile.ledger.vocabulary import FINDING_CODES
 from reconcile.money import Money, major_text
 
 MAX_ORDER_BYTES = 64 * 1024
-"""Largest body: what a shop tells or asks of one order is a few hundred bytes."""
+"""Largest body: what a shop states or asks of one order is a few hundred bytes."""
 
 
 OPERATOR: Final[Literal["operator"]] = "operator"
@@ -61,7 +61,7 @@ class Api:
         alarms: Callable[[], list[str]],
     ) -> None:
         """sources: the names of the provider accounts, of whose payments the shop may speak.
-        alarms: sentences on what goes wrong that no outcome tells, such as silence."""
+        alarms: sentences on what goes wrong that no outcome shows, such as silence."""
         self._context = context
         self._sources = sources
         self._alarms = alarms
@@ -112,9 +112,9 @@ class Api:
         document = request_body.json_object(
             await request_body.capped_body(request, most=MAX_ORDER_BYTES)
         )
-        told = request_body.reported_order(order, document, sources=self._sources)
+        facts = request_body.reported_order(order, document, sources=self._sources)
         try:
-            await tell_order(self._context, told, author=author_of_token(program))
+            await tell_order(self._context, facts, author=author_of_token(program))
         except ReferenceTaken as error:
             raise ApiProblem(409, "reference_taken", str(error), order=error.order) from None
         return _of_order(await order_document(self._context, order, patient=False))
@@ -268,7 +268,7 @@ class Checkouts:
         return _answer(result)
 
     def _not_over(self, error: PaymentNotOverError) -> Response:
-        """When to ask again is told in seconds, too; where nobody knows when, in some."""
+        """When to ask again is given in seconds, too; where nobody knows when, in some."""
         at = error.ask_again_at
         if at is None:
             return problem(409, "payment_not_over", str(error), headers=RETRY_AFTER)

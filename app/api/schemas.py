@@ -510,7 +510,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
             ),
             "alarms": described(
                 TEXTS,
-                "Sentences on what goes wrong that no outcome tells, such as that no verified "
+                "Sentences on what goes wrong that no outcome shows, such as that no verified "
                 "event comes any more. Missing while nothing does.",
             ),
         },
@@ -518,7 +518,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
     ),
     "Notification": members(
         {"type": {"const": "order.revised"}, "timestamp": INSTANT, "data": ref("Outcome")},
-        description="What the shop is told of one published change.",
+        description="What the shop is notified of one published change.",
     ),
     "Arrival": members(_ARRIVAL),
     "ArrivalPage": page("deliveries", "Arrival", MAYBE_WORD),

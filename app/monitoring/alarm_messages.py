@@ -1,9 +1,9 @@
 """Tells whoever is called of each alarm: once when it is raised, once when it is over, by a signed
 post, by mail, or by both; and who is at it.
 
-    (1) note what the watchdog sees  (2) take what is due  (3) tell it  (4) write down that it was
+    (1) note what the watchdog sees  (2) take what is due  (3) send it  (4) write down that it was
 
-Between (2) and (4) other processes pass it over; if this one dies there, it is told again with the
+Between (2) and (4) other processes pass it over; if this one dies there, it is sent again with the
 same id. An alarm is over when no receiver has seen it for OVER_AFTER: one of them may know what
 another does not, and a restart, or an alarm that comes and goes, is no recovery.
 
@@ -52,7 +52,7 @@ OVER_AFTER: Final[Duration] = 3 * MINUTE
 """Four looks of the watchdog."""
 
 LEASE: Final[Duration] = 5 * MINUTE
-"""For which nobody else tells what one process is telling; many times what a mail takes."""
+"""For which nobody else sends what one process is sending; many times what a mail takes."""
 
 LIMIT_S: Final = 10.0
 """Seconds that whoever takes a post has to answer."""
@@ -62,12 +62,12 @@ LONGEST_PAUSE: Final[Duration] = HOUR
 """Between two tries; each pause is twice the one before it."""
 
 GIVE_UP_AFTER: Final[Duration] = DAY
-"""For which a recovery is tried to be told. An alarm is, for as long as it lasts."""
+"""For which the notice of a recovery is tried again. An alarm is, for as long as it lasts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmNotice:
-    """What is told: that an alarm is raised, or that it is over. Makes the post, whose times are
+    """One notice: that an alarm is raised, or that it is over. Makes the post, whose times are
     UTC, and the mail, whose times are those of `zone`."""
 
     message: monitoring_store.AlarmMessage
@@ -81,7 +81,7 @@ class AlarmNotice:
 
     @property
     def id(self) -> str:
-        """The same at every try and in every way, and of nothing else that is told."""
+        """The same at every try and in every way, and of no other notice."""
         return self._id("over" if self.over else "raised")
 
     def _id(self, word: str) -> str:
@@ -131,11 +131,11 @@ class AlarmNotice:
         return [message.sentence, raised, entry]
 
 
-class TellsAlarms(Protocol):
+class SendsAlarms(Protocol):
     """One way to whoever is called."""
 
-    async def tell(self, told: AlarmNotice, *, now: Instant) -> None:
-        """Tell it. Raises DeliveryFailed where it was not taken."""
+    async def send(self, notice: AlarmNotice, *, now: Instant) -> None:
+        """Send it. Raises DeliveryFailed where it was not taken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,14 +146,14 @@ class PostsAlarms:
     signer: Source = field(repr=False)
     client: httpx2.AsyncClient = field(repr=False)
 
-    async def tell(self, told: AlarmNotice, *, now: Instant) -> None:
-        """See `TellsAlarms`."""
+    async def send(self, notice: AlarmNotice, *, now: Instant) -> None:
+        """See `SendsAlarms`."""
         answer = await post_signed(
             self.client,
             self.url,
-            told.body(),
+            notice.body(),
             signer=self.signer,
-            event_id=told.id,
+            event_id=notice.id,
             now=now,
             limit_s=LIMIT_S,
         )
@@ -170,15 +170,15 @@ class MailsAlarms:
     sender: str
     to: Sequence[str]
 
-    async def tell(self, told: AlarmNotice, *, now: Instant) -> None:
-        """See `TellsAlarms`."""
-        await self.server.send(told.mail(sender=self.sender, to=self.to))
+    async def send(self, notice: AlarmNotice, *, now: Instant) -> None:
+        """See `SendsAlarms`."""
+        await self.server.send(notice.mail(sender=self.sender, to=self.to))
 
 
 class AlarmMessages:
-    """What is told of alarms, by the ways that are set up."""
+    """Sends notices of alarms, by the ways that are set up."""
 
-    def __init__(self, context: AppContext, ways: Mapping[str, TellsAlarms]) -> None:
+    def __init__(self, context: AppContext, ways: Mapping[str, SendsAlarms]) -> None:
         """ways: each under its name, `post` or `mail`."""
         self._context = context
         self._ways = ways
@@ -197,30 +197,30 @@ class AlarmMessages:
                     )
             await monitoring_store.put_over(connection, unseen_since=now - OVER_AFTER, now=now)
 
-    async def tell_due(self) -> int:
-        """Tell what is due. Returns how much of it was told."""
+    async def send_due(self) -> int:
+        """Send what is due. Returns how many notices were sent."""
         now = self._context.clock.now()
         async with self._context.store.reading() as connection:
             due = await monitoring_store.messages_due(connection, now)
-        return sum([await self._tell(message, now) for message in due])
+        return sum([await self._send(message, now) for message in due])
 
-    async def _tell(self, message: monitoring_store.AlarmMessage, now: Instant) -> bool:
+    async def _send(self, message: monitoring_store.AlarmMessage, now: Instant) -> bool:
         async with self._context.store.writing() as connection:  # (2)
             if not await monitoring_store.claim_message(connection, message, until=now + LEASE):
                 return False
         way = self._ways.get(message.way)
         unsaid = message.over_at is not None and message.told_at is None
-        if way is None or unsaid:  # not set up any more; or over before it was told
+        if way is None or unsaid:  # not set up any more; or over before it was sent
             async with self._context.store.writing() as connection:
                 await monitoring_store.delete_message(connection, message)
             return False
         try:
-            told = AlarmNotice(
+            notice = AlarmNotice(
                 message=message,
                 merchant=self._context.merchant,
                 zone=self._context.calendar_zone,
             )
-            await way.tell(told, now=now)  # (3)
+            await way.send(notice, now=now)  # (3)
         except DeliveryFailed as error:
             log.warning("an alarm was not told", way=message.way, problem=str(error))
             await self._try_again(message)

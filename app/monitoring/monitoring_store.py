@@ -1,5 +1,5 @@
 """Rows of the watchdog: stretches of time, by ids, which begin with their moment; and of its
-alarms: what is told of each by each way to whoever is called, and who has taken it.
+alarms: who is notified of each, by each way, and who has taken it.
 
 No index on a time is needed for a stretch, and every look is bounded: it asks whether there were
 enough. Deliveries that could not be read are few among many, so they have an index of their own.
@@ -120,18 +120,18 @@ async def tied_since(connection: AsyncConnection, since: Instant, *, looked_at: 
     return set(await connection.scalars(text(TIED_SINCE), values))
 
 
-# --- what is told ---------------------------------------------------------------------------------
+# --- who is notified ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmMessage:
-    """What is told of one alarm in one way.
+    """The notice of one alarm by one way.
 
     way        how: `post` or `mail`
     seen_at    when a receiver last saw that it lasts
     over_at    since when none does; None: it lasts
-    told_at    when it was told that it is raised; None: not yet
-    tries      of what is to be told now, those that failed
+    told_at    when it was sent that it is raised; None: not yet
+    tries      of what is to be sent now, those that failed
     due_at     when that is tried; while it is being tried, until when nobody else does
     """
 
@@ -177,7 +177,7 @@ async def any_lasts(connection: AsyncConnection) -> bool:
 
 
 async def put_over(connection: AsyncConnection, *, unseen_since: Instant, now: Instant) -> None:
-    """Those that no receiver has seen since then are over, and that is to be told."""
+    """Those that no receiver has seen since then are over, and that is to be sent."""
     await connection.execute(
         text(
             "UPDATE alarm_messages SET over_at = :now, tries = 0, "
@@ -189,8 +189,8 @@ async def put_over(connection: AsyncConnection, *, unseen_since: Instant, now: I
 
 
 async def messages_due(connection: AsyncConnection, now: Instant) -> Sequence[AlarmMessage]:
-    """What is to be told now: that an alarm is raised, or that one of which that was told is over;
-    and those that were over before they were told."""
+    """What is to be sent now: that an alarm is raised, or that one of which that was sent is over;
+    and those that were over before they were sent."""
     rows = await connection.execute(
         text(
             "SELECT alarm, way, reason, sentence, raised_at, seen_at, over_at, told_at, tries, "
@@ -205,7 +205,7 @@ async def messages_due(connection: AsyncConnection, now: Instant) -> Sequence[Al
 async def claim_message(
     connection: AsyncConnection, message: AlarmMessage, *, until: Instant
 ) -> bool:
-    """Whether it is ours to tell until then: no other process was faster, nor has told it in the
+    """Whether it is ours to send until then: no other process was faster, nor has sent it in the
     same instant, which would leave it as due as it was."""
     claimed = await connection.execute(
         text(
@@ -224,7 +224,7 @@ async def claim_message(
 
 
 async def put_notified(connection: AsyncConnection, message: AlarmMessage, *, now: Instant) -> None:
-    """It was told that it is raised."""
+    """It was sent that it is raised."""
     await connection.execute(
         text(
             "UPDATE alarm_messages SET told_at = :now, tries = 0, due_at = :now "
@@ -248,7 +248,7 @@ async def put_failed(
 
 
 async def delete_message(connection: AsyncConnection, message: AlarmMessage) -> None:
-    """Nothing of it is to be told any more, unless it was seen again meanwhile."""
+    """Nothing of it is to be sent any more, unless it was seen again meanwhile."""
     await connection.execute(
         text(
             "DELETE FROM alarm_messages WHERE alarm = :alarm AND way = :way AND over_at IS NOT NULL"

@@ -154,7 +154,7 @@ def of_reach(what: str, probe: Probe, *, now: Instant) -> Iterator[Check]:
 def of_clock(probe: Probe, *, before: Instant, after: Instant) -> Check:
     """Our clock beside the Date of an answer that was asked for `before` and read `after`."""
     if probe.date is None:
-        return weak("clock", "Nobody told the time to compare with.", "keep the clock by NTP")
+        return weak("clock", "There was no other time to compare with.", "keep the clock by NTP")
     # The header is cut to the second: what it means lies anywhere in the second it names.
     ahead, behind = before - (probe.date + SECOND), probe.date - after
     skew = max(ahead, behind, 0)
@@ -210,8 +210,8 @@ def of_order_records(*, required: bool, since: Instant | None, live: bool) -> Ch
     """Whose word it is what an order costs. since: None until the first start with the rule on."""
     what = "prices"
     if not required:
-        said = "An order of which the shop has told no price is paid by what the event says."
-        do = "set TALLYHOOK_REQUIRE_ORDER_RECORD=on, and tell each order's price"
+        said = "An order for which the shop has stated no price is paid by what the event says."
+        do = "set TALLYHOOK_REQUIRE_ORDER_RECORD=on, and state each order's price"
         return weak(what, said, do) if live else ok(what, said)
     begun = "the first start" if since is None else format_instant(since)
     return ok(what, f"Orders first heard of after {begun} need a price of the shop's own.")
@@ -275,7 +275,7 @@ def _weaknesses(profile: Profile) -> Iterator[tuple[str, str]]:
         yield f"it sends a password instead of a signature; {asked}.", "change it now and then"
     elif profile.account.undocumented:
         yield (
-            "its key is that of all the provider's merchants, and nothing signed tells whose an "
+            "its key is that of all the provider's merchants, and nothing signed says whose an "
             "event is: no event counts by itself, and orders stay pending.",
             "go by your records and its statements",
         )

@@ -5,7 +5,7 @@ payments of no order, a clock that is off, a shop that takes no notifications, o
 events of money that no profile knows, orders paid for and not shipped, scheduled work that came to
 nothing, checkpoints that too few witnesses cosign.
 
-A further alarm is one more line of WATCHES: readiness, the figures, the feed and the log tell
+A further alarm is one more line of WATCHES: readiness, the figures, the feed and the log report
 whatever stands there.
 """
 
@@ -173,7 +173,7 @@ def no_order(seen: Seen) -> Alarm | None:
     return Alarm(
         reason="payments_of_no_order",
         sentence=f"The last {counted(count, 'payment')} that succeeded ({each}) belong to no order,"
-        " so no ledger tells of their money: look at one with `tallyhook deliveries show`, see "
+        " so no ledger has their money: look at one with `tallyhook deliveries show`, see "
         "that `order` in the source's profile says where an order's reference stands, stop the "
         "service, run `tallyhook reindex` and start it again. Where the provider names only its "
         "session, open the sessions through this service, which keeps both references.",
@@ -191,7 +191,7 @@ def _untied(payments: Sequence[Paid], seen: Seen) -> Sequence[Paid]:
 
 
 REST_S: Final = 45.0
-"""Seconds between two looks: a clock that is off is told within a minute."""
+"""Seconds between two looks: a clock that is off is reported within a minute."""
 
 UNREAD_MONEY: Final[FindingCode] = "unread_money_event"
 
@@ -400,14 +400,14 @@ async def _witnesses(watched: Watched) -> Alarm | None:
         waiting = await log_store.heads_after(connection, size, limit=1)
     own = {witness.key.name: states.get(witness.name) for witness in witnesses.each}
     failing = {name: each for name, each in own.items() if each and each.problem and each.since}
-    told = "; ".join(f"{name}: {PROBLEMS[str(each.problem)]}" for name, each in failing.items())
+    problems = "; ".join(f"{name}: {PROBLEMS[str(each.problem)]}" for name, each in failing.items())
     against = [each for each in failing.values() if each.problem in CONTRADICTING]
     if against:
         return Alarm(
             reason="witness_contradicts",
-            sentence=f"A witness has cosigned another log than this one ({told}): `tallyhook log "
-            "verify` says what does not fit. Unless a backup was put back (`tallyhook log rename` "
-            "then), whoever has the key has written the log anew.",
+            sentence=f"A witness has cosigned another log than this one ({problems}): `tallyhook "
+            "log verify` says what does not fit. Unless a backup was put back (`tallyhook log "
+            "rename` then), whoever has the key has written the log anew.",
             since=min(Instant(each.since or 0) for each in against),
         )
     asked = [each.since or each.cosigned_at for each in own.values() if each]
@@ -421,8 +421,8 @@ async def _witnesses(watched: Watched) -> Alarm | None:
         reason="checkpoints_not_cosigned",
         sentence=f"Since {plain_instant(since)} no checkpoint was cosigned by "
         f"{counted(witnesses.quorum, 'witness', 'witnesses')} of {len(witnesses.each)}"
-        f"{f' ({told})' if told else ''}: `tallyhook log witnesses` shows them. They are asked "
-        "again by themselves.",
+        f"{f' ({problems})' if problems else ''}: `tallyhook log witnesses` shows them. They are "
+        "asked again by themselves.",
         pressing=False,
         since=since,
     )
@@ -514,7 +514,7 @@ class Watchdog:
     """
 
     def __init__(self, watched: Watched, messages: AlarmMessages | None = None) -> None:
-        """messages: what is told of them to whoever is called, where that is set up."""
+        """messages: who is notified of them, where that is set up."""
         self._watched = watched
         self._messages = messages
         self.alarms: Mapping[str, Alarm] = {}
@@ -526,7 +526,7 @@ class Watchdog:
         return [alarm.sentence for alarm in self.alarms.values()]
 
     async def everything_refused(self) -> str | None:
-        """See `health`: looked at whenever readiness is asked for, for it must tell at once."""
+        """See `health`: looked at whenever readiness is asked for, for it must know at once."""
         return await everything_refused(self._watched.context, self._watched.ages)
 
     async def look(self) -> int:

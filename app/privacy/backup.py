@@ -127,7 +127,7 @@ def _check_target(source: Path, target: Path, *, replace: bool) -> None:
 async def in_thread(
     work: Callable[[backup_store.Progress], Result], progress: backup_store.Progress
 ) -> Result:
-    """Run blocking work; when we are told to end, so is it, at its next step."""
+    """Run blocking work; when this command has to end, so does it, at its next step."""
     ended = False
 
     def watched(done: int, total: int) -> None:
@@ -166,7 +166,7 @@ class FollowedLog:
     leaves   that the backup's log has; 0 where none has begun
     cut      leaves of the log that was there, where the backup's does not have the last of them; 0
     renamed  the origin under which it goes on then; None: it has the one that it had
-    sure     whether it could be told that it goes on from where it was
+    sure     whether it is known that it goes on from where it was
     """
 
     leaves: int
@@ -191,7 +191,7 @@ class FollowedLog:
         if self.sure or not self.leaves:
             return []
         return [
-            f"Whether the log went on after the backup's last checkpoint ({have}) cannot be told "
+            f"Whether the log went on after the backup's last checkpoint ({have}) is unknown "
             "here. Where it did, it must not go on under the same origin: run `tallyhook log "
             "rename --reason TEXT` before anything is started."
         ]

@@ -231,14 +231,14 @@ def _require_whole_pages(source: Path) -> None:
     try:
         with source.open("rb") as file:
             begins = file.read(len(_HEADER))
-    except OSError:  # to be told by whoever copies it
+    except OSError:  # to be reported by whoever copies it
         return
     if begins and begins != _HEADER[: len(begins)]:
         raise StoreUnavailable(f"{source} is no SQLite database, and no backup of ours")
     try:
         with closing(reading(source)) as given:
             (size,) = given.execute("PRAGMA page_size").fetchone()
-    except (sqlite3.Error, ValueError):  # to be told by whoever copies it
+    except (sqlite3.Error, ValueError):  # to be reported by whoever copies it
         return
     if source.stat().st_size % size:
         raise StoreUnavailable(f"{source} is cut off: its last page is not whole")

@@ -334,7 +334,7 @@ AT_ONCE: Final = 500
 """Bodies in memory at a time."""
 
 MAX_PROBLEMS: Final = 50
-"""Problems that are told; the others are counted."""
+"""Problems that are listed; the others are only counted."""
 
 _READ: Final = frozenset(("stored", "duplicate_with_different_body"))
 """Which body of one id was the first can look otherwise by arrival than it was by commit."""
@@ -342,7 +342,7 @@ _READ: Final = frozenset(("stored", "duplicate_with_different_body"))
 
 @dataclass(slots=True, kw_only=True)
 class Report:
-    """What was looked at, and what does not fit: `found` problems, the first of them told.
+    """What was looked at, and what does not fit: `found` problems, the first of them listed.
 
     deep  whether bodies were read and orders folded again
     """

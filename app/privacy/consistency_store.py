@@ -123,7 +123,9 @@ async def _both_ways(
             other = built.get(row[1 : 1 + width])
             if other is None:
                 yield f"{name} is in the index, and no delivery gives it"
-            elif _told(other) != _told(row) or not _same_order(row[0], other[0], contests):
+            elif _comparable(other) != _comparable(row) or not _same_order(
+                row[0], other[0], contests
+            ):
                 yield f"{name} is not what its delivery gives"
         progress(len(rows))
     async for rows in stream(scratch, everything, at_once=AT_ONCE):
@@ -137,12 +139,12 @@ async def _both_ways(
 _REASON: Final = EVENT_COLUMNS.index("reason")
 
 
-def _told(row: Sequence[Any]) -> list[Any]:
+def _comparable(row: Sequence[Any]) -> list[Any]:
     """A row without its order; the reason as it is shown, since earlier releases kept it whole."""
-    told = list(row)
-    if len(told) > _REASON and told[_REASON] is not None:
-        told[_REASON] = masked_words(told[_REASON])
-    return told[1:]
+    compared = list(row)
+    if len(compared) > _REASON and compared[_REASON] is not None:
+        compared[_REASON] = masked_words(compared[_REASON])
+    return compared[1:]
 
 
 async def phones_not_noted(connection: AsyncConnection, scratch: AsyncConnection) -> int:

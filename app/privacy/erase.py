@@ -183,7 +183,7 @@ def erasure_kind(
         try:
             pending = await is_pending(context, kind="order", subject=proposal.subject)
         except ConfigurationError as error:
-            return f"Whether it was done to its end cannot be told: {'; '.join(error.problems)}."
+            return f"Whether it was completed is unknown: {'; '.join(error.problems)}."
         command = f"tallyhook erase --order {shlex.quote(proposal.subject)} --reason WHY"
         return UNFINISHED.format(command) if pending else None
 
@@ -228,7 +228,7 @@ async def _found(
 def _subjects(
     context: AppContext, asked: ErasureRequest, digits: str | None
 ) -> list[tuple[Kind, str]]:
-    """What the journal notes. Of some orders nothing tells the number but the digest by which they
+    """What the journal notes. Of some orders nothing shows the number but the digest by which they
     are found, so that is noted, too."""
     if digits is None:
         return [("order", asked.order or "")]

@@ -301,7 +301,7 @@ class ErasureFinder:
     ) -> Erasure:
         """Everything of a number.
 
-        everywhere  looks through every body and header, also where the index could tell
+        everywhere  looks through every body and header, also where the index could say
         held        the deliveries that hold it, where they are known, with the `wholes` that do
         """
         by_index = held is None and not everywhere and await self._indexed(connection)
@@ -346,7 +346,7 @@ class ErasureFinder:
         )
 
     async def of_digest(self, connection: Connection, digest: bytes) -> Erasure:
-        """Everything that is found by a number's digest, where nothing tells the number."""
+        """Everything that is found by a number's digest, where nothing shows the number."""
         erasure = Erasure(subject=f"the phone number with the digest {digest.hex()}")
         orders, strays = set[str](), set[str]()
         await self._by_digest(connection, digest, orders, strays)
@@ -586,7 +586,7 @@ class Erasing:
         erasure.attachments = [each for each in erasure.attachments if each.order not in changed]
         erasure.orders = [each for each in erasure.orders if each.order in gone]
         for settled in erasure.orders:
-            await self._let_go(erasure, settled)
+            await self._delete(erasure, settled)
         for part in _parts(erasure.deliveries):
             async with self._context.store.writing() as connection:
                 await retention_store.prune(connection, part, now=self._context.clock.now())
@@ -612,7 +612,7 @@ class Erasing:
             async with self._context.store.writing() as connection:
                 await bank_store.rewrite_bank_texts(connection, texts)
 
-    async def _let_go(self, erasure: Erasure, settled: prune.Settled) -> None:
+    async def _delete(self, erasure: Erasure, settled: prune.Settled) -> None:
         deliveries = erasure.brought[settled.order]
         async with self._context.store.writing() as connection:
             await self._let_say(connection, erasure, deliveries)

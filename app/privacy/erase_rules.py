@@ -44,9 +44,9 @@ SENTENCES: Final[Mapping[Why, str]] = {
     "to_settle": "a person must settle it first ({}): {}",
     "shared": "it shares events with another order: a person must settle whose they are",
     "minimum": "TALLYHOOK_RETENTION_MINIMUM_DAYS keeps it until {}",
-    "refused": "it was refused, and may tell of a payment all the same: mend the secret or the "
+    "refused": "it was refused, and may be about a payment all the same: mend the secret or the "
     "profile, run `tallyhook deliveries reverify` and ask again; as it is, it can go {}",
-    "unread": "it could not be read, and may tell of a payment: correct the profile, run "
+    "unread": "it could not be read, and may be about a payment: correct the profile, run "
     "`tallyhook reindex` and ask again; as it is, it can go {}",
     "beside_unread": "the request that brought it holds an event that could not be read yet ({}): "
     "correct the profile, run `tallyhook reindex` and ask again",
@@ -132,13 +132,13 @@ SETTLED_BY: Final[Mapping[ToSettle, frozenset[BreakCause]]] = {
     "paid_after_cancel": frozenset({"late_money", "paid_twice", "overpaid"}),
     "fulfilled_but_not_paid": frozenset({"book_paid_not_received"}),
 }
-"""Breaks that tell of a finding: what finance decides about one is decided about it."""
+"""Breaks that report a finding: what finance decides about one is decided about it."""
 
 OTHERWISE: Final[Mapping[ToSettle, str]] = {
     "held_back": "find out what it is held for, then `tallyhook orders release {}`",
     "unread_money_event": "name the event's kind in the source's profile, then `tallyhook reindex`",
 }
-"""What no break tells of, and what settles it."""
+"""What no break reports, and what settles it."""
 
 
 def errors_of(ledger: Ledger) -> list[FindingCode]:

@@ -104,7 +104,7 @@ class ErasureJournal:
 
     @property
     def name(self) -> str:
-        """What tells it from every other journal."""
+        """What distinguishes it from every other journal."""
         return self.lines[0].check
 
     @property

@@ -105,7 +105,7 @@ PLACES: Final[tuple[Place, ...]] = (
     *_plain("bank_lines", "account", "the merchant's own account"),
     *_of(
         "bank_lines", "entry reference counterparty told", "possibly_personal",
-        "what the bank tells of who paid", "emptied",
+        "what the bank states of who paid", "emptied",
     ),
     *_plain("book_lines", "line kind currency status", _CODES),
     *_reference("book_lines", "match_key reference group_key"),
@@ -200,13 +200,13 @@ PLACES: Final[tuple[Place, ...]] = (
     *_staff("operators", "name role"),
     *_reference("order_due", "order_key"),
     *_plain("order_nodes", "hash", "hashes"),
-    *_plain("order_states", "commitment", "tells nothing without the key"),
+    *_plain("order_states", "commitment", "says nothing without the key"),
     *_plain("order_trees", "root", "hashes"),
-    *_plain("order_keys", "commitment", "tells nothing without the key"),
+    *_plain("order_keys", "commitment", "says nothing without the key"),
     *_of("order_keys", "order_key", "possibly_personal", _REFERENCE, "emptied"),
     *_of(
         "order_keys", "key", "possibly_personal",
-        "tells which order leaves of the log name, whose reference may be made of a number",
+        "says which order leaves of the log name, whose reference may be made of a number",
         "emptied",
     ),
     *_plain("order_listings", "word", _CODES),
@@ -257,7 +257,7 @@ PLACES: Final[tuple[Place, ...]] = (
     *_reference("statement_lines", "subject match_key payment order_ref payout"),
     *_of(
         "suspects", "orders record", "personal", "what arrived and could not be read", "kept",
-        "it may tell of a payment: `deliveries poisoned --retry` has it read, and it goes then",
+        "it may be about a payment: `deliveries poisoned --retry` has it read, and it goes then",
     ),
     *_reference("takings", "key order_key payment cite told"),
     *_plain("takings", "currency source", _CODES),
@@ -357,21 +357,21 @@ def reported_places(
 
     stays  texts that are kept for good; `waits`: that are kept for now
     """
-    told = []
+    rows = []
     for each in PLACES:
         kept = stays.get(each.where, 0), waits.get(each.where, 0)
         if went.get(each.where) or any(kept):
             why = WAITS if kept[1] else each.because if kept[0] else ""
-            told.append(
+            rows.append(
                 ReportedPlace(
                     where=each.where, went=went.get(each.where, 0), stays=sum(kept), why=why
                 )
             )
-    return told
+    return rows
 
 
 def places_table() -> str:
-    """The page's table, in Markdown: one row for what is told alike, what is personal first."""
+    """The page's table, in Markdown: one row for what reads alike, what is personal first."""
     rows: dict[tuple[str, str, str], list[str]] = {}
     for each in sorted(EVERY, key=lambda each: _MARKS.index(each.mark)):
         rows.setdefault((each.mark, each.why, each.effect_said), []).append(each.where)

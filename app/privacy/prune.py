@@ -3,8 +3,8 @@ the background.
 
     1 page     deliveries that still have them, oldest first
     2 fold     the orders they belong to; those that are settled are kept in mind
-    3 prune    their deliveries, if nothing was said of the orders in between; and those that tell
-               of no order and no payment, which nobody settles
+    3 prune    their deliveries, if nothing was said of the orders in between; and those
+               about no order and no payment, which nobody settles
 
 What the ledger rests on stays: digests, ids, dates, amounts, references and verdicts. An order of
 which something is not sealed in the log yet has to wait.
@@ -49,7 +49,7 @@ class Retention:
     """How long each class of what arrived is kept; None: for ever.
 
     quiet        bodies and headers, after nothing more was heard of their order, and from their
-                 arrival where they tell of no order and no payment: together, for neither is
+                 arrival where they are about no order and no payment: together, for neither is
                  evidence without the other, nor can be read. Never less than the longest time in
                  which a source may deliver again
     phones       digests of phone numbers, likewise
@@ -279,7 +279,7 @@ class Page:
 
     looked   how many deliveries were looked at
     settled  orders whose first delivery is on the page
-    silent   deliveries that tell of no order and no payment, with their sizes in bytes
+    silent   deliveries about no order and no payment, with their sizes in bytes
     """
 
     looked: int
@@ -295,7 +295,7 @@ class Pruning:
     classes  each class of data, and the days for which it is kept
     deliveries, size
              of settled orders and of none, and their bytes
-    silent   how many of them tell of no order and no payment
+    silent   how many of them are about no order and no payment
     """
 
     before: Instant | None
@@ -315,7 +315,7 @@ class Pruning:
         self.settled += settled[: max(keep - len(self.settled), 0)]
 
     def add_silent(self, sizes: Mapping[str, int]) -> None:
-        """Count deliveries that tell of no order and no payment."""
+        """Count deliveries about no order and no payment."""
         self.silent += len(sizes)
         self.deliveries += len(sizes)
         self.size += sum(sizes.values())
@@ -350,7 +350,7 @@ async def prune_settled(
     keep: int = 0,
     progress: Callable[[int], None],
 ) -> Pruning:
-    """One pass over everything; `dry_run` only looks. `keep`: how many orders to tell by name."""
+    """One pass over everything; `dry_run` only looks. `keep`: how many orders to list by name."""
     pruning = _begun(context, retention)
     await _pass(context, retention, pruning, dry_run=dry_run, keep=keep, progress=progress)
     return pruning
@@ -366,7 +366,7 @@ async def prune_by_hand(
     progress: Callable[[int], None],
 ) -> Pruning:
     """A pass that a person asks for, sealing first what has to be. However it ends, the trail
-    tells what was deleted. Raises UsageError for who may not."""
+    says what was deleted. Raises UsageError for who may not."""
     who = await who_may(context, by=by, action="pruned")
     await seal_all(context, signer)
     pruning = _begun(context, retention)
@@ -461,7 +461,7 @@ async def _prune_page(context: AppContext, page: Page) -> tuple[list[Settled], M
 
 
 async def _prune_silent(context: AppContext, sizes: Mapping[str, int]) -> Mapping[str, int]:
-    """Those that went, with their sizes: all that still tell of no order and no payment."""
+    """Those that went, with their sizes: all that are still about no order and no payment."""
     gone: dict[str, int] = {}
     for part in _portions(sizes.items(), size=itemgetter(1)):
         async with context.store.writing() as connection:

@@ -9,9 +9,9 @@
     attachments  what was attached
     checklist    what people signed before going live
 
-The log seals the entries of the trail, so whoever changes both is told by `log verify`. A trail of
-an earlier release may say less of an act: what it does not say is not compared, but that an entry
-without a value, second person, end or holder says that there was none.
+The log seals the entries of the trail, so whoever changes both is reported by `log verify`. A
+trail of an earlier release may say less of an act: what it does not say is not compared, but that
+an entry without a value, second person, end or holder says that there was none.
 
 Leaves out passwords, sessions, invitations and proposals, whose entries say no more than that they
 were; and whether an attachment is gone, since an erasure takes some away.
@@ -55,11 +55,11 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acts:
-    """One kind of act, as a table keeps it and as the trail tells it.
+    """One kind of act, as a table keeps it and as the trail records it.
 
     rows     the statement that reads the table, in order
     of_row   the name of the act, and what its row says
-    actions  of the entries that tell of it
+    actions  of the entries that record it
     entries  the same of those entries, in their order
     """
 
@@ -77,10 +77,10 @@ _DIGESTS: Final = ("lines_sha256", "texts_sha256")
 _COUNTS: Final = ("read", "new", "changed", "rejected")
 
 
-def _import_row(number: int, withdraws: int | None, read: int, *told: Any) -> tuple[str, Facts]:
+def _import_row(number: int, withdraws: int | None, read: int, *values: Any) -> tuple[str, Facts]:
     names = ("at", "who", "kind", "file", "sha256", "new", "changed", "rejected", "reason")
     taken_back = None if withdraws is None else f"import {withdraws}"
-    facts = dict(zip(names, told, strict=True)) | {"read": read, "withdraws": taken_back}
+    facts = dict(zip(names, values, strict=True)) | {"read": read, "withdraws": taken_back}
     return f"import {number}", facts | ({} if withdraws is None else {"lines": read})
 
 
@@ -275,10 +275,10 @@ _ATTACHMENTS: Final = Acts(
         "SELECT id, at, who, subject, details, about, kind, media, sha256, size FROM attachments "
         "ORDER BY id"
     ),
-    of_row=lambda name, at, who, subject, details, *told: (
+    of_row=lambda name, at, who, subject, details, *values: (
         f"attachment {name}",
         {"at": at, "who": who, "subject": subject}
-        | dict(zip(_ATTACHED, told, strict=False))
+        | dict(zip(_ATTACHED, values, strict=False))
         | ({} if details is None else {"details": _sha256(details)}),
     ),
     actions=frozenset({"attached"}),
@@ -336,7 +336,7 @@ async def _entries(connection: AsyncConnection, actions: frozenset[str]) -> list
 
 
 def _facts(kept: str) -> Facts:
-    """None of an entry that was changed, which `log verify` tells."""
+    """None of an entry that was changed, which `log verify` reports."""
     try:
         facts = json.loads(kept)
     except ValueError:
@@ -347,17 +347,17 @@ def _facts(kept: str) -> Facts:
 def _differences(
     rows: Sequence[tuple[str, Facts]], entries: Sequence[tuple[str, Facts]]
 ) -> list[str]:
-    told: defaultdict[str, list[Facts]] = defaultdict(list)
+    by_name: defaultdict[str, list[Facts]] = defaultdict(list)
     for name, facts in entries:
-        told[name].append(facts)
+        by_name[name].append(facts)
     found: list[str] = []
     for name, facts in rows:
-        if not told[name]:
+        if not by_name[name]:
             found.append(f"{name} is not in the trail")
-        elif _differ(facts, told[name].pop(0)):
+        elif _differ(facts, by_name[name].pop(0)):
             found.append(f"{name} is not what the trail says of it")
     return found + [
-        f"the trail tells of {name}, and it is not there" for name, left in told.items() if left
+        f"the trail has {name}, and it is not there" for name, left in by_name.items() if left
     ]
 
 

@@ -26,7 +26,7 @@ from app.monitoring.alarm_messages import (
     AlarmMessages,
     MailsAlarms,
     PostsAlarms,
-    TellsAlarms,
+    SendsAlarms,
 )
 from app.monitoring.monitoring_store import claim_message, messages_due
 from app.monitoring.watchdog import REST_S
@@ -69,7 +69,7 @@ def mailing(server: MailServer) -> MailsAlarms:
     return MailsAlarms(server=ours, sender="tallyhook@shop.example", to=("oncall@shop.example",))
 
 
-def telling(driver: Driver, **ways: TellsAlarms) -> AlarmMessages:
+def telling(driver: Driver, **ways: SendsAlarms) -> AlarmMessages:
     """As a process that has just been started."""
     return AlarmMessages(driver.context, ways)
 
@@ -78,7 +78,7 @@ async def looked(driver: Driver, messages: AlarmMessages, lasting: Mapping[str, 
     """What is told at the watchdog's next look."""
     driver.clock.put(driver.clock.now() + int(REST_S) * SECOND)
     await messages.note(lasting)
-    return await messages.tell_due()
+    return await messages.send_due()
 
 
 async def over(driver: Driver, messages: AlarmMessages) -> int:
@@ -93,7 +93,7 @@ async def test_each_is_told_once_and_so_is_its_recovery(tmp_path: Path) -> None:
     pager = Pager()
     with mail_server() as server:
         async with driving(tmp_path, with_worker=False, looking=True) as driver:
-            ways: dict[str, TellsAlarms] = {"post": pager.way, "mail": mailing(server)}
+            ways: dict[str, SendsAlarms] = {"post": pager.way, "mail": mailing(server)}
             first = telling(driver, **ways)
             assert [await looked(driver, first, LASTING) for _ in range(3)] == [2, 0, 0]
             restarted = telling(driver, **ways)
@@ -155,7 +155,7 @@ async def test_what_is_not_taken_is_told_again_by_itself(tmp_path: Path) -> None
                 while len(pager.seen) == len(pauses) + 1:
                     driver.clock.put(driver.clock.now() + 30 * SECOND)
                     await messages.note(LASTING)
-                    await messages.tell_due()
+                    await messages.send_due()
                 pauses.append(driver.clock.now() - before)
     assert pauses == [MINUTE, 2 * MINUTE]
     assert len({request.headers["webhook-id"] for request in pager.seen}) == 1
@@ -169,7 +169,7 @@ async def test_two_processes_tell_it_once(tmp_path: Path) -> None:
         one, other = telling(driver, post=pager.way), telling(driver, post=pager.way)
         await one.note(LASTING)
         await other.note(LASTING)
-        assert sum(await asyncio.gather(one.tell_due(), other.tell_due())) == 1
+        assert sum(await asyncio.gather(one.send_due(), other.send_due())) == 1
     assert pager.types == ["alarm.raised"]
 
 
@@ -182,7 +182,7 @@ async def test_what_was_told_in_the_same_instant_is_no_other_s_to_tell(tmp_path:
         now = driver.clock.now()
         async with driver.service.store.reading() as connection:
             (due,) = await messages_due(connection, now)
-        assert await messages.tell_due() == 1
+        assert await messages.send_due() == 1
         async with driver.service.store.writing() as connection:
             assert not await claim_message(connection, due, until=now + MINUTE)
 
@@ -194,7 +194,7 @@ async def test_one_that_ended_while_it_told_is_followed(tmp_path: Path) -> None:
         pass
 
     class Dies:
-        async def tell(self, told: object, *, now: int) -> None:
+        async def send(self, notice: object, *, now: int) -> None:
             raise Ending
 
     pager = Pager()
@@ -224,7 +224,7 @@ async def test_one_that_comes_and_goes_is_not_over(tmp_path: Path) -> None:
         await unheard.note({})
         silent.answers.clear()
         driver.clock.put(driver.clock.now() + GIVE_UP_AFTER)
-        assert await unheard.tell_due() == 0
+        assert await unheard.send_due() == 0
         assert driver.rows("SELECT * FROM alarm_messages") == []
     assert silent.types == ["alarm.raised"]
 
@@ -236,7 +236,7 @@ async def test_a_recovery_is_given_up_after_a_day(tmp_path: Path) -> None:
         await looked(driver, messages, LASTING)
         assert await over(driver, messages) == 0
         driver.clock.put(driver.clock.now() + GIVE_UP_AFTER + MINUTE)
-        assert await messages.tell_due() == 0
+        assert await messages.send_due() == 0
         assert driver.rows("SELECT * FROM alarm_messages") == []
 
 

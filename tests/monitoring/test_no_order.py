@@ -85,7 +85,7 @@ def test_what_it_says() -> None:
         assert command in alarm.sentence
     sign = preflight.of_alarm("no_order", alarm)
     assert sign.state == "weak"
-    assert sign.sentence.endswith("no ledger tells of their money.")
+    assert sign.sentence.endswith("no ledger has their money.")
 
 
 def nameless(number: int, claim: str = "succeeded") -> dict[str, object]:

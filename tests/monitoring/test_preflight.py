@@ -49,7 +49,7 @@ def states(signs: object) -> list[str]:
     ],
 )
 def test_the_clock(date: Instant | None, state: str) -> None:
-    """A skew beyond what a cut second and the answer's way explain is told, in either direction."""
+    """A skew beyond what a cut second and the answer's way explain is reported, in either direction."""
     sign = of_clock(replace(SEEN, date=date), before=T, after=T + SECOND)
     assert sign.state == state
 
@@ -85,7 +85,7 @@ def test_which_sqlite_has_the_bug(version: tuple[int, ...], bug: bool) -> None:
 
 
 def test_databases() -> None:
-    """What a crash or a standby would lose is told; a sound one is in order."""
+    """What a crash or a standby would lose is reported; a sound one is in order."""
     assert states(of_database(SERVER)) == ["ok"]
     assert states(of_database(replace(SERVER, off=("fsync", "full_page_writes")))) == ["must"] * 2
     assert states(of_database(replace(SERVER, standbys=("It lags; wait",)))) == ["weak", "ok"]
@@ -101,7 +101,7 @@ def test_the_disk() -> None:
 
 
 def test_what_is_reached() -> None:
-    """No answer and broken TLS must be mended; a certificate that ends soon is told."""
+    """No answer and broken TLS must be mended; a certificate that ends soon is reported."""
     assert states(of_reach("p", SEEN, now=T)) == ["ok", "ok"]
     assert states(of_reach("p", SEEN, now=T + 80 * DAY)) == ["ok", "weak"]
     assert states(of_reach("p", replace(SEEN, tls=None), now=T)) == ["ok", "weak"]

@@ -594,7 +594,7 @@ async def test_what_was_killed_after_the_bodies_is_done_to_its_end(
         signer = await signer_of(driver.context, load_settings(environ(tmp_path)))
         await seal_all(driver.context, signer)
         with monkeypatch.context() as patched:
-            patched.setattr(Erasing, "_let_go", die)
+            patched.setattr(Erasing, "_delete", die)
             with pytest.raises(Killed):
                 await asked_for(driver, **words)
         assert held(tmp_path, PHONE)
