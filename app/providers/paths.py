@@ -2,7 +2,7 @@
 
 A step is a name, an index, or a search in a list of objects for the one whose member has a text.
 The same step asks one object whether it is that one: `data.object[object=charge].id` is the id of
-a charge and of nothing else.
+a charge and of nothing else. A text that ends in `*` asks how the member's text begins.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ MAX_ITEMS: Final = 1_000
 
 
 class Where(NamedTuple):
-    """Of a list of objects (or of one) the first whose member `name` is, as text, `value`."""
+    """Of a list of objects (or of one) the first whose member `name` is, as text, `value`.
+
+    A value that ends in `*` is how the member's text begins.
+    """
 
     name: str
     value: str
@@ -107,7 +110,11 @@ def _is(value: Any, where: Where) -> bool:
         return where.value == ("true" if found else "false")
     if type(found) is NumberText:  # what is signed is asked as what is read: whole numbers alone
         found = int(found) if _WHOLE.fullmatch(found) else None
-    return type(found) in (str, int) and str(found) == where.value
+    if type(found) not in (str, int):
+        return False
+    if where.value.endswith("*"):
+        return str(found).startswith(where.value[:-1])
+    return str(found) == where.value
 
 
 _scanstring: Final[Callable[[str, int], tuple[str, int]]] = vars(decoder)["scanstring"]

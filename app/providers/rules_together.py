@@ -258,7 +258,8 @@ def fetch_back_is_safe(values: Values) -> Iterable[Mistake]:
     if values["signature"]["mac"] == schemes.UNSIGNED and values["event"]["items"]:
         yield Mistake("event.items", "means many questions for one request that anyone can send")
     for key in ("order", "session"):
-        if values["event"][key] and not rule[key] and not _asked_by(rule, key):
+        known = rule[key] or _asked_by(rule, key) or _signed_for_us(values, key)
+        if values["event"][key] and not known:
             yield Mistake(
                 f"fetch_back.{key}",
                 f"is missing: anyone could write another {key} beside a true payment",
@@ -273,6 +274,19 @@ def _asked_by(rule: Values, key: str) -> bool:
     reference = f"{{{key}}}"
     asked = (*rule["url"], *rule["sandbox_url"])
     return all(reference in each for each in asked) or reference in (rule["body"] or "")
+
+
+def _signed_for_us(values: Values, key: str) -> bool:
+    """Whether nobody but the provider can have written this reference, for nobody but us."""
+    return (
+        values["signature"]["key"] == "merchant"
+        and all(
+            coverage.covers(location)
+            for _, coverage in _coverages(values)
+            for location in values["event"][key]
+        )
+        and not any(Joins(values).ambiguous(form) for _, form in _forms(values))
+    )
 
 
 def _address_fault(text: str, key: str) -> str | None:

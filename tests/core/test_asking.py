@@ -185,6 +185,35 @@ def test_a_profile_that_anyone_could_misuse_is_refused(
     assert len(raised.value.problems) == 1
 
 
+@pytest.mark.parametrize(
+    ("key", "signed", "problems"),
+    [
+        ("merchant", "{body}", 0),
+        ("merchant", "{json:order}.{json:payment}", 0),
+        ("provider", "{body}", 1),
+        ("merchant", "{json:payment}", 1),
+        ("merchant", "{json:payment}{json:order}", 1),
+    ],
+)
+def test_an_order_that_is_signed_for_us_need_not_be_asked(
+    tmp_path: Path, key: str, signed: str, problems: int
+) -> None:
+    """Nobody can have written it beside another's payment: not under a key that others share, nor
+    where it is left out, or its end can be moved."""
+    rows = {"mac": "hmac-sha256", "key": key, "where": "header:x-signature", "signed": signed}
+    signature = "\n".join(f'{name} = "{value}"' for name, value in rows.items())
+    text = PROFILE.replace('mac = "none"', signature).replace("orders/{order}/", "")
+    path = tmp_path / "signed.toml"
+    path.write_text(text)
+    found: tuple[str, ...] = ()
+    try:
+        load_profile(str(path))
+    except ConfigurationError as error:
+        found = tuple(error.problems)
+    assert len([problem for problem in found if "fetch_back.order" in problem]) == problems, found
+    assert len(found) == problems
+
+
 def test_of_several_addresses_the_first_that_can_be_filled_is_asked(tmp_path: Path) -> None:
     """A refund is asked about as a refund, a capture as such, and a payment as a payment."""
     several = PROFILE.replace("COMPLETE =", 'BACK = "refunded"\nCOMPLETE =')

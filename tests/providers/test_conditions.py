@@ -77,6 +77,22 @@ def test_a_condition_may_be_true_or_false(word: str, tmp_path: Path) -> None:
         assert (found.payment == "ch_1") == (word == json.dumps(captured))
 
 
+@pytest.mark.parametrize(
+    ("message", "payment"),
+    [("PRE_AUTH|OK", "p_1"), ("PRE_AUTH", "p_1"), ("00:PRE_AUTH", None), (7, None), (None, None)],
+)
+def test_a_condition_may_be_how_a_text_begins(
+    message: Any, payment: str | None, tmp_path: Path
+) -> None:
+    """A word before free text tells what the text is of; anywhere else in it, it tells nothing."""
+    event = {**EVENT, "payment": "json:data[message=PRE_AUTH*].id"}
+    path = profile_file(tmp_path, event=event)
+    source = Source(name="s", profile=load_profile(path), secrets=["k" * 24])
+    body = json.dumps({"id": "e1", "type": "paid", "data": {"message": message, "id": "p_1"}})
+    (found,) = source.read(body.encode(), digest="0" * 64, headers=[]).events
+    assert found.payment == payment
+
+
 @pytest.mark.parametrize(("sent", "payment"), [("DB", "p_1"), ("RF", None), ("DB2", None)])
 def test_a_condition_may_be_asked_of_a_form(sent: str, payment: str | None, tmp_path: Path) -> None:
     """One field of a form stands for another thing where a second one says so."""

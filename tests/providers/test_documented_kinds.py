@@ -34,7 +34,7 @@ DOCUMENTED: Final[dict[str, str]] = {
         REFUND_STATUS_WEBHOOK:ONHOLD REFUND_STATUS_WEBHOOK:FAILED AUTO_REFUND_STATUS_WEBHOOK
         SETTLEMENT_REVERSED DISPUTE:DISPUTE_CREATED DISPUTE:DISPUTE_DOCS_RECEIVED
         DISPUTE:RETRIEVAL_UNDER_REVIEW DISPUTE:CHARGEBACK_INSUFFICIENT_EVIDENCE
-        DISPUTE:PRE_ARBITRATION_MERCHANT_WON DISPUTE:ARBITRATION_MERCHANT_LOST
+        DISPUTE:PRE_ARBITRATION_MERCHANT_WON DISPUTE:ARBITRATION_MERCHANT_LOST PRE_AUTH:VOID
     """,
     "chapa": "charge.refunded charge.reversed",
     "checkout": """
@@ -42,7 +42,8 @@ DOCUMENTED: Final[dict[str, str]] = {
         payment.disputed payment.dispute_won payment.dispute_lost
     """,
     "checkout_com": """
-        payment_voided payment_void_declined payment_refunded payment_refund_pending
+        payment_voided payment_voided:0 payment_voided:40000
+        payment_void_declined payment_refunded payment_refund_pending
         payment_refund_declined payment_returned dispute_received dispute_evidence_required
         dispute_evidence_submitted dispute_evidence_acknowledged_by_scheme dispute_accepted
         dispute_canceled dispute_expired dispute_lost dispute_resolved dispute_won
@@ -55,10 +56,15 @@ DOCUMENTED: Final[dict[str, str]] = {
         checkout.refund.failed:COMPLETED acceptance.payment_session.refund_succeeded
         acceptance.payment_session.void_succeeded
     """,
-    "flutterwave": "refund.completed:succeeded refund.completed:pending refund.completed:failed",
+    "flutterwave": """
+        refund.completed:succeeded refund.completed:pending refund.completed:failed
+        transfer.reversal:FAILED
+    """,
     "kopokopo": """
         buygoods_transaction_reversed b2b_transaction_reversed reversal:Processed reversal:Pending
+        card_transaction_voided card_transaction_reversed
     """,
+    "korapay": "refund.success refund.failed",
     "lemonsqueezy": """
         order_refunded:refunded order_refunded:partial_refund order_created:fraudulent
         subscription_payment_refunded:refunded subscription_payment_refunded:partial_refund
@@ -141,6 +147,7 @@ DOCUMENTED: Final[dict[str, str]] = {
 
 ANSWERS: Final[dict[str, str]] = {
     "gocardless": "failed charged_back",
+    "korapay": "refund:processing:1000.00 refund:success:1000.00 refund:failed:1000.00",
     "mercadopago": """
         partially_refunded refunded in_mediation charged_back charged_back:settled
         charged_back:reimbursed charged_back:in_process
