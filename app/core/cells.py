@@ -26,7 +26,7 @@ _HEADS: Final = "=+\\-@\uff1d\uff0b\uff0d\uff20"  # in full width East Asian ver
 _AT_START: Final = re.compile(
     "[\\t\\r\\n]"  # some programs drop these and look at what follows
     f"|[{_PASSED_OVER}]*[{_HEADS}]"
-    f"|{_MARK}"  # else a text that begins with the mark could not be told from a marked one
+    f"|{_MARK}"  # else a text that begins with the mark would look like a marked one
 )
 _RUN: Final = re.compile(f"[{_PASSED_OVER}{_SEPARATORS}]+")
 _HEAD: Final = re.compile(f"[{_HEADS}]")

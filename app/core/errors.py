@@ -49,7 +49,7 @@ class UnreachableError(TallyhookError):
 
 
 class PortTaken(UnreachableError):
-    """A server of ours cannot listen where it was told to."""
+    """A server of ours cannot listen at its configured address."""
 
     def __init__(self, host: str, port: int) -> None:
         super().__init__(

@@ -1,4 +1,4 @@
-"""Jobs: what takes long is done beside what is served, and whoever asks is told how it goes on.
+"""Jobs: long work runs beside what is served, and whoever asks gets its progress.
 
 An answer waits some seconds for a job's end. What takes longer goes on without it: whoever began it
 looks again where the job stands. A job ends with the process that serves.

@@ -30,22 +30,22 @@ MINUTE_S: Final = 60.0
 
 
 class Repeating:
-    """Something that may go wrong in every round, several times a second: told at once, and then
+    """Something that may go wrong in every round, several times a second: logged at once, and then
     once a minute while it goes on, for the log may lie on the disk that is full."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._reason: str | None = None
-        self._told_at = 0.0
+        self._logged_at = 0.0
         self._count = 0
 
     def times(self, reason: str) -> int:
-        """It went wrong once more. How often since it was last told; 0: not to be told now."""
+        """It went wrong once more. How often since it was last logged; 0: not to be logged now."""
         now = self._clock()
         self._count += 1
-        if reason == self._reason and now - self._told_at < MINUTE_S:
+        if reason == self._reason and now - self._logged_at < MINUTE_S:
             return 0
-        self._reason, self._told_at = reason, now
+        self._reason, self._logged_at = reason, now
         count, self._count = self._count, 0
         return count
 
@@ -63,7 +63,7 @@ class Budget:
         self._left = lines or 0
         self._began = clock()
         self.left_out = 0
-        """Lines that were not written and not yet told of."""
+        """Lines that were not written and not yet counted in the log."""
 
     def take(self) -> bool:
         """Use one line, if there is one."""
@@ -78,8 +78,8 @@ class Budget:
         self.left_out += 1
         return False
 
-    def told(self, *, at_once: bool = False) -> int:
-        """How many were left out, to be told now; 0 while their minute is not over."""
+    def due_count(self, *, at_once: bool = False) -> int:
+        """How many were left out, to be logged now; 0 while their minute is not over."""
         if not (at_once or self._left > 0 or self._is_over()):
             return 0
         count, self.left_out = self.left_out, 0
@@ -225,7 +225,7 @@ FIELDS: Final[dict[str, str]] = {
     "verdict": "what the receiver decided",
     "version": "our own version",
     "waited_ms": "how long something stood in a queue, in milliseconds",
-    "way": "how something is told: post or mail",
+    "way": "how something is sent: post or mail",
     "witness": "the name of a witness of the log",
 }
 """Every field that may be logged, and what it holds."""
@@ -261,7 +261,7 @@ def configure_logging(
     format  `json`, `console`, or `auto`: console on a terminal, else json
     level   `debug`, `info`, `warning` or `error`: the least that is written
     clock   what dates the lines
-    lines_per_minute  those beyond it are left out and counted, unless they tell of an error
+    lines_per_minute  those beyond it are left out and counted, unless they report an error
 
     Called again, lines of loggers that were used before follow, too: stream, format and level are
     the process's, not a logger's.
@@ -306,7 +306,7 @@ class _Output:
 
     def tell_left_out(self, *, at_once: bool = False) -> None:
         """One line instead of those that were left out, once their minute is over."""
-        count = self.budget.told(at_once=at_once)
+        count = self.budget.due_count(at_once=at_once)
         if count:
             self.msg(self.render("warning", {"event": "log lines left out", "count": count}))
 
@@ -317,7 +317,7 @@ class _Output:
             stream.write(line)
             stream.flush()
         except (OSError, ValueError):
-            # The disk is full, the reader has gone or the stream is closed: nobody to tell.
+            # The disk is full, the reader has gone or the stream is closed: nobody to inform.
             self.lost += 1
 
     debug = info = warning = error = critical = exception = fatal = warn = log = msg
@@ -394,7 +394,7 @@ def _describe_exception(event: MutableMapping[str, Any]) -> None:
 
 
 def class_and_places(error: BaseException) -> tuple[str, str]:
-    """All that is told of an error that nobody foresaw: its class, and where it came from."""
+    """All that is logged of an error that nobody foresaw: its class, and where it came from."""
     kind = type(error)
     return f"{kind.__module__}.{kind.__qualname__}", _where(error.__traceback__)
 

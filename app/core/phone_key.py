@@ -16,7 +16,7 @@ from app.core.ids import new_secret
 from app.core.private_files import write_new
 
 DIGEST_BYTES: Final = 16
-"""Of a digest: the first four name the key, so that digests of another key are told apart."""
+"""Of a digest: the first four name the key, so that digests of another key are distinguished."""
 
 _NAMING: Final = 4
 _KEY_CHARS: Final = 64

@@ -1,7 +1,7 @@
 """What a reference may be: the merchant's own name of an order, or a provider's of a payment.
 
-Whatever brings one in asks here, so that an order of which an event tells can also be asked for by
-its path, told of by `PUT`, paid through us and found in an order book.
+Whatever brings one in asks here, so that an order that an event names can also be read by its
+path, recorded by `PUT`, paid through us and found in an order book.
 
 A reference is 1 to 200 characters, not all of them blank. Refused are control characters and the
 line separators U+2028 and U+2029, by which one line would become two, and halves of surrogate

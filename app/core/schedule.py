@@ -48,7 +48,7 @@ ENTRIES_MAX: Final = 20
 TEXT_MAX: Final = 4_000
 
 LATE: Final[Duration] = 10 * MINUTE
-"""What begins later than so long after it was due is told as late."""
+"""What begins later than so long after it was due is reported as late."""
 
 LOOKED_BACK: Final[Duration] = 400 * DAY
 """What was due before that is not made up any more."""
@@ -159,7 +159,7 @@ def due_time(entry: Entry, *, since: Instant, now: Instant, zone: tzinfo) -> Ins
 
 
 def is_late(due: Instant, *, began: Instant) -> bool:
-    """Whether what was due then and began now is to be told as late."""
+    """Whether what was due then and began now is to be reported as late."""
     return began - due > LATE
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Signal(asyncio.Event):
-    """An event of which `set` is also told elsewhere."""
+    """An event whose `set` is also passed on elsewhere."""
 
     def __init__(self) -> None:
         super().__init__()

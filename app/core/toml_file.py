@@ -26,8 +26,8 @@ that is wrong is missing."""
 _STRICT: Final = ConfigDict(strict=True, extra="forbid", validate_default=True)
 
 
-MOST_TOLD: Final = 100
-"""Mistakes of one file that are told; nobody reads more of them, and all are counted."""
+MOST_LISTED: Final = 100
+"""Mistakes of one file that are listed; nobody reads more of them, and all are counted."""
 
 EMPTY: Final[Any] = {}
 """The default of a table that may be left out, and is then as an empty one."""
@@ -94,11 +94,11 @@ def _messages(mistakes: Iterable[Mistake], text: str, name: str) -> list[str]:
     lines, last = lines_of(text), text.count("\n") + 2
     placed = [(line_of(lines, mistake.key), mistake) for mistake in dict.fromkeys(mistakes)]
     placed.sort(key=lambda each: each[0] or last)
-    told = [f"{name}{f':{line}' if line else ''}: {mistake}" for line, mistake in placed]
-    more = len(told) - MOST_TOLD
+    messages = [f"{name}{f':{line}' if line else ''}: {mistake}" for line, mistake in placed]
+    more = len(messages) - MOST_LISTED
     if more > 0:
-        told[MOST_TOLD:] = [f"{name}: {counted(more, 'more mistake')}"]
-    return told
+        messages[MOST_LISTED:] = [f"{name}: {counted(more, 'more mistake')}"]
+    return messages
 
 
 def _text(content: bytes | str, name: str, most_bytes: int) -> str:
@@ -129,7 +129,7 @@ def _parsed(text: str, name: str) -> Values:
 
 
 def _mistake(model: type[TomlTable], error: Any) -> tuple[tuple[int | str, ...], Mistake]:
-    """The place of an error in the values, and what a person is told of it."""
+    """The place of an error in the values, and the message for a person."""
     place: tuple[int | str, ...] = error["loc"]
     key = ".".join(_written(each) for each in place)
     kind, context = error["type"], error.get("ctx", {})

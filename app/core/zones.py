@@ -1,5 +1,5 @@
 """Time zones by their names, from the system's database or, where it has none, from `tzdata`; and
-sentences for people, whose moments are told as the clocks of a zone show them.
+sentences for people, whose moments are written as the clocks of a zone show them.
 
 The engine says when something was in UTC, for its sentences are compared, sealed and read by
 programs: `2026-10-16T09:05:00Z`, or aloud `16 October 2026, 09:05 UTC`.
@@ -79,7 +79,7 @@ _MOMENT: Final = re.compile(
 
 
 class Piece(NamedTuple):
-    """A part of a sentence. `at`: the moment that it tells in local time, in a sentence's words;
+    """A part of a sentence. `at`: the moment that it states in local time, in a sentence's words;
     None: it is what stood there."""
 
     text: str
@@ -135,12 +135,12 @@ def local_text(text: str, zone: tzinfo, *, named: bool = False) -> str:
     parts = text.split("`")
     code = len(parts) % 2 == 1  # a backquote by itself is one
     return "`".join(
-        part if code and place % 2 else _told(part, zone, named=named)
+        part if code and place % 2 else _in_zone(part, zone, named=named)
         for place, part in enumerate(parts)
     )
 
 
-def _told(text: str, zone: tzinfo, *, named: bool) -> str:
+def _in_zone(text: str, zone: tzinfo, *, named: bool) -> str:
     return "".join(
         f"{piece.text} {_name(piece.at, zone)}"
         if named and piece.at is not None and ":" in piece.text

@@ -249,7 +249,7 @@ def test_the_environment_chooses_the_host(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", ["", " ", "ключ", "a\r\nb: c", "a\x7f"])
 def test_a_credential_that_no_header_can_hold_does_not_start(tmp_path: Path, value: str) -> None:
-    """Its name is told and its value is not; it would fail at the first question."""
+    """Its name is reported and its value is not; it would fail at the first question."""
     with pytest.raises(ConfigurationError) as raised:
         questions(tmp_path, key=value)
     assert "'key'" in str(raised.value)

@@ -64,9 +64,9 @@ def test_other_threads_take_all_that_was_drawn(monkeypatch: pytest.MonkeyPatch) 
 
 def test_processes_that_are_forked_off_give_ids_of_their_own() -> None:
     """A parent and three children, all of which begin with some drawn and not yet given."""
-    told = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", FORKING],
         capture_output=True, check=True, text=True, timeout=PATIENCE_S,
     )  # fmt: skip
-    ids = told.stdout.split()
+    ids = process.stdout.split()
     assert len(set(ids)) == len(ids) == 5 * 300

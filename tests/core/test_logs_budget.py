@@ -53,7 +53,7 @@ def events(stream: io.StringIO) -> Counter[str]:
     return Counter(json.loads(line)["event"] for line in stream.getvalue().splitlines())
 
 
-def test_lines_beyond_the_budget_are_counted_and_told_of_once(clock: Clock) -> None:
+def test_lines_beyond_the_budget_are_counted_and_reported_once(clock: Clock) -> None:
     stream, log, line = limited(100), structlog.get_logger(), LogLine("delivery", "source")
     for _ in range(150):
         log.info("one")
@@ -65,8 +65,8 @@ def test_lines_beyond_the_budget_are_counted_and_told_of_once(clock: Clock) -> N
     clock.now += 60
     tell_left_out()
     tell_left_out()
-    told = [json.loads(each) for each in stream.getvalue().splitlines()[100:]]
-    assert [(each["event"], each["count"]) for each in told] == [("log lines left out", 350)]
+    logged = [json.loads(each) for each in stream.getvalue().splitlines()[100:]]
+    assert [(each["event"], each["count"]) for each in logged] == [("log lines left out", 350)]
     log.info("one")
     assert events(stream)["one"] == 35
 
@@ -93,7 +93,7 @@ def test_the_next_line_tells_of_those_left_out(clock: Clock) -> None:
     assert said == ["log lines left out", "two"]
 
 
-def test_at_the_end_it_is_told_at_once(clock: Clock) -> None:
+def test_at_the_end_it_is_logged_at_once(clock: Clock) -> None:
     stream, log = limited(100, form="console"), structlog.get_logger()
     for _ in range(107):
         log.info("one")
@@ -113,12 +113,12 @@ def test_a_minute_with_room_left_takes_nothing_from_the_next(clock: Clock) -> No
 # --- what goes wrong in every round ---------------------------------------------------------------
 
 
-def test_what_goes_on_is_told_at_once_and_then_once_a_minute(clock: Clock) -> None:
-    """A minute of two rounds a second is one line; another reason is told at once."""
-    again, told = logs_budget.Repeating(clock), []
+def test_what_goes_on_is_logged_at_once_and_then_once_a_minute(clock: Clock) -> None:
+    """A minute of two rounds a second is one line; another reason is logged at once."""
+    again, counts = logs_budget.Repeating(clock), []
     for clock.now in range(100, 280):
-        told += [each for each in (again.times("disk"), again.times("disk")) if each]
-    assert told == [1, 120, 120]
+        counts += [each for each in (again.times("disk"), again.times("disk")) if each]
+    assert counts == [1, 120, 120]
     assert again.times("busy") == 120
     assert again.times("disk") == 1
 

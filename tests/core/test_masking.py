@@ -1,4 +1,4 @@
-"""What is masked can be told apart and not called."""
+"""What is masked can be distinguished and not called."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_what_is_erased_by_is_the_very_number(text: str, found: bool) -> None:
         ("on 2026-11-20 at 10:00", False),
     ],
 )
-def test_a_text_is_told_that_seems_to_hold_a_number(text: str, does: bool) -> None:
+def test_a_text_is_found_that_seems_to_hold_a_number(text: str, does: bool) -> None:
     assert looks_like_a_phone(text) is does
 
 

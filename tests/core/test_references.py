@@ -1,4 +1,4 @@
-"""One rule for references: what an event may name can be asked for, told of, paid and imported."""
+"""One rule for references: what an event may name can be asked for, recorded, paid and imported."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ async def test_events_and_the_api_take_the_same(tmp_path: Path) -> None:
             if not reference:
                 continue  # its path is that of the listing
             found = await driver.api("GET", path_of(reference))
-            told = await driver.api("PUT", path_of(reference), json=PRICE)
-            statuses = (found.status_code, told.status_code)
+            recorded = await driver.api("PUT", path_of(reference), json=PRICE)
+            statuses = (found.status_code, recorded.status_code)
             assert statuses == ((200, 200) if taken else (422, 422)), repr(reference)
             if taken:
-                assert told.json()["order"] == reference
-                assert told.json()["outcome"] == "succeeded"
+                assert recorded.json()["order"] == reference
+                assert recorded.json()["outcome"] == "succeeded"
             else:
                 assert found.json()["code"] == "reference_invalid"
         for number, half in enumerate(NO_TEXT):

@@ -126,7 +126,7 @@ def test_entries_are_read_as_they_are_written() -> None:
         ("a" * 5_000, "4,000 characters"),
     ],
 )
-def test_what_is_no_entry_is_told_with_what_would_be_one(text: str, said: str) -> None:
+def test_what_is_no_entry_is_reported_with_what_would_be_one(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         entries_of(text)
 

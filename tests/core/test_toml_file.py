@@ -13,7 +13,7 @@ from app.core import toml_file
 from app.core.errors import ConfigurationError
 from app.core.toml_file import (
     EMPTY,
-    MOST_TOLD,
+    MOST_LISTED,
     Mistake,
     TomlTable,
     Values,
@@ -112,11 +112,11 @@ def test_a_table_that_is_left_out_lacks_its_keys() -> None:
     ],
 )
 def test_what_is_no_such_file_is_one_mistake(content: bytes | str, said: str) -> None:
-    (told,) = mistakes(content)
-    assert told.startswith(said)
+    (message,) = mistakes(content)
+    assert message.startswith(said)
 
 
-def test_of_very_many_mistakes_some_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_very_many_mistakes_some_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the first lines, and how many more there are; the file is gone through once for all."""
     gone_through, entries = [], toml_file._entries
 
@@ -127,11 +127,11 @@ def test_of_very_many_mistakes_some_are_told(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(toml_file, "_entries", counted)
     with pytest.raises(ConfigurationError) as caught:
         read_toml("[[several]]\n" * 1_000, File, name="a.toml", most_bytes=20_000)
-    *told, last = caught.value.problems
-    assert len(told) == MOST_TOLD
-    assert [each.partition(" ")[0] for each in told[:2]] == ["a.toml:1:", "a.toml:2:"]
+    *messages, last = caught.value.problems
+    assert len(messages) == MOST_LISTED
+    assert [each.partition(" ")[0] for each in messages[:2]] == ["a.toml:1:", "a.toml:2:"]
     # Each table lacks its key; so does the one that is left out.
-    assert last == f"a.toml: {1_001 - MOST_TOLD} more mistakes"
+    assert last == f"a.toml: {1_001 - MOST_LISTED} more mistakes"
     assert len(gone_through) == 1
 
 

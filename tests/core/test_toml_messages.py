@@ -1,4 +1,4 @@
-"""What a person is told of a wrong TOML file: every message of some forty files, word for word.
+"""What is reported of a wrong TOML file: every message of some forty files, word for word.
 
 After a change that is meant: `TALLYHOOK_GOLDEN=write pytest tests/core/test_toml_messages.py`, and
 read the difference.
@@ -117,12 +117,12 @@ def _messages(read: Callable[[str, str], object], name: str, text: str) -> str:
 
 def test_every_message_of_every_wrong_file_is_the_one_on_record() -> None:
     """A message changes on purpose only."""
-    told = "\n".join(
+    lines = "\n".join(
         f"=== {kind} {name}: {_messages(read, name, text)}"
         for kind, (files, read) in KINDS.items()
         for name, text in files.items()
     )
-    same_text("toml_messages.txt", told)
+    same_text("toml_messages.txt", lines)
 
 
 def test_the_right_files_beside_them_have_no_message() -> None:

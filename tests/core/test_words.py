@@ -1,4 +1,4 @@
-"""Counts with their nouns: one of a thing is never told as several."""
+"""Counts with their nouns: one of a thing is never called several."""
 
 from __future__ import annotations
 
