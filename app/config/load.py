@@ -46,7 +46,7 @@ def load_settings(
     """The settings of `environ` (default: the process's own), over those of TALLYHOOK_CONFIG.
 
     serving  whether webhooks will be received, for which an environment must be chosen
-    also     what finds further problems, one line each: told together with the others
+    also     what finds further problems, one line each: reported together with the others
 
     Raises ConfigurationError with every problem, one line each: the variable, what is wrong and
     what would be right.
@@ -253,7 +253,7 @@ def _checkout_is_at_the_real_service(settings: Settings, reading: SettingsReadin
 def _orders_need_a_price_of_the_shop(settings: Settings, reading: SettingsReading) -> None:
     if reading.live and settings.require_order_record == "off":
         reading.warnings.append(
-            f"{PREFIX}REQUIRE_ORDER_RECORD: is off in live, so an order of which the shop has told "
+            f"{PREFIX}REQUIRE_ORDER_RECORD: is off in live, so an order for which the shop has stated "
             "no price is paid by what the provider's event says that it costs"
         )
 
@@ -291,8 +291,8 @@ def _files(settings: Settings, reading: SettingsReading) -> list[tuple[str, Path
         )
         for section, name in _SECRETS_OF_SECTIONS
     ]
-    told = {*reading.problems, *(warning.partition(":")[0] for warning in reading.warnings)}
-    return [(name, path) for name, path in files if path is not None and name not in told]
+    reported = {*reading.problems, *(warning.partition(":")[0] for warning in reading.warnings)}
+    return [(name, path) for name, path in files if path is not None and name not in reported]
 
 
 def _others_write(path: Path) -> bool:

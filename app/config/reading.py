@@ -130,7 +130,7 @@ def _ours(items: Iterable[tuple[str, str]], reading: SettingsReading) -> dict[st
 
 
 _OPTIONS: Final = {f"{PREFIX}HOST": "--host", f"{PREFIX}PORT": "--port"}
-"""What commands that listen are told in their words, each their own."""
+"""Settings that commands that listen take as options of their own."""
 
 
 def _meant(name: str, candidates: Sequence[str]) -> str:

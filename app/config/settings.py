@@ -197,7 +197,7 @@ def endpoint_url(value: Any) -> Any:
 
 
 def _in_small(parts: SplitResult, value: str) -> str:
-    """With its scheme in small letters, by which others tell what is encrypted."""
+    """With its scheme in small letters, by which others see what is encrypted."""
     return parts.scheme + value.strip()[len(parts.scheme) :]
 
 
@@ -451,7 +451,7 @@ class CheckoutSettings(BaseModel):
 
 
 class ShopSettings(BaseModel):
-    """Where the shop is told of every revision. All None: it reads the feed, or nothing.
+    """Where the shop is notified of every revision. All None: it reads the feed, or nothing.
 
     secret  signs the notifications, wherever it came from
     """
@@ -486,7 +486,7 @@ class ReportsSettings(BaseModel):
 
 
 class AlarmsSettings(BaseModel):
-    """Who is told of each alarm, once when it is raised and once when it is over.
+    """Who is notified of each alarm, once when it is raised and once when it is over.
 
     url      to which that is posted, signed with `secret` as notifications are
     mail_to  to whom it is mailed, by the mail server of the reports

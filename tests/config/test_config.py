@@ -46,7 +46,7 @@ def problems(*, serving: bool = False, **settings: str) -> tuple[str, ...]:
 
 
 def test_keys_are_a_json_object_of_texts() -> None:
-    """Keys by their id stand beside secrets or instead of them; anything else is told."""
+    """Keys by their id stand beside secrets or instead of them; anything else is reported."""
     keys = '{"key-1": "wQ7m4Rz9Kp2Lx8Vt", "key-2": "aB3dE5fG7hJ9kL1m"}'
     given = {"TALLYHOOK_SOURCES__SHOP__KEYS": keys}
     found = load_settings(given).sources["shop"].keys

@@ -49,5 +49,5 @@ def test_mistakes(changes: dict[str, str | None], wrong: str) -> None:
 
 
 def test_the_sandbox_may_go_without_tls() -> None:
-    """There nothing real is told."""
+    """There nothing real is reported to the shop."""
     assert problems(SHOP__URL="http://shop.example/", ENVIRONMENT="sandbox") == []

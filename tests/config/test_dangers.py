@@ -302,7 +302,7 @@ def test_serve_refuses_it_with_one_line(
     assert not any(part in line for value in secrets for part in value.split(","))
 
 
-def test_everything_wrong_is_told_at_once(
+def test_everything_wrong_is_reported_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Values, profiles, secrets as profiles read them, and credentials: one line of each."""
@@ -318,8 +318,8 @@ def test_everything_wrong_is_told_at_once(
     for name, value in environment(tmp_path, given).items():
         monkeypatch.setenv(name, value)
     assert run(["serve", "--port", "0"]) == 3
-    told = [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()]
-    assert sorted(told) == [
+    names = [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()]
+    assert sorted(names) == [
         "TALLYHOOK_GRACE_S",
         "TALLYHOOK_SOURCES__MOMO__CREDENTIALS",
         "TALLYHOOK_SOURCES__SHOP__SECRETS",
@@ -329,7 +329,7 @@ def test_everything_wrong_is_told_at_once(
 
 
 def test_a_process_of_its_own_refuses_too(tmp_path: Path) -> None:
-    """The same as a person meets it; what the interpreter is told can only be tried so: it tells
+    """The same as a person meets it; the options of the interpreter can only be tried so: it tells
     all at once, one line of each."""
     dangers = [DANGERS[name] for name in ("a default secret", "no assertions", "development mode")]
     given: Given = {}
@@ -377,5 +377,5 @@ def test_what_is_shipped_serves_live(name: str, tmp_path: Path) -> None:
     given = environment(tmp_path, {"SOURCES__SHOP__PROFILE": name})
     settings = load_settings(given)
     assert settings.environment == "live"
-    told = problems_of_sources(settings)
-    assert [each for each in told if "__PROFILE:" in each] == []
+    problems = problems_of_sources(settings)
+    assert [each for each in problems if "__PROFILE:" in each] == []

@@ -38,7 +38,7 @@ def jwk(key: ec.EllipticCurvePublicKey) -> str:
     return json.dumps({"kty": "EC", "crv": "P-256", **texts})
 
 
-def told(**given: str) -> list[str]:
+def problems(**given: str) -> list[str]:
     """What is said of the sources of these variables (after TALLYHOOK_SOURCES__)."""
     variables = {f"TALLYHOOK_SOURCES__{name}": value for name, value in given.items()}
     base = {"TALLYHOOK_ENVIRONMENT": "sandbox", "TALLYHOOK_PUBLIC_URL": "https://hooks.example"}
@@ -106,9 +106,9 @@ def pair(one: dict[str, str], two: dict[str, str]) -> dict[str, str]:
 def test_two_sources_with_one_key_do_not_start(name: str) -> None:
     """Each alone would; together one delivery could be two payments. No key is in what is said."""
     one, two = ONE_KEY[name]
-    assert told(**pair(one, {})) == []
-    assert told(**pair({}, two)) == []
-    (line,) = told(**pair(one, two))
+    assert problems(**pair(one, {})) == []
+    assert problems(**pair({}, two)) == []
+    (line,) = problems(**pair(one, two))
     assert line.startswith("TALLYHOOK_SOURCES__TWO__")
     assert "ONE__" in line
     assert RAW.hex() not in line.lower()
@@ -144,13 +144,13 @@ def woovi(account: str | None, number: int = 1) -> dict[str, str]:
     return given if account is None else {**given, "ACCOUNT": account}
 
 
-def test_accounts_under_the_providers_key_are_told_apart() -> None:
+def test_accounts_under_the_providers_key_are_distinguished() -> None:
     """Two accounts of one provider may share its key where events name them, and they differ."""
-    assert told(**pair(woovi("a"), woovi("b"))) == []
-    assert told(**pair(woovi("a"), woovi('["b", "c"]'))) == []
-    assert len(told(**pair(woovi("a"), woovi('["b", "a"]')))) == 1
+    assert problems(**pair(woovi("a"), woovi("b"))) == []
+    assert problems(**pair(woovi("a"), woovi('["b", "c"]'))) == []
+    assert len(problems(**pair(woovi("a"), woovi('["b", "a"]')))) == 1
     bitso = {"PROFILE": "bitso", "KEYS": json.dumps({"k": pem(RSA)})}
-    assert len(told(**pair(bitso, bitso))) == 1
+    assert len(problems(**pair(bitso, bitso))) == 1
 
 
 def test_paypal_accounts_share_its_certificate() -> None:
@@ -195,7 +195,7 @@ def test_an_account_that_is_missing_or_means_nothing_stops_the_start(
 @pytest.mark.parametrize("account", ["", "  ", " a", "a ", "[]", '["a", ""]', '["a", 7]', "[a"])
 def test_an_account_is_written_as_events_name_it(account: str) -> None:
     """Empty, or with blanks around it, it could only never match."""
-    assert any("ACCOUNT" in line for line in told(**pair(woovi(account), {})))
+    assert any("ACCOUNT" in line for line in problems(**pair(woovi(account), {})))
 
 
 def test_sessions_are_opened_for_shared_orders_only() -> None:
@@ -209,4 +209,4 @@ def test_sessions_are_opened_for_shared_orders_only() -> None:
     }
     with pytest.raises(ConfigurationError, match="A__ORDERS: must be shared"):
         load_settings(variables)
-    assert told(A__ORDERS="both", A__SECRETS=TEXT)[0].endswith("must be shared or own")
+    assert problems(A__ORDERS="both", A__SECRETS=TEXT)[0].endswith("must be shared or own")
