@@ -27,7 +27,7 @@ Role = Literal["finance", "support", "admin", "viewer"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 
 OWNER: Final = "owner"
-"""The author of what was told by the command line without an operator: who owns the machine."""
+"""The author of what the command line recorded without an operator: who owns the machine."""
 
 SERVICE_AUTHOR: Final = "service"
 """The author of what this program did by itself, such as an answer that it was given."""
@@ -234,7 +234,7 @@ SERVICE: Final = operator_store.Operator(name="tallyhook", role="service", creat
 
 
 def author_of_token(name: str) -> str:
-    """The author of what a program tells by the API."""
+    """The author of what a program records by the API."""
     return f"token:{name}"
 
 
@@ -256,7 +256,7 @@ def _asking(by: str | None) -> str | None:
 
 
 async def author_of_command(context: DatabaseContext, *, by: str | None = None) -> str:
-    """The author of what a command tells: the operator who is named, as `permitted` takes it, else
+    """The author of what a command records: the operator who is named, as `permitted` takes it, else
     the owner. Raises UsageError where `by` is no operator in force."""
     async with context.store.reading() as connection:
         known = {

@@ -179,8 +179,8 @@ def check_reason(reason: str, *, of: str = "a proposal", needed: bool = True) ->
     of      what it is said of, with its article
     needed  whether one must be given
     """
-    told = len(reason.strip())
-    if told > REASON_MAX or (needed and not told):
+    length = len(reason.strip())
+    if length > REASON_MAX or (needed and not length):
         raise UsageError(f"say why, in 1 to {REASON_MAX} characters")
     if not reason.replace("\r\n", "").replace("\n", "").isprintable():
         raise UsageError(

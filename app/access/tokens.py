@@ -28,7 +28,7 @@ from app.database.engine import Connection, DatabaseContext
 from reconcile.instants import DAY, HOUR, LATEST, Duration, Instant, format_instant, parse_instant
 
 TokenScope = Literal["read", "orders", "checkout", "finance", "evidence"]
-"""What a token may be used for: read orders and the feed · tell of orders · start payments ·
+"""What a token may be used for: read orders and the feed · report orders · start payments ·
 reconciliations and reports · evidence bundles."""
 
 TOKEN_SCOPES: Final[tuple[TokenScope, ...]] = get_args(TokenScope)
@@ -38,7 +38,7 @@ UNNAMED: Final[tuple[TokenScope, ...]] = ("read", "orders", "checkout")
 whole of the merchant's books, or customers, and must be asked for by name."""
 
 ENDS_SOON: Final[Duration] = 14 * DAY
-"""A token that ends within it is told of while there is time to replace it."""
+"""A token that ends within it is reported while there is time to replace it."""
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,60}")
 _LENGTH = re.compile(r"([1-9]\d{0,4})([dh])", re.ASCII)
@@ -170,7 +170,7 @@ def _facts(entry: operator_store.TokenEntry) -> dict[str, str | int]:
 
 
 def _mark(token: str) -> dict[str, str]:
-    """By which another token in its place is told: the digest of the hash that is kept of it."""
+    """What reveals another token in its place: the digest of the hash that is kept of it."""
     kept = operator_store.hashed(token)
     return {"hash_sha256": hashlib.sha256(kept.encode()).hexdigest()}
 
