@@ -1,4 +1,4 @@
-"""Payments that the shop starts, and what it tells of its orders.
+"""Payments that the shop starts, and what it reports of its orders.
 
 The shop keeps nothing of a payment before it asks: one order has one payment, however often the
 same call is made, and a call that got no answer is made again as it was.
@@ -114,10 +114,10 @@ def tell_order(
     owed back. Returns the order as `GET /api/v1/orders/…` gives it. Raises TokenRefused,
     Unavailable and NotUnderstood."""
     moments = {"placed_at": placed_at, "canceled_at": canceled_at, "fulfilled_at": fulfilled_at}
-    told = {"amount": amount, "currency": currency}
-    told |= {name: moment for name, moment in moments.items() if moment is not None}
+    stated = {"amount": amount, "currency": currency}
+    stated |= {name: moment for name, moment in moments.items() if moment is not None}
     path = f"/api/v1/orders/{quote(order, safe='')}"
-    body = json.dumps(told).encode("utf-8")
+    body = json.dumps(stated).encode("utf-8")
     answer = checked((yield Ask(method="PUT", path=path, body=body)))
     if answer.status not in (200, 201):
         raise NotUnderstood(f"the order was not taken: {sentence_of(answer)}")
@@ -127,5 +127,5 @@ def tell_order(
 def _sentences(problem: Mapping[str, Any], otherwise: str) -> str:
     listed = problem.get("problems")
     parts = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
-    told = [each.get("sentence") for each in parts]
-    return " ".join([each for each in told if isinstance(each, str)]) or otherwise
+    sentences = [each.get("sentence") for each in parts]
+    return " ".join([each for each in sentences if isinstance(each, str)]) or otherwise

@@ -159,7 +159,7 @@ def test_a_commit_that_cannot_be_had_leaves_nothing_open(tmp_path: Path) -> None
         (Answer(status=200, body=b'{"outcomes": [], "cursor": 1, "superseded": 1}'), NotUnderstood),
     ],
 )
-def test_a_feed_that_cannot_be_read_is_told(
+def test_a_feed_that_cannot_be_read_is_reported(
     answer: Answer, error: type[Exception], keeper: SqliteKeeper
 ) -> None:
     """And not asked for ever, even where each answer says to read on from elsewhere."""
@@ -213,7 +213,7 @@ def test_what_became_of_a_payment(status: int, body: dict[str, Any], state: str)
         (200, {"status": "new"}), (409, {}), (404, {}), (200, []), (409, "no"), (422, None),
     ],
 )  # fmt: skip
-def test_an_answer_that_is_not_known_is_told(status: int, body: Any) -> None:
+def test_an_answer_that_is_not_known_is_reported(status: int, body: Any) -> None:
     with pytest.raises(NotUnderstood):
         ask(
             start_payment("A", "1", "KES"),
@@ -243,8 +243,8 @@ async def test_from_far_back_nothing_is_shipped_that_was_given_back_since(tmp_pa
         for count, name in enumerate((*orders, *orders[:2]), start=1):
             kind = "succeeded" if count <= len(orders) else LATER[name]
             await driver.send(of_order(name, f"e{count}", kind))
-            told = f"SELECT count(*) FROM revisions HAVING count(*) = {count}"
-            await soon(lambda told=told: driver.rows(told))
+            published = f"SELECT count(*) FROM revisions HAVING count(*) = {count}"
+            await soon(lambda published=published: driver.rows(published))
         page = (await driver.api("GET", "/outcomes")).json()
         assert page["superseded"] == [1, 2]
         assert "superseded" not in (await driver.api("GET", "/outcomes?after=2")).json()
@@ -276,8 +276,8 @@ async def test_it_understands_the_service(tmp_path: Path) -> None:
     async with driving(tmp_path) as driver:
         token = await issue_token(driver.context, name="shop")
         sender = AsyncSender(driver.client, token, failures=(httpx2.HTTPError,))
-        told = await ask_async(tell_order("A/1 é", "1500.00", "KES"), sender)
-        assert told["order"] == "A/1 é"
+        recorded = await ask_async(tell_order("A/1 é", "1500.00", "KES"), sender)
+        assert recorded["order"] == "A/1 é"
         await driver.send(of_order("A/1 é", "e1"))
         while not shop.execute("SELECT * FROM parcels").fetchall():
             await ask_async(follow(keeper), sender)
@@ -288,7 +288,7 @@ async def test_it_understands_the_service(tmp_path: Path) -> None:
             await ask_async(follow(keeper), AsyncSender(driver.client, "no", failures=()))
 
 
-async def test_a_canceled_order_is_told_with_all_its_moments(tmp_path: Path) -> None:
+async def test_a_canceled_order_is_recorded_with_all_its_moments(tmp_path: Path) -> None:
     """A payment that comes for it is owed back, and the order is not to be shipped."""
     placed, canceled, fulfilled = (f"2026-11-20T0{hour}:00:00Z" for hour in (7, 8, 9))
     asked: list[Ask] = []
@@ -298,8 +298,8 @@ async def test_a_canceled_order_is_told_with_all_its_moments(tmp_path: Path) -> 
         return Answer(status=200, body=b"{}")
 
     ask(tell_order("A", "1", "KES", placed_at=placed, fulfilled_at=fulfilled), send)
-    told = {"amount": "1", "currency": "KES", "placed_at": placed, "fulfilled_at": fulfilled}
-    assert json.loads(asked[0].body or b"") == told
+    stated = {"amount": "1", "currency": "KES", "placed_at": placed, "fulfilled_at": fulfilled}
+    assert json.loads(asked[0].body or b"") == stated
     async with driving(tmp_path) as driver:
         token = await issue_token(driver.context, name="shop")
         sender = AsyncSender(driver.client, token, failures=(httpx2.HTTPError,))
