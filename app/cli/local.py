@@ -258,7 +258,7 @@ async def _listening(forward: str, *, port: int, file: IO[str] | None) -> None:
     from app.sandbox.listening import build_listener
     from app.sandbox.server import serve_sandbox
 
-    def told(request: Recorded, answer: Exchange) -> None:
+    def show(request: Recorded, answer: Exchange) -> None:
         printing.say(
             f"{request.method} {request.url.partition('?')[0]} {answer.problem or answer.status}"
         )
@@ -267,7 +267,7 @@ async def _listening(forward: str, *, port: int, file: IO[str] | None) -> None:
             file.flush()
 
     async with sending() as client:
-        app = build_listener(forward, client=client, told=told)
+        app = build_listener(forward, client=client, on_exchange=show)
         printing.note(f"Listening on http://127.0.0.1:{port}, handing on to {forward}")
         await serve_sandbox(app, port=port)
 

@@ -30,8 +30,10 @@ STATUS_OF: Final = {"timed_out": 504}
 OnExchange = Callable[[Recorded, Exchange], None]
 
 
-def build_listener(forward: str, *, client: httpx2.AsyncClient, told: OnExchange) -> Starlette:
-    """The application that hands on to `forward`; `told` hears of each request and its answer."""
+def build_listener(
+    forward: str, *, client: httpx2.AsyncClient, on_exchange: OnExchange
+) -> Starlette:
+    """The application that hands on to `forward`; `on_exchange` gets each request and answer."""
     limiter = anyio.CapacityLimiter(MOST_AT_ONCE)
 
     async def hand_on(request: Request) -> Response:
@@ -44,7 +46,7 @@ def build_listener(forward: str, *, client: httpx2.AsyncClient, told: OnExchange
         )
         async with limiter:
             answer = await send_on(client, recorded, forward)
-        told(recorded, answer)
+        on_exchange(recorded, answer)
         if answer.status is None or answer.problem is not None:
             return Response(status_code=STATUS_OF.get(answer.problem or "", 502))
         kept = {"content-type": answer.headers.get("content-type", "application/octet-stream")}

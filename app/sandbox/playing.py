@@ -1,6 +1,6 @@
 """Plays a script: each act at its time, events signed afresh, then compares what was concluded.
 
-Times keep their distances, divided by `speed`; dates within events move along. What a script tells
+Times keep their distances, divided by `speed`; dates within events move along. What a script states
 of the shop goes to the API, which takes a token; without one only the events are played.
 """
 
@@ -170,8 +170,8 @@ async def play(script: Script, stage: Stage, say: Callable[[str], None]) -> list
     player = _Player(script, stage, moved)
     for number, act in enumerate(script.acts, 1):
         await _until(stage, moved(act.at))
-        told = await (player.tell(act) if act.record is not None else player.send(act))
-        say(f"{number}/{len(script.acts)} {told}")
+        done = await (player.tell(act) if act.record is not None else player.send(act))
+        say(f"{number}/{len(script.acts)} {done}")
     if stage.token is None:
         say("No --token: what was concluded is not compared, and the shop said nothing.")
     else:
@@ -204,8 +204,8 @@ class _Player:
         )
         # What is accepted is read later; and a profile may say what its provider wants to hear.
         taken = act.verdict if 200 <= answer.status_code < 300 else f"status {answer.status_code}"
-        told = _json(answer).get("verdict", "accepted")
-        verdict = taken if told == "accepted" else told
+        stated = _json(answer).get("verdict", "accepted")
+        verdict = taken if stated == "accepted" else stated
         if verdict != act.verdict:
             self.differences.append(f"{act.event_id}: {verdict}, and it was {act.verdict} then")
         return f"event {act.event_id}: {verdict}"

@@ -45,7 +45,7 @@ _CLOSES: Final = frozenset({"payment.dispute_won", "payment.dispute_lost"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Happening:
-    """One thing that happened to a payment. `contradicted`: the provider tells it in two ways."""
+    """One thing that happened to a payment. `contradicted`: the provider states it in two ways."""
 
     at: Instant
     kind: str
@@ -99,7 +99,7 @@ def payment_outcome(happenings: list[Happening], payment: str) -> str:
 
 def outcome_of(order: Money, happenings: list[Happening]) -> str:
     """The outcome every right receiver reaches when all is delivered and all deadlines passed:
-    what is held of the payments that are told in one way, against the price."""
+    what is held of the payments that are stated in one way, against the price."""
     captures = [h for h in happenings if h.kind in _CAPTURED]
     if not captures:
         return _outcome_unpaid(happenings)
@@ -147,7 +147,7 @@ def _outcome_unpaid(happenings: list[Happening]) -> str:
 
 
 class TruthBook:
-    """The truth of all orders. `changes` grows with every change, so that a writer can tell."""
+    """The truth of all orders. `changes` grows with every change, so that a writer sees it."""
 
     def __init__(self) -> None:
         self.changes = 0
@@ -162,7 +162,7 @@ class TruthBook:
         self._changed(order)
 
     def happened(self, session: sessions.Session, happening: Happening) -> None:
-        """Something happened in a session that `opened` was told of."""
+        """Something happened in a session that was given to `opened`."""
         order = session.asked.order
         self._orders[order].happenings.append(happening)
         self._changed(order)

@@ -105,7 +105,7 @@ MAX_BODY_BYTES: Final = 64 * 1024
 """A session request has about 300 bytes."""
 
 GRACEFUL_SHUTDOWN_S: Final = 2
-"""Seconds that requests under way have to end when the server is told to."""
+"""Seconds that requests under way have to end when the server is asked to end."""
 
 
 def build_sandbox(

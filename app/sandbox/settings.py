@@ -1,4 +1,4 @@
-"""What a sandbox is told when it starts. Values only; nothing here reads an environment."""
+"""Settings that a sandbox starts with. Values only; nothing here reads an environment."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from app.core.errors import ConfigurationError
 DEFAULT_PORT: Final = 8090
 
 DEFAULT_WEBHOOK_URL: Final = "http://127.0.0.1:8080/webhooks/checkout"
-"""Where a receiver of the same machine listens unless told otherwise."""
+"""Where a receiver of the same machine listens unless set otherwise."""
 
 SANDBOX_TOKEN: Final = "sandbox_token_0001"  # noqa: S105  # no secret: it opens a simulator only
-"""The bearer token a sandbox takes unless told otherwise. Printed in documentation; no secret."""
+"""The bearer token a sandbox takes unless set otherwise. Printed in documentation; no secret."""
 
 SANDBOX_SECRET: Final = "whsec_dGFsbHlob29rLXNhbmRib3gtbm90LWEtc2VjcmV0IQ=="  # noqa: S105
-"""The signing secret of a sandbox unless told otherwise. It decodes to words that say so."""
+"""The signing secret of a sandbox unless set otherwise. It decodes to words that say so."""
 
 LIVE_TOKENS: Final = ("live_*", "*_live_*")
 """How tokens of the live service look, as profile `checkout` has it. A sandbox answers 403 to

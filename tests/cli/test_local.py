@@ -261,7 +261,7 @@ async def test_what_comes_is_handed_on_and_answered(target: Target) -> None:
     told: list[tuple[Recorded, Exchange]] = []
     async with target.sending() as client:
         app = build_listener(
-            "http://127.0.0.1:9000", client=client, told=lambda r, e: told.append((r, e))
+            "http://127.0.0.1:9000", client=client, on_exchange=lambda r, e: told.append((r, e))
         )
         transport = httpx2.ASGITransport(app=app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://tunnel") as sender:
@@ -311,7 +311,7 @@ async def test_an_address_that_does_not_answer_is_502() -> None:
     target = Target()
     target.gone = True
     async with target.sending() as client:
-        app = build_listener("http://127.0.0.1:9", client=client, told=lambda r, e: None)
+        app = build_listener("http://127.0.0.1:9", client=client, on_exchange=lambda r, e: None)
         transport = httpx2.ASGITransport(app=app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://tunnel") as sender:
             assert (await sender.post("/x", content=b"1")).status_code == 502
@@ -327,7 +327,7 @@ async def test_an_answer_comes_back_as_it_is_read() -> None:
 
     packing = Starlette(routes=[Route("/x", packed, methods=["POST"])])
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=packing)) as client:
-        app = build_listener("http://127.0.0.1:9", client=client, told=lambda r, e: None)
+        app = build_listener("http://127.0.0.1:9", client=client, on_exchange=lambda r, e: None)
         transport = httpx2.ASGITransport(app=app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://tunnel") as sender:
             answer = await sender.post("/x", headers={"accept-encoding": "gzip"})

@@ -77,12 +77,12 @@ async def opened(w: World, ending: str) -> dict[str, Any]:
         except ConnectionAbortedError:
             continue
         if answer.status_code == 201:
-            told: dict[str, Any] = answer.json()
-            return told
+            document: dict[str, Any] = answer.json()
+            return document
     raise AssertionError("the session could not be opened")
 
 
-def told(arrivals: list[Arrival]) -> str:
+def described(arrivals: list[Arrival]) -> str:
     """The arrivals as the table writes them; `!` marks a wrong signature."""
     attempts: list[str] = []
     words = []
@@ -113,7 +113,7 @@ async def test_a_scenario_delivers_what_the_table_says_and_the_truth_follows(end
         session = await opened(w, ending)
         await w.drained()
         (entry,) = await w.get("/sandbox/truth")
-        assert told(w.receiver.arrivals) == deliveries
+        assert described(w.receiver.arrivals) == deliveries
     assert entry == {
         "order": f"ORD-{ending}",
         "scenario": ending if ending != "77" else "01",

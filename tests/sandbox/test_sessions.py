@@ -189,7 +189,7 @@ async def test_bodies_that_are_no_request(
     problem(answer, status, code)
 
 
-async def test_all_problems_of_the_fields_are_told_at_once() -> None:
+async def test_all_problems_of_the_fields_are_reported_at_once() -> None:
     body = {
         "order": {"reference": "", "amount": "-1", "currency": "XAU"},
         "customer": {"phone": "0700"},
@@ -199,9 +199,9 @@ async def test_all_problems_of_the_fields_are_told_at_once() -> None:
         answer = await w.client.post(URL, json=body, headers={"Idempotency-Key": "k"})
         right = await w.open(key="k")
     refused = problem(answer, 422, "invalid_fields")
-    told = refused["problems"]
-    assert refused["detail"] == " ".join(f"{p['field']}: {p['sentence']}" for p in told)
-    assert [p["field"] for p in told] == [
+    problems = refused["problems"]
+    assert refused["detail"] == " ".join(f"{p['field']}: {p['sentence']}" for p in problems)
+    assert [p["field"] for p in problems] == [
         "order.reference",
         "order.amount",
         "order.currency",
@@ -209,7 +209,7 @@ async def test_all_problems_of_the_fields_are_told_at_once() -> None:
         "return_urls.success",
         "return_urls.cancel",
     ]
-    assert all(p["sentence"].endswith(".") for p in told)
+    assert all(p["sentence"].endswith(".") for p in problems)
     assert right.status_code == 201, "a refused request does not use up its key"
 
 
@@ -296,9 +296,9 @@ async def test_return_urls_are_absolute(url: Any) -> None:
         body = session_body() | {"return_urls": {"success": url, "cancel": "http://shop.test/"}}
         answer = await w.client.post(URL, json=body, headers={"Idempotency-Key": "k"})
     refused = problem(answer, 422, "invalid_fields")
-    told = refused["problems"]
-    assert refused["detail"] == " ".join(f"{p['field']}: {p['sentence']}" for p in told)
-    assert [p["field"] for p in told] == ["return_urls.success"]
+    problems = refused["problems"]
+    assert refused["detail"] == " ".join(f"{p['field']}: {p['sentence']}" for p in problems)
+    assert [p["field"] for p in problems] == ["return_urls.success"]
 
 
 async def test_a_session_needs_no_more_than_an_order() -> None:

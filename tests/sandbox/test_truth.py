@@ -58,9 +58,9 @@ def happenings(text: str) -> list[Happening]:
     return found
 
 
-@pytest.mark.parametrize(("told", "outcome"), CASES)
-def test_an_outcome_follows_from_what_happened_to_the_money(told: str, outcome: str) -> None:
-    assert outcome_of(ORDER, happenings(told)) == outcome
+@pytest.mark.parametrize(("course", "outcome"), CASES)
+def test_an_outcome_follows_from_what_happened_to_the_money(course: str, outcome: str) -> None:
+    assert outcome_of(ORDER, happenings(course)) == outcome
 
 
 def test_money_in_another_currency_leaves_the_order_unresolved() -> None:
