@@ -1,6 +1,6 @@
 """Plays the scenarios against the configured provider, and compares their ends with what must be.
 
-    (1) tell of an order  (2) open its session  (3) wait for the verified end  (4) compare
+    (1) record an order  (2) open its session  (3) wait for the verified end  (4) compare
 
 All scenarios are played side by side. Nothing but what the service itself has verified and stored
 counts, so the service must be running, and the provider must deliver to it.
@@ -59,10 +59,10 @@ class Expected:
         return same and self.claims <= claims and self.findings <= codes
 
     def __str__(self) -> str:
-        return told(self.outcome, ships=self.ships, findings=self.findings)
+        return end_words(self.outcome, ships=self.ships, findings=self.findings)
 
 
-def told(outcome: str, *, ships: bool, findings: frozenset[Any]) -> str:
+def end_words(outcome: str, *, ships: bool, findings: frozenset[Any]) -> str:
     """An end in a few words."""
     words = f"{outcome}, {'ship' if ships else 'do not ship'}"
     return f"{words} ({', '.join(sorted(findings))})" if findings else words
@@ -293,7 +293,7 @@ class _Stage:
     ) -> RehearsedScenario:
         expected = EXPECTED[scenario]  # (4)
         codes = frozenset(finding["code"] for finding in ledger["findings"])
-        seen = told(
+        seen = end_words(
             ledger["outcome"], ships=ledger["fulfillable"], findings=codes & expected.findings
         )
         explanation: str = ledger["explanation"][0].partition(" [")[0]

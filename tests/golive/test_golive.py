@@ -144,7 +144,7 @@ async def test_the_sandbox_wants_a_rehearsal(driver: Driver) -> None:
     assert "golive" not in (await driver.client.get("/readyz")).json()
 
 
-async def test_who_signs_is_told_what_it_is_worth(live: Driver) -> None:
+async def test_who_signs_is_informed_what_it_is_worth(live: Driver) -> None:
     """It counts for what only people know, and for nothing that a program has found wrong."""
     context = live.context
     worth = dict[str, str | None]()
@@ -223,7 +223,7 @@ async def test_an_endpoint_that_takes_everything(driver: Driver) -> None:
     assert [word.split()[1] for word in found.wrong] == ["unsigned", "tampered", "stale"]
 
 
-async def test_an_endpoint_that_nobody_reaches_is_told_once(driver: Driver) -> None:
+async def test_an_endpoint_that_nobody_reaches_is_reported_once(driver: Driver) -> None:
     """With its address, and what to look at; the other requests would not come through, either."""
     asked: list[httpx2.Request] = []
 
