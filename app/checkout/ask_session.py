@@ -64,7 +64,7 @@ LONGEST_PAUSE: Final[Duration] = 15 * MINUTE
 """Between two passes over one payment: twice as long each time, within these bounds."""
 
 TELL_AFTER: Final = 3
-"""Passes in which the service was there and gave no clear answer, before a person is told."""
+"""Passes in which the service was there and gave no clear answer, before a person is notified."""
 
 log = structlog.get_logger()
 
@@ -147,7 +147,7 @@ async def ask_and_record(
 
 
 async def give_up(context: AppContext, payment: CheckoutPayment) -> CheckoutPayment:
-    """The key is spent: nothing is sent for it any more, and a person is told."""
+    """The key is spent: nothing is sent for it any more, and a person is notified."""
     return await _record(context, payment, AnswerUnclear(code=KEY_TOO_OLD), row=None)
 
 
@@ -308,12 +308,12 @@ def asking_again(context: AppContext, client: CheckoutClient) -> PeriodicTask:
         lambda: ask_again_due(context, client),
         component="asking for unknown sessions again",
         rest=rest,
-        begin=lambda: _let_go_of_what_is_held(context),
+        begin=lambda: _release_what_is_held(context),
     )
 
 
-async def _let_go_of_what_is_held(context: AppContext) -> None:
-    """What the process before held, nobody holds; several processes cannot tell that.
+async def _release_what_is_held(context: AppContext) -> None:
+    """What the process before held, nobody holds; several processes cannot know that.
 
     On a full disk this comes late. What a call of this very process holds by then it gives back
     too, and that does no harm: the call has its order's turn, for which `_ask_again` waits.

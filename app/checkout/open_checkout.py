@@ -166,7 +166,7 @@ class _Opening:
         """The key of a payment that is over, so that a new one may begin; else None.
 
         Raises PaymentNotOverError where it is not, unless it is itself a new one, or the order
-        wants none any more, or may be paid: that is then told.
+        wants none any more, or may be paid: that is then reported.
         """
         if payment is None:
             return None

@@ -104,7 +104,7 @@ def check_same(
 
 
 def check_same_phone(payment: CheckoutPayment, request: SoundRequest, *, sent: bytes) -> None:
-    """Raises CheckoutConflictError where what was sent has another number; the digest cannot tell
+    """Raises CheckoutConflictError where what was sent has another number; the digest cannot show
     for certain."""
     if phone_in(sent) != request.phone:
         raise _conflict(payment, request, "with another phone number or other return URLs")

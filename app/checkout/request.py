@@ -264,7 +264,7 @@ def _exact(request: CheckoutRequest) -> tuple[Money | None, str]:
         return None, "Give the amount as a decimal number or text, never as a binary float."
     if isinstance(amount, str) and _AMOUNT.fullmatch(amount) is None:
         return None, "Give the amount in major units, such as 1500.00."
-    # An unknown currency has its own sentence; whether the amount is positive can still be told.
+    # An unknown currency has its own sentence; whether the amount is positive can still be known.
     currency = request.currency if _is_currency(request.currency) else "XAF"
     try:
         money = from_major(amount, currency)

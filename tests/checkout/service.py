@@ -1,4 +1,4 @@
-"""A payment service on a loopback socket that does to each request what it is told to."""
+"""A payment service on a loopback socket that does to each request what its script says."""
 
 from __future__ import annotations
 
@@ -110,14 +110,14 @@ async def _request(reader: asyncio.StreamReader) -> Seen:
 @asynccontextmanager
 async def service(*script: Write) -> AsyncIterator[Service]:
     """The service, listening on a free port until the block ends."""
-    told = Service(script)
-    server = await asyncio.start_server(told.accept, "127.0.0.1", 0)
-    told.port = server.sockets[0].getsockname()[1]
+    service = Service(script)
+    server = await asyncio.start_server(service.accept, "127.0.0.1", 0)
+    service.port = server.sockets[0].getsockname()[1]
     try:
-        yield told
+        yield service
     finally:
         server.close()
-        await told.end()
+        await service.end()
 
 
 def answer(status: int, document: Any = None, *, raw: bytes | None = None, **headers: str) -> Write:

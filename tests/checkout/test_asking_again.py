@@ -43,7 +43,7 @@ async def later(shop: Shop, client: CheckoutClient) -> int:
     return await ask_again_due(shop.context, client)
 
 
-async def told(shop: Shop) -> bool:
+async def a_person_sees_it(shop: Shop) -> bool:
     """Whether a person sees that the session is unknown."""
     return "session_unknown" in {finding.code for finding in (await shop.ledger()).findings}
 
@@ -60,7 +60,7 @@ async def test_an_unknown_session_is_found_with_the_same_key_and_bytes(shop: Sho
     assert await shop.kinds() == ["requested", "unknown", "opened"]
 
 
-async def test_a_session_that_is_found_too_late_is_told_as_expired(shop: Shop) -> None:
+async def test_a_session_that_is_found_too_late_is_reported_as_expired(shop: Shop) -> None:
     """Its answer was lost, and comes when its time is over: nobody is to be sent to pay."""
     async with service(drop, opened()) as pay, pay.client(ONCE) as client:
         await shop.open(client)
@@ -117,9 +117,9 @@ async def test_only_passes_in_which_the_service_was_there_count(shop: Shop) -> N
         await shop.open(client)
         for _ in range(len(away) + TELL_AFTER - 2):
             await later(shop, client)
-        assert not await told(shop)
+        assert not await a_person_sees_it(shop)
         await later(shop, client)
-        assert await told(shop)
+        assert await a_person_sees_it(shop)
         assert len(pay.seen) == len(away) + TELL_AFTER
         await later(shop, client)
     assert await shop.kinds() == ["requested", "unknown", "unknown"]
@@ -153,7 +153,7 @@ async def test_a_spent_key_is_not_sent_and_a_person_is_told(shop: Shop) -> None:
         assert await ask_again_due(shop.context, client) == 1
     assert len(pay.seen) == 1
     assert await waiting(shop) == []
-    assert await told(shop)
+    assert await a_person_sees_it(shop)
 
 
 async def test_a_refused_token_stops_and_is_known_until_it_is_taken_again(shop: Shop) -> None:

@@ -298,7 +298,7 @@ async def test_a_key_that_the_service_may_have_forgotten_is_not_sent(shop: Shop)
     assert "look the order up" in last.sentence
 
 
-async def test_what_is_wrong_with_the_request_is_told_before_anything_is_written(
+async def test_what_is_wrong_with_the_request_is_reported_before_anything_is_written(
     shop: Shop,
 ) -> None:
     async with service(opened()) as pay, pay.client() as client:

@@ -76,7 +76,7 @@ def test_one_wrong_field_is_one_problem_of_that_field(field: str, value: Any) ->
     assert [name for name, _ in caught.value.problems] == [field]
 
 
-def test_all_problems_are_told_at_once_and_none_repeats_the_phone_number() -> None:
+def test_all_problems_are_reported_at_once_and_none_repeats_the_phone_number() -> None:
     request = asked(
         order="\x07",
         amount="-1",

@@ -26,6 +26,6 @@ async def test_one_payment_does_not_ship_two_orders(tmp_path: Path) -> None:
             await open_checkout(driver.context, client, request=asked(order))
         await driver.send(event("e1", order=None))
         await refold_until_quiet(driver.context, limit=10, progress=lambda count: None)
-        told = (await driver.api("GET", "/outcomes")).json()["outcomes"]
-    last = {each["order"]: (each["outcome"], each["fulfillable"]) for each in told}
+        outcomes = (await driver.api("GET", "/outcomes")).json()["outcomes"]
+    last = {each["order"]: (each["outcome"], each["fulfillable"]) for each in outcomes}
     assert last == {"ORD-A": ("unresolved", False), "ORD-B": ("unresolved", False)}
