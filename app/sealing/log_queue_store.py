@@ -2,7 +2,7 @@
 
 Ids do not commit in order, so a sealer cannot go by them. Whoever writes rows with ids of our
 making marks them in the same transaction: a mark is seen when its rows are. Rows that are numbered
-in commit order need no mark. What neither tells of, rows from before there was a log above all, a
+in commit order need no mark. What neither mentions, rows from before there was a log above all, a
 sweep over the ids finds; a row that has a leaf by then is passed over, so that looking twice is
 harmless.
 """

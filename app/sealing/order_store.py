@@ -161,7 +161,7 @@ async def log_secret(connection: AsyncConnection) -> bytes | None:
 
 
 async def forget_order(connection: AsyncConnection, order: str) -> None:
-    """Erase which order its leaves name: from now on nobody can tell. Later ones name it anew."""
+    """Erase which order its leaves name: from now on nobody can know. Later ones name it anew."""
     await connection.execute(
         text("UPDATE order_keys SET order_key = NULL, key = NULL WHERE order_key = :order"),
         {"order": order},
@@ -202,7 +202,7 @@ def chain_of(connection: PlainConnection, named: NamedOrder) -> list[Leaf]:
 
 
 async def erased_orders(connection: AsyncConnection) -> set[str]:
-    """The commitments, in hex, of which nobody can tell the order any more."""
+    """The commitments, in hex, of which nobody can know the order any more."""
     rows = await connection.execute(
         text("SELECT commitment FROM order_keys WHERE order_key IS NULL")
     )

@@ -1,6 +1,6 @@
 """A Merkle tree over leaf hashes, as RFC 9162 section 2.1 defines it, for a log that only grows.
 
-Leaves out: where hashes are kept. What a proof needs is told as spans of leaves, and a span as the
+Leaves out: where hashes are kept. What a proof needs is given as spans of leaves, and a span as the
 complete subtrees that it is made of; whoever keeps the hashes answers for those, so no tree is
 ever held. A subtree is named (level, index): it covers the 2**level leaves from index * 2**level.
 

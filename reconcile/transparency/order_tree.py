@@ -58,8 +58,8 @@ Counted = tuple[bytes, int, int]
 def entry_hash(entry: Counted) -> Hash:
     """The hash of one entry."""
     of, leaves, last = entry
-    told = f'\x00{{"last":{last},"leaves":{leaves},"of":"{of.hex()}"}}'
-    return sha256(told.encode("ascii")).digest()
+    entry_json = f'\x00{{"last":{last},"leaves":{leaves},"of":"{of.hex()}"}}'
+    return sha256(entry_json.encode("ascii")).digest()
 
 
 _NODE: Final = tuple(b"\x01" + bytes((shared,)) for shared in range(BITS))

@@ -62,8 +62,8 @@ def part_hashes(event: Event, *, secret: bytes, salt: bytes) -> dict[str, str]:
         if value is None:
             continue
         written = encode_basestring(value) if type(value) is str else _said_json(event)
-        told = f'{{"part":"{name}","salt":"{drawn[start : start + _SALT]}","value":{written}}}'
-        hashes[name] = sha256(told.encode("utf-8", "backslashreplace")).hexdigest()
+        part_json = f'{{"part":"{name}","salt":"{drawn[start : start + _SALT]}","value":{written}}}'
+        hashes[name] = sha256(part_json.encode("utf-8", "backslashreplace")).hexdigest()
     return hashes
 
 
@@ -92,8 +92,8 @@ def reading_hash(hashes: Iterable[tuple[str, str]]) -> str:
 
     hashes  in the order of their names
     """
-    told = ",".join(f'"{name}":"{found}"' for name, found in hashes)
-    return sha256(f"{{{told}}}".encode()).hexdigest()
+    members = ",".join(f'"{name}":"{found}"' for name, found in hashes)
+    return sha256(f"{{{members}}}".encode()).hexdigest()
 
 
 def sealed_reading(event: Event, *, secret: bytes, salt: bytes) -> str:
