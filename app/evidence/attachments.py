@@ -122,7 +122,7 @@ class AttachRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment:
-    """One attachment, told to who may see it. `name`, `note`, `carrier` and `tracking` are empty
+    """One attachment, for whoever may see it. `name`, `note`, `carrier` and `tracking` are empty
     once it is gone."""
 
     record: attachment_store.AttachmentRecord
@@ -296,7 +296,7 @@ def shown_name(path_name: str) -> str:
 
 
 def _details(asked: AttachRequest) -> str:
-    """With a salt: when it is gone, its digest in the trail tells nobody what stood there."""
+    """With a salt: when it is gone, its digest in the trail shows nobody what stood there."""
     said = {
         "name": asked.name,
         "note": asked.note.strip(),

@@ -53,7 +53,7 @@ def files_of(dossier: Dossier, *, key: str) -> Files:
     """Every file but the key itself, the manifest and its signature. `key`: the key's name."""
     ledger = fold(dossier.history, policy=dossier.policy, as_of=dossier.as_of)
     files = Files()
-    for delivery in dossier.told:
+    for delivery in dossier.deliveries:
         _add_delivery(files, delivery, dossier)
     facts = _letter_facts(dossier, key)
     files.shown |= {
@@ -73,8 +73,8 @@ def files_of(dossier: Dossier, *, key: str) -> Files:
     for record, details in dossier.details.items():
         files.personal[f"record-{record}.details"] = details.encode()
     if dossier.attached is not None:
-        told = [_attachment(files, each, dossier) for each in dossier.attached]
-        files.shown["attachments.json"] = _json(told)
+        listed = [_attachment(files, each, dossier) for each in dossier.attached]
+        files.shown["attachments.json"] = _json(listed)
     for number, profile in enumerate(dossier.profiles, 1):
         files.shown[f"profile-{number}.toml"] = profile.text
     if dossier.sealed.checkpoint:
@@ -98,7 +98,7 @@ def _letter_facts(dossier: Dossier, key: str) -> letter.LetterFacts:
                 public=each.proven.public is not None,
                 signed_at=each.proven.signed_at,
             )
-            for each in dossier.told
+            for each in dossier.deliveries
         ),
         checkpoint=dossier.sealed.checkpoint,
         sealed=len(dossier.sealed.leaves),
@@ -113,34 +113,34 @@ def _json(value: Any) -> bytes:
 
 
 def entry(data: bytes) -> dict[str, Any]:
-    """How the manifest tells a file."""
+    """The manifest entry of a file."""
     return {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
 
 
 # --- deliveries ----------------------------------------------------------------------------------
 
 
-def _add_delivery(files: Files, told: DeliveryEvidence, dossier: Dossier) -> None:
-    name = f"delivery-{told.arrived.delivery_id}"
-    kept = told.arrived.headers.encode() if told.arrived.headers else None
-    proven = told.proven
+def _add_delivery(files: Files, evidence: DeliveryEvidence, dossier: Dossier) -> None:
+    name = f"delivery-{evidence.arrived.delivery_id}"
+    kept = evidence.arrived.headers.encode() if evidence.arrived.headers else None
+    proven = evidence.proven
     document = {
-        "delivery": told.arrived.delivery_id,
-        "received_at": format_instant(told.arrived.received_at),
-        "source": told.arrived.source,
-        "verdict": told.arrived.verdict,
-        "problem": told.arrived.problem,
-        "method": told.method,
-        "address": told.url if dossier.full else shown_address(told.url, dossier.masking),
-        "sha256": told.arrived.digest,
-        "size": told.arrived.size,
-        "body": _part(files, f"{name}.body", told.body),
-        "whole": _part(files, f"{name}.whole", told.arrived.whole),
+        "delivery": evidence.arrived.delivery_id,
+        "received_at": format_instant(evidence.arrived.received_at),
+        "source": evidence.arrived.source,
+        "verdict": evidence.arrived.verdict,
+        "problem": evidence.arrived.problem,
+        "method": evidence.method,
+        "address": evidence.url if dossier.full else shown_address(evidence.url, dossier.masking),
+        "sha256": evidence.arrived.digest,
+        "size": evidence.arrived.size,
+        "body": _part(files, f"{name}.body", evidence.body),
+        "whole": _part(files, f"{name}.whole", evidence.arrived.whole),
         "headers": _part(files, f"{name}.headers", kept),
         "signed": _part(files, f"{name}.signed", proven.content),
-        "headers_shown": [_shown(each, value, dossier) for each, value in told.headers],
-        "signature": _signature(proven, told.arrived.received_at),
-        "let_go_at": format_known(told.arrived.pruned_at),
+        "headers_shown": [_shown(each, value, dossier) for each, value in evidence.headers],
+        "signature": _signature(proven, evidence.arrived.received_at),
+        "let_go_at": format_known(evidence.arrived.pruned_at),
     }
     files.shown[f"{name}.json"] = _json(document)
     if proven.public is not None:
@@ -358,7 +358,7 @@ class BundleRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
     """A bundle: its bytes, and what was put in. `due`: the order is still to be folded, so that
-    what its systems are told next is not in it. `cosigned_by_too_few`: its checkpoint is, of the
+    what its systems are sent next is not in it. `cosigned_by_too_few`: its checkpoint is, of the
     witnesses that there are. `attachments`: how many, None if not asked for."""
 
     archive: bytes
@@ -403,7 +403,7 @@ async def build_evidence(
         archive=bundle_of(dossier, signer.key),
         order=request.order,
         as_of=dossier.as_of,
-        deliveries=len(dossier.told),
+        deliveries=len(dossier.deliveries),
         unsealed=len(dossier.sealed.unsealed),
         full=full,
         due=await _is_due(context, request.order),
@@ -424,7 +424,7 @@ async def _sealed_dossier(
     """With proofs of what came a moment ago, too; another sealer may be in the middle of it.
 
     Raises UsageError where something stays unsealed that nobody would take for new: whoever
-    verified such a bundle would be told not to rely on it.
+    verified such a bundle would be advised not to rely on it.
     """
     for _ in range(SEAL_TRIES):
         await seal.seal_all(context, signer)

@@ -1,6 +1,6 @@
 """What is known of an order's dispute, and what a bank asks to see for its kind of reason.
 
-A dispute's reason is the provider's word or a card network's code. Both are told apart here by
+A dispute's reason is the provider's word or a card network's code. Both are distinguished here by
 family; what no line names is left to a person, who can say the family.
 """
 
@@ -101,7 +101,7 @@ class Dispute:
     respond_by: Instant | None = None
 
     def document(self, moment: Any) -> dict[str, Any]:
-        """For JSON. `moment`: how an instant is told."""
+        """For JSON. `moment`: how an instant is written."""
         return {
             "reference": self.reference,
             "payment": self.payment,
@@ -125,7 +125,7 @@ def is_overdue(dispute: Dispute | None, respond_by: Instant | None, *, as_of: In
 def deadline_words(dispute: Dispute | None, respond_by: str | None, *, overdue: bool) -> str:
     """Until when the bank takes an answer, and what can be done once it does no more.
 
-    respond_by  the moment, as it is to be told
+    respond_by  the moment, as it is to be written
     """
     if dispute is not None and dispute.state != "open":
         return f"The dispute is {STATE_WORDS[dispute.state]}: no answer is due any more."
@@ -143,9 +143,9 @@ def deadline_words(dispute: Dispute | None, respond_by: str | None, *, overdue: 
 
 
 def messages_of_disputes(ledger: Ledger) -> list[Heard]:
-    """The messages that tell of a dispute, in the order in which they happened."""
-    told = [each for each in ledger.case.heard if each.event.claim in _STATES]
-    return sorted(told, key=lambda each: (each.at, each.first))
+    """The messages about a dispute, in the order in which they happened."""
+    messages = [each for each in ledger.case.heard if each.event.claim in _STATES]
+    return sorted(messages, key=lambda each: (each.at, each.first))
 
 
 def dispute_of(ledger: Ledger, *, respond_by: Mapping[str, Instant]) -> Dispute | None:
@@ -157,15 +157,17 @@ def dispute_of(ledger: Ledger, *, respond_by: Mapping[str, Instant]) -> Dispute 
     for each in messages_of_disputes(ledger):
         key = (each.event.source, each.event.payment, each.event.movement)
         groups.setdefault(key, []).append(each)
-    found = [_dispute(told, ledger, respond_by) for told in groups.values()]
+    found = [_dispute(messages, ledger, respond_by) for messages in groups.values()]
     return max(found, key=lambda each: (each.state == "open", each.opened_at), default=None)
 
 
-def _dispute(told: Sequence[Heard], ledger: Ledger, respond_by: Mapping[str, Instant]) -> Dispute:
-    first, last = told[0], told[-1]
-    reasons = [each.event.reason for each in told if each.event.reason]
-    amounts = [each.event.money for each in told if each.event.money is not None]
-    dates = [respond_by[each.event.event_id] for each in told
+def _dispute(
+    messages: Sequence[Heard], ledger: Ledger, respond_by: Mapping[str, Instant]
+) -> Dispute:
+    first, last = messages[0], messages[-1]
+    reasons = [each.event.reason for each in messages if each.event.reason]
+    amounts = [each.event.money for each in messages if each.event.money is not None]
+    dates = [respond_by[each.event.event_id] for each in messages
              if each.event.event_id in respond_by]  # fmt: skip
     reason = reasons[-1] if reasons else None
     return Dispute(
@@ -181,9 +183,9 @@ def _dispute(told: Sequence[Heard], ledger: Ledger, respond_by: Mapping[str, Ins
     )
 
 
-def _paid(ledger: Ledger, told: Heard) -> Money | None:
+def _paid(ledger: Ledger, message: Heard) -> Money | None:
     """All of the payment: what a dispute without an amount is about."""
-    payment = told.event.payment
+    payment = message.event.payment
     paid = [
         each.event.money
         for each in ledger.case.heard

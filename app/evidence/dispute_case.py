@@ -51,7 +51,7 @@ MOST_EARLIER: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merchant:
-    """Who answers: what the settings say. A part that is empty is told as missing."""
+    """Who answers: what the settings say. A part that is empty is reported as missing."""
 
     name: str = ""
     address: str = ""

@@ -120,7 +120,7 @@ async def letter_of(
 
 
 class _Writer:
-    """Tells a case in the merchant's own time."""
+    """Writes a case in the merchant's own time."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class _Writer:
         self._environment = context.store.environment or ""
         self._zone = context.calendar_zone
         self._leaves = {each.subject: each.index for each in dossier.sealed.leaves}
-        self._told = {each.arrived.delivery_id: each for each in dossier.told}
+        self._deliveries = {each.arrived.delivery_id: each for each in dossier.deliveries}
 
     def document(self) -> dict[str, Any]:
         """All that is in the letter."""
@@ -242,22 +242,22 @@ class _Writer:
             for each in self._case.history.deliveries
             if each.event.key == heard.event.key
         )
-        told = self._told.get(arrivals[0][1]) if arrivals else None
+        evidence = self._deliveries.get(arrivals[0][1]) if arrivals else None
         at = dispute_case.local_words(heard.first, self._zone)
         words = f"Message of the payment service, received {at}"
         words += f" and {counted(heard.count - 1, 'time')} more" if heard.count > 1 else ""
-        words += f"; {_signature_words(told, heard.event.standing)}"
+        words += f"; {_signature_words(evidence, heard.event.standing)}"
         return words + (self._entry(arrivals[0][1]) if arrivals else "")
 
     def _exhibits(self) -> list[dict[str, Any]]:
         found = []
         for number, each in enumerate(self._case.attachments, 1):
-            told = each.document()
+            document = each.document()
             parts = ("attachment", "kind", "name", "note", "carrier", "tracking", "media", "size")
             found.append(
                 {
                     "number": number,
-                    **{part: told[part] for part in parts},
+                    **{part: document[part] for part in parts},
                     "words": attachments.KIND_WORDS[each.record.kind],
                     "sha256": each.record.sha256,
                     "attached_at": self._moment(each.record.at),
@@ -293,14 +293,14 @@ def _message_words(heard: Heard) -> str:
     return _CLAIMS[heard.event.claim].format(money=money)
 
 
-def _signature_words(told: gather_evidence.DeliveryEvidence | None, standing: Standing) -> str:
+def _signature_words(evidence: gather_evidence.DeliveryEvidence | None, standing: Standing) -> str:
     if standing in ANSWERS:
         return "the shop had asked for it, and such an answer is not signed"
     if standing == UNCONFIRMED:
         return "it was not signed"
-    if told is None or told.proven.key is None:
+    if evidence is None or evidence.proven.key is None:
         return "it was verified when it arrived"
-    if told.proven.scheme in TOKENS:
+    if evidence.proven.scheme in TOKENS:
         return "it brought the secret that the payment service shares with the shop"
     return "its signature was checked again for this letter"
 
@@ -398,11 +398,11 @@ def html(letter: Letter) -> bytes:
 
 
 def _in_html(exhibit: Exhibit, letter: Letter) -> dict[str, Any]:
-    told: dict[str, Any] = letter.document["exhibits"][exhibit.number - 1]
+    listed: dict[str, Any] = letter.document["exhibits"][exhibit.number - 1]
     picture = exhibit.media.startswith("image/")
     encoded = base64.b64encode(exhibit.content).decode() if picture else ""
     return {
-        **told,
+        **listed,
         "picture": f"data:{exhibit.media};base64,{encoded}" if picture else "",
         "text": _text(exhibit),
     }

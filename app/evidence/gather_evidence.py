@@ -49,7 +49,7 @@ class Proven:
     where        where the signature stands in the request
     key          fingerprint of the key that makes it genuine; None where none does now
     public       that key in PEM, where it is a public one
-    content      the signed bytes, where they can be told without a secret
+    content      the signed bytes, where they can be shown without a secret
     signed_at    when the request says that it was signed
     sentence     all of this for a person
     """
@@ -111,13 +111,13 @@ class Dossier:
     phones   its customers' numbers, as far as bodies that are kept name them
     full     whether bodies and headers go in as they came
     attached files of the order and its breaks that were there by then; None: nobody asked for them
-    zone     the merchant's, in which the page for people tells times; None: UTC
+    zone     the merchant's, in which the page for people gives times; None: UTC
     """
 
     history: History
     policy: Policy
     as_of: Instant
-    told: tuple[DeliveryEvidence, ...]
+    deliveries: tuple[DeliveryEvidence, ...]
     details: Mapping[str, str]
     revisions: tuple[published_store.Published, ...]
     profiles: tuple[Profiled, ...]
@@ -199,19 +199,21 @@ def _masked(value: Text, masking: Masking) -> Text:
     return replace(value, **changes) if changes else value
 
 
-def retold(
+def evidence_of(
     rows: Iterable[StoredDelivery], accounts: Mapping[str, Account]
 ) -> list[DeliveryEvidence]:
     """Each of an order's deliveries. A repeated one has its body from the first that brought it."""
     rows = list(rows)
     bodies = {(row.source, row.digest): row.body for row in rows if row.body is not None}
     return [
-        _told_one(row, bodies.get((row.source, row.digest)), accounts.get(row.source))
+        _evidence_of_one(row, bodies.get((row.source, row.digest)), accounts.get(row.source))
         for row in rows
     ]
 
 
-def _told_one(row: StoredDelivery, body: bytes | None, account: Account | None) -> DeliveryEvidence:
+def _evidence_of_one(
+    row: StoredDelivery, body: bytes | None, account: Account | None
+) -> DeliveryEvidence:
     kept = read_headers(row.headers)
     shown = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in kept.headers)
     return DeliveryEvidence(
@@ -282,14 +284,16 @@ def _sentence(mac: str, key: str, *, public: bool) -> str:
         return f"The request brought the secret {key} itself: that tells who sent it, not what."
     if public:
         return f"Signed with the key {key}; anyone can check it with key-{key}.pem."
-    how = "as the provider's own scheme says" if mac.startswith(NAMED) else "over what is told here"
+    how = "as the provider's own scheme says" if mac.startswith(NAMED) else "over what stands here"
     return f"Signed with the shared secret {key}, {how}; the provider, who has it, can check it."
 
 
-def phones_stated(told: Iterable[DeliveryEvidence], sources: Mapping[str, Source]) -> set[str]:
+def phones_stated(
+    deliveries: Iterable[DeliveryEvidence], sources: Mapping[str, Source]
+) -> set[str]:
     """Every customer's number that a body names."""
     found: set[str] = set()
-    for each in told:
+    for each in deliveries:
         source = sources.get(each.arrived.source)
         body = each.body if each.arrived.envelope is None else each.arrived.whole
         if source is None or body is None:
@@ -350,8 +354,8 @@ async def gather_dossier(
         sealed = await _sealed(
             connection, known, subjects, as_of=instant, witnesses=providers.witnesses
         )
-    told = retold(rows, providers.accounts)
-    phones = frozenset({*asked, *phones_stated(told, providers.sources)})
+    deliveries = evidence_of(rows, providers.accounts)
+    phones = frozenset({*asked, *phones_stated(deliveries, providers.sources)})
     masking = Masking(() if full else phones)
     masked = masked_history(known, masking)
     leaves = prove_sealed.masked_leaves(sealed, masking)
@@ -359,7 +363,7 @@ async def gather_dossier(
         history=masked,
         policy=context.policy,
         as_of=instant,
-        told=tuple(told),
+        deliveries=tuple(deliveries),
         details=details,
         revisions=tuple(revisions),
         profiles=_profiles(rows, providers),
@@ -377,8 +381,8 @@ def _subjects(
     revisions: Iterable[published_store.Published], attached: Iterable[AttachedFile]
 ) -> list[str]:
     """Of which leaves stand beside those of deliveries and records."""
-    told = [f"revision:{each.seq}" for each in revisions]
-    return told + [f"deed:{each.record.audit_number}" for each in attached]
+    subjects = [f"revision:{each.seq}" for each in revisions]
+    return subjects + [f"deed:{each.record.audit_number}" for each in attached]
 
 
 async def _attached(connection: Connection, order: str, as_of: Instant) -> tuple[AttachedFile, ...]:

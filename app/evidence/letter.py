@@ -3,7 +3,7 @@
 Leaves out: whatever would not fit. A letter of thousands of deliveries is as long as any other and
 says which file has the rest. Every bundle of an order and instant has the same letter.
 
-Its moments are told in the merchant's zone, and times.json says how far that was from UTC at each:
+Its moments are in the merchant's zone, and times.json says how far that was from UTC at each:
 whoever renders the page again gets the same bytes, whatever is known of zones there. A bundle of a
 merchant whose zone is UTC has no such file.
 """
@@ -80,9 +80,9 @@ class LetterZone(tzinfo):
         """times.json, once the page is made."""
         spans: list[list[Any]] = []
         for moment, (offset, called) in sorted(self._known.items()):
-            told = [int(offset.total_seconds()), called]
-            if not spans or spans[-1][1:] != told:
-                spans.append([f"{moment.isoformat()}Z", *told])
+            offset_and_name = [int(offset.total_seconds()), called]
+            if not spans or spans[-1][1:] != offset_and_name:
+                spans.append([f"{moment.isoformat()}Z", *offset_and_name])
         return {"zone": self._name, "from_utc_s": spans}
 
     def words(self) -> str:
@@ -98,19 +98,19 @@ def letter_zone(zone: tzinfo | None) -> LetterZone | None:
     return None if zone in (None, UTC) or str(zone) == "UTC" else LetterZone(str(zone), zone)
 
 
-def zone_in(told: Mapping[str, Any]) -> LetterZone:
+def zone_in(document: Mapping[str, Any]) -> LetterZone:
     """The zone of a bundle that is verified. Raises ValueError and LookupError for what is none."""
     known = {
         moment_of(parse_instant(begins)).replace(tzinfo=None): (timedelta(seconds=seconds), called)
-        for begins, seconds, called in told["from_utc_s"]
+        for begins, seconds, called in document["from_utc_s"]
     }
     if not known:
         raise ValueError("times.json knows no moment")
-    return LetterZone(told["zone"], None, known)
+    return LetterZone(document["zone"], None, known)
 
 
 class Times:
-    """Tells moments of one page: in the zone, each with its name, or in UTC."""
+    """Writes moments of one page: in the zone, each with its name, or in UTC."""
 
     def __init__(self, zone: LetterZone | None) -> None:
         self._zone = zone
@@ -127,7 +127,7 @@ class Times:
         return format_instant(instant if self._zone is None else wall_clock(instant, self._zone))
 
     def text(self, sentence: str) -> str:
-        """A sentence whose moments are told so."""
+        """A sentence whose moments are written so."""
         return sentence if self._zone is None else local_text(sentence, self._zone, named=True)
 
     def words(self) -> str:
@@ -156,7 +156,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedOutcome:
-    """A revision: what the shop's systems were told, and when."""
+    """A revision: what the shop's systems were sent, and when."""
 
     at: Instant
     outcome: str
@@ -165,14 +165,14 @@ class PublishedOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterFacts:
-    """All that a letter tells beside the ledger. It is made of an order when a bundle is built, and
+    """All that a letter has beside the ledger. It is made of an order when a bundle is built, and
     of the bundle's own files when one is verified: both must give the same letter.
 
     history     as the bundle has it
     checkpoint  the signed head that the proofs lead to; empty where nothing was sealed yet
     sealed      how many entries of the log are about the order; unsealed: how many are still to be
     key         the name of the key that signs the bundle
-    zone        in which times are told; None: UTC
+    zone        in which times are written; None: UTC
     """
 
     history: History
@@ -437,15 +437,15 @@ def _records(history: History, times: Times) -> list[dict[str, str]]:
 
 
 def _record(record: Record, order: str, times: Times) -> dict[str, str]:
-    told = [WORDS[record.kind]]
-    told += [f"of another order, {record.order}"] if record.order != order else []
-    told += [str(record.money)] if record.money is not None else []
-    told += [f"session {record.session}"] if record.session is not None else []
-    told += [f"payment {record.payment}"] if record.payment is not None else []
-    told += [f"idempotency key {record.key}"] if record.key is not None else []
-    told += [f"until {times.at(record.expires_at)}"] if record.expires_at is not None else []
-    told += [f"told by {record.author}"] if record.author is not None else []
-    return {"at": times.at(record.at), "what": _cut(", ".join(told)), "id": record.record_id}
+    parts = [WORDS[record.kind]]
+    parts += [f"of another order, {record.order}"] if record.order != order else []
+    parts += [str(record.money)] if record.money is not None else []
+    parts += [f"session {record.session}"] if record.session is not None else []
+    parts += [f"payment {record.payment}"] if record.payment is not None else []
+    parts += [f"idempotency key {record.key}"] if record.key is not None else []
+    parts += [f"until {times.at(record.expires_at)}"] if record.expires_at is not None else []
+    parts += [f"stated by {record.author}"] if record.author is not None else []
+    return {"at": times.at(record.at), "what": _cut(", ".join(parts)), "id": record.record_id}
 
 
 def _revision(revision: PublishedOutcome, times: Times) -> dict[str, str]:

@@ -271,7 +271,7 @@ class SealedParts:
                 where it has had one alone
     keys        every public key that has signed for the log, in hex, the newest last
     endorsements of each of them what the one before it signed of it, in hex; None where nothing
-    order       how leaves name the order; None where none does that anybody can tell
+    order       how leaves name the order; None where none does as far as is known
     readings    by delivery: each part of what was read of it, and the salt that it is sealed with
     tree        the order in the newest tree of all orders; None before there was one
     """
@@ -325,7 +325,7 @@ def _masked_texts(whole: Event, shown: Event) -> set[str]:
 
 @dataclass(slots=True, kw_only=True)
 class BundleLeaves:
-    """Leaves by subject; how they name the order, where anybody can tell; by delivery the parts of
+    """Leaves by subject; how they name the order, where that is known; by delivery the parts of
     what was read of it, where that was sealed; and what the newest tree of orders counts."""
 
     leaves: dict[str, leaf_store.Leaf] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The files of a bundle that tell nothing of their own: each follows from the others.
+"""The files of a bundle that state nothing of their own: each follows from the others.
 
 Whoever verifies a bundle with the program that made it renders them again, byte for byte. Another
 release may say the same in other words: then nobody can tell, and the check says so.
@@ -51,7 +51,7 @@ delivery-ID.signed   the bytes its signature is over /
 key-FINGERPRINT.pem  a public key that a payment service signs with
 sessions.json        what the shop asked the payment service for, with the idempotency key, and the
                      answer; never the shop's token
-revisions.json       what the shop's systems were told of this order, and when
+revisions.json       what the shop's systems were sent about this order, and when
 books.json           lines of the shop's order books and of settlement files that were matched
 attachments.json     files that people of the shop attached, where they were asked for: each with
                      its digest, and the audit entry ("facts") that the log has the digest of
@@ -180,11 +180,11 @@ _PAGES: Final = ("base.html", "evidence.html", "stamp.html", "style.css", "timel
 
 def rendered_files(ledger: Ledger, facts: LetterFacts) -> dict[str, bytes]:
     """By name. The same ledger and facts give the same bytes."""
-    told = _explanation(ledger, Times(facts.zone))
+    lines = _explanation(ledger, Times(facts.zone))
     return {
         "README.txt": README.encode(),
         "verify.py": stand_alone().encode(),
-        "explanation.txt": "".join(f"{line}\n" for line in told).encode(),
+        "explanation.txt": "".join(f"{line}\n" for line in lines).encode(),
         "report.html": letter(ledger, facts).encode(),
     }
 

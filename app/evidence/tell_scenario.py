@@ -217,7 +217,7 @@ def _pieces(document: Any, event: Event, form: str | None) -> list[Piece]:
 REPORTED: Final[frozenset[RecordKind]] = frozenset(
     {"order_placed", "order_canceled", "order_fulfilled"}
 )
-"""Records that a replay can make: the shop tells them by the API."""
+"""Records that a replay can make: the shop states them by the API."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,7 +259,7 @@ def scenario_of(dossier: Dossier, providers: Providers) -> OrderScenario:
     played, left_out = _playable(dossier)
     masking = Masking(dossier.phones)
     stand_ins = StandIns(masking)
-    steps = [_arrival(told, dossier, stand_ins, providers) for told in played]
+    steps = [_arrival(evidence, dossier, stand_ins, providers) for evidence in played]
     history = _only(dossier.history, played)
     records = history_document(history, policy=dossier.policy, as_of=dossier.as_of)["records"]
     steps += [{"at": each["recorded_at"], "record": each} for each in records]
@@ -282,15 +282,15 @@ def scenario_of(dossier: Dossier, providers: Providers) -> OrderScenario:
 
 def _playable(dossier: Dossier) -> tuple[list[DeliveryEvidence], list[str]]:
     played, left_out = [], []
-    for told in dossier.told:
-        if is_answer(told.arrived.headers):
+    for evidence in dossier.deliveries:
+        if is_answer(evidence.arrived.headers):
             left_out.append("what was fetched from the provider: a replay has nobody to ask")
-        elif told.body is None:
+        elif evidence.body is None:
             raise UsageError("bodies of this order were deleted: there is nothing to play again")
-        elif told.arrived.envelope is not None:
-            raise UsageError("its events came with others in one request: no scenario can be told")
+        elif evidence.arrived.envelope is not None:
+            raise UsageError("its events came with others in one request: no scenario can be made")
         else:
-            played.append(told)
+            played.append(evidence)
     if any(record.kind not in REPORTED for record in dossier.history.records):
         left_out.append("its checkout session: a replay begins with the first webhook")
     return played, sorted(set(left_out))
@@ -330,9 +330,9 @@ def _expected(ledger: Ledger) -> dict[str, Any]:
 
 
 def _arrival(
-    told: DeliveryEvidence, dossier: Dossier, stand_ins: StandIns, providers: Providers
+    evidence: DeliveryEvidence, dossier: Dossier, stand_ins: StandIns, providers: Providers
 ) -> dict[str, Any]:
-    arrived = told.arrived
+    arrived = evidence.arrived
     account = providers.accounts.get(arrived.source)
     if account is None:
         raise UsageError(f"source {arrived.source} is no longer configured: its bodies stay unread")
@@ -344,24 +344,24 @@ def _arrival(
         "source": arrived.source,
         "event_id": delivery.event.event_id,
         "verdict": arrived.verdict,
-        "body": _body(told, account.profile, stand_ins),
+        "body": _body(evidence, account.profile, stand_ins),
     }
 
 
-def _body(told: DeliveryEvidence, profile: Profile, stand_ins: StandIns) -> list[Piece]:
-    assert told.body is not None
-    if profile.request.body != "json" or not told.body:
-        raise UsageError(f"bodies of profile {profile.name} are not JSON: no scenario can be told")
-    return stand_ins.body(told.body, _read(told, profile))
+def _body(evidence: DeliveryEvidence, profile: Profile, stand_ins: StandIns) -> list[Piece]:
+    assert evidence.body is not None
+    if profile.request.body != "json" or not evidence.body:
+        raise UsageError(f"bodies of profile {profile.name} are not JSON: no scenario can be made")
+    return stand_ins.body(evidence.body, _read(evidence, profile))
 
 
-def _read(told: DeliveryEvidence, profile: Profile) -> Read:
+def _read(evidence: DeliveryEvidence, profile: Profile) -> Read:
     try:
-        reader = ProfileReader(told.arrived.source, profile)
+        reader = ProfileReader(evidence.arrived.source, profile)
     except ConfigurationError as error:
-        raise UsageError(f"{error.problems[0]}: no scenario can be told") from None
-    headers: Headers = [(n.encode("latin-1"), v.encode("latin-1")) for n, v in told.headers]
-    return lambda body: reader.read(body, digest="", headers=headers, url=told.url).events[0]
+        raise UsageError(f"{error.problems[0]}: no scenario can be made") from None
+    headers: Headers = [(n.encode("latin-1"), v.encode("latin-1")) for n, v in evidence.headers]
+    return lambda body: reader.read(body, digest="", headers=headers, url=evidence.url).events[0]
 
 
 def _sources(played: list[DeliveryEvidence], dossier: Dossier) -> list[Mapping[str, str]]:

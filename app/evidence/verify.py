@@ -84,18 +84,18 @@ def deliveries(bundle: Bundle) -> str:
         raise Wrong(f"delivery {name} is not in both the history and the files")
     known = {**bundle.manifest["left_out"], **bundle.manifest["files"]}
     for name, each in heard.items():
-        told = bundle.document(f"delivery-{name}.json")
-        if (told["delivery"], told["received_at"]) != (name, each["received_at"]):
-            raise Wrong(f"delivery {name} is told in two ways")
-        if told["sha256"] != each["event"]["digest"]:
+        stated = bundle.document(f"delivery-{name}.json")
+        if (stated["delivery"], stated["received_at"]) != (name, each["received_at"]):
+            raise Wrong(f"delivery {name} is stated in two ways")
+        if stated["sha256"] != each["event"]["digest"]:
             raise Wrong(f"delivery {name} has another body than the one that was read")
-        for part in filter(None, (told[each] for each in PARTS)):
+        for part in filter(None, (stated[each] for each in PARTS)):
             if known.get(part["file"]) != {"sha256": part["sha256"], "size": part["size"]}:
                 raise Wrong(f"a part of delivery {name} is another file than the one that arrived")
-        body = told["sha256"] if told["size"] else NOTHING
-        if told["body"] and told["body"]["sha256"] != body:
+        body = stated["sha256"] if stated["size"] else NOTHING
+        if stated["body"] and stated["body"]["sha256"] != body:
             raise Wrong(f"the body of delivery {name} is not the one that was read")
-        _as_kept(told, bundle)
+        _as_kept(stated, bundle)
     if (history["order"], history["as_of"]) != (bundle.manifest["order"], bundle.manifest["as_of"]):
         raise Wrong("history.json is of another order or another instant")
     _sessions(bundle, history)
@@ -105,9 +105,9 @@ def deliveries(bundle: Bundle) -> str:
     return f"{len(heard)} {noun}: what was read, headers and bodies belong together."
 
 
-def _as_kept(told: dict[str, Any], bundle: Bundle) -> None:
-    """Method and headers are told as they were kept, where the kept lines are here."""
-    kept = bundle.members.get(told["headers"]["file"]) if told["headers"] else None
+def _as_kept(stated: dict[str, Any], bundle: Bundle) -> None:
+    """Method and headers are stated as they were kept, where the kept lines are here."""
+    kept = bundle.members.get(stated["headers"]["file"]) if stated["headers"] else None
     if kept is None:
         return
     method, shown = "POST", []
@@ -117,13 +117,13 @@ def _as_kept(told: dict[str, Any], bundle: Bundle) -> None:
             method = value
         elif line and name != ":url":
             shown.append([name, value])
-    named = [name for name, _ in told["headers_shown"]] == [name for name, _ in shown]
-    if told["method"] != method or not named or not _same(told["headers_shown"], shown):
-        raise Wrong(f"delivery {told['delivery']} is told with another method or other headers")
+    named = [name for name, _ in stated["headers_shown"]] == [name for name, _ in shown]
+    if stated["method"] != method or not named or not _same(stated["headers_shown"], shown):
+        raise Wrong(f"delivery {stated['delivery']} is stated with another method or other headers")
 
 
 def _same(shown: Any, kept: Any) -> bool:
-    """Whether JSON is told as it was kept, but for texts in which something personal is masked."""
+    """Whether JSON is as it was kept, but for texts in which something personal is masked."""
     if isinstance(shown, str) and MASKED in shown:
         return True
     if isinstance(shown, dict) and isinstance(kept, dict):
@@ -138,19 +138,19 @@ def _sessions(bundle: Bundle, history: dict[str, Any]) -> None:
     """sessions.json repeats records of the history, each with what was kept beside it."""
     records = {each["record_id"]: each for each in history["records"]}
     wanted = {name for name, each in records.items() if each["kind"].startswith("session_")}
-    told = bundle.document("sessions.json")
-    if len(told) != len(wanted) or {each["record_id"] for each in told} != wanted:
-        raise Wrong("sessions.json does not tell the sessions of the history")
-    for each in told:
+    listed = bundle.document("sessions.json")
+    if len(listed) != len(wanted) or {each["record_id"] for each in listed} != wanted:
+        raise Wrong("sessions.json does not list the sessions of the history")
+    for each in listed:
         name = each["record_id"]
         if {key: each[key] for key in each if key != "details"} != records[name]:
-            raise Wrong(f"sessions.json tells {name} otherwise than the history")
+            raise Wrong(f"sessions.json states {name} otherwise than the history")
         file = f"record-{name}.details"
         if file in bundle.manifest["left_out"]:
             continue
         kept = _read_or_text(bundle.members[file]) if file in bundle.members else None
         if not _same(each["details"], kept):
-            raise Wrong(f"sessions.json tells of {name} what was not kept beside it")
+            raise Wrong(f"sessions.json states of {name} what was not kept beside it")
 
 
 def _attachments(bundle: Bundle) -> None:
@@ -158,11 +158,11 @@ def _attachments(bundle: Bundle) -> None:
     known = {**bundle.manifest["left_out"], **bundle.manifest["files"]}
     for each in attached(bundle):
         name, facts = each["attachment"], read_json(each["facts"].encode(), "an audit entry")
-        told = {part: each[part] for part in ("attachment", "about", "kind", "media")}
-        told.update(sha256=each["content"]["sha256"], size=each["content"]["size"],
+        stated = {part: each[part] for part in ("attachment", "about", "kind", "media")}
+        stated.update(sha256=each["content"]["sha256"], size=each["content"]["size"],
                     details=each["details"]["sha256"])  # fmt: skip
         foreign = each["about"] == "order" and each["subject"] != bundle.manifest["order"]
-        if foreign or {part: facts.get(part) for part in told} != told:
+        if foreign or {part: facts.get(part) for part in stated} != stated:
             raise Wrong(f"attachment {name} is not the one that was attached")
         for part in (each["content"], each["details"]):
             if known.get(part["file"]) != {"sha256": part["sha256"], "size": part["size"]}:
@@ -202,9 +202,9 @@ def _nothing_else(bundle: Bundle, history: dict[str, Any]) -> None:
         personal.update((f"{own}{each['content']['file'][len(own) :]}", f"{own}details"))
     for each in history["deliveries"]:
         own = f"delivery-{each['delivery_id']}."
-        told = bundle.document(f"{own}json")
-        personal.update(f"{own}{part}" for part in PARTS if told[part])
-        shown.update((f"{own}json", f"key-{told['signature']['key']}.pem"))
+        stated = bundle.document(f"{own}json")
+        personal.update(f"{own}{part}" for part in PARTS if stated[part])
+        shown.update((f"{own}json", f"key-{stated['signature']['key']}.pem"))
     for name in sorted(
         {*bundle.manifest["files"], *bundle.manifest["left_out"]} - shown - personal
     ):
@@ -341,7 +341,7 @@ def _unproven(bundle: Bundle, left: int) -> list[str]:
         "of which order a break is, to which a file was attached (attachments.json)"
         if any(each["about"] != "order" for each in attached(bundle)) else "",
         PROFILES if bundle.document("sources.json") else "",
-        _of(masked, "why the shop's systems were told, where that is masked (revisions.json)",
+        _of(masked, "why the shop's systems were notified, where that is masked (revisions.json)",
             len(revisions)),
         "the shop's time limits (policy in history.json)",
         "how far the shop's clocks were from UTC (times.json)" if "times.json" in bundle.members
@@ -422,8 +422,8 @@ def _hidden(log: dict[str, Any]) -> str:
     names = [each["id"] for each in log["leaves"] if each["leaf"] is None]
     return (
         f"what the log says, where its entry is shown without its content ({len(names)} of "
-        f"{len(log['leaves'])}): something was sealed, and nobody can tell what; so nothing proves "
-        f"what is told here of {', '.join(names[:4])}"
+        f"{len(log['leaves'])}): something was sealed, and nobody can know what; so nothing proves "
+        f"what is stated here of {', '.join(names[:4])}"
         if names else ""
     )  # fmt: skip
 
@@ -491,12 +491,12 @@ def _step(name: str, check: Callable[[Bundle], Any], bundle: Bundle) -> VerifySt
 def lines_of(steps: list[VerifyStep], not_proven: Sequence[str] = ()) -> list[str]:
     """The report: the verdict, what nothing proves, and a line for each step."""
     words = {True: "passed", False: "FAILED", None: "not checked"}
-    told = [f"{_plain(each)}: {words[each.passed]}. {each.sentence}" for each in steps]
+    numbered = [f"{_plain(each)}: {words[each.passed]}. {each.sentence}" for each in steps]
     lines = [verdict(steps)]
     if not_proven:
         lines.append("Not proven, and only the word of whoever made the bundle:")
         lines += [f"- {each}" for each in not_proven]
-    return [*lines, *(f"{number}. {line}" for number, line in enumerate(told, 1))]
+    return [*lines, *(f"{number}. {line}" for number, line in enumerate(numbered, 1))]
 
 
 def _plain(step: VerifyStep) -> str:

@@ -177,5 +177,5 @@ def opened(members: dict[str, bytes]) -> Bundle:
 
 
 def attached(bundle: Bundle) -> list[dict[str, Any]]:
-    """What is told of files that people of the shop attached; nothing where none were asked for."""
+    """The list of files that people of the shop attached; empty where none were asked for."""
     return bundle.document(ATTACHMENTS) if ATTACHMENTS in bundle.members else []

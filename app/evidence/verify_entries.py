@@ -110,7 +110,7 @@ def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
 
 
 class _Things(dict):  # type: ignore[type-arg]  # of Python 3.8, where a base has no brackets
-    """By name, of which none is told twice: a made-up one would stand behind a sealed one."""
+    """By name, of which none is given twice: a made-up one would stand behind a sealed one."""
 
     def __setitem__(self, name: str, thing: dict[str, Any]) -> None:
         if name in self:
@@ -124,11 +124,11 @@ def _things(bundle: Bundle) -> dict[str, dict[str, Any]]:
     names = "order at recorded_at source key session payment expires_at reason author"
     listed = {**bundle.manifest["left_out"], **bundle.manifest["files"]}
     for each in history["deliveries"]:
-        told = bundle.document(f"delivery-{each['delivery_id']}.json")
-        parts = {name: told[name]["sha256"] for name in ("headers", "whole") if told[name]}
-        things[told["delivery"]] = {
-            "kind": "delivery", "id": told["delivery"], "received_at": told["received_at"],
-            "source": told["source"], "body": told["sha256"], "size": told["size"], **parts,
+        stated = bundle.document(f"delivery-{each['delivery_id']}.json")
+        parts = {name: stated[name]["sha256"] for name in ("headers", "whole") if stated[name]}
+        things[stated["delivery"]] = {
+            "kind": "delivery", "id": stated["delivery"], "received_at": stated["received_at"],
+            "source": stated["source"], "body": stated["sha256"], "size": stated["size"], **parts,
         }  # fmt: skip
     for each in history["records"]:
         money, details = each.get("money"), listed.get(f"record-{each['record_id']}.details")
@@ -252,8 +252,8 @@ def _reading(event: dict[str, Any], opened: dict[str, Any], bundle: Bundle) -> s
         if "hash" in part and name != "said" and MASKED in value and bundle.manifest["redacted"]:
             hashes[name] = part["hash"]
         else:
-            told = {"part": name, "salt": part.get("salt"), "value": value}
-            hashes[name] = hashlib.sha256(_canonical(told)).hexdigest()
+            part_document = {"part": name, "salt": part.get("salt"), "value": value}
+            hashes[name] = hashlib.sha256(_canonical(part_document)).hexdigest()
     return hashlib.sha256(_canonical(hashes)).hexdigest()
 
 
@@ -300,8 +300,8 @@ def chain_of(bundle: Bundle) -> Chain:
         named.setdefault(leaf.get("delivery", name), []).append(leaf.get("of"))
         if of and leaf.get("of") == of:
             entries[leaf["nth"]] = (index, name)
-    told = log["tree"] or {"leaves": 0}
-    whole, hidden = max([*entries, told["leaves"]]), len(log["leaves"]) - len(shown)
+    counted = log["tree"] or {"leaves": 0}
+    whole, hidden = max([*entries, counted["leaves"]]), len(log["leaves"]) - len(shown)
     if whole - len(entries) > hidden:
         raise Wrong(f"of entries 1 to {whole} of the log for this order not all are here")
     things = _things(bundle)
@@ -315,21 +315,21 @@ def chain_of(bundle: Bundle) -> Chain:
     # Entries of the audit trail name what they are about themselves.
     owned = [name for name, thing in things.items() if thing["kind"] != "deed"]
     others = [name for name in owned if of not in named.get(name, ())]
-    tree = _tree(told, of, shown, bundle) if log["tree"] else None
-    if tree and entries.get(told["leaves"], (told["last"], ""))[0] != told["last"]:
+    tree = _tree(counted, of, shown, bundle) if log["tree"] else None
+    if tree and entries.get(counted["leaves"], (counted["last"], ""))[0] != counted["last"]:
         raise Wrong("the tree of all orders counts other entries of this order than are here")
     return Chain(entries, whole, sorted({*others} - {*log["unsealed"]}), moved, tree)
 
 
 def _tree(
-    told: dict[str, Any], of: str, shown: dict[str, tuple[int, Any]], bundle: Bundle
+    counted: dict[str, Any], of: str, shown: dict[str, tuple[int, Any]], bundle: Bundle
 ) -> tuple[int, str]:
     """Number and time of the leaf that seals the tree, to whose root the order's entry leads: up
     from where its name parts from those of others, after so many bits."""
-    index, leaf = shown[told["leaf"]]
-    entry = {"last": told["last"], "leaves": told["leaves"], "of": of}
+    index, leaf = shown[counted["leaf"]]
+    entry = {"last": counted["last"], "leaves": counted["leaves"], "of": of}
     found, below = hashlib.sha256(b"\0" + _canonical(entry)).digest(), 256
-    for shared, other in told["path"]:
+    for shared, other in counted["path"]:
         side = bytes.fromhex(other)
         one = int(of, 16) >> (255 - shared) & 1
         both = side + found if one else found + side

@@ -36,7 +36,7 @@ from reconcile.transparency.merkle import consistency_holds
 class _Kept:
     """One delivery whose bytes are in the bundle, and the history's word of it."""
 
-    told: Mapping[str, Any]
+    stated: Mapping[str, Any]
     said: Mapping[str, Any]
     body: bytes
     whole: bytes | None
@@ -48,7 +48,7 @@ def bodies(bundle: verify.Bundle) -> Found:
     profiles, count, left = _profiles(bundle), 0, 0
     own = {s["source"] for s in bundle.document("sources.json") if s.get("orders") == "own"}
     for kept in _kept(bundle):
-        source = kept.told["source"]
+        source = kept.stated["source"]
         readers = _readers(source, profiles.get(source), own_orders=source in own)
         if not readers:
             left += 1
@@ -57,7 +57,7 @@ def bodies(bundle: verify.Bundle) -> Found:
         if event_of(kept.said) not in [read.event for read in again]:
             why = f": {again[0].problem}" if again[0].problem else ""
             raise verify.Wrong(
-                f"the body of {kept.told['delivery']} says otherwise than the history{why}"
+                f"the body of {kept.stated['delivery']} says otherwise than the history{why}"
             )
         count += 1
     if left and not count:
@@ -89,7 +89,7 @@ def provider_signatures(bundle: verify.Bundle) -> Found:
     """Whether the payment services' own public keys made the signatures."""
     profiles, count, left = _profiles(bundle), 0, 0
     for kept in _kept(bundle):
-        profile, key = profiles.get(kept.told["source"]), kept.told["signature"]["key"]
+        profile, key = profiles.get(kept.stated["source"]), kept.stated["signature"]["key"]
         pem = bundle.members.get(f"key-{key}.pem")
         source = None if profile is None or pem is None else _source(profile, pem)
         if source is None:
@@ -98,13 +98,13 @@ def provider_signatures(bundle: verify.Bundle) -> Found:
         refusal = source.verify(
             read_headers(kept.headers).headers,
             kept.body if kept.whole is None else kept.whole,
-            now=parse_instant(kept.told["received_at"]),
-            method=kept.told["method"],
-            url=kept.told["address"],
+            now=parse_instant(kept.stated["received_at"]),
+            method=kept.stated["method"],
+            url=kept.stated["address"],
         )
         if refusal is not None:
             raise verify.Wrong(
-                f"{kept.told['delivery']} was not signed with {key}: {refusal.sentence}"
+                f"{kept.stated['delivery']} was not signed with {key}: {refusal.sentence}"
             )
         count += 1
     if count and left:
@@ -136,14 +136,14 @@ def _counted(bundle: verify.Bundle, count: int, *, noun: tuple[str, str], done: 
 def _kept(bundle: verify.Bundle) -> Iterator[_Kept]:
     """The deliveries whose body and headers are in the bundle."""
     for each in bundle.document("history.json")["deliveries"]:
-        told = bundle.document(f"delivery-{each['delivery_id']}.json")
-        parts = [told["body"], told["headers"], told["whole"]]
+        stated = bundle.document(f"delivery-{each['delivery_id']}.json")
+        parts = [stated["body"], stated["headers"], stated["whole"]]
         body, headers, whole = (
             None if part is None else bundle.members.get(part["file"]) for part in parts
         )
         if body is not None and headers is not None:
             yield _Kept(
-                told=told,
+                stated=stated,
                 said=each["event"],
                 body=body,
                 whole=whole,
@@ -153,12 +153,12 @@ def _kept(bundle: verify.Bundle) -> Iterator[_Kept]:
 
 def _raw(kept: _Kept) -> RawDelivery:
     return RawDelivery(
-        delivery_id=kept.told["delivery"],
-        received_at=parse_instant(kept.told["received_at"]),
-        source=kept.told["source"],
-        verdict=kept.told["verdict"],
+        delivery_id=kept.stated["delivery"],
+        received_at=parse_instant(kept.stated["received_at"]),
+        source=kept.stated["source"],
+        verdict=kept.stated["verdict"],
         event_id=kept.said["event_id"],
-        digest=kept.told["sha256"],
+        digest=kept.stated["sha256"],
         headers=kept.headers,
         body=kept.body,
         whole=kept.whole,
@@ -360,7 +360,7 @@ def _not_proven(
     left: int,
     witnesses: TrustedWitnesses | None,
 ) -> Iterator[str]:
-    """As any Python tells it, but for what takes this program: steps that it makes, and profiles
+    """As any Python reports it, but for what takes this program: steps that it makes, and profiles
     that are those of this release.
 
     passed     steps that have passed; `signature` only where the key is known to be the shop's
@@ -460,18 +460,20 @@ def rendered_again(bundle: verify.Bundle) -> dict[str, bytes]:
     return rendering.rendered_files(fold(history, policy=policy, as_of=as_of), facts)
 
 
-def _published(told: Mapping[str, Any]) -> letter.PublishedOutcome:
+def _published(revision: Mapping[str, Any]) -> letter.PublishedOutcome:
     return letter.PublishedOutcome(
-        at=parse_instant(told["at"]), outcome=told["outcome"], fulfillable=told["fulfillable"]
+        at=parse_instant(revision["at"]),
+        outcome=revision["outcome"],
+        fulfillable=revision["fulfillable"],
     )
 
 
-def _arrival(told: Mapping[str, Any], bundle: verify.Bundle) -> letter.Arrival:
-    signature = told["signature"]
+def _arrival(stated: Mapping[str, Any], bundle: verify.Bundle) -> letter.Arrival:
+    signature = stated["signature"]
     signed_at = signature["signed_at"]
     return letter.Arrival(
-        source=told["source"],
-        received_at=parse_instant(told["received_at"]),
+        source=stated["source"],
+        received_at=parse_instant(stated["received_at"]),
         key=signature["key"],
         scheme=signature["scheme"],
         public=f"key-{signature['key']}.pem" in bundle.members,
@@ -630,7 +632,7 @@ def _witnessed(bundle: verify.Bundle, witnesses: TrustedWitnesses) -> Found:
     """Whether enough of the witnesses have cosigned the checkpoint to which all proofs lead. A log
     that was written anew has a checkpoint that they refuse to cosign."""
     each = _cosigned(bundle, witnesses)
-    told = "; ".join(
+    found = "; ".join(
         f"{key.name} has not cosigned it" if at is None else
         f"{key.name} cosigned it at {format_instant(at)}"
         for key, at in each
@@ -639,9 +641,9 @@ def _witnessed(bundle: verify.Bundle, witnesses: TrustedWitnesses) -> Found:
     if count < witnesses.quorum:
         raise verify.Wrong(
             f"of the {counted(len(each), 'witness', 'witnesses')} that you trust {count} and not "
-            f"{witnesses.quorum} cosigned the log that all proofs here lead to: {told}"
+            f"{witnesses.quorum} cosigned the log that all proofs here lead to: {found}"
         )
-    return True, f"The checkpoint is cosigned: {told}."
+    return True, f"The checkpoint is cosigned: {found}."
 
 
 def _log_keys(bundle: verify.Bundle) -> list[PublicKey]:

@@ -13,7 +13,7 @@
                    this log, as far as is known here
     6 the keeper   a checkpoint that was kept elsewhere is one, too
 
-Each layer is compared with the one it rests on, so that one change is told once, and where it is.
+Each layer is compared with the one it rests on, so one change is reported once, where it is.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class Tree:
     def wrong_head(self, head: log_store.SignedHead) -> str | None:
         """Why a checkpoint of as many leaves as there are now does not fit; None where it does.
 
-        Of several heads that do not fit, the first tells where the log was changed.
+        Of several heads that do not fit, the first shows where the log was changed.
         """
         name = f"the checkpoint of {counted(head.size, 'leaf', 'leaves')}"
         try:
@@ -202,8 +202,8 @@ class Tree:
     def wrong_departure(self, left: departure_store.Departure) -> str | None:
         """Why a checkpoint that left, of as many leaves as there are now, does not fit."""
         if left.line is not None and not self._is_cosigned(left):
-            told = witnesses.departure_sentence(left)
-            return f"{told}, is not signed by that witness: it was changed"
+            sentence = witnesses.departure_sentence(left)
+            return f"{sentence}, is not signed by that witness: it was changed"
         if left.head == self._frontier.head():
             return None
         return (
@@ -226,7 +226,7 @@ class Tree:
         if self._kept is None or self._kept.size != self.size:
             return None
         had = self._known.size_as(self._kept.origin)
-        if had is not None and self.size > had:  # told once, with the kept checkpoint
+        if had is not None and self.size > had:  # reported once, with the kept checkpoint
             return None
         if self._kept.head == self._frontier.head():
             return None
@@ -243,7 +243,7 @@ BODIES_AT_ONCE: Final = 50
 """Deliveries whose bodies are in memory at a time: each may have a mebibyte, or what is set."""
 
 MAX_PROBLEMS: Final = 50
-"""Problems that are told; the others are counted."""
+"""Problems that are reported; the others are counted."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -317,8 +317,8 @@ async def verify_log(
     progress: Callable[[int, int], None],
 ) -> VerifiedLog:
     """Verify everything. `against`: the text of a checkpoint that was kept elsewhere; `own`: the
-    key that this machine has, None where that is not known; `tell`: how many problems are told, not
-    only counted.
+    key that this machine has, None where that is not known; `tell`: how many problems are
+    reported, not only counted.
 
     Raises NotFoundError where no log has begun, UsageError where `against` is no checkpoint of it.
     """
@@ -543,7 +543,7 @@ SURE: Final = frozenset(("record", "revision"))
 class Names:
     """How leaves name some orders now.
 
-    erased  commitments of which nobody can tell the order any more
+    erased  commitments of which nobody can know the order any more
     secret  what the salts of readings are drawn from
     """
 
@@ -552,7 +552,7 @@ class Names:
     secret: bytes | None
 
     def fits(self, of: str | None, order: str | None) -> bool:
-        """Whether a leaf that names its order so is of this order, as far as anybody can tell."""
+        """Whether a leaf that names its order so is of this order, as far as is known."""
         if of is None or order is None:
             return of is order is None
         if of in self.erased:
@@ -622,7 +622,7 @@ class OrderCounts:
             sealed: dict[str, Any] = leaf.members()
             of = bytes.fromhex(sealed["of"]) if "of" in sealed else None
         except (TypeError, ValueError):
-            return None  # it has not its hash: told with its row
+            return None  # it has not its hash: reported with its row
         if of is None:
             return None
         count, last = self._tree.get(of) or (0, None)

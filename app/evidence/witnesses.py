@@ -162,7 +162,7 @@ async def witness_document(context: AppContext, witnesses: Witnesses | None) -> 
     return {
         "quorum": None if witnesses is None else witnesses.quorum,
         "cosigned": covered,
-        "witnesses": [_told(witness, states.get(witness.name)) for witness in each],
+        "witnesses": [_witness_document(witness, states.get(witness.name)) for witness in each],
         "left": [departure_document(departure) for departure in left],
     }
 
@@ -176,7 +176,9 @@ async def cosigned_size(connection: Connection, witnesses: Witnesses | None) -> 
     )
 
 
-def _told(witness: Witness, state: departure_store.WitnessState | None) -> dict[str, Any]:
+def _witness_document(
+    witness: Witness, state: departure_store.WitnessState | None
+) -> dict[str, Any]:
     problem = None if state is None else state.problem
     return {
         "witness": witness.key.name,
