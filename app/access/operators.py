@@ -256,7 +256,7 @@ def _asking(by: str | None) -> str | None:
 
 
 async def author_of_command(context: DatabaseContext, *, by: str | None = None) -> str:
-    """The author of what a command records: the operator who is named, as `permitted` takes it, else
+    """The author of what a command says: the operator who is named, as `permitted` takes it, else
     the owner. Raises UsageError where `by` is no operator in force."""
     async with context.store.reading() as connection:
         known = {

@@ -1,6 +1,6 @@
 """Adds settings to a configuration file, and never changes a value that stands in it.
 
-    file, wanted ──▶ added: written at the end │ same: there already │ differing: reported, not written
+    file, wanted ──▶ added: written at the end │ same: there already │ differing: only reported
 
 A name that stands there without a value gets its value in that line. The file gets its new content
 in one step, or keeps the old one. Secrets stand in it: a new one is for its owner alone, one that

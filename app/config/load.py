@@ -253,8 +253,8 @@ def _checkout_is_at_the_real_service(settings: Settings, reading: SettingsReadin
 def _orders_need_a_price_of_the_shop(settings: Settings, reading: SettingsReading) -> None:
     if reading.live and settings.require_order_record == "off":
         reading.warnings.append(
-            f"{PREFIX}REQUIRE_ORDER_RECORD: is off in live, so an order for which the shop has stated "
-            "no price is paid by what the provider's event says that it costs"
+            f"{PREFIX}REQUIRE_ORDER_RECORD: is off in live, so an order for which the shop has "
+            "stated no price is paid by what the provider's event says that it costs"
         )
 
 

@@ -67,7 +67,7 @@ def masked_name(name: str) -> str:
 def phone_pattern(digits: str) -> re.Pattern[str]:
     """Finds a number in a text however it is written: with a plus, blanks, dashes, or national.
 
-    Whatever else ends in the same eight digits is found too: it is hidden rather than distinguished.
+    Whatever else ends in the same eight digits is found too: better hidden than distinguished.
     """
     last = _spaced(digits[-_SIGNIFICANT:])
     # The bound keeps the search linear in a long run of digits.
