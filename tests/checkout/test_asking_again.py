@@ -146,7 +146,7 @@ async def test_where_one_cannot_be_asked_about_the_others_are_waited_for(
         assert ended == ["ORD-2"]
 
 
-async def test_a_spent_key_is_not_sent_and_a_person_is_told(shop: Shop) -> None:
+async def test_a_spent_key_is_not_sent_and_a_person_is_notified(shop: Shop) -> None:
     async with service(drop) as pay, pay.client(ONCE) as client:
         await shop.open(client)
         shop.clock.put(shop.clock.now() + 24 * HOUR)

@@ -52,7 +52,7 @@ async def events_taken(driver: Driver, reference: str, name: str) -> bool:
 
 
 async def test_events_and_the_api_take_the_same(tmp_path: Path) -> None:
-    """What an event may name, GET finds and PUT tells of under the path; what it may not, no path
+    """What an event may name, GET finds and PUT records under the path; what it may not, no path
     may hold, and nothing of it is kept."""
     async with driving(tmp_path, with_worker=False) as driver:
         for number, (reference, taken) in enumerate(TABLE):

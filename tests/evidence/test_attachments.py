@@ -115,8 +115,9 @@ async def test_it_is_kept_once_listed_detached_and_the_trail_tells(tmp_path: Pat
         assert driver.rows("SELECT sha256, body FROM attachment_files") == [
             (hashlib.sha256(PDF).hexdigest(), PDF)
         ]
-        (told,) = [each.document() for each in await attachments_of(context, order="ORD-1")]
-        assert (told["name"], told["note"], told["carrier"], told["tracking"], told["gone_at"]) == (
+        (shown,) = [each.document() for each in await attachments_of(context, order="ORD-1")]
+        parts = ("name", "note", "carrier", "tracking", "gone_at")
+        assert tuple(shown[part] for part in parts) == (
             "Kamau.pdf", "signed by the neighbour", "DHL", "JD0146", None,
         )  # fmt: skip
         assert (await read_attachment(context, first.record.attachment_id, by=None))[1] == PDF
@@ -126,7 +127,7 @@ async def test_it_is_kept_once_listed_detached_and_the_trail_tells(tmp_path: Pat
         await detach(context, other.record.attachment_id, reason="of no use", by=None)
         assert driver.rows("SELECT count(*) FROM attachment_files") == [(0,)]
         (left,) = [each.document() for each in await attachments_of(context, order="ORD-1")]
-        assert (left["name"], left["sha256"]) == ("", told["sha256"])
+        assert (left["name"], left["sha256"]) == ("", shown["sha256"])
         assert [row[0] for row in driver.rows("SELECT action FROM audit ORDER BY number")] == [
             "attached", "attached", "attachment_read", "detached", "detached",
         ]  # fmt: skip
@@ -239,7 +240,7 @@ def exhibits(tmp_path_factory: pytest.TempPathFactory) -> Bundles:
     return asyncio.run(world())
 
 
-def told(archive: bytes) -> dict[str, bool | None]:
+def outcomes(archive: bytes) -> dict[str, bool | None]:
     found = verify_evidence(archive)
     return {each.name: each.passed for each in found.steps}
 
@@ -259,7 +260,7 @@ def test_a_full_bundle_has_the_files_and_a_redacted_one_their_digests(exhibits: 
         assert personal in exhibits.full
     assert "attachments.json" not in unpack(exhibits.again)
     for archive in (exhibits.full, exhibits.redacted, exhibits.again):
-        assert False not in told(archive).values(), verify_evidence(archive).steps
+        assert False not in outcomes(archive).values(), verify_evidence(archive).steps
 
 
 def test_the_verdict_says_what_an_attachment_proves(exhibits: Bundles) -> None:
@@ -318,7 +319,7 @@ def test_a_forged_attachment_is_found(
 ) -> None:
     """With the shop's own key: another file, kind, order, or one that nobody attached."""
     key: EvidenceKey = exhibits.key
-    found = told(forge(exhibits.full, change, key=key))
+    found = outcomes(forge(exhibits.full, change, key=key))
     assert found[step] is False
     assert found["digests"], "the forger has signed everything anew"
 

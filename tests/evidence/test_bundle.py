@@ -72,13 +72,13 @@ def test_every_step_passes_or_says_why_it_was_not_made(bundles: Bundles) -> None
 
 
 def test_what_is_in_it(bundles: Bundles) -> None:
-    """Twenty deliveries with verdict, key and age; the session with its key; what was told."""
+    """Twenty deliveries with verdict, key and age; the session with its key; what was published."""
     files = unpack(bundles.full)
-    told = [json.loads(files[each]) for each in files if re.match(r"delivery-.*\.json", each)]
-    assert len(told) == 20
-    assert [each["verdict"] for each in told].count("stored") == 7
-    assert {each["signature"]["age_at_arrival"] for each in told} == {"0 ms"}
-    (key,) = {each["signature"]["key"] for each in told}
+    deliveries = [json.loads(files[each]) for each in files if re.match(r"delivery-.*\.json", each)]
+    assert len(deliveries) == 20
+    assert [each["verdict"] for each in deliveries].count("stored") == 7
+    assert {each["signature"]["age_at_arrival"] for each in deliveries} == {"0 ms"}
+    (key,) = {each["signature"]["key"] for each in deliveries}
     assert re.fullmatch(r"[0-9a-f]{16}", key)
     sessions = json.loads(files["sessions.json"])
     assert [each["kind"] for each in sessions] == ["session_requested", "session_opened"]
@@ -215,7 +215,7 @@ def test_no_reference_becomes_the_name_of_a_file(forger: EvidenceKey) -> None:
     for number in range(300):
         reference = HOSTILE[number % len(HOSTILE)] + ("" if number < 20 else str(number))
         dossier = Dossier(
-            history=History(order=reference), policy=Policy(), as_of=T, told=(), details={},
+            history=History(order=reference), policy=Policy(), as_of=T, deliveries=(), details={},
             revisions=(), profiles=(), lines=(), sealed=SealedParts(),
             masking=Masking(), full=False,
         )  # fmt: skip

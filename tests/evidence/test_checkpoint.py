@@ -102,7 +102,7 @@ def test_every_single_byte_that_is_changed_is_found() -> None:
                 )
 
 
-def test_another_key_and_another_log_are_told_apart() -> None:
+def test_another_key_and_another_log_are_distinguished() -> None:
     with pytest.raises(NotACheckpoint, match="not signed"):
         verified_checkpoint(SIGNED, origin=ORIGIN, public=OTHER.public)
     with pytest.raises(NotACheckpoint, match="another log"):
@@ -128,7 +128,7 @@ def test_what_is_no_checkpoint_is_refused(text: str) -> None:
     "proof", ["[" * 60_000, "[]", "{}", '{"path": [1]}', '{"path": "z"}', "\0"]
 )
 def test_a_proof_that_is_none_is_a_mistake_of_whoever_names_it(tmp_path: Path, proof: str) -> None:
-    """Whoever is to be caught may have sent it: one nested deeply was told as a fault of ours."""
+    """Whoever is to be caught may have sent it: one nested deeply was called a fault of ours."""
     (tmp_path / "kept").write_text(SIGNED)
     (tmp_path / "proof").write_text(proof)
     with pytest.raises(UsageError):

@@ -86,7 +86,7 @@ def test_a_bundle_says_until_when_nothing_is_missing(world: World) -> None:
 
 
 def _gone(*subjects: Callable[[Members], str]) -> Callable[[Members], None]:
-    """Deliveries and what the shop was told, out of the bundle with their leaves."""
+    """Deliveries and what the shop was sent, out of the bundle with their leaves."""
 
     def change(members: Members) -> None:
         names = {each(members) for each in subjects}
@@ -106,8 +106,8 @@ def _gone(*subjects: Callable[[Members], str]) -> Callable[[Members], None]:
             changed(file, take)(members)
         changed(
             "revisions.json",
-            lambda told: told.__setitem__(
-                slice(None), [each for each in told if f"revision:{each['seq']}" not in names]
+            lambda revisions: revisions.__setitem__(
+                slice(None), [each for each in revisions if f"revision:{each['seq']}" not in names]
             ),
         )(members)
 
@@ -123,7 +123,7 @@ def _delivery(number: int) -> Callable[[Members], str]:
     return named
 
 
-def _told(members: Members) -> str:
+def _last_revision(members: Members) -> str:
     return f"revision:{json.loads(members['revisions.json'])[-1]['seq']}"
 
 
@@ -131,17 +131,17 @@ def test_what_the_tree_counts_cannot_be_left_out(world: World) -> None:
     """Not even the last of it, with all that came later; nor can the tree be made to count less."""
 
     def count_less(members: Members) -> None:
-        _gone(_told)(members)
+        _gone(_last_revision)(members)
         changed("log.json", lambda log: log["tree"].update(leaves=log["tree"]["leaves"] - 1))(
             members
         )
 
-    for change in (_gone(_told), _gone(_told, _delivery(-1)), count_less):
+    for change in (_gone(_last_revision), _gone(_last_revision, _delivery(-1)), count_less):
         found = verify_evidence(forged_with(world.key, world.quiet, change))
         assert "completeness" in [each.name for each in found.steps if each.passed is False]
 
 
-def test_what_came_after_the_tree_is_told_as_not_proven(world: World) -> None:
+def test_what_came_after_the_tree_is_reported_as_not_proven(world: World) -> None:
     for archive in (world.full, world.redacted):
         forged = forged_with(world.key, archive, _gone(_delivery(-1)))
         found = steps(verify_evidence(forged))

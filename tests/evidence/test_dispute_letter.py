@@ -217,11 +217,11 @@ def test_it_tells_the_bank_nothing_that_is_meant_for_the_shop(letter: Letter) ->
 
 
 def test_it_says_who_answers_what_until_when(letter: Letter) -> None:
-    told = letter.document
-    assert told["title"] == "Response to a payment dispute"
-    assert told["missing"] == ["TALLYHOOK_MERCHANT_CONTACT"]
-    assert told["stamp"] == "SANDBOX"
-    found = told["dispute"]
+    document = letter.document
+    assert document["title"] == "Response to a payment dispute"
+    assert document["missing"] == ["TALLYHOOK_MERCHANT_CONTACT"]
+    assert document["stamp"] == "SANDBOX"
+    found = document["dispute"]
     assert (found["reference"], found["payment"], found["words"]) == (
         "dp_77",
         "pay_b",
@@ -233,7 +233,7 @@ def test_it_says_who_answers_what_until_when(letter: Letter) -> None:
     assert found["respond_by"]["utc"] == "10:00:00 UTC"
 
 
-def test_facts_are_told_in_order_to_the_second_with_what_they_rest_on(letter: Letter) -> None:
+def test_facts_are_written_in_order_to_the_second_with_what_they_rest_on(letter: Letter) -> None:
     facts = letter.document["facts"]
     assert [each["fact"] for each in facts] == [
         "The customer placed the order of KES 1,500.00.",
@@ -256,11 +256,13 @@ def test_facts_are_told_in_order_to_the_second_with_what_they_rest_on(letter: Le
 
 def test_no_code_and_no_number_of_the_customer_is_in_it(letter: Letter) -> None:
     """What people read: facts, answer, reason and state. The codes of a program are in none."""
-    told = letter.document
-    text = json.dumps([told["facts"], told["answer"], told["dispute"]["reason"], told["title"]])
+    document = letter.document
+    text = json.dumps(
+        [document["facts"], document["answer"], document["dispute"]["reason"], document["title"]]
+    )
     codes = {each for each in CLAIM_KINDS if "_" in each} | {"evt_", "rec_", "dlv_"}
     assert [each for each in codes if each in text] == []
-    assert PHONE not in json.dumps(told)
+    assert PHONE not in json.dumps(document)
 
 
 def test_earlier_orders_are_those_that_nobody_disputed(letter: Letter) -> None:
@@ -312,10 +314,10 @@ async def test_without_a_dispute_it_is_a_statement_and_a_person_says_the_rest(
     assert found.document["title"] == "Statement on the payment of order ORD-1042"
     assert found.document["dispute"] is None
     assert found.document["zone"] == "UTC"
-    told = found.case.document()
-    assert (told["family"], told["respond_by"]) == ("fraud", format_instant(DUE))
-    assert told["deadline"] == f"The bank takes an answer until {format_instant(DUE)}."
-    assert {each["item"] for each in told["items"] if each["there"]} == {"deadline"}
+    document = found.case.document()
+    assert (document["family"], document["respond_by"]) == ("fraud", format_instant(DUE))
+    assert document["deadline"] == f"The bank takes an answer until {format_instant(DUE)}."
+    assert {each["item"] for each in document["items"] if each["there"]} == {"deadline"}
     assert (case.family, case.respond_by) == ("other", None)
 
 
@@ -382,7 +384,7 @@ def test_no_signature_is_claimed_where_there_is_none(
     standing: Standing, scheme: str | None, words: str
 ) -> None:
     proven = Proven(sentence="", scheme=scheme, key=None if scheme is None else "00")
-    told = DeliveryEvidence(
+    evidence = DeliveryEvidence(
         arrived=None, body=None, method="POST", url="", headers=(), proven=proven,  # type: ignore[arg-type]
     )  # fmt: skip
-    assert _signature_words(told, standing) == words
+    assert _signature_words(evidence, standing) == words

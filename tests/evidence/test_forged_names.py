@@ -1,5 +1,5 @@
 """Whoever holds the shop's own key gives two things one name, or one thing another's: a name is no
-place to hide in, and what is hidden behind a hash, a mark or another order is told of first.
+place to hide in, and what is hidden behind a hash, a mark or another order is reported first.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def _arrived_twice(history: Any) -> None:
 def _otherwise_named(members: Members) -> None:
     """The order has another reference; the key that would show that it has not is empty."""
 
-    def rename(told: Any) -> None:
-        for each in told["records"] if isinstance(told, dict) else told:
+    def rename(document: Any) -> None:
+        for each in document["records"] if isinstance(document, dict) else document:
             each.update(order="ORD-9")
 
     changed("history.json", rename)(members)
@@ -96,11 +96,11 @@ def _laid_beside(part: str, name: str) -> Change:
     """A file under a name of its own is called a part of a delivery."""
 
     def change(members: Members) -> None:
-        told = min(each for each in members if each.startswith("delivery-") and ".json" in each)
+        name = min(each for each in members if each.startswith("delivery-") and ".json" in each)
         paid = b"<h1>Paid in full</h1>"
         said = {"file": name, "sha256": hashlib.sha256(paid).hexdigest(), "size": len(paid)}
-        before = json.loads(members[told])[part]["file"]
-        changed(told, lambda each: each.update({part: said}))(members)
+        before = json.loads(members[name])[part]["file"]
+        changed(name, lambda each: each.update({part: said}))(members)
         members.pop(before, None)
         members[name] = paid
         left = {
@@ -116,14 +116,17 @@ def _laid_beside(part: str, name: str) -> Change:
 def _profile_beside(members: Members) -> None:
     """Where names have no case, this one is the letter's."""
     members["Report.html"] = members.pop("profile-1.toml")
-    changed("sources.json", lambda told: told[0].update(file="Report.html"))(members)
+    changed("sources.json", lambda sources: sources[0].update(file="Report.html"))(members)
 
 
 CHANGES: dict[str, tuple[Change, str]] = {
     "a made-up record has a sealed one's name": (_canceled(), "inclusion"),
     "a made-up record is called as a revision is": (_canceled(record_id="revision:1"), "inclusion"),
     "a made-up revision has a sealed one's number": (
-        changed("revisions.json", lambda told: told.insert(0, told[0] | {"outcome": "failed"})),
+        changed(
+            "revisions.json",
+            lambda revisions: revisions.insert(0, revisions[0] | {"outcome": "failed"}),
+        ),
         "inclusion",
     ),
     "one delivery counts twice": (_of("history.json", _arrived_twice), "inclusion"),
@@ -151,14 +154,14 @@ def test_a_name_is_no_place_to_hide_in(
 
 def test_an_attachments_audit_entry_has_one_file(bundles: Bundles, forge: Forge) -> None:
     """Of two that name one entry the log has sealed one."""
-    told = {
+    attachment = {
         "attachment": "att_1", "about": "order", "subject": "ORD-1", "kind": "proof", "media": "x",
         "at": "2026-11-20T10:00:00Z", "deed": 1, "content": {"file": "attachment-att_1.pdf"},
         "details": {"file": "attachment-att_1.details"}, "facts": "{}",
     }  # fmt: skip
 
     def change(members: Members) -> None:
-        members["attachments.json"] = json.dumps([told, told]).encode()
+        members["attachments.json"] = json.dumps([attachment, attachment]).encode()
 
     found = verify_evidence(forge(bundles.full, change, key=bundles.key))
     (step,) = (each for each in found.steps if each.name == "inclusion")
@@ -208,7 +211,7 @@ def test_some_bodies_are_not_all_of_them(bundles: Bundles, forge: Forge) -> None
     def change(members: Members) -> None:
         _unopened(members)
         last = json.loads(members["history.json"])["deliveries"][-1]["delivery_id"]
-        changed(f"delivery-{last}.json", lambda told: told.update(source="other"))(members)
+        changed(f"delivery-{last}.json", lambda stated: stated.update(source="other"))(members)
         changed(
             "history.json",
             lambda history: history["deliveries"][-1]["event"].update(source="other"),
@@ -223,15 +226,15 @@ def test_some_bodies_are_not_all_of_them(bundles: Bundles, forge: Forge) -> None
 
 def _sized(members: Members) -> None:
     name = min(each for each in members if each.startswith("delivery-") and ".json" in each)
-    changed(name, lambda told: told["headers"].update(size=7))(members)
+    changed(name, lambda stated: stated["headers"].update(size=7))(members)
 
 
 def _headed(members: Members) -> None:
     name = min(each for each in members if each.startswith("delivery-") and ".json" in each)
-    changed(name, lambda told: told["headers_shown"][0].__setitem__(0, "paid •"))(members)
+    changed(name, lambda stated: stated["headers_shown"][0].__setitem__(0, "paid •"))(members)
 
 
-def test_what_is_told_of_a_file_is_what_it_is(bundles: Bundles, forge: Forge) -> None:
+def test_what_is_stated_of_a_file_is_what_it_is(bundles: Bundles, forge: Forge) -> None:
     """Its size, too, and the names of headers, which are never masked."""
     for change in (_sized, _headed):
         assert failed(verify_evidence(forge(bundles.full, change, key=bundles.key))) == [
@@ -247,15 +250,15 @@ def test_what_is_told_of_a_file_is_what_it_is(bundles: Bundles, forge: Forge) ->
         ("headers_shown", None, "- what is masked in headers and answers: the files beside"),
     ],
 )
-def test_what_only_the_maker_says_of_a_delivery_is_told_first(
+def test_what_only_the_maker_says_of_a_delivery_is_reported_first(
     bundles: Bundles, forge: Forge, member: str, said: str | None, words: str
 ) -> None:
     def change(members: Members) -> None:
         name = min(each for each in members if each.startswith("delivery-") and ".json" in each)
         if said is None:
-            changed(name, lambda told: told[member][0].__setitem__(1, "9,000 KES •"))(members)
+            changed(name, lambda stated: stated[member][0].__setitem__(1, "9,000 KES •"))(members)
         else:
-            changed(name, lambda told: told.update({member: said}))(members)
+            changed(name, lambda stated: stated.update({member: said}))(members)
 
     found = verify_evidence(forge(bundles.full, change, key=bundles.key))
     assert failed(found) == []
@@ -263,10 +266,12 @@ def test_what_only_the_maker_says_of_a_delivery_is_told_first(
     assert words not in first_lines(verify_evidence(bundles.full))
 
 
-# --- what is told first ---------------------------------------------------------------------------
+# --- what is reported first -----------------------------------------------------------------------
 
 
-def test_whose_key_it_is_is_told_first(bundles: Bundles, forge: Forge, forger: EvidenceKey) -> None:
+def test_whose_key_it_is_is_reported_first(
+    bundles: Bundles, forge: Forge, forger: EvidenceKey
+) -> None:
     """A stranger's log hangs together as well as the shop's."""
     said = "- that it is the shop's: compare evidence-key.pub with a key that you have from the"
     forged = forge(bundles.full, lambda members: None)
@@ -275,7 +280,9 @@ def test_whose_key_it_is_is_told_first(bundles: Bundles, forge: Forge, forger: E
     assert said not in first_lines(verify_evidence(bundles.full, trusted=bundles.key.public))
 
 
-def test_a_letter_that_nobody_rendered_again_is_told_first(bundles: Bundles, forge: Forge) -> None:
+def test_a_letter_that_nobody_rendered_again_is_reported_first(
+    bundles: Bundles, forge: Forge
+) -> None:
     """It is what people read: one of another program may say anything."""
 
     def change(members: Members) -> None:
@@ -299,10 +306,10 @@ def test_a_record_behind_a_hash_is_named(bundles: Bundles, forge: Forge) -> None
         changed("log.json", hide)(members)
 
     leaves = json.loads(unpack(bundles.redacted)["log.json"])["leaves"]
-    told = first_lines(verify_evidence(forge(bundles.redacted, change, key=bundles.key)))
-    assert f"so nothing proves what is told here of {leaves[0]['id']}" in told
+    lines = first_lines(verify_evidence(forge(bundles.redacted, change, key=bundles.key)))
+    assert f"so nothing proves what is stated here of {leaves[0]['id']}" in lines
     assert (
-        f"before that: of what the log has of it, {len(leaves)} in all, only hashes can be" in told
+        f"before that: of what the log has of it, {len(leaves)} in all, only hashes can be" in lines
     )
 
 
@@ -328,11 +335,11 @@ def test_what_is_nested_deep_is_not_in_form(bundles: Bundles, forge: Forge) -> N
     deep = b"[" * 450 + b"]" * 450
 
     def change(members: Members) -> None:
-        told = json.loads(members["sessions.json"])
-        name = f"record-{told[1]['record_id']}.details"
+        sessions = json.loads(members["sessions.json"])
+        name = f"record-{sessions[1]['record_id']}.details"
         members[name] = deep
-        told[1]["details"] = json.loads(deep)
-        members["sessions.json"] = json.dumps(told).encode()
+        sessions[1]["details"] = json.loads(deep)
+        members["sessions.json"] = json.dumps(sessions).encode()
 
     assert "inclusion" in failed(verify_evidence(forge(bundles.full, change, key=bundles.key)))
 
@@ -449,7 +456,7 @@ def test_an_entry_has_its_own_name(crossed: Crossed) -> None:
     assert "inclusion" in failed(found)
 
 
-def test_what_is_of_another_order_by_now_is_told_first(
+def test_what_is_of_another_order_by_now_is_reported_first(
     crossed: Crossed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever has the database can seal that a delivery is another order's, and leave it out."""
@@ -471,5 +478,5 @@ def test_what_is_of_another_order_by_now_is_told_first(
     monkeypatch.setattr(root, lambda *_: head)
     found = verify_evidence(forged)
     assert failed(found) == []
-    told = first_lines(found)
-    assert f"that these, which are not here, are not of this order, 1: {gone}; the log had" in told
+    lines = first_lines(found)
+    assert f"that these, which are not here, are not of this order, 1: {gone}; the log had" in lines

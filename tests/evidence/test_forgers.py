@@ -1,5 +1,5 @@
-"""Whoever holds the shop's own key tells another story: each part of it is found, or told as not
-proven in the first lines.
+"""Whoever holds the shop's own key tells another story: each part of it is found, or reported
+as not proven in the first lines.
 
 Leaves out: a forger without the key, and changed bytes (`test_tampering`).
 """
@@ -79,9 +79,9 @@ def _left_out(members: Members) -> None:
 
 
 def _end_left_out(members: Members) -> None:
-    """The last thing that the shop was told, as if it had not been."""
+    """The last notice that the shop got, as if there had been none."""
     gone = json.loads(members["revisions.json"])[-1]["seq"]
-    changed("revisions.json", lambda told: told.pop())(members)
+    changed("revisions.json", lambda document: document.pop())(members)
 
     def forget(log: Any) -> None:
         log["leaves"] = [each for each in log["leaves"] if each["id"] != f"revision:{gone}"]
@@ -97,22 +97,22 @@ def _without_what_it_is_of(members: Members) -> None:
 
 
 def _renamed(members: Members) -> None:
-    """All of it is told of another order."""
+    """All of it is said of another order."""
     for name in ("history.json", "sessions.json"):
         members[name] = members[name].replace(b'"ORD-1"', b'"ORD-9"')
     manifest = json.loads(members[MANIFEST])
     members[MANIFEST] = json.dumps(manifest | {"order": "ORD-9"}).encode()
 
 
-def _retold(members: Members) -> None:
+def _dispute_ended(members: Members) -> None:
     """A dispute becomes its end, in the history and in all that follows from it."""
     members["history.json"] = members["history.json"].replace(b'"disputed"', b'"dispute_won"')
     ledger = ledger_of(json.loads(members["history.json"]))
     members["ledger.json"] = (json.dumps(ledger, ensure_ascii=False, indent=1) + "\n").encode()
 
 
-def _retold_unopened(members: Members) -> None:
-    _retold(members)
+def _changed_unopened(members: Members) -> None:
+    _dispute_ended(members)
 
     def close(log: Any) -> None:
         log["readings"] = {}
@@ -129,7 +129,7 @@ def _with_reading(members: Members, *, payment: str, hidden: str) -> None:
     changed("log.json", lambda log: log["readings"][last].update(payment={"hash": hidden}))(members)
 
 
-def _retold_first(members: Members) -> None:
+def _changed_first(members: Members) -> None:
     """The first delivery said something else."""
     changed(
         "history.json",
@@ -154,7 +154,7 @@ def _hidden(members: Members) -> None:
 def _invented(members: Members) -> None:
     """The first delivery said something else, and its leaf has no content."""
     _hidden(members)
-    _retold_first(members)
+    _changed_first(members)
 
 
 def _more_in(name: str) -> Callable[[Members], None]:
@@ -170,10 +170,10 @@ def _no_checkpoint(members: Members) -> None:
 
 def _answer_without_file(members: Members) -> None:
     """What the payment service answered is invented, and what was kept of it is taken away."""
-    told = json.loads(members["sessions.json"])
-    name = f"record-{told[1]['record_id']}.details"
-    told[1]["details"] = {"status": "refused"}
-    members["sessions.json"] = json.dumps(told).encode()
+    document = json.loads(members["sessions.json"])
+    name = f"record-{document[1]['record_id']}.details"
+    document[1]["details"] = {"status": "refused"}
+    members["sessions.json"] = json.dumps(document).encode()
     members.pop(name, None)
     manifest = json.loads(members[MANIFEST])
     manifest["left_out"].pop(name, None)
@@ -206,14 +206,14 @@ FORGERIES = [
         for name in ("report.html", "README.txt", "verify.py", "explanation.txt")
     ),
     Forgery(
-        "the shop's systems were told for another reason",
-        changed("revisions.json", lambda told: told[-1].update(because=["evt_invented"])),
+        "the shop's systems were notified for another reason",
+        changed("revisions.json", lambda listed: listed[-1].update(because=["evt_invented"])),
         "inclusion", "inclusion",
     ),
     Forgery(
         "a masked reason, which cannot be compared, is no way around that",
-        changed("revisions.json", lambda told: told[-1].update(because=["+254 ••• ••• •44"])),
-        "inclusion", None, "why the shop's systems were told, where that is masked",
+        changed("revisions.json", lambda listed: listed[-1].update(because=["+254 ••• ••• •44"])),
+        "inclusion", None, "why the shop's systems were notified, where that is masked",
     ),
     Forgery("an answer has no file", _answer_without_file, "deliveries", "deliveries"),
     Forgery(
@@ -223,42 +223,42 @@ FORGERIES = [
     ),
     Forgery(
         "a session had another idempotency key",
-        changed("sessions.json", lambda told: told[0].update(key="key_0002")),
+        changed("sessions.json", lambda listed: listed[0].update(key="key_0002")),
         "deliveries", "deliveries",
     ),
     Forgery(
         "the payment service answered otherwise",
-        changed("sessions.json", lambda told: told[1].update(details={"status": "refused"})),
+        changed("sessions.json", lambda listed: listed[1].update(details={"status": "refused"})),
         "deliveries", None, "the answers of the payment service (sessions.json)",
     ),
     Forgery(
         "a session is left out",
-        changed("sessions.json", lambda told: told.pop()),
+        changed("sessions.json", lambda listed: listed.pop()),
         "deliveries", "deliveries",
     ),
     Forgery(
         "a line of a settlement file is invented",
-        changed("books.json", lambda told: told.append({"from": "statement", "line": "x"})),
+        changed("books.json", lambda listed: listed.append({"from": "statement", "line": "x"})),
         None, None, "lines of order books and settlement files (books.json)",
     ),
     Forgery(
         "a delivery had a header more",
-        _delivery(lambda told: told["headers_shown"].append(["x-forwarded-for", "192.0.2.1"])),
+        _delivery(lambda stated: stated["headers_shown"].append(["x-forwarded-for", "192.0.2.1"])),
         "deliveries", None, "method and headers (delivery-ID.json)",
     ),
     Forgery(
         "a delivery came by another method",
-        _delivery(lambda told: told.update(method="PUT")),
+        _delivery(lambda stated: stated.update(method="PUT")),
         "deliveries", None, "method and headers (delivery-ID.json)",
     ),
     Forgery(
         "a delivery came to another address",
-        _delivery(lambda told: told.update(address="https://shop.example/webhooks/other")),
+        _delivery(lambda stated: stated.update(address="https://shop.example/webhooks/other")),
         None, None, "address, verdict, signature and what it is over (delivery-ID.json)",
     ),
     Forgery(
         "a delivery was signed with another secret",
-        _delivery(lambda told: told["signature"].update(key="0" * 16)),
+        _delivery(lambda stated: stated["signature"].update(key="0" * 16)),
         None, None, "address, verdict, signature and what it is over (delivery-ID.json)",
     ),
     Forgery("a delivery is left out", _left_out, "completeness", "completeness"),
@@ -282,9 +282,9 @@ FORGERIES = [
         changed("log.json", lambda log: log.update(order=None)),
         None, None, "that what is here is of it: it was sealed before entries of the log named",
     ),
-    Forgery("a dispute is told as its end", _retold, "readings", "readings"),
+    Forgery("a dispute is shown as its end", _dispute_ended, "readings", "readings"),
     Forgery(
-        "it is, and what opens the reading is taken away", _retold_unopened,
+        "it is, and what opens the reading is taken away", _changed_unopened,
         "bodies", None, "what the bodies said, which are left out, and which were sealed before",
     ),
     Forgery(
@@ -550,8 +550,8 @@ def test_the_first_lines_say_what_a_log_written_anew_looks_like(grown: Grown) ->
     anew, after = "that the log was not written anew", "after the 1 leaf of the checkpoint that"
     assert anew in first_lines(verify_evidence(grown.bundles[1]))
     kept = KeptCheckpoint(note=grown.notes[0], path=grown.path)
-    told = first_lines(verify_evidence(grown.bundles[1], kept=kept))
-    assert f"{anew} {after} you kept: 1 of the 2 here came later" in told, "it covers one of them"
+    lines = first_lines(verify_evidence(grown.bundles[1], kept=kept))
+    assert f"{anew} {after} you kept: 1 of the 2 here came later" in lines, "it covers one of them"
     whole = KeptCheckpoint(note=grown.notes[1])
     assert anew not in first_lines(verify_evidence(grown.bundles[1], kept=whole))
 
@@ -599,7 +599,7 @@ async def test_an_order_without_deliveries_says_so(tmp_path: Path) -> None:
 async def test_a_bundle_that_nobody_could_rely_on_is_not_built(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another process seals, and is not done: who asks is told to come again."""
+    """Another process seals, and is not done: who asks is asked to come again."""
 
     async def nobody(*_: object, **__: object) -> int:
         return 0

@@ -1,4 +1,4 @@
-"""What is sealed of a row: canonical as others write it, salted, and without what may be let go."""
+"""What is sealed of a row: canonical as others write it, salted, without what may be deleted."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def arrival(
     ],
 )
 def test_one_delivery_came_at_one_time(came: list[int], said: list[str]) -> None:
-    """Of a single one nothing is told in the plural, and no span of time."""
+    """Of a single one nothing is said in the plural, and no span of time."""
     page = page_of(*map(arrival, came))
     assert [each for each in said if each not in page] == []
 

@@ -50,10 +50,10 @@ async def test_a_bundle_tells_times_to_people_in_the_zone_and_says_it(
 def test_times_of_another_zone_do_not_give_the_page(bundles: Bundles, forge: Forge) -> None:
     """A bundle of UTC has none; with some laid beside, the page is not what follows."""
     assert TIMES not in unpack(bundles.redacted)
-    told = {"zone": "Africa/Nairobi", "from_utc_s": [["2026-11-20T00:00:00Z", 10_800, "EAT"]]}
+    document = {"zone": "Africa/Nairobi", "from_utc_s": [["2026-11-20T00:00:00Z", 10_800, "EAT"]]}
 
     def laid_beside(members: dict[str, bytes]) -> None:
-        members[TIMES] = json.dumps(told).encode()
+        members[TIMES] = json.dumps(document).encode()
 
     found = verify_evidence(forge(bundles.redacted, laid_beside, rendering=False))
     assert {each.passed for each in found.steps if each.name == "rendered"} == {False}
@@ -83,7 +83,7 @@ def test_a_zone_of_a_bundle_tells_what_the_real_one_did() -> None:
     )
 
 
-def test_utc_is_told_as_it_always_was() -> None:
+def test_utc_is_written_as_it_always_was() -> None:
     assert (letter_zone(None), letter_zone(UTC), letter_zone(ZoneInfo("UTC"))) == (None,) * 3
     assert Times(None).at(Instant(0)) == "1970-01-01T00:00:00Z"
     assert Times(None).words() == "Times are UTC."

@@ -38,8 +38,8 @@ def by_the_rule(entries: list[OrderEntry], shared: int = 0) -> Hash:
         return EMPTY
     if len(entries) == 1:
         (of, leaves, last) = entries[0]
-        told = rfc8785.dumps({"of": of.hex(), "leaves": leaves, "last": last})
-        return hashlib.sha256(b"\x00" + told).digest()
+        entry = rfc8785.dumps({"of": of.hex(), "leaves": leaves, "last": last})
+        return hashlib.sha256(b"\x00" + entry).digest()
     sides: tuple[list[OrderEntry], list[OrderEntry]] = ([], [])
     for each in entries:
         sides[int.from_bytes(each.commitment, "big") >> (BITS - 1 - shared) & 1].append(each)

@@ -31,7 +31,7 @@ def steps(archive: bytes) -> dict[str, bool | None]:
 
 
 async def erased(driver: Driver, folder: Path) -> None:
-    """Everything personal of the customer is let go."""
+    """Everything personal of the customer is deleted."""
     sources = compile_sources(load_settings(environ(folder)))
     done = await erase(
         driver.context,
@@ -67,10 +67,10 @@ async def test_after_an_erasure_the_bundle_holds_and_has_nothing_personal(tmp_pa
     # Nobody can tell any more which order the log's leaves name.
     assert json.loads(new["log.json"]) == json.loads(old["log.json"]) | {"order": None}
     name = next(each for each in new if each.startswith("delivery-"))
-    told = json.loads(new[name])
-    assert told["body"] is told["headers"] is told["signed"] is None
-    assert told["let_go_at"] is not None
-    assert "Its body was deleted" in told["signature"]["sentence"]
+    delivery = json.loads(new[name])
+    assert delivery["body"] is delivery["headers"] is delivery["signed"] is None
+    assert delivery["let_go_at"] is not None
+    assert "Its body was deleted" in delivery["signature"]["sentence"]
 
 
 async def test_an_order_that_shares_a_payment_tells_the_other_side(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ async def test_an_order_that_shares_a_payment_tells_the_other_side(tmp_path: Pat
     assert verify_evidence(archive).valid
 
 
-async def test_a_session_that_was_opened_for_another_order_is_told(tmp_path: Path) -> None:
+async def test_a_session_that_was_opened_for_another_order_is_reported(tmp_path: Path) -> None:
     """It is why this order is not paid: the letter names the other one."""
     async with driving(tmp_path, looking=True) as driver:
         await driver.send(event("e1"))

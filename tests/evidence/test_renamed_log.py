@@ -1,5 +1,5 @@
 """A log that forked, as after a restore, goes on under another origin: what was signed before holds
-as it did, witnesses cosign what follows, and what was lost is told as that."""
+as it did, witnesses cosign what follows, and what was lost is reported as that."""
 
 from __future__ import annotations
 

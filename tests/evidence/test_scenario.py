@@ -1,4 +1,4 @@
-"""From incident to test: an order told as a scenario and played elsewhere comes out the same."""
+"""From incident to test: an order made into a scenario and played elsewhere comes out the same."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ async def tell(driver: Driver, folder: Path, order: str = "ORD-1") -> OrderScena
     return await tell_scenario(driver.context, order, as_of=LATER, by=None, providers=providers)
 
 
-async def _told(folder: Path) -> OrderScenario:
+async def _scenario(folder: Path) -> OrderScenario:
     async with driving(folder, looking=True) as driver:
         await live_through(driver, customer=CUSTOMER)
         return await tell(driver, folder)
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> OrderScenario:
+def scenario(tmp_path: Path) -> OrderScenario:
     """The scenario of the whole story of ORD-1."""
-    return copy_of(_told, tmp_path)
+    return copy_of(_scenario, tmp_path)
 
 
 @pytest.fixture
@@ -96,30 +96,30 @@ async def _advance(clock: SetClock, seconds: float) -> None:
 
 
 @pytest.mark.slow
-async def test_a_replay_comes_to_the_same(fresh: Path, told: OrderScenario) -> None:
+async def test_a_replay_comes_to_the_same(fresh: Path, scenario: OrderScenario) -> None:
     """Outcome, findings, explanation and every verdict, a year later, in an empty instance."""
-    assert told.document["expected"]["outcome"] == "partially_refunded"
-    assert "redelivered" in told.document["expected"]["findings"]
-    assert "delivered_late" not in told.document["expected"]["findings"]
-    assert "out_of_order" in told.document["expected"]["findings"]
-    assert [each["verdict"] for each in told.document["steps"] if "body" in each].count(
+    assert scenario.document["expected"]["outcome"] == "partially_refunded"
+    assert "redelivered" in scenario.document["expected"]["findings"]
+    assert "delivered_late" not in scenario.document["expected"]["findings"]
+    assert "out_of_order" in scenario.document["expected"]["findings"]
+    assert [each["verdict"] for each in scenario.document["steps"] if "body" in each].count(
         "duplicate"
     ) == 13
-    assert await played(fresh, told.document, start=T + 365 * DAY + 7 * TICK) == []
+    assert await played(fresh, scenario.document, start=T + 365 * DAY + 7 * TICK) == []
 
 
 @pytest.mark.slow
-async def test_a_replay_can_be_faster(fresh: Path, told: OrderScenario) -> None:
+async def test_a_replay_can_be_faster(fresh: Path, scenario: OrderScenario) -> None:
     """Sixty times as fast, where all windows of time are a sixtieth too."""
     windows = {"PAYMENT_WINDOW_S": "30", "GRACE_S": "5", "LATE_AFTER_S": "5",
                "FUTURE_TOLERANCE_S": "5", "FULFILLMENT_WINDOW_S": "1440"}  # fmt: skip
-    assert await played(fresh, told.document, start=T, speed=60.0, **windows) == []
+    assert await played(fresh, scenario.document, start=T, speed=60.0, **windows) == []
 
 
 @pytest.mark.slow
-async def test_what_comes_otherwise_is_told(fresh: Path, told: OrderScenario) -> None:
+async def test_what_comes_otherwise_is_reported(fresh: Path, scenario: OrderScenario) -> None:
     """Another amount, verdict or expectation: the replay says what differs."""
-    document = json.loads(json.dumps(told.document).replace("1500, ", "1400, "))
+    document = json.loads(json.dumps(scenario.document).replace("1500, ", "1400, "))
     document["expected"]["findings"].remove("redelivered")
     again = next(each for each in document["steps"] if each.get("verdict") == "duplicate")
     again["verdict"] = "stored"
@@ -129,18 +129,18 @@ async def test_what_comes_otherwise_is_told(fresh: Path, told: OrderScenario) ->
     }  # fmt: skip
 
 
-async def test_nothing_personal_and_no_secret_is_in_it(told: OrderScenario) -> None:
+async def test_nothing_personal_and_no_secret_is_in_it(scenario: OrderScenario) -> None:
     """Stand-ins are consistent; amounts, structure and what is small stay."""
-    text = json.dumps(told.document)
+    text = json.dumps(scenario.document)
     for each in (PHONE, PHONE[3:], NAME, "call "):
         assert each not in text
-    bodies = [each["body"] for each in told.document["steps"] if "body" in each]
+    bodies = [each["body"] for each in scenario.document["steps"] if "body" in each]
     customers = {body[2].partition('"customer": ')[2].partition("}")[0] for body in bodies}
     assert len(customers) == 1
     (customer,) = customers
     assert json.loads(customer + "}")["age"] == 41
     assert "1500" in bodies[0][2]
-    assert told.left_out == ("its checkout session: a replay begins with the first webhook",)
+    assert scenario.left_out == ("its checkout session: a replay begins with the first webhook",)
 
 
 async def test_a_deadline_that_passed_is_part_of_it(tmp_path: Path, fresh: Path) -> None:
@@ -154,7 +154,7 @@ async def test_a_deadline_that_passed_is_part_of_it(tmp_path: Path, fresh: Path)
     assert await played(fresh, scenario, start=T + DAY) == []
 
 
-async def test_what_cannot_be_told_is_said(tmp_path: Path) -> None:
+async def test_what_makes_no_scenario_is_reported(tmp_path: Path) -> None:
     async with driving(tmp_path, looking=True) as driver:
         await driver.send(event("e1", order={"reference": PHONE}, customer={"phone": PHONE}))
         driver.clock.put(LATER)
@@ -166,7 +166,7 @@ async def test_what_cannot_be_told_is_said(tmp_path: Path) -> None:
             await tell(driver, tmp_path, PHONE)
 
 
-async def test_a_reason_is_told_without_the_number_in_it(tmp_path: Path, fresh: Path) -> None:
+async def test_a_reason_is_shown_without_the_number_in_it(tmp_path: Path, fresh: Path) -> None:
     async with driving(tmp_path, looking=True) as driver:
         said = {"reason": f"no wallet of {PHONE}"}
         await driver.send(event("e1", "declined", payment=said, customer={"phone": PHONE}))
@@ -190,9 +190,9 @@ def test_a_file_that_is_no_scenario_is_refused(tmp_path: Path, text: str) -> Non
 
 
 async def test_a_profile_that_the_sandbox_cannot_sign_for_is_said(
-    tmp_path: Path, told: OrderScenario
+    tmp_path: Path, scenario: OrderScenario
 ) -> None:
-    document = json.loads(json.dumps(told.document))
+    document = json.loads(json.dumps(scenario.document))
     document["sources"][0]["text"] = document["sources"][0]["text"].replace(
         '"hmac-sha256"', '"ed25519"'
     )

@@ -42,7 +42,7 @@ def steps(found: VerifiedBundle) -> dict[str, bool | None]:
     return {each.name: each.passed for each in found.steps}
 
 
-async def test_entries_of_before_are_told_as_what_they_are(
+async def test_entries_of_before_are_reported_as_what_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The log still verifies, the bundle holds, and its first lines say what it leaves open."""
@@ -68,10 +68,10 @@ async def test_entries_of_before_are_told_as_what_they_are(
     assert (found.valid, steps(found)["readings"], steps(found)["completeness"]) == (
         True, None, True,
     )  # fmt: skip
-    told = "\n".join(found.not_proven)
-    assert "that these are of this order, 2: dlv_" in told
-    assert "which were sealed before readings were, or are read otherwise since: " in told
-    assert "of 1 of 2" in told
+    not_proven = "\n".join(found.not_proven)
+    assert "that these are of this order, 2: dlv_" in not_proven
+    assert "which were sealed before readings were, or are read otherwise since: " in not_proven
+    assert "of 1 of 2" in not_proven
     assert "which were sealed before readings were" not in "\n".join(
         verify_evidence(full).not_proven
     ), "the bodies show it"
@@ -115,7 +115,7 @@ async def test_a_reference_that_is_masked_is_proved_but_for_itself(tmp_path: Pat
     found = verify_evidence(archive)
     assert found.valid
     assert (steps(found)["inclusion"], steps(found)["readings"]) == (True, None)
-    told = "\n".join(found.not_proven)
-    assert "it is this order that the log's entries name: its reference is masked" in told
-    assert "in texts that are masked (history.json)" in told
+    not_proven = "\n".join(found.not_proven)
+    assert "it is this order that the log's entries name: its reference is masked" in not_proven
+    assert "in texts that are masked (history.json)" in not_proven
     assert steps(verify_evidence(full))["readings"] is True

@@ -104,10 +104,10 @@ def test_verify_py_is_of_python_3_8_and_of_the_standard_library() -> None:
     assert not [word for word in later if word in text]
 
 
-def test_a_reader_is_told_how_long_verify_py_is(folder: Path) -> None:
+def test_a_reader_learns_how_long_verify_py_is(folder: Path) -> None:
     """To the hundred, in the page beside it and in its own first lines."""
-    told = (folder / "README.txt").read_text() + stand_alone()
-    lengths = [int(each) for each in re.findall(r"some (\d+) lines", told)]
+    texts = (folder / "README.txt").read_text() + stand_alone()
+    lengths = [int(each) for each in re.findall(r"some (\d+) lines", texts)]
     assert lengths == [round(stand_alone().count("\n"), -2)] * 2
 
 

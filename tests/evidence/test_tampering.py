@@ -102,7 +102,7 @@ def _swapped(log: Any) -> None:
     log["leaves"][0], log["leaves"][1] = log["leaves"][1], log["leaves"][0]
 
 
-def _retold(log: Any) -> None:
+def _changed_leaf(log: Any) -> None:
     leaf = next(each for each in log["leaves"] if '"outcome":"succeeded"' in each["leaf"])
     leaf["leaf"] = leaf["leaf"].replace("succeeded", "disputed")
 
@@ -155,7 +155,7 @@ def _cheaper(members: dict[str, bytes], amount: str) -> None:
         ledger = ledger_of(json.loads(members["history.json"]))
     except ValueError:
         return
-    changed("ledger.json", lambda told: told.clear() or told.update(ledger))(members)
+    changed("ledger.json", lambda document: document.clear() or document.update(ledger))(members)
     members["explanation.txt"] = "".join(f"{each}\n" for each in ledger["explanation"]).encode()
 
 
@@ -180,7 +180,7 @@ def test_another_price_is_found_without_the_key(
 def test_another_author_is_found_without_the_key(
     bundles: Bundles, forge: Forge, author: str | None
 ) -> None:
-    """Who told the price is sealed with it, and cannot be left out either."""
+    """Who stated the price is sealed with it, and cannot be left out either."""
 
     def change(history: Any) -> None:
         (placed,) = [each for each in history["records"] if each["kind"] == "order_placed"]
@@ -198,10 +198,10 @@ def test_another_answer_of_the_service_is_found_without_the_key(
 
     def change(members: dict[str, bytes]) -> None:
         members[name] = b'{"status":"refused"}'
-        told = json.loads(members["sessions.json"])
-        (each,) = [each for each in told if name == f"record-{each['record_id']}.details"]
+        sessions = json.loads(members["sessions.json"])
+        (each,) = [each for each in sessions if name == f"record-{each['record_id']}.details"]
         each["details"] = {"status": "refused"}
-        members["sessions.json"] = json.dumps(told).encode()
+        members["sessions.json"] = json.dumps(sessions).encode()
 
     assert failed(forge(bundles.full, change)) == ["inclusion"]
 
@@ -217,7 +217,7 @@ def _undisputed(revisions: Any) -> None:
 FORGERIES: dict[str, tuple[str, Callable[[Any], None], set[str]]] = {
     "a proof in another order": ("log.json", _reordered, {"inclusion"}),
     "leaves in another order": ("log.json", _swapped, {"inclusion"}),
-    "a leaf that says otherwise": ("log.json", _retold, {"inclusion"}),
+    "a leaf that says otherwise": ("log.json", _changed_leaf, {"inclusion"}),
     "a leaf that was not hashed": ("log.json", _resalted, {"inclusion"}),
     "another digest": ("history.json", _other, {"deliveries"}),
     "a leaf whose text is left out": ("log.json", _hidden, {"inclusion"}),

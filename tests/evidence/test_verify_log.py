@@ -34,7 +34,7 @@ from tests.reconcile.build import T
 
 SEED = 20_261_120
 SEALED = (700, 200, 100) if os.environ.get("TALLYHOOK_LONG") else (300, 100, 50)
-DELIVERIES, RECORDS, DEEDS = SEALED
+DELIVERIES, RECORDS, AUDIT_ENTRIES = SEALED
 ROWS = 1_000 if os.environ.get("TALLYHOOK_LONG") else 400
 """How many seeded rows are changed in each way."""
 
@@ -70,11 +70,11 @@ async def sealed(tmp_path_factory: pytest.TempPathFactory) -> Path:
             await seal(store)
         async with store.writing() as connection:
             await add_records(connection, [placed(n) for n in range(RECORDS)], details="kept")
-            for _ in range(DEEDS):
-                deed = AuditEntry(
+            for _ in range(AUDIT_ENTRIES):
+                entry = AuditEntry(
                     at=T, who="ann", role="admin", action="x", subject="A", reason="why"
                 )
-                await add_entry(connection, deed)
+                await add_entry(connection, entry)
         await refold_until_quiet(context(store), limit=500, progress=quiet)
         await seal(store)
     return path
@@ -91,7 +91,7 @@ def copy(sealed: Path, tmp_path: Path) -> Path:
 async def verified(
     path: Path, *, against: str | None = None, own: PublicKey | None = None
 ) -> VerifiedLog:
-    """What a verification of the file says, all of its problems told."""
+    """What a verification of the file says, all of its problems listed."""
     settings = StoreSettings(url=f"sqlite+aiosqlite:///{path}", environment="sandbox")
     async with open_store(settings, purpose="reading") as store:
         return await verify_log(
@@ -154,7 +154,7 @@ NULLS = {"size", "amount", "expires_at", "before_fulfillable"}
 async def test_an_untouched_log_fits(sealed: Path) -> None:
     found = await verified(sealed)
     assert (found.found, found.problems, found.first) == (0, [], None)
-    assert found.leaves == len(rows_of(sealed)) == 2 * DELIVERIES + RECORDS + DEEDS
+    assert found.leaves == len(rows_of(sealed)) == 2 * DELIVERIES + RECORDS + AUDIT_ENTRIES
 
 
 async def test_every_edited_row_is_named(copy: Path) -> None:
@@ -318,7 +318,7 @@ async def test_a_log_that_was_cut_off_is_found_by_a_checkpoint_kept_elsewhere(co
     assert (await verified(copy, against=kept)).found == 0
     assert (await verified(copy, against=earlier)).found == 0
     change(copy, lambda connection: cut(connection, size=300))
-    assert (await verified(copy)).found == 0, "nothing inside tells of it"
+    assert (await verified(copy)).found == 0, "nothing inside shows it"
     assert (await verified(copy, against=earlier)).found == 0
     found = await verified(copy, against=kept)
     assert (found.found, found.first) == (1, 300)
@@ -363,7 +363,7 @@ async def test_what_is_no_checkpoint_of_this_log_is_refused(copy: Path) -> None:
     assert (await verified(copy, against=unsigned)).found == 1
 
 
-async def test_what_is_let_go_leaves_the_log_whole(tmp_path: Path) -> None:
+async def test_what_is_deleted_leaves_the_log_whole(tmp_path: Path) -> None:
     """Pruned bodies and headers; and verdicts that reindex corrects are counted, not blamed."""
     url = f"sqlite+aiosqlite:///{tmp_path}/t.db"
     async with opened(url) as store:
@@ -375,8 +375,8 @@ async def test_what_is_let_go_leaves_the_log_whole(tmp_path: Path) -> None:
             await keep(store, genuine(f"e{n}", **{**PAID, **own}))
         async with store.writing() as connection:
             await add_records(connection, [placed(1)], details="kept")
-            deed = AuditEntry(at=T, who="ann", role="admin", action="x", subject="A", reason="why")
-            await add_entry(connection, deed)
+            entry = AuditEntry(at=T, who="ann", role="admin", action="x", subject="A", reason="why")
+            await add_entry(connection, entry)
         then = context(store, at=LATER)
         await refold_until_quiet(then, limit=100, progress=quiet)
         await seal(store)
@@ -395,7 +395,7 @@ async def test_what_is_let_go_leaves_the_log_whole(tmp_path: Path) -> None:
         assert (found.problems, found.reread) == ([], 3)
 
 
-async def test_a_key_that_somebody_has_put_in_is_told(copy: Path, tmp_path: Path) -> None:
+async def test_a_key_that_somebody_has_put_in_is_reported(copy: Path, tmp_path: Path) -> None:
     """Whoever has the database alone signs all of it with a key of their own, and enters that."""
     theirs = write_key(tmp_path / "key", secret=b"x" * 32)
     notes = [
@@ -412,8 +412,8 @@ async def test_a_key_that_somebody_has_put_in_is_told(copy: Path, tmp_path: Path
         ),
     )
     assert (await verified(copy)).problems == [], "the database's own word"
-    (told,) = (await verified(copy, own=SIGNER.key.public)).problems
-    assert told.startswith(f"the key that signs, {theirs.public.fingerprint}, is not the one")
+    (problem,) = (await verified(copy, own=SIGNER.key.public)).problems
+    assert problem.startswith(f"the key that signs, {theirs.public.fingerprint}, is not the one")
 
 
 async def test_few_bodies_are_in_memory_at_a_time(

@@ -149,13 +149,13 @@ async def test_each_witness_cosigns_the_same_checkpoint_and_then_what_was_added(
         assert await own.asked() == 2
         for witness in own.witnesses:
             assert witness.asked == [(0, first), (first, second)]
-        told = await witness_document(own.context, own.settled())
-    assert told["quorum"] == 2
-    assert told["cosigned"] == second
-    assert [(each["witness"], each["state"], each["leaves"]) for each in told["witnesses"]] == [
+        document = await witness_document(own.context, own.settled())
+    assert document["quorum"] == 2
+    assert document["cosigned"] == second
+    assert [(each["witness"], each["state"], each["leaves"]) for each in document["witnesses"]] == [
         (ONE, "cosigns", second), (TWO, "cosigns", second),
     ]  # fmt: skip
-    assert {each["way"] for each in told["left"]} == {ONE, TWO}
+    assert {each["way"] for each in document["left"]} == {ONE, TWO}
 
 
 async def test_a_witness_that_knows_another_size_says_so_and_cosigns(tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ BAD: tuple[tuple[Answers, str], ...] = (
 )
 
 
-async def test_a_bad_answer_is_refused_and_told(tmp_path: Path) -> None:
+async def test_a_bad_answer_is_refused_and_reported(tmp_path: Path) -> None:
     """Nothing of it is kept."""
     async with house(tmp_path, ONE) as own:
         await own.sealed("e1")
@@ -243,9 +243,9 @@ async def test_a_bad_answer_is_refused_and_told(tmp_path: Path) -> None:
             (state,) = await own.states()
             assert state is not None
             assert (state.problem, state.size, state.cosigned_at) == (problem, 0, None), answers
-            told = await witness_document(own.context, own.settled())
-            assert told["left"] == []
-            assert told["witnesses"][0]["sentence"]
+            document = await witness_document(own.context, own.settled())
+            assert document["left"] == []
+            assert document["witnesses"][0]["sentence"]
             failures = state.failures
         assert failures == len(BAD)
 

@@ -29,7 +29,7 @@ from tests.reconcile.build import T
 OTHER = "whsec_" + base64.b64encode(b"another key, of enough bytes").decode()
 
 
-def told_in(archive: bytes) -> dict[str, Any]:
+def delivery_in(archive: bytes) -> dict[str, Any]:
     """The one delivery of a bundle."""
     files = unpack(archive)
     (name,) = (each for each in files if each.startswith("delivery-") and each.endswith(".json"))
@@ -51,7 +51,7 @@ async def built(driver: Driver, folder: Path, **sources: str) -> bytes:
     ).archive
 
 
-async def test_the_key_is_told_by_its_fingerprint_and_never_shown(tmp_path: Path) -> None:
+async def test_the_key_is_named_by_its_fingerprint_and_never_shown(tmp_path: Path) -> None:
     """Of two secrets the one that signed; ended or taken out, none does any more."""
     async with driving(tmp_path, looking=True) as driver:
         await driver.send(event("e1"))
@@ -61,12 +61,12 @@ async def test_the_key_is_told_by_its_fingerprint_and_never_shown(tmp_path: Path
         over = f"{OTHER},{SECRET} until {format_instant(T)}"
         ended = await built(driver, tmp_path, SOURCES__SHOP__SECRETS=over)
     said = b"tallyhook secret fingerprint" + SECRET.encode()
-    signature = told_in(both)["signature"]
+    signature = delivery_in(both)["signature"]
     assert signature["key"] == hashlib.sha256(said).hexdigest()[:16]
     assert "the provider, who has it, can check it" in signature["sentence"]
-    assert told_in(without)["signature"]["key"] is None
-    assert told_in(ended)["signature"]["key"] is None
-    assert "taken out since" in told_in(without)["signature"]["sentence"]
+    assert delivery_in(without)["signature"]["key"] is None
+    assert delivery_in(ended)["signature"]["key"] is None
+    assert "taken out since" in delivery_in(without)["signature"]["sentence"]
     for secret in (SECRET.encode(), KEY, OTHER.encode()):
         assert secret not in both
 
@@ -77,9 +77,11 @@ async def test_what_was_signed_is_what_the_provider_signs(tmp_path: Path) -> Non
         await driver.send(event("e1"))
         driver.clock.put(LATER)
         archive = await built(driver, tmp_path)
-    files, told = unpack(archive), told_in(archive)
-    mac = hmac.new(KEY, files[told["signed"]["file"]], hashlib.sha256).digest()
-    assert ["webhook-signature", "v1," + base64.b64encode(mac).decode()] in told["headers_shown"]
+    files, delivery = unpack(archive), delivery_in(archive)
+    mac = hmac.new(KEY, files[delivery["signed"]["file"]], hashlib.sha256).digest()
+    assert ["webhook-signature", "v1," + base64.b64encode(mac).decode()] in delivery[
+        "headers_shown"
+    ]
 
 
 @pytest.fixture
@@ -109,7 +111,7 @@ async def test_anyone_checks_a_public_key_signature(
             await driver.send(body, [*headers, (b"webhook-signature", value)])
         driver.clock.put(LATER)
         archive = await built(driver, tmp_path, **settings)
-    name = f"key-{told_in(archive)['signature']['key']}.pem"
+    name = f"key-{delivery_in(archive)['signature']['key']}.pem"
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     assert unpack(archive)[name] == public
     steps = {each.name: each for each in verify_evidence(archive).steps}
