@@ -61,8 +61,8 @@ _Group = tuple[str, str, str]
 
 def line_id_of(group: _Group, ordinal: int) -> str:
     """What all versions of a line share: `stm_` and 20 hex digits."""
-    told = hashlib.blake2b("\x1f".join((*group, str(ordinal))).encode(), digest_size=10)
-    return "stm_" + told.hexdigest()
+    stated = hashlib.blake2b("\x1f".join((*group, str(ordinal))).encode(), digest_size=10)
+    return "stm_" + stated.hexdigest()
 
 
 async def write_statement(
@@ -100,8 +100,8 @@ def _write(
         table="statement_lines",
         columns=LINE_COLUMNS,
         rows=[
-            (*group, ordinal, number, line_id_of(group, ordinal), *told)
-            for group, ordinal, told in fresh
+            (*group, ordinal, number, line_id_of(group, ordinal), *stated)
+            for group, ordinal, stated in fresh
         ],
     )
     return counts
@@ -119,16 +119,16 @@ def _decide(
     for row in found:
         known[row[:3]].append(row)
     counts, fresh, behind = import_store.WrittenVersions(), _Fresh(), list[tuple[Any, ...]]()
-    for group, told in groupby(rows, key=lambda row: row[:3]):
+    for group, stated in groupby(rows, key=lambda row: row[:3]):
         lines = known.get(group)
         if lines is None:
-            new = [(group, place, row[3:]) for place, row in enumerate(told)]
+            new = [(group, place, row[3:]) for place, row in enumerate(stated)]
             fresh += new
             counts.new += len(new)
         else:
-            own = [row[3:] for row in told]
+            own = [row[3:] for row in stated]
             pairs = paired(
-                told=[_moved(group[1], row) for row in own],
+                stated=[_moved(group[1], row) for row in own],
                 known=[_moved(group[1], line[5:]) for line in lines],
                 calendar=calendar,
             )
@@ -138,7 +138,7 @@ def _decide(
 
 def _versions(
     group: _Group,
-    told: list[tuple[Any, ...]],
+    stated: list[tuple[Any, ...]],
     lines: Rows,
     pairs: Sequence[int | None],
     fresh: _Fresh,
@@ -147,7 +147,7 @@ def _versions(
     """Add the rows of one group, of which each is of the known line in its place of `pairs`, to
     what is fresh and what is behind."""
     counts, following = import_store.WrittenVersions(), max(line[3] for line in lines) + 1
-    for row, place in zip(told, pairs, strict=True):
+    for row, place in zip(stated, pairs, strict=True):
         if place is None:
             fresh.append((group, following, row))
             following += 1
@@ -161,14 +161,14 @@ def _versions(
     return counts
 
 
-def _moved(kind: str, told: tuple[Any, ...]) -> Moved:
+def _moved(kind: str, stated: tuple[Any, ...]) -> Moved:
     """A line that is only a fee has its money as net alone."""
     return Moved(
         kind=kind,
-        told=told,
-        money=(told[3], told[6] if kind == "fee" else told[4]),
-        settled_at=told[7],
-        payout=told[8],
+        stated=stated,
+        money=(stated[3], stated[6] if kind == "fee" else stated[4]),
+        settled_at=stated[7],
+        payout=stated[8],
     )
 
 

@@ -283,7 +283,7 @@ class BankLeg:
                 yield link
 
     def _judged(self, edges: Sequence[_Edge]) -> Link | None:
-        """Where a group stands. None for one of more than two currencies: nobody could tell what
+        """Where a group stands. None for one of more than two currencies: nobody could say what
         was exchanged for what."""
         payouts = sorted({e.payout.payout_id: e.payout for e in edges}.values(), key=_payout_order)
         lines = sorted({e.line.line_id: e.line for e in edges}.values(), key=_line_order)
@@ -347,7 +347,7 @@ class BankLeg:
         return found
 
     def _bank_reach(self) -> _Reaches:
-        """Where payouts were found in some accounts, only these tell how far the bank reaches:
+        """Where payouts were found in some accounts, only these show how far the bank reaches:
         others have nothing to do with them."""
         found: _Reaches = {}
         known = {(e.account, e.currency) for link in self.links for e in link.lines}
@@ -379,8 +379,8 @@ class BankLeg:
         return Alone(bucket="awaiting_statement" if late else "bank_line_unknown", line=line)
 
     def _is_payers(self, line: BankLine) -> bool:
-        told = f"{line.counterparty or ''}\n{line.reference or ''}\n{line.text or ''}".casefold()
-        return any(payer in told for payer in self._payers)
+        text = f"{line.counterparty or ''}\n{line.reference or ''}\n{line.text or ''}".casefold()
+        return any(payer in text for payer in self._payers)
 
     # --- what it came to
 
@@ -409,9 +409,9 @@ class BankLeg:
         for each in self.alone:
             if period is None or each.at in period:
                 sums.add_alone(each)
-        for told in self.decisions(period):
-            if isinstance(told, Break):
-                sums.tell(told)
+        for decision in self.decisions(period):
+            if isinstance(decision, Break):
+                sums.count(decision)
         return sums.control(self._as_of)
 
 
@@ -633,7 +633,7 @@ class _Sums:
         elif each.line is not None:
             self.add("bank", each.line.currency, each.bucket, each.line.minor)
 
-    def tell(self, found: Break) -> None:
+    def count(self, found: Break) -> None:
         """One break."""
         sums = self._breaks[found.cause, found.money.currency]
         sums[0] += 1

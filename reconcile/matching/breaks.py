@@ -82,8 +82,8 @@ class Break:
 
     order       the order's reference as the ledger writes it, else as book or statement do
     payment     the provider's payment reference, where the difference is about one payment
-    subject     what else tells it from other breaks of this cause, order and payment: the id of a
-                book or statement line that is stable from one version of the line to the next
+    subject     what else distinguishes it from other breaks of this cause, order and payment: the
+                id of a book or statement line that stays from one version of it to the next
     money       what is at stake, never negative
     since       the instant from which its age counts: the latest date among what disagrees
     cites       the event, record and line ids that it rests on
@@ -108,8 +108,8 @@ class Break:
     @property
     def identity(self) -> str:
         """The same for the same difference in every run: `brk_` and 20 hex digits."""
-        told = fingerprint([self.cause, self.order, self.payment, self.subject])
-        return "brk_" + told.removeprefix("sha256:")[:20]
+        digest = fingerprint([self.cause, self.order, self.payment, self.subject])
+        return "brk_" + digest.removeprefix("sha256:")[:20]
 
 
 # --- what of a break may be lost ------------------------------------------------------------------
@@ -140,7 +140,7 @@ def at_risk(found: Break) -> int:
     """What of a break's money may be lost, in minor units of its currency; at most its money.
 
     Nothing of what is held, or owed back. Of two amounts that differ, what is missing; of a line
-    that no webhook told of, or of a bank's that no payout explains, what it took.
+    that no webhook reported, or of a bank's that no payout explains, what it took.
     """
     if found.cause in HELD or found.cause in OWED or ("won", True) in found.facts:
         return 0
@@ -162,7 +162,7 @@ def _missing(facts: Facts) -> bool:
     """Whether less was settled than captured, or than expected of it in another currency, or
     captured than booked."""
     sums = {
-        name: sum([m.minor for told, m in facts if told == name and isinstance(m, Money)])
+        name: sum([m.minor for fact, m in facts if fact == name and isinstance(m, Money)])
         for name in ("captured", "booked", "settled", "expected")
     }
     if any(name == "expected" for name, _ in facts):
@@ -453,10 +453,12 @@ SENTENCES: Final[dict[BreakCause, str]] = {
     "paid_not_in_book": "{captured} was received, and the order book does not have the order",
     "book_paid_not_received": "The order book says {status} for {booked}, and no payment is known",
     "book_unpaid_but_received": "{captured} was received, and the order book says {status}",
-    "amount_differs": "{captured} was captured, and the {against} says {told}: {difference} apart",
-    "off_by_minor_unit": "{captured} was captured, and the {against} says {told}, which differs by "
-    "the factor {factor}: major units were taken for minor units, or the other way round",
-    "currency_differs": "{captured} was captured, and the {against} says {told}: another currency",
+    "amount_differs": "{captured} was captured, and the {against} says {stated}: "
+    "{difference} apart",
+    "off_by_minor_unit": "{captured} was captured, and the {against} says {stated}, which differs "
+    "by the factor {factor}: major units were taken for minor units, or the other way round",
+    "currency_differs": "{captured} was captured, and the {against} says {stated}: "
+    "another currency",
     "paid_twice": "Paid more than once: {owed} of the {captured} captured is owed back",
     "overpaid": "{owed} of what was captured is beyond what the order costs, and owed back",
     "refund_not_in_book": "{refunded} {how}, and the order book has {booked_refund} of it",
@@ -555,7 +557,7 @@ _STEPS_BY_HOW: Final[dict[tuple[BreakCause, str], str]] = {
     "took, as given back or as an entry of its own, by hand where your shop's export has no column "
     "for it",
 }
-"""Of causes that are told of refunds and of what is none, where the money went in one way alone."""
+"""Of causes that concern refunds and other money, where the money went in one way alone."""
 
 _SETTLED_AT_ANOTHER_RATE: Final = (
     "{captured} was captured, and the statement settles {settled} for it, a rate of {rate}: by the "
@@ -588,7 +590,7 @@ def break_sentence(found: Break) -> str:
         (name, _WORDS[name].get(str(value), value) if name in _WORDS else value)
         for name, value in found.facts
     ]
-    facts += [("told", value) for name, value in found.facts if name in ("booked", "settled")]
+    facts += [("stated", value) for name, value in found.facts if name in ("booked", "settled")]
     if found.cause == "refund_not_in_book" and "how" not in dict(found.facts):
         facts.append(("how", "went back"))  # in several ways, or seen by a version that did not say
     form = SENTENCES[found.cause]

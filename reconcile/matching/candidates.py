@@ -68,11 +68,11 @@ class Index:
     """Lines in the three orders in which they are looked for."""
 
     def __init__(self, entries: Iterable[Searchable]) -> None:
-        told = list(entries)
-        named = [(key, each.line, each) for each in told for key in each.keys]
+        found = list(entries)
+        named = [(key, each.line, each) for each in found for key in each.keys]
         self._forward = sorted(named, key=lambda one: one[:2])
         self._backward = sorted([(k[::-1], line, e) for k, line, e in named], key=lambda x: x[:2])
-        priced = [(e.currency, e.minor, e.at or 0, e.line, e) for e in told]
+        priced = [(e.currency, e.minor, e.at or 0, e.line, e) for e in found]
         self._priced = sorted(priced, key=lambda one: one[:4])
 
     def nearest(self, wanted: Searchable, *, window: Duration | None) -> tuple[Candidate, ...]:
@@ -276,12 +276,12 @@ class Suggestion:
 
 def suggestions(found: Break) -> tuple[Suggestion, ...]:
     """The near misses of a break with what speaks for each, the most first."""
-    told = [
+    scored = [
         Suggestion(candidate=each, reasons=tuple(_reasons(found, each)))
         for each in found.candidates
     ]
     # Of equal ones the nearest stays first.
-    return tuple(sorted(told, key=lambda each: -each.score))
+    return tuple(sorted(scored, key=lambda each: -each.score))
 
 
 def the_one(found: Break, *, least: int) -> Suggestion | None:
@@ -310,8 +310,8 @@ def _reasons(found: Break, candidate: Candidate) -> Iterator[Reason]:
 
 
 def _names(found: Break) -> Iterator[str]:
-    told = [found.order, found.payment, dict(found.facts).get("payout")]
-    yield from (match_key(each) for each in told if isinstance(each, str))
+    names = [found.order, found.payment, dict(found.facts).get("payout")]
+    yield from (match_key(each) for each in names if isinstance(each, str))
 
 
 def _of_names(mine: str, reference: str) -> Reason | None:

@@ -22,7 +22,7 @@ from reconcile.matching.rules import Terms, factor_between
 from reconcile.money import Money
 from reconcile.values import frozen
 
-# --- what a matching tells ------------------------------------------------------------------------
+# --- what a matching reports ----------------------------------------------------------------------
 
 
 MatchKind = Literal[
@@ -52,8 +52,8 @@ class Match:
     @property
     def identity(self) -> str:
         """The same for the same match in every run: `mat_` and 20 hex digits."""
-        told = fingerprint([self.kind, self.order, self.payment, list(self.lines)])
-        return "mat_" + told.removeprefix("sha256:")[:20]
+        digest = fingerprint([self.kind, self.order, self.payment, list(self.lines)])
+        return "mat_" + digest.removeprefix("sha256:")[:20]
 
 
 Decision = Match | Break
@@ -72,11 +72,11 @@ _CONTRADICTIONS: Final[frozenset[FindingCode]] = frozenset(
 
 @dataclass(slots=True)
 class Verdict:
-    """Where the order and its book lines stand, and what there is to tell of them."""
+    """Where the order and its book lines stand, and what there is to report of them."""
 
     orders: Bucket
     lines: Bucket
-    told: tuple[Decision, ...] = ()
+    decisions: tuple[Decision, ...] = ()
 
 
 @dataclass(slots=True)
@@ -98,12 +98,12 @@ def decide_alone(funds: Funds, terms: Terms) -> Verdict:
         return Verdict("nothing_due", "nothing_due")
     if funds.unresolved:
         only = _one(_unresolved(funds, None, terms))
-        return replace(only, told=_with_beside(only.told, funds))
+        return replace(only, decisions=_with_beside(only.decisions, funds))
     found = _missing(funds, terms)
-    told = (*_apart(funds), *([found] if isinstance(found, Break) else []))
-    bucket = told[0].cause if told else found
+    decisions = (*_apart(funds), *([found] if isinstance(found, Break) else []))
+    bucket = decisions[0].cause if decisions else found
     assert not isinstance(bucket, Break)
-    return Verdict(bucket, bucket, _with_beside(told, funds))
+    return Verdict(bucket, bucket, _with_beside(decisions, funds))
 
 
 def _missing(funds: Funds, terms: Terms) -> Break | Bucket:
@@ -153,21 +153,23 @@ def decide(pair: Pair) -> Verdict:
         found = _agreed(pair)
     apart = tuple(_apart(pair.funds))
     if apart and not pair.funds.unresolved:
-        found = Verdict(apart[0].cause, found.lines, (*apart, *found.told))
+        found = Verdict(apart[0].cause, found.lines, (*apart, *found.decisions))
     if not pair.funds.beside:
         return found
-    return replace(found, told=_with_beside(found.told, pair.funds))
+    return replace(found, decisions=_with_beside(found.decisions, pair.funds))
 
 
-def _with_beside(told: tuple[Decision, ...], funds: Funds) -> tuple[Decision, ...]:
+def _with_beside(decisions: tuple[Decision, ...], funds: Funds) -> tuple[Decision, ...]:
     """What lines without a movement leave to be settled stands in the first break about doubt, or
     in the first there is."""
-    breaks = [each for each in told if isinstance(each, Break)]
+    breaks = [each for each in decisions if isinstance(each, Break)]
     doubts = [each for each in breaks if each.cause in ("unresolved", "payment_in_doubt")]
     if not funds.beside or not breaks:
-        return told
+        return decisions
     first = (doubts or breaks)[0]
-    return tuple([replace(first, left=funds.beside) if each is first else each for each in told])
+    return tuple(
+        [replace(first, left=funds.beside) if each is first else each for each in decisions]
+    )
 
 
 def amounts_fit(pair: Pair) -> bool:
@@ -377,8 +379,8 @@ def _late(funds: Funds, lines: Lines | None) -> Break:
 
 
 def _apart(funds: Funds) -> Iterator[Break]:
-    """What is told apart from the price: owed back, and in doubt. What is not in the order's
-    currency is told by its own."""
+    """What is reported apart from the price: owed back, and in doubt. What is not in the order's
+    currency is reported by its own."""
     if funds.unresolved:
         return
     for money in funds.owed:

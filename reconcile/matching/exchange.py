@@ -148,12 +148,12 @@ def exchanges_back(
 ) -> Iterator[tuple[list[AnyBack], list[AnyArrived]]]:
     """What went back of each payment of one order that its lines take in another currency, with
     them, in the order of their ids. What went back after the last of them is not of them."""
-    told: dict[tuple[str, bool], list[AnyArrived]] = defaultdict(list)
+    by_payment: dict[tuple[str, bool], list[AnyArrived]] = defaultdict(list)
     for line in lines:
         if line.kind in ("refund", "dispute") and line.payment is not None:
-            told[line.payment, line.kind == "dispute"].append(line)
-    for payment, disputed in sorted(told):
-        of_it = sorted(told[payment, disputed], key=lambda line: line.line_id)
+            by_payment[line.payment, line.kind == "dispute"].append(line)
+    for payment, disputed in sorted(by_payment):
+        of_it = sorted(by_payment[payment, disputed], key=lambda line: line.line_id)
         dates = [line.settled_at for line in of_it if line.settled_at is not None]
         parts = [
             each

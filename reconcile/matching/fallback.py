@@ -27,7 +27,7 @@ from reconcile.money import Money
 
 
 MOST_FITS: Final = 3
-"""Fitting lines that one line is told of. Two already make it ambiguous; no more are looked for."""
+"""Fitting lines that one line is given. Two already make it ambiguous; no more are looked for."""
 
 
 class Offer(NamedTuple):
@@ -173,10 +173,10 @@ def orders_by_hand(rest: Rest, deciding: Deciding) -> None:
             funds = rest.take_orders([orders.pop(each) for each in several])
             deciding.pair(funds, rest.take_book([name]), kind="by_hand")
     for order, name in sorted(orders.items()):
-        told = {named[each] for each in partners(order) & named.keys()} & rest.book.keys()
-        if told:
+        lines = {named[each] for each in partners(order) & named.keys()} & rest.book.keys()
+        if lines:
             funds = rest.take_orders([name])
-            deciding.pair(funds, rest.take_book(sorted(told)), kind="by_hand")
+            deciding.pair(funds, rest.take_book(sorted(lines)), kind="by_hand")
 
 
 def lines_by_hand(rest: Rest, deciding: Deciding) -> None:
@@ -218,7 +218,7 @@ def _book_with_line(rest: Rest, deciding: Deciding, *, names: tuple[str, str]) -
         lines=tuple(sorted(ids)),
         money=money,
     )
-    deciding.tally.tell(found)
+    deciding.tally.report(found)
     deciding.tally.place_book(rows, "by_hand")
     deciding.tally.place_lines(lines, "by_hand")
 
@@ -242,14 +242,16 @@ def by_payment(rest: Rest, deciding: Deciding) -> None:
             if not fitting:
                 continue
             taken = rest.take_captures([of[each] for each in fitting])
-            told = rest.take_lines([row.line_id for row in rows])
+            lines_left = rest.take_lines([row.line_id for row in rows])
             if are_parts(taken):
-                taken, told = deciding.settling.join_parts(taken, told, kind="by_payment")
-            if taken and told:
-                deciding.settling.join(taken, told, kind="by_payment")
+                taken, lines_left = deciding.settling.join_parts(
+                    taken, lines_left, kind="by_payment"
+                )
+            if taken and lines_left:
+                deciding.settling.join(taken, lines_left, kind="by_payment")
             else:
                 rest.captures |= {of[each]: each for each in taken}
-                rest.lines |= {row.line_id: row for row in told}
+                rest.lines |= {row.line_id: row for row in lines_left}
 
 
 # --- by group ------------------------------------------------------------------------------------
@@ -264,8 +266,8 @@ def by_group(rest: Rest, deciding: Deciding) -> None:
     keyed: dict[str, list[str]] = {}
     for name, row in rest.orders.items():
         keyed.setdefault(row.key, []).append(name)
-    for group, told in sorted(groups.items()):
-        names = [name for name in told if name in rest.book]
+    for group, members in sorted(groups.items()):
+        names = [name for name in members if name in rest.book]
         keys = {match_key(group), *[row.key for name in names for row in rest.book[name]]}
         orders = [n for key in sorted(keys) for n in keyed.get(key, ()) if n in rest.orders]
         if names and orders:
@@ -325,12 +327,12 @@ def lines_by_date(rest: Rest, deciding: Deciding) -> None:
         taken = rest.take_captures([capture])
         deciding.settling.join(taken, rest.take_lines([line]), kind="by_date_window")
     rows = {name: rest.take_lines([name])[0] for name in found.right}
-    # What a line leaves to be settled is told once, with the first capture that it fits.
+    # What a line leaves to be settled is reported once, with the first capture that it fits.
     first = {name: names[0] for name, names in found.right.items()}
     for capture, names in found.left.items():
-        told = [rows[name] for name in names if name in rows]
+        lines_left = [rows[name] for name in names if name in rows]
         own = [rows[name] for name, of in first.items() if of == capture]
-        deciding.settling.report_ambiguous(rest.take_captures([capture])[0], told, own=own)
+        deciding.settling.report_ambiguous(rest.take_captures([capture])[0], lines_left, own=own)
     deciding.tally.place_lines(rows.values(), "ambiguous")
 
 

@@ -22,8 +22,8 @@ from reconcile.money import MAX_MINOR, Money
 class Capture(NamedTuple):
     """Money that came once; `minor` is positive.
 
-    part  empty for the first of its payment; of one that was captured in several parts what tells
-          the others from it and from each other: an event that they rest on
+    part  empty for the first of its payment; of one that was captured in several parts what
+          distinguishes the others from it and from each other: an event that they rest on
     """
 
     key: str
@@ -38,7 +38,7 @@ class Capture(NamedTuple):
 
     @property
     def subject(self) -> str:
-        """What tells it from other captures of its order and payment: its source, and its part."""
+        """What distinguishes it from other captures of its order and payment: source and part."""
         return f"{self.source}:{self.part}" if self.part else self.source
 
 
@@ -60,7 +60,8 @@ class Funds:
     """The money of one order, or of several that a group or a person puts together.
 
     currency   of the price, where money of it came, else of the first money that moved, or may have
-    others     whether money of another currency came as well, and nothing tells it from the order's
+    others     whether money of another currency came as well, and nothing
+               distinguishes it from the order's
     captured, refunded   in `currency`, both positive; of an order that is not unresolved without
                its payments in doubt
     over       what of `captured` came beyond the price, whether it is still held or went back
@@ -68,7 +69,7 @@ class Funds:
     doubted    payments in doubt, and of an order that is not unresolved what is at stake in them
     at_doubt   in each currency
     owed       what is held beyond the price and owed back, in each currency
-    beside     what statement lines that its break in doubt tells of leave to be settled
+    beside     what statement lines that its break in doubt reports leave to be settled
     at         when the last money came, else when the order was opened
     """
 
@@ -142,9 +143,9 @@ class Funds:
     @property
     def cites(self) -> tuple[str, ...]:
         """The events that its movements rest on, each once."""
-        told = [cite for each in self.captures for cite in each.cites]
-        told += [cite for each in self.returns for cite in each.cites]
-        return tuple(dict.fromkeys(told))
+        cites = [cite for each in self.captures for cite in each.cites]
+        cites += [cite for each in self.returns for cite in each.cites]
+        return tuple(dict.fromkeys(cites))
 
     def money(self, minor: int) -> Money:
         """An amount in its currency."""
@@ -206,7 +207,7 @@ def captures_of(row: LedgerLineRow) -> list[Capture]:
 
 
 def _part_of(taken: Taken, known: Counter[tuple[str, ...]]) -> str:
-    """What tells a capture from those of its payment that are known, which it is added to."""
+    """What distinguishes a capture from the known ones of its payment, which it is added to."""
     payment = (taken.source, taken.payment)
     known[payment] += 1
     if known[payment] == 1:

@@ -40,7 +40,7 @@ from reconcile.matching.tally import Group, Tally
 from reconcile.money import Money
 
 APART: Final[frozenset[BreakCause]] = frozenset({"paid_twice", "overpaid", "payment_in_doubt"})
-"""Told apart from an order's price: no line of the book was looked for."""
+"""Reported apart from an order's price: no line of the book was looked for."""
 
 NOT_SEARCHED: Facts = (("searched", False),)
 """Stands in a break for which no partner was looked for beyond its key."""
@@ -139,7 +139,7 @@ class Deciding:
         """An order with money, and the lines of one reference (or whatever `kind` put together)."""
         lines = lines_of(rows)
         pair = Pair(funds, lines, self.terms, kind)
-        if lines.retold and not amounts_fit(pair):
+        if lines.repeated and not amounts_fit(pair):
             apart = Pair(funds, lines_of(rows, apart=True), self.terms, kind)
             pair = apart if amounts_fit(apart) else pair
             lines = pair.lines
@@ -207,15 +207,15 @@ class Deciding:
             candidates=tuple([_candidate(row, funds.at) for row in rows[:MOST]]),
             left=funds.beside,
         )
-        self.tally.tell(found)
+        self.tally.report(found)
         self.tally.place_orders(funds.rows, "ambiguous")
 
     def place(self, verdict: Verdict, *, funds: Funds, lines: Lines) -> None:
-        """Where both stand, and what is told of them."""
+        """Where both stand, and what is reported of them."""
         self.tally.place_orders(funds.rows, verdict.orders)
         self.tally.place_book(lines.rows, verdict.lines)
-        for each in verdict.told:
-            self.tally.tell(each)
+        for each in verdict.decisions:
+            self.tally.report(each)
 
     # --- captures and statement lines
 
@@ -275,7 +275,7 @@ class Deciding:
         """An order that has no book line."""
         verdict = decide_alone(funds, self.terms)
         self.tally.place_orders(funds.rows, verdict.orders)
-        self._tell(verdict.told, candidates=candidates, facts=facts)
+        self._report(verdict.decisions, candidates=candidates, facts=facts)
 
     def end_book(
         self, lines: Lines, *, candidates: tuple[Candidate, ...] = (), facts: Facts = ()
@@ -283,14 +283,14 @@ class Deciding:
         """Book lines that have no money."""
         verdict = decide_unpaid(lines, self.terms)
         self.tally.place_book(lines.rows, verdict.lines)
-        self._tell(verdict.told, candidates=candidates, facts=facts)
+        self._report(verdict.decisions, candidates=candidates, facts=facts)
 
     def end_line(
         self, row: StatementRow, *, candidates: tuple[Candidate, ...] = (), facts: Facts = ()
     ) -> None:
         """A statement line that no ledger knows of."""
         self.tally.place_lines([row], "settled_never_notified")
-        self._tell(
+        self._report(
             (never_notified(row, as_of=self.terms.as_of),), candidates=candidates, facts=facts
         )
 
@@ -300,22 +300,22 @@ class Deciding:
         """A capture that has no statement line."""
         waits = self.terms.waits_for_settlement(capture.at, source=capture.source)
         self.tally.place_captures([capture], waits or "not_settled")
-        told = () if waits else (_not_settled(capture, self.terms),)
-        self._tell(told, candidates=candidates, facts=facts)
+        decisions = () if waits else (_not_settled(capture, self.terms),)
+        self._report(decisions, candidates=candidates, facts=facts)
 
-    def _tell(
-        self, told: tuple[Decision, ...], *, candidates: tuple[Candidate, ...], facts: Facts
+    def _report(
+        self, decisions: tuple[Decision, ...], *, candidates: tuple[Candidate, ...], facts: Facts
     ) -> None:
         if facts == NOT_SEARCHED:
             self.tally.unsearched += 1
-        for each in told:
+        for each in decisions:
             if isinstance(each, Break) and each.cause not in APART:
                 each = replace(each, candidates=candidates, facts=each.facts + facts)
-            self.tally.tell(each)
+            self.tally.report(each)
 
 
 def _with(funds: Funds, lines: Sequence[StatementRow]) -> Funds:
-    """The same order, and what these lines leave to be settled, of which its break tells."""
+    """The same order, and what these lines leave to be settled, which its break reports."""
     beside = left_of([unsettled_by(row) for row in lines])
     return funds_of([row._replace(beside=beside) for row in funds.rows]) if beside else funds
 

@@ -167,8 +167,8 @@ def _called(attempt: AttemptEvidence) -> str:
     captured = attempt.claims.get("succeeded", ())
     if not captured or captured[0].event.standing != "answered":
         return attempt.reference
-    told = {each.event.payment for each in attempt.told if each.event.payment is not None}
-    return told.pop() if len(told) == 1 else attempt.reference
+    named = {each.event.payment for each in attempt.told if each.event.payment is not None}
+    return named.pop() if len(named) == 1 else attempt.reference
 
 
 def _in_doubt(ledger: Ledger, movements: Sequence[Movement]) -> tuple[Money, ...]:

@@ -49,7 +49,7 @@ def _by_each_way(rest: Rest, deciding: Deciding) -> Iterator[Decision]:
     for way in WAYS:
         way(rest, deciding)
         rest.put_back(deciding.left)
-        yield from deciding.tally.told()
+        yield from deciding.tally.take_decisions()
 
 
 class End:
@@ -68,7 +68,7 @@ class End:
         """A decision for each row."""
         for step in (self._end_orders, self._end_book, self._end_lines, self._end_captures):
             for _ in step():
-                yield from self._deciding.tally.told()
+                yield from self._deciding.tally.take_decisions()
 
     # What is alone is searched among what was alone when the end began: the indexes are made
     # once, and before anything is taken out.
@@ -109,7 +109,7 @@ class End:
             if not claims(rows[0]):
                 tally.place_book(rows, "nothing_due")
             elif rows[0].key in self._settled:
-                # The break of the statement line tells of this money: one difference, one break.
+                # The break of the statement line reports this money: one difference, one break.
                 tally.place_book(rows, "settled_never_notified")
             else:
                 near = self._moneys.nearest(_of_book(rows), window=self._window)
@@ -225,8 +225,8 @@ class Matching:
         )
         for group in groups:
             deciding.group(group)
-            yield from tally.told()
-        yield from tally.told()
+            yield from tally.take_decisions()
+        yield from tally.take_decisions()
 
     def part(self) -> Part:
         """What `by_key` counted and left over, to be absorbed elsewhere."""
@@ -235,7 +235,7 @@ class Matching:
     def absorb(self, part: Part) -> None:
         """Take over what another matching under the same rules counted and left over.
 
-        What is beyond the bound of the second look is decided at once; `rest` tells of it.
+        What is beyond the bound of the second look is decided at once; `rest` reports it.
         """
         self._tally.absorb(part.tally)
         self._deciding.absorb(part.left)
@@ -243,7 +243,7 @@ class Matching:
     def rest(self) -> Iterator[Decision]:
         """The second look: what no key brought together, by hand, payment, group and rule; then
         the breaks of what is left, with their nearest candidates."""
-        yield from self._tally.told()
+        yield from self._tally.take_decisions()
         yield from second_look(self._deciding)
 
     def control(self) -> Control:
@@ -272,23 +272,23 @@ class OtherPeriods:
         self._deciding.group(group)
         if group.takings:  # a line beside no money can be of none
             self._known |= {row.line_id for row in self._left.lines[before:]}
-        for told in self._tally.told():
-            if isinstance(told, Break) and told.cause == "settled_never_notified":
-                self._never_notified.update(told.cites if group.takings else ())
+        for decision in self._tally.take_decisions():
+            if isinstance(decision, Break) and decision.cause == "settled_never_notified":
+                self._never_notified.update(decision.cites if group.takings else ())
 
     def never_notified(self) -> set[str]:
         """The ids of the lines that have an order, and are of no movement of any; asked once all
-        orders were told."""
+        orders were given."""
         rest = Rest(self._left)
         for _ in _by_each_way(rest, self._deciding):
-            pass  # their own period tells of it
+            pass  # their own period reports it
         return self._never_notified | (self._known & rest.lines.keys())
 
 
 Effect = Literal["newly_matched", "no_longer_matched", "new_break", "gone_break", "changed"]
 """newly_matched, no_longer_matched: a match that only the after (only the before) has.
 new_break, gone_break: likewise a break. changed: the same identity with other money, since, facts,
-cites or candidates. Plain matches are not told, so one that begins to break shows as new_break
+cites or candidates. Plain matches are not reported, so one that begins to break shows as new_break
 alone, and one that ceases to as gone_break alone."""
 
 
@@ -304,18 +304,18 @@ class Change:
     @property
     def identity(self) -> str:
         """That of the match or break."""
-        return self._told.identity
+        return self._decision.identity
 
     @property
     def money(self) -> Money:
         """What is matched or at stake, as the after says, else as the before did."""
-        return self._told.money
+        return self._decision.money
 
     @property
-    def _told(self) -> Decision:
-        told = self.before if self.after is None else self.after
-        assert told is not None
-        return told
+    def _decision(self) -> Decision:
+        decision = self.before if self.after is None else self.after
+        assert decision is not None
+        return decision
 
 
 def compare(before: Iterable[Decision], after: Iterable[Decision]) -> Iterator[Change]:
@@ -328,24 +328,24 @@ def compare(before: Iterable[Decision], after: Iterable[Decision]) -> Iterator[C
             yield from _met(old, own=olds, others=news, new=False)
         if new is not None:
             yield from _met(new, own=news, others=olds, new=True)
-    yield from (_alone(told, new=False) for _, told in sorted(olds.items()))
-    yield from (_alone(told, new=True) for _, told in sorted(news.items()))
+    yield from (_alone(decision, new=False) for _, decision in sorted(olds.items()))
+    yield from (_alone(decision, new=True) for _, decision in sorted(news.items()))
 
 
 def _met(
-    told: Decision, *, own: dict[str, Decision], others: dict[str, Decision], new: bool
+    decision: Decision, *, own: dict[str, Decision], others: dict[str, Decision], new: bool
 ) -> Iterator[Change]:
-    other = others.pop(told.identity, None)
+    other = others.pop(decision.identity, None)
     if other is None:
-        own[told.identity] = told
-    elif other != told:
-        before, after = (other, told) if new else (told, other)
+        own[decision.identity] = decision
+    elif other != decision:
+        before, after = (other, decision) if new else (decision, other)
         yield Change(effect="changed", before=before, after=after)
 
 
-def _alone(told: Decision, *, new: bool) -> Change:
+def _alone(decision: Decision, *, new: bool) -> Change:
     if new:
-        effect: Effect = "newly_matched" if isinstance(told, Match) else "new_break"
-        return Change(effect=effect, before=None, after=told)
-    effect = "no_longer_matched" if isinstance(told, Match) else "gone_break"
-    return Change(effect=effect, before=told, after=None)
+        effect: Effect = "newly_matched" if isinstance(decision, Match) else "new_break"
+        return Change(effect=effect, before=None, after=decision)
+    effect = "no_longer_matched" if isinstance(decision, Match) else "gone_break"
+    return Change(effect=effect, before=decision, after=None)

@@ -34,7 +34,7 @@ def are_parts(captures: Sequence[Capture]) -> bool:
 
 def parted(captures: Sequence[Capture], lines: Sequence[StatementRow]) -> Parted:
     """Each line with a part of its amount, the earliest first. Where there are more lines of one
-    amount than parts, nobody can tell which of them are meant, and none is paired. Lines that are
+    amount than parts, nobody can say which of them are meant, and none is paired. Lines that are
     of none, and add up to nothing, correct the others: then all of them are one sum."""
     pairs = _pairs(captures, lines)
     paired, done = {capture for capture, _ in pairs}, {line.line_id for _, line in pairs}

@@ -245,9 +245,9 @@ def within(
 
     joined     the date of what belongs together with other keys (`joined_dates`)
     elsewhere  is given the ids of statement lines that are not of the period of their own date; not
-               those that plainly settle their order, of which nothing else is to be told
+               those that plainly settle their order, of which nothing else is to be reported
     outside    is given every order, and every line of none, that does not belong to the period and
-               of which there is more to tell than that its line settles it
+               of which there is more to report than that its line settles it
     """
     sieve = _Sieve(period, joined, takings, book, statements)
     sieve.elsewhere, sieve.outside = elsewhere, outside

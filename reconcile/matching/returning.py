@@ -95,6 +95,6 @@ def less(unused: Sequence[Return], back: Sequence[Return], minor: int) -> list[R
 
 
 def without(unused: Sequence[Return], parts: Sequence[Return]) -> list[Return]:
-    """The others, equal ones among them: one event may tell of two movements of one amount."""
+    """The others, equal ones among them: one event may report two movements of one amount."""
     gone = set(map(id, parts))
     return [each for each in unused if id(each) not in gone]

@@ -68,7 +68,7 @@ class LedgerLineRow(NamedTuple):
     at         the provider's date of the capture, else `opened_at`
     whole      the ledger line itself where the order is not plain; the six fields above then count
                for nothing
-    beside     what statement lines of it leave to be settled that its break in doubt tells of; a
+    beside     what statement lines of it leave to be settled that its break in doubt reports; a
                matching adds it
     """
 
@@ -206,10 +206,10 @@ def subject_of(line_id: str) -> str:
     return line_id.partition(".")[0]
 
 
-def name_of(told: str) -> str:
+def name_of(named: str) -> str:
     """What a hand match goes by of what a person named: the subject of a line of a book, statement
     or bank; an order's reference whole, which may hold a dot as well."""
-    return subject_of(told) if told.startswith(("bok_", "stm_", "bnk_")) else told
+    return subject_of(named) if named.startswith(("bok_", "stm_", "bnk_")) else named
 
 
 Said = BookStatus | Literal["nothing"]
@@ -221,12 +221,12 @@ class Lines:
 
     rest      lines of the reference that claim nothing while others claim something
     said      what the lines say became of the money
-    charge    the sum of what is positive, without lines that tell what became of another's charge
+    charge    the sum of what is positive, without lines that say what became of another's charge
     credit    of what is negative, and of what was refunded
     placed_at the latest date among them; None where there is none
     refunded_at  the latest date of what was refunded; None where there is none
-    retold    whether a line tells of another line's charge: `lines_of` can take it as a part of its
-              own
+    repeated  whether a line is about another line's charge: `lines_of` can take it as a part of
+              its own
     """
 
     rows: tuple[BookRow, ...]
@@ -237,7 +237,7 @@ class Lines:
     credit: int
     placed_at: Instant | None
     refunded_at: Instant | None
-    retold: bool
+    repeated: bool
 
     @property
     def currency(self) -> str:
@@ -287,7 +287,7 @@ def lines_of(rows: Sequence[BookRow], *, apart: bool = False) -> Lines:
     """The lines of one reference; what claims nothing stands aside where something is claimed.
 
     A line that says `refunded` beside one of its reference that says `paid`, and of no more money,
-    tells what became of the same charge: an order's rows are one story. apart: it is a charge of
+    says what became of the same charge: an order's rows are one story. apart: it is a charge of
     its own, which came and went back.
     """
     ordered = sorted(rows, key=lambda row: row.line_id)
@@ -295,25 +295,25 @@ def lines_of(rows: Sequence[BookRow], *, apart: bool = False) -> Lines:
     if not counted:
         counted = [row for row in ordered if row.status != "canceled"] or ordered
     kept = set(map(id, counted))
-    retold = frozenset[int]() if apart or len(counted) == 1 else _retold(counted)
+    repeated = frozenset[int]() if apart or len(counted) == 1 else _repeated(counted)
     dates = [row.placed_at for row in counted if row.placed_at is not None]
     return Lines(
         rows=tuple(counted),
         rest=tuple([row for row in ordered if id(row) not in kept]),
         said=_said(counted),
         currencies=frozenset([row.currency for row in counted]),
-        charge=sum([row.minor for row in counted if row.minor > 0 and id(row) not in retold]),
+        charge=sum([row.minor for row in counted if row.minor > 0 and id(row) not in repeated]),
         credit=sum([_credit(row) for row in counted]),
         placed_at=max(dates, default=None),
         refunded_at=max(
             [at for row in counted if (at := _went_back_at(row)) is not None], default=None
         ),
-        retold=bool(retold),
+        repeated=bool(repeated),
     )
 
 
-def _retold(rows: Sequence[BookRow]) -> frozenset[int]:
-    """The lines, by `id`, that tell what became of a charge of which another line tells."""
+def _repeated(rows: Sequence[BookRow]) -> frozenset[int]:
+    """The lines, by `id`, that say what became of a charge that another line states."""
     found: set[int] = set()
     by_reference: dict[str, list[BookRow]] = defaultdict(list)
     for row in rows:
@@ -354,18 +354,18 @@ def _said(rows: Sequence[BookRow]) -> Said:
 
 @frozen
 class Moved:
-    """One movement as a row tells it: all that it says (`told`), and of it currency and gross, of
-    a fee net."""
+    """One movement as a row states it: all that it says (`stated`), and of it currency and gross,
+    of a fee net."""
 
     kind: str
-    told: tuple[Any, ...]
+    stated: tuple[Any, ...]
     money: tuple[str, int]
     settled_at: Instant | None
     payout: str | None
 
 
 def paired(
-    *, told: Sequence[Moved], known: Sequence[Moved], calendar: Calendar = IN_UTC
+    *, stated: Sequence[Moved], known: Sequence[Moved], calendar: Calendar = IN_UTC
 ) -> list[int | None]:
     """For each row the place of the known line that it speaks of; None for a new line.
 
@@ -374,10 +374,10 @@ def paired(
     """
     left = defaultdict[tuple[Any, ...], list[int]](list)
     for place in reversed(range(len(known))):
-        left[known[place].told].append(place)
-    places = [left[row.told].pop() if left[row.told] else None for row in told]
+        left[known[place].stated].append(place)
+    places = [left[row.stated].pop() if left[row.stated] else None for row in stated]
     free = sorted(place for each in left.values() for place in each)
-    for number, row in enumerate(told):
+    for number, row in enumerate(stated):
         if places[number] is None:
             found = next((place for place in free if is_same(row, known[place], calendar)), None)
             if found is not None:
@@ -387,7 +387,7 @@ def paired(
 
 
 def is_same(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
-    """Whether two rows that differ can only be one movement, told twice.
+    """Whether two rows that differ can only be one movement, stated twice.
 
     Another amount is another movement, but of a payment, whose amount may have been corrected; of
     a payment, two amounts at two times of day are two captures. Otherwise a payout that both name

@@ -76,7 +76,7 @@ class MatchRules:
     bank_payers    who pays out: texts of which one stands in a bank line that is a payout's, in
                    whatever case. None: everything that came to the bank may be one
     rates          a pair of currencies that is not named has no expected rate
-    currency       the merchant's own: an amount of nothing is told in it where no currency is known
+    currency       the merchant's own: in it an amount of nothing is stated where none is known
     """
 
     tolerances: tuple[Tolerance, ...] = ()

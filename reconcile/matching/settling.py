@@ -34,7 +34,7 @@ from reconcile.matching.rules import Terms, factor_between
 from reconcile.matching.tally import Tally
 from reconcile.money import Money
 
-Told = TypeVar("Told")
+_Key = TypeVar("_Key")
 
 Payment = tuple[str, str, str]
 """Source, reference, currency."""
@@ -44,7 +44,7 @@ Payment = tuple[str, str, str]
 class Open:
     """What stayed without a partner: captures, and lines of payments.
 
-    beside  the lines that the break in doubt of an order tells of, by the order's reference
+    beside  the lines that the break in doubt of an order reports, by the order's reference
     """
 
     captures: list[Capture] = field(default_factory=list)
@@ -80,7 +80,7 @@ class Settling:
             unused = self._returned(funds, others, unused)
         unresolved = [each.order for each in funds if each.unresolved]
         if not moved and unresolved:
-            self._tally.place_lines(payments, "unresolved")  # its break tells of this money
+            self._tally.place_lines(payments, "unresolved")  # its break reports this money
             self._beside.setdefault(unresolved[0], []).extend(payments)
             opened = Open()
         else:
@@ -111,13 +111,13 @@ class Settling:
 
     def _never_taken(self, returns: Sequence[Return]) -> None:
         """What went back and has no line is a break once it must have one."""
-        told: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for each in returns:
             if self._terms.waits_for_settlement(each.at, source=each.source):
                 continue
             name = f"{each.kind}:{each.cites[0]}"
-            told[name] += 1
-            more = f"#{told[name]}" if told[name] > 1 else ""
+            counts[name] += 1
+            more = f"#{counts[name]}" if counts[name] > 1 else ""
             money = Money(minor=each.minor, currency=each.currency)
             due = each.at + self._terms.rules.settle_margin
             found = Break(
@@ -131,14 +131,14 @@ class Settling:
                 facts=(("returned", money), ("how", each.kind), ("due_at", due)),
                 left=left_of([_negative(money)]),
             )
-            self._tally.tell(found)
+            self._tally.report(found)
 
     def _in_doubt(self, row: StatementRow, funds: Sequence[Funds]) -> bool:
         """Whether the line may be of a movement that is known, and its amount is not: the break of
-        that payment, or of its order, tells of this money. Such a line is placed."""
+        that payment, or of its order, reports this money. Such a line is placed."""
         for each in funds:
             if not each.unresolved and not (each.moved and each.at_doubt):
-                continue  # no break would tell of it
+                continue  # no break would report it
             for doubt in each.doubted:
                 of_it = row.payment in (None, doubt.payment)
                 of_it = of_it and self._terms.settles(row.source, doubt.source)
@@ -181,7 +181,7 @@ class Settling:
         if within:
             match = _match("by_exchange", capture, rows)
             facts: Facts = (("rate", rate), ("settled", arrived))
-            self._tally.tell(replace(match, facts=facts))
+            self._tally.report(replace(match, facts=facts))
             self._place(capture, rows, "by_exchange")
             return
         missing = Money(minor=due.minor - arrived.minor, currency=due.currency)
@@ -191,7 +191,7 @@ class Settling:
             ("difference", apart), ("rate", rate), ("expected", due),
         )  # fmt: skip
         found = _break("amount_differs", capture, rows, minor=apart.minor, facts=facts)
-        self._tally.tell(replace(found, money=apart, left=left_of([missing])))
+        self._tally.report(replace(found, money=apart, left=left_of([missing])))
         self._place(capture, rows, "amount_differs")
 
     def _exchanged_back(
@@ -215,13 +215,15 @@ class Settling:
         rate: Facts = (("rate", implied_rate(came, taken)),)
         if within:
             match = _match_back(parts, rows)
-            self._tally.tell(replace(match, kind="by_exchange", facts=(*rate, ("settled", taken))))
+            self._tally.report(
+                replace(match, kind="by_exchange", facts=(*rate, ("settled", taken)))
+            )
             self._tally.place_lines(rows, "by_exchange")
             return
         apart = Money(minor=abs(taken.minor - due.minor), currency=due.currency)
         facts: Facts = (("returned", came), ("how", parts[0].kind), ("settled", taken))
         facts = (*facts, ("difference", apart), *rate, ("expected", due))
-        self._tally.tell(_taken_otherwise(parts, rows, due=due, taken=taken, facts=facts))
+        self._tally.report(_taken_otherwise(parts, rows, due=due, taken=taken, facts=facts))
         self._tally.place_lines(rows, "refund_amount_differs")
 
     def _captured(self, captures: Sequence[Capture], rows: Sequence[StatementRow]) -> Open:
@@ -290,7 +292,7 @@ class Settling:
             return list(found.captures), list(found.lines)
         match = _match("by_group", found.captures[0], found.lines)
         total = Money(minor=sum([c.minor for c in found.captures]), currency=match.money.currency)
-        self._tally.tell(replace(match, money=total, facts=()))
+        self._tally.report(replace(match, money=total, facts=()))
         self._tally.place_captures(found.captures, "by_group")
         self._tally.place_lines(found.lines, "by_group")
         return [], []
@@ -314,7 +316,7 @@ class Settling:
         same = [row for row in rows if row.currency == capture.currency]
         settled = sum([row.gross for row in same])
         if len(same) == len(rows) and settled == capture.minor:
-            self._tally.tell(_match(kind, capture, rows))
+            self._tally.report(_match(kind, capture, rows))
             self._place(capture, rows, kind)
         elif len([row for row in same if _fits(row, capture)]) > 1:
             self.ambiguous([capture], rows)
@@ -329,11 +331,11 @@ class Settling:
             return
         kind = kind or ("by_tolerance" if difference else None)
         if kind is not None:
-            self._tally.tell(_match(kind, capture, [row]))
+            self._tally.report(_match(kind, capture, [row]))
         self._tally.place_captures([capture], kind or "by_reference")
         fee = self._fee(capture, row)
         if fee is not None:
-            self._tally.tell(fee)
+            self._tally.report(fee)
         bucket = "fee_unexpected" if fee is not None else kind or "by_reference"
         self._tally.place_lines([row], bucket)
 
@@ -352,9 +354,11 @@ class Settling:
 
     def _differs(self, capture: Capture, rows: list[StatementRow]) -> None:
         currency, settled = capture.currency, sum([row.gross for row in rows])
-        told = tuple([("settled", Money(minor=row.gross, currency=row.currency)) for row in rows])
+        settled_facts = tuple(
+            [("settled", Money(minor=row.gross, currency=row.currency)) for row in rows]
+        )
         captured = Money(minor=capture.minor, currency=currency)
-        facts: Facts = (("captured", captured), *told, ("against", "statement"))
+        facts: Facts = (("captured", captured), *settled_facts, ("against", "statement"))
         cause: BreakCause = "currency_differs"
         minor = capture.minor
         if all(row.currency == currency for row in rows):
@@ -364,7 +368,7 @@ class Settling:
             cause = "amount_differs" if factor is None else "off_by_minor_unit"
             facts = facts if factor is None else (*facts, ("factor", factor))
         found = _break(cause, capture, rows, minor=minor, facts=facts)
-        self._tally.tell(replace(found, left=left_of(_both(capture, rows))))
+        self._tally.report(replace(found, left=left_of(_both(capture, rows))))
         self._place(capture, rows, cause)
 
     def ambiguous(self, captures: list[Capture], rows: list[StatementRow]) -> None:
@@ -387,7 +391,7 @@ class Settling:
         found = _break("ambiguous", capture, rows, minor=capture.minor, facts=facts)
         candidates = tuple([_candidate(row, capture.at) for row in rows[:MOST]])
         left = left_of(_both(capture, own))
-        self._tally.tell(replace(found, candidates=candidates, left=left))
+        self._tally.report(replace(found, candidates=candidates, left=left))
         self._tally.place_captures([capture], "ambiguous")
 
     def _place(
@@ -403,10 +407,10 @@ class Settling:
     ) -> list[Return]:
         """Place the lines of what went back; what of `returns` no line is of."""
         unused = list(returns)
-        done, told = undone(rows)
+        done, others = undone(rows)
         self._tally.place_lines(done, "returned")
         left: list[StatementRow] = []
-        for row in told:
+        for row in others:
             fitting = [each for each in unused if is_of(row, each, self._terms)]
             if fitting:
                 unused.remove(fitting[0])
@@ -418,7 +422,7 @@ class Settling:
             parts = parts_of(group, unused, self._terms)
             if parts:
                 unused = without(unused, parts)
-                self._tally.tell(_match_back(parts, group))
+                self._tally.report(_match_back(parts, group))
                 self._tally.place_lines(group, "by_group")
                 continue
             if group[0].kind == "dispute" and self._is_of_any(group[0], disputed):
@@ -460,12 +464,12 @@ class Settling:
             for row in rows:
                 found = never_notified(row, as_of=self._terms.as_of)
                 known = (("won", True),) if won and balance_of(row) > 0 else ()
-                self._tally.tell(replace(found, facts=found.facts + known))
+                self._tally.report(replace(found, facts=found.facts + known))
             self._tally.place_lines(rows, "settled_never_notified")
             return unused
         ids = tuple(sorted([row.line_id for row in rows]))
         dates = [each.at for each in parts] + ([] if latest is None else [latest])
-        self._tally.tell(
+        self._tally.report(
             Break(
                 cause=cause,
                 order=parts[0].order if parts else _order_of(rows[0].payment, funds),
@@ -508,12 +512,12 @@ def _fits(row: StatementRow, capture: Capture) -> bool:
 
 
 def _by(
-    rows: Iterable[StatementRow], told: Callable[[StatementRow], Told]
-) -> dict[Told, list[StatementRow]]:
-    """The rows by what they tell."""
-    found: dict[Told, list[StatementRow]] = {}
+    rows: Iterable[StatementRow], key: Callable[[StatementRow], _Key]
+) -> dict[_Key, list[StatementRow]]:
+    """The rows by what they state."""
+    found: dict[_Key, list[StatementRow]] = {}
     for row in rows:
-        found.setdefault(told(row), []).append(row)
+        found.setdefault(key(row), []).append(row)
     return found
 
 
@@ -614,14 +618,14 @@ def _payment_of(each: Capture | Return) -> Payment:
 
 def _match(kind: MatchKind, capture: Capture, rows: Sequence[StatementRow]) -> Match:
     difference = sum([row.gross for row in rows]) - capture.minor
-    told: Facts = (("difference", Money(minor=difference, currency=capture.currency)),)
+    facts: Facts = (("difference", Money(minor=difference, currency=capture.currency)),)
     return Match(
         kind=kind,
         order=capture.order,
         payment=capture.payment,
         lines=tuple(sorted([row.line_id for row in rows])),
         money=Money(minor=capture.minor, currency=capture.currency),
-        facts=told if difference else (),
+        facts=facts if difference else (),
     )
 
 

@@ -34,7 +34,7 @@ class Sheet(dict[str, Sums]):
 
 
 class Tally:
-    """The counts of one matching, or of a part of it; and what there is to tell, until taken.
+    """The counts of one matching, or of a part of it; and what there is to report, until taken.
 
     plain   what agrees on all sides at once: counted once here for book and ledger lines
     settled plain captures with their statement line
@@ -50,7 +50,7 @@ class Tally:
         self.breaks: dict[tuple[str, str], Sums] = {}
         self.plain, self.settled = Sheet(), Sheet()
         self.unsearched = 0
-        self._told: list[Decision] = []
+        self._decisions: list[Decision] = []
 
     # --- as they come
 
@@ -143,20 +143,20 @@ class Tally:
             found = self.placed[side, bucket] = Sheet()
         return found
 
-    def tell(self, decision: Decision) -> None:
+    def report(self, decision: Decision) -> None:
         """Count a break, and keep it or a match until it is taken."""
         if isinstance(decision, Break):
             money = decision.money
             sums = self.breaks.setdefault((decision.cause, money.currency), [0, 0, 0, 0])
             _add(sums, money.minor)
-        self._told.append(decision)
+        self._decisions.append(decision)
 
-    def told(self) -> list[Decision]:
-        """What was told since this was last asked."""
-        if not self._told:
+    def take_decisions(self) -> list[Decision]:
+        """What was reported since this was last called."""
+        if not self._decisions:
             return _NOTHING
-        told, self._told = self._told, []
-        return told
+        decisions, self._decisions = self._decisions, []
+        return decisions
 
     # --- in the end
 
@@ -295,7 +295,7 @@ class Plain(NamedTuple):
     `settled`.
 
     fee_fits  whether a statement line's fee is the expected one; None where none is known
-    unsettled is told of a plain order whose capture has no statement line
+    unsettled is given a plain order whose capture has no statement line
     """
 
     agreed: Sheet

@@ -49,7 +49,7 @@ def states(signs: object) -> list[str]:
     ],
 )
 def test_the_clock(date: Instant | None, state: str) -> None:
-    """A skew beyond what a cut second and the answer's way explain is reported, in either direction."""
+    """A skew beyond what a cut second and the answer's way explain is reported, either way."""
     sign = of_clock(replace(SEEN, date=date), before=T, after=T + SECOND)
     assert sign.state == state
 

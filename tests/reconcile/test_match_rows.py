@@ -158,7 +158,7 @@ def test_what_the_lines_of_a_reference_say_together(
     )
 
 
-@pytest.mark.parametrize(("rows", "charge", "credit", "retold"), [
+@pytest.mark.parametrize(("rows", "charge", "credit", "repeated"), [
     ([row("b1", 5), row("b2", 3)], 8, 0, False),
     ([row("b1", 5), row("b2", -3)], 5, 3, False),
     ([row("b1", 5), row("b2", 0)], 5, 0, False),
@@ -178,15 +178,15 @@ def test_what_the_lines_of_a_reference_say_together(
     ([row("b1", 5), row("b2", -1), row("b3", 6, "refunded")], 11, 7, False),
 ])  # fmt: skip
 def test_what_the_lines_of_a_reference_charge_and_credit(
-    rows: list[BookRow], charge: int, credit: int, retold: bool
+    rows: list[BookRow], charge: int, credit: int, repeated: bool
 ) -> None:
     """In whatever order they come."""
     for told in (rows, rows[::-1]):
         lines = lines_of(told)
-        assert (lines.charge, lines.credit, lines.retold) == (charge, credit, retold)
+        assert (lines.charge, lines.credit, lines.repeated) == (charge, credit, repeated)
     apart = lines_of(rows, apart=True)
     assert apart.charge == sum(each.minor for each in rows if each.minor > 0)
-    assert (apart.credit, apart.retold) == (credit, False)
+    assert (apart.credit, apart.repeated) == (credit, False)
 
 
 LATER = Instant(AT + DAY)

@@ -27,7 +27,7 @@ def moved(
     fee: int = 0,
 ) -> Moved:
     return Moved(
-        kind=kind, told=(gross, currency, settled_at, payout, fee), money=(currency, gross),
+        kind=kind, stated=(gross, currency, settled_at, payout, fee), money=(currency, gross),
         settled_at=settled_at, payout=payout,
     )  # fmt: skip
 
@@ -45,7 +45,7 @@ FILES = st.lists(MOVED, max_size=5)
 def test_the_same_file_again_speaks_of_the_same_lines(rows: list[Moved]) -> None:
     """Each row of one line of its own, in whatever order the rows come."""
     for again in (rows, rows[::-1]):
-        places = paired(told=again, known=rows)
+        places = paired(stated=again, known=rows)
         assert sorted(place for place in places if place is not None) == list(range(len(rows)))
         assert all(
             rows[place] == row
@@ -58,10 +58,10 @@ def test_the_same_file_again_speaks_of_the_same_lines(rows: list[Moved]) -> None
 def test_no_line_is_claimed_twice_and_equal_ones_come_first(
     rows: list[Moved], known: list[Moved]
 ) -> None:
-    places = paired(told=rows, known=known)
+    places = paired(stated=rows, known=known)
     claimed = [place for place in places if place is not None]
     assert len(claimed) == len(set(claimed))
-    equal = Counter(row.told for row in rows) & Counter(line.told for line in known)
+    equal = Counter(row.stated for row in rows) & Counter(line.stated for line in known)
     same = [p for row, p in zip(rows, places, strict=True) if p is not None and known[p] == row]
     assert len(same) == equal.total()
 
@@ -81,15 +81,15 @@ def test_a_refund_that_differs_is_another_unless_it_can_only_be_the_same(
     change: dict[str, object], same: bool
 ) -> None:
     known = moved()
-    told = moved(**change)  # type: ignore[arg-type]
-    assert paired(told=[told], known=[known]) == [0 if same else None]
-    assert paired(told=[known], known=[told]) == [0 if same else None]
+    stated = moved(**change)  # type: ignore[arg-type]
+    assert paired(stated=[stated], known=[known]) == [0 if same else None]
+    assert paired(stated=[known], known=[stated]) == [0 if same else None]
 
 
 def test_the_amount_of_a_payment_may_be_corrected_for_it_is_captured_once() -> None:
     known = moved("payment", gross=1500)
-    assert paired(told=[moved("payment", gross=1400)], known=[known]) == [0]
-    assert paired(told=[moved("payment", gross=1400, payout="po_2")], known=[known]) == [None]
+    assert paired(stated=[moved("payment", gross=1400)], known=[known]) == [0]
+    assert paired(stated=[moved("payment", gross=1400, payout="po_2")], known=[known]) == [None]
 
 
 TEN = D + 10 * HOUR + 7 * MINUTE
@@ -110,26 +110,26 @@ def test_a_payment_of_another_amount_at_another_time_of_day_is_another_part_of_i
     gross: int, settled_at: Instant | None, same: bool, payout: str | None
 ) -> None:
     known = moved("payment", gross=600, settled_at=TEN, payout=payout)
-    told = moved("payment", gross=gross, settled_at=settled_at, payout=payout)
-    assert paired(told=[told], known=[known]) == [0 if same else None]
-    assert paired(told=[known], known=[told]) == [0 if same else None]
+    stated = moved("payment", gross=gross, settled_at=settled_at, payout=payout)
+    assert paired(stated=[stated], known=[known]) == [0 if same else None]
+    assert paired(stated=[known], known=[stated]) == [0 if same else None]
 
 
 def test_the_second_of_two_equal_refunds_is_new() -> None:
-    assert paired(told=[moved(), moved()], known=[moved()]) == [0, None]
+    assert paired(stated=[moved(), moved()], known=[moved()]) == [0, None]
 
 
 def test_a_changed_row_takes_no_line_from_an_equal_one() -> None:
-    first = replace(moved(fee=1), told=("first",))
-    assert paired(told=[moved(fee=2), first], known=[first]) == [None, 0]
+    first = replace(moved(fee=1), stated=("first",))
+    assert paired(stated=[moved(fee=2), first], known=[first]) == [None, 0]
 
 
 def test_equal_ones_and_those_that_may_be_the_same_are_paired_in_their_order() -> None:
     """The first with the first."""
-    assert paired(told=[moved(), moved()], known=[moved()] * 3) == [0, 1]
+    assert paired(stated=[moved(), moved()], known=[moved()] * 3) == [0, 1]
     known = [moved(fee=1), moved(fee=2), moved(fee=3)]
-    assert paired(told=[moved(fee=7), moved(fee=8)], known=known) == [0, 1]
-    assert paired(told=[moved(fee=7), moved(fee=1), moved(fee=8)], known=known) == [1, 0, 2]
+    assert paired(stated=[moved(fee=7), moved(fee=8)], known=known) == [0, 1]
+    assert paired(stated=[moved(fee=7), moved(fee=1), moved(fee=8)], known=known) == [1, 0, 2]
 
 
 @pytest.mark.parametrize(("settled_at", "same"), [
@@ -138,7 +138,7 @@ def test_equal_ones_and_those_that_may_be_the_same_are_paired_in_their_order() -
 def test_a_day_of_settlement_ends_with_its_last_moment(settled_at: Instant, same: bool) -> None:
     """Where not both rows name a payout."""
     row = moved(settled_at=settled_at, payout=None)
-    assert paired(told=[row], known=[moved(fee=1)]) == [0 if same else None]
+    assert paired(stated=[row], known=[moved(fee=1)]) == [0 if same else None]
 
 
 @pytest.mark.parametrize(("zone", "settled_at", "same"), [
@@ -152,7 +152,7 @@ def test_a_day_alone_that_was_read_as_one_of_utc_is_the_same_day_in_a_zone(
 ) -> None:
     """Once the merchant's zone was set: that of its first moment, and no other."""
     row, known = moved(settled_at=settled_at, payout=None), moved(payout=None)
-    found = paired(told=[row], known=[known], calendar=Calendar(ZoneInfo(zone)))
+    found = paired(stated=[row], known=[known], calendar=Calendar(ZoneInfo(zone)))
     assert found == [0 if same else None]
 
 
@@ -165,7 +165,7 @@ def test_a_day_alone_that_was_read_in_a_zone_is_the_same_day_of_utc(
 ) -> None:
     """The other way round, whichever zone that was."""
     row, known = moved(payout=None), moved(settled_at=settled_at, payout=None)
-    assert paired(told=[row], known=[known]) == [0 if same else None]
+    assert paired(stated=[row], known=[known]) == [0 if same else None]
     later = replace(row, settled_at=D + HOUR)
     if settled_at < D:
-        assert paired(told=[later], known=[known]) == [None]
+        assert paired(stated=[later], known=[known]) == [None]
