@@ -192,17 +192,18 @@ async def order_page_document(view: View) -> Document:
     """GET /orders/{order}?as_of="""
     order, as_of = view.subject, view.instant("as_of")
     ledger = await read_orders.order_document(view.context, order, as_of=as_of)
+    records = await read_orders.merchant_records(view.context, order, as_of=as_of)
     names = {order, *(each["reference"] for each in ledger["attempts"])}
     return {
         "order": order,
         "then": None if as_of is None else format_instant(as_of),
         "answer": " ".join(ledger["plain"]["answer"]),
-        "money": money_of(ledger),
+        "money": money_of(ledger, canceled=any(r["kind"] == "order_canceled" for r in records)),
         "sentences": [sentence_of(each) for each in ledger.pop("explanation")],
         "ledger": ledger,
         "arrivals": await read_orders.arrivals_of(view.context, order, as_of=as_of),
         "refused": await _refused(view, names, as_of),
-        "records": await read_orders.merchant_records(view.context, order, as_of=as_of),
+        "records": records,
         "published": [
             {
                 "revision": each.seq,
@@ -276,12 +277,12 @@ def sentence_of(text: str) -> dict[str, Any]:
     return {"text": text[: found.start()] + ".", "cites": found[1].split(", ")}
 
 
-def money_of(ledger: dict[str, Any]) -> dict[str, Any]:
+def money_of(ledger: dict[str, Any], *, canceled: bool) -> dict[str, Any]:
     """What is due, came, went back, is held, is in dispute and is owed back: amounts or None.
 
     refunded is what was refunded; given_back has what was reversed beside it, so that captured is
     given_back, lost, disputed and held. What is in dispute is what is not held of what is left.
-    After a cancellation all that is held is owed back, before it what exceeds the price.
+    After a cancellation all that is held is owed back, before it what is found to exceed the price.
     """
     totals = ledger["totals"]
     due, held, captured = totals["expected"], totals["held"], totals["captured"]
@@ -303,12 +304,16 @@ def money_of(ledger: dict[str, Any]) -> dict[str, Any]:
         return money
     left = Decimal(captured["amount"]) - back - _added(totals.get("lost"))
     money["disputed"] = _amount(held, left - Decimal(held["amount"]))
-    canceled = any(each["code"] == "paid_after_cancel" for each in ledger["findings"])
-    if canceled or any(each["code"] == "canceled_by_shop" for each in ledger["findings"]):
-        money["owed_back"] = held
-    elif due is not None and due["currency"] == held["currency"]:
-        money["owed_back"] = _amount(held, Decimal(held["amount"]) - Decimal(due["amount"]))
+    if canceled:
+        money["owed_back"] = _amount(held, Decimal(held["amount"]))
+    for finding in () if canceled else ledger["findings"]:
+        if finding["code"] in _SURPLUS:
+            money["owed_back"] = finding["facts"][_SURPLUS[finding["code"]]]
     return money
+
+
+_SURPLUS: Final = {"paid_twice": "owed", "overpaid": "surplus"}
+"""Findings of money beyond the price, payments in doubt left out, and the fact that says it."""
 
 
 def _added(*amounts: dict[str, str] | None) -> Decimal:

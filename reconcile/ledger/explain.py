@@ -21,7 +21,7 @@ from reconcile.ledger.ledger import (
     Outcome,
     Reason,
 )
-from reconcile.ledger.plain import plain_headline
+from reconcile.ledger.plain import BESIDE_REFUNDS, plain_headline
 from reconcile.ledger.vocabulary import ATTEMPT_REASONS, FINDINGS, REASONS, FindingCode
 from reconcile.money import Money, to_json
 
@@ -51,7 +51,9 @@ WHAT_WOULD_CHANGE_IT: Final[dict[Outcome, str]] = {
 def reason_sentence(code: str, facts: Facts) -> str:
     """The sentence of a reason, without its cites and its full stop."""
     known = REASONS.get(code)
-    return filled(ATTEMPT_REASONS[code] if known is None else known.sentence, facts)
+    sentence = filled(ATTEMPT_REASONS[code] if known is None else known.sentence, facts)
+    refunded = code in BESIDE_REFUNDS and any(name == "refunded" for name, _ in facts)
+    return sentence + filled("; refunded: {refunded}", facts) if refunded else sentence
 
 
 def finding_sentence(code: FindingCode, facts: Facts) -> str:
@@ -144,7 +146,7 @@ def explain(ledger: Ledger) -> tuple[str, ...]:
     if len(ledger.attempts) > 1:
         sentences += [attempt_sentence(attempt) for attempt in ledger.attempts]
     sentences += [finding_text(finding) for finding in ledger.findings]
-    sentences += [f"Do not ship: {_reason(reason)}" for reason in ledger.withheld]
+    sentences += [withheld_text(reason) for reason in ledger.withheld]
     sentences.append(_what_would_change_it(ledger) + ".")
     return tuple(sentences)
 
@@ -181,6 +183,11 @@ def attempt_sentence(attempt: Attempt) -> str:
 def finding_text(finding: Finding) -> str:
     """One finding as a sentence, with the ids it rests on."""
     return finding_sentence(finding.code, finding.facts) + _cites(finding.cites)
+
+
+def withheld_text(reason: Reason) -> str:
+    """Why a paid order is not to be fulfilled, with the ids that this rests on."""
+    return f"Do not ship: {_reason(reason)}"
 
 
 def ledger_document(ledger: Ledger) -> dict[str, Any]:

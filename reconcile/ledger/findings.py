@@ -414,13 +414,21 @@ _PAID_ONCE: Final = frozenset(
 
 
 def fulfilled_but_not_paid(case: Case, judgement: Judgement) -> list[Finding]:
-    """The shop says that it delivered, and the money for the order has not come."""
+    """The shop says that it delivered, and the money for the order has not come, or never all."""
     fulfilled = case.filed.fulfilled
-    if fulfilled is None or judgement.outcome in _PAID_ONCE:
+    if fulfilled is None or (judgement.outcome in _PAID_ONCE and _came(judgement)):
         return []
     cites = (fulfilled.record_id, *judgement.reasons[0].cites)
     facts: Facts = (("fulfilled_at", fulfilled.at), ("outcome", judgement.outcome))
     return [new_finding(code="fulfilled_but_not_paid", cites=cites, facts=facts)]
+
+
+def _came(judgement: Judgement) -> bool:
+    """Whether the price was captured once, or nobody knows a price."""
+    price = judgement.expected.money
+    if price is None:
+        return True
+    return sum([p.captured(price.currency) for p in judgement.payments]) >= price.minor
 
 
 def paid_after_cancel(case: Case, judgement: Judgement) -> list[Finding]:

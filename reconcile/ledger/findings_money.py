@@ -65,7 +65,7 @@ def captures(case: Case, judgement: Judgement) -> list[Finding]:
     if silent:
         found.append(_mismatch("amount_mismatch", judgement, silent))
     if any(m.money is None for m in captured):
-        return found
+        return [*found, _surplus(judgement, expected.money)] if judgement.surplus else found
     if not any(m.money and m.money.currency == expected.money.currency for m in captured):
         return [_mismatch("currency_mismatch", judgement, captured), *found]
     found += _other_currencies(judgement, expected.money)

@@ -550,10 +550,10 @@ def _loss(payment: Payment, dispute: Dispute) -> Movement | None:
 
 def _reversals(payment: Payment, heard: list[Heard]) -> list[Movement]:
     """What is left of the captures that a reversal takes back, in each currency."""
-    taken: dict[str, int] = {}
-    effective: dict[int, Heard] = {}
+    taken, effective = dict[str, int](), dict[int, Heard]()
+    names = {h.event.capture for capture in payment.captures for h in capture.heard}
     for capture in payment.captures:
-        back = [h for h in heard if _takes_back(h, capture)]
+        back = [h for h in heard if _takes_back(h, capture, names)]
         if back and capture.money is not None:
             currency = capture.money.currency
             taken[currency] = taken.get(currency, 0) + capture.money.minor
@@ -576,12 +576,13 @@ def _reopened(payment: Payment, currency: str) -> int:
     return sum([m.minor for m in amounts if m is not None and m.currency == currency])
 
 
-def _takes_back(reversal: Heard, capture: Movement) -> bool:
-    """Unless it names another capture, or the provider dates it before this one."""
-    names = {h.event.capture for h in capture.heard if h.event.capture is not None}
-    if reversal.event.capture is not None and names and reversal.event.capture not in names:
+def _takes_back(reversal: Heard, capture: Movement, names: set[str | None]) -> bool:
+    """Unless it names another capture of `names`, or the provider dates it before this one."""
+    own, event = {h.event.capture for h in capture.heard}, reversal.event
+    named = event.capture or (event.movement if event.movement in names else None)
+    if named is not None and any(own) and named not in own:
         return False
-    dated = reversal.event.occurred_at is not None and _all_dated(capture.heard)
+    dated = event.occurred_at is not None and _all_dated(capture.heard)
     return not dated or reversal.at >= min([h.at for h in capture.heard])
 
 

@@ -58,7 +58,7 @@ _MOVEMENTS: Final = {
     "dispute_lost": "lost dispute",
 }
 
-_BESIDE_REFUNDS: Final = frozenset(("dispute_open", "charged_back_in_part"))
+BESIDE_REFUNDS: Final = frozenset(("dispute_open", "charged_back_in_part"))
 """Reasons whose words speak of disputes, so that what was refunded beside them is told, too."""
 
 _OPTIONAL: Final = {
@@ -95,7 +95,7 @@ def plain_answer(ledger: Ledger, *, behind_s: int = 0) -> tuple[str, ...]:
     held = () if ledger.held is None else (("held", ledger.held),)
     said = [plain_reason(reason) for reason in ledger.reasons]
     said += [plain_reason(reason, held) for reason in ledger.withheld]
-    said += [NEXT.get(ledger.outcome, ""), _shipping(ledger, behind_s)]
+    said += [_owed_after_cancel(ledger), NEXT.get(ledger.outcome, ""), _shipping(ledger, behind_s)]
     return tuple(dict.fromkeys(filter(None, said)))
 
 
@@ -112,7 +112,22 @@ def _shipping(ledger: Ledger, behind_s: int) -> str:
     shipped = ledger.case.filed.fulfilled
     if shipped is not None:
         return f"The shop shipped the order on {plain_instant(shipped.at)}."
-    return "" if ledger.withheld else SHIPPING.get(ledger.outcome, "")
+    words = "" if ledger.withheld else SHIPPING.get(ledger.outcome, "")
+    if words and ledger.case.filed.canceled is not None:
+        owed = _owed_after_cancel(ledger)
+        return "Do not ship." if owed else "The shop has canceled the order: do not ship it."
+    return words
+
+
+def _owed_after_cancel(ledger: Ledger) -> str:
+    """What is held of an order that the shop has canceled is owed back. Of one that is paid the
+    reason that withholds it says so; of one in doubt nobody knows how much it is."""
+    held, certain = ledger.held, ledger.outcome not in ("succeeded", "unresolved")
+    if not certain and ledger.reasons[0].code != "amount_differs":
+        return ""
+    if ledger.case.filed.canceled is None or held is None or held.minor <= 0:
+        return ""
+    return REASONS["canceled_by_shop"].plain.format(held=held)
 
 
 def plain_headline(ledger: Ledger) -> str:
@@ -129,7 +144,7 @@ def plain_reason(reason: Reason, further: Facts = ()) -> str:
     if reason.code == "amount_differs":
         return _differs(facts, words)
     sentence = REASONS[reason.code].plain.format_map(words)
-    return sentence + _refunded(words) if reason.code in _BESIDE_REFUNDS else sentence
+    return sentence + _refunded(words) if reason.code in BESIDE_REFUNDS else sentence
 
 
 def plain_finding(finding: Finding) -> str:
@@ -183,13 +198,17 @@ def _times(facts: Facts) -> str:
 def _differs(facts: Facts, words: dict[str, str]) -> str:
     """Too little came, or enough of which some went back; perhaps other currencies beside it."""
     (expected,) = _money(facts, "expected")
-    own = [each for each in _money(facts, "captured") if each.currency == expected.currency]
-    missing = expected.minor - sum(each.minor for each in own)
-    sentence = REASONS["amount_differs"].plain.format_map(words)
-    if missing > 0:
-        short = new_money(minor=missing, currency=expected.currency)
-        sentence = f"Paid {words['captured']}, and the price is {expected}: {short} is missing."
-    return sentence + _refunded(words)
+    came, gone = [_sum_in(expected.currency, facts, name) for name in ("captured", "refunded")]
+    kept = came - gone
+    if kept >= expected.minor:
+        return REASONS["amount_differs"].plain.format_map(words) + _refunded(words)
+    short = new_money(minor=expected.minor - kept, currency=expected.currency)
+    back = f", of which {words['refunded']} has been given back" if "refunded" in words else ""
+    return f"Paid {words['captured']}{back}, and the price is {expected}: {short} is missing."
+
+
+def _sum_in(currency: str, facts: Facts, name: str) -> int:
+    return sum([each.minor for each in _money(facts, name) if each.currency == currency])
 
 
 def _refunded(words: dict[str, str]) -> str:

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from reconcile.instants import Instant
-from reconcile.ledger.explain import attempt_sentence, finding_text, headline
+from reconcile.ledger.explain import attempt_sentence, finding_text, headline, withheld_text
 from reconcile.ledger.ledger import Attempt, Ledger, Outcome
-from reconcile.ledger.vocabulary import FINDING_CODES, FindingCode
+from reconcile.ledger.vocabulary import FINDING_CODES, FINDINGS, FindingCode
 from reconcile.values import frozen, maker
 
 
@@ -125,8 +125,15 @@ def revise(
         at=ledger.as_of,
         before=before,
         after=after,
-        because=(headline(ledger), *_differences(before, after, ledger)),
+        because=(headline(ledger), *_differences(before, after, ledger), *_why_not(before, ledger)),
     )
+
+
+def _why_not(before: Position | None, ledger: Ledger) -> list[str]:
+    """Why an order that is paid now, or was to be shipped, is not to be: what no finding says."""
+    if before is not None and not before.fulfillable and before.outcome == ledger.outcome:
+        return []
+    return [withheld_text(each) for each in ledger.withheld if each.code not in FINDINGS]
 
 
 def _differences(before: Position | None, after: Position, ledger: Ledger) -> list[str]:

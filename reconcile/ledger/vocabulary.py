@@ -285,7 +285,7 @@ REASONS: Final[dict[str, ReasonWords]] = {
     # orders where money moved
     "paid_in_full": ReasonWords(
         sentence="Paid in full: {captured} captured of {expected} due",
-        plain="Paid in full: {captured}.",
+        plain="Paid in full: {expected}.",
         summary="Paid in full",
     ),
     "paid_amount_unconfirmed": ReasonWords(
@@ -435,7 +435,7 @@ REASONS: Final[dict[str, ReasonWords]] = {
     # paid orders that are not to be fulfilled
     "canceled_by_shop": ReasonWords(
         sentence="the shop canceled the order",
-        plain="The shop has canceled the order: {held} must be given back.",
+        plain="The shop has canceled the order: all that is left, {held}, must be given back.",
         summary="The shop canceled the order",
     ),
     "price_unknown": ReasonWords(

@@ -27,8 +27,10 @@ from app.finance.break_acts import accept_break
 from app.finance.imports import ImportRequest, import_statement
 from app.finance.match_rules import save_rules
 from app.finance.reconcile_period import RunRequest, reconcile_period
+from app.orders.order_facts import OrderFacts, tell_order
 from app.orders.unmask_many import UnmaskRequest, propose_unmasking, unmasking_kind
 from reconcile.instants import DAY, Instant
+from reconcile.money import Money
 from tests.api.driving import of_order
 from tests.console.conftest import AWKWARD, PHONE, SAME_SITE, RunningConsole, until_async
 
@@ -228,10 +230,38 @@ def test_the_money_of_an_order_adds_up(
     refunded = "2.50" if "lost" in gone else "0.00"
     totals = {"expected": kes("10.00"), "captured": kes("10.00"), "refunded": kes(refunded)}
     totals |= {"held": kes(held)} | {name: kes(amount) for name, amount in gone.items()}
-    money = money_of({"totals": totals, "findings": []})
+    money = money_of({"totals": totals, "findings": []}, canceled=False)
     assert (money["given_back"], money["lost"]) == (kes(back), kes(gone.get("lost")))
     assert money["disputed"] == kes(disputed)
     assert money["refunded"] == kes(refunded)
+    owed = money_of({"totals": totals, "findings": []}, canceled=True)["owed_back"]
+    assert owed == (None if held in (None, "0.00") else kes(held))
+
+
+async def test_all_that_is_held_of_a_canceled_order_is_owed_back(console: RunningConsole) -> None:
+    """Also where it was canceled after it had been paid."""
+    now = console.context.clock.now()
+    price = Money(minor=150_000, currency="KES")
+    told = OrderFacts(order="ORD-1", money=price, canceled_at=now)
+    async with console.signed_in("support") as client:
+        assert (await client.get("/orders/ORD-1.json")).json()["money"]["owed_back"] is None
+        await tell_order(console.context, told)
+        document = (await client.get("/orders/ORD-1.json")).json()
+        page = shown((await client.get("/orders/ORD-1")).text)
+    assert document["money"]["owed_back"] == {"amount": "1500.00", "currency": "KES"}
+    assert "all that is left, KES 1,500.00, must be given back" in page
+
+
+async def test_what_is_owed_back_leaves_payments_in_doubt_out(
+    console_with_breaks: RunningConsole,
+) -> None:
+    """An order that was paid twice, with a third payment of a hundred times the price."""
+    async with console_with_breaks.signed_in("support") as client:
+        ledger = (await client.get("/orders/ORD-1.json")).json()["ledger"]
+        (owed,) = [each["facts"]["owed"] for each in ledger["findings"] if "owed" in each["facts"]]
+        assert money_of(ledger, canceled=False)["owed_back"] == owed
+        held = {**ledger["totals"], "held": {"amount": "153000.00", "currency": "KES"}}
+        assert money_of({**ledger, "totals": held}, canceled=False)["owed_back"] == owed
 
 
 async def test_a_list_is_the_same_as_page_json_and_csv(console: RunningConsole) -> None:

@@ -170,6 +170,42 @@ def test_what_was_refunded_beside_a_dispute_is_told() -> None:
         assert answer.endswith(" KES 50.00 of it has been given back."), answer
 
 
+def test_what_is_missing_counts_what_was_given_back() -> None:
+    """And nobody reads that a part of what is missing was given back."""
+    back = delivery("d2", 6, event("evt_2", "refunded", 6, payment="pay_1", money=PART))
+    dearer = record("rec_2", "order_placed", 7, money=Money(minor=200_000, currency="KES"))
+    assert plain_headline(_told(back, dearer)) == (
+        "Paid KES 1,500.00, of which KES 50.00 has been given back, and the price is "
+        "KES 2,000.00: KES 550.00 is missing."
+    )
+
+
+def test_paid_in_full_is_the_price() -> None:
+    """What is in doubt beside it, or disputed, is no part of what was paid for the order."""
+    for claim in ("succeeded", "disputed"):
+        odd = Money(minor=DUE.minor * 100, currency="KES")
+        more = delivery("d2", 6, event("evt_2", "succeeded", 6, payment="pay_2", money=odd))
+        said = delivery("d3", 7, event("evt_3", claim, 7, payment="pay_2", money=odd))
+        assert plain_headline(_told(more, said)) == "Paid in full: KES 1,500.00."
+
+
+def test_what_is_held_of_a_canceled_order_is_owed_back() -> None:
+    """Whatever became of the order; of one in doubt nobody says how much."""
+    canceled = record("rec_2", "order_canceled", 8)
+    owed = "The shop has canceled the order: all that is left, KES {}, must be given back."
+    back = delivery("d2", 6, event("evt_2", "refunded", 6, payment="pay_1", money=PART))
+    assert plain_answer(_told(back, canceled))[1:] == (owed.format("1,450.00"), "Do not ship.")
+    dearer = record("rec_3", "order_placed", 7, money=Money(minor=200_000, currency="KES"))
+    assert owed.format("1,500.00") in plain_answer(_told(dearer, canceled))
+    said = event("evt_2", "disputed", 6, payment="pay_1", money=PART)
+    disputed = plain_answer(_told(delivery("d2", 6, said), canceled))
+    assert disputed[1:] == (owed.format("1,450.00"), "Do not ship.")
+    other = delivery("d2", 6, event("evt_2", "succeeded", 6, payment="pay_1", money=LITTLE))
+    nothing = "The shop has canceled the order: do not ship it."
+    assert plain_answer(_told(other, canceled))[-1] == nothing
+    assert plain_answer(_told(canceled))[-1] == owed.format("1,500.00")
+
+
 def test_what_has_no_amount_is_called_by_its_name() -> None:
     """A refund of which nobody says how much it was is no payment."""
     back = delivery("d2", 6, event("evt_2", "refunded", 6, payment="pay_1"))

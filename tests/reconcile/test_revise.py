@@ -78,7 +78,40 @@ def test_a_cancellation_that_only_stops_shipping_is_told() -> None:
     canceled = record("r2", "order_canceled", 3_000)
     revision = _revised(_folded(PLACED, PAID), _folded(PLACED, PAID, canceled))
     assert revision.after.outcome == "succeeded"
-    assert "It may not be shipped." in revision.because
+    assert revision.because[1:] == (
+        "It may not be shipped.",
+        "Do not ship: the shop canceled the order [r2].",
+    )
+
+
+def test_why_a_paid_order_may_not_be_shipped_is_told_once() -> None:
+    """Of the first revision, too; not again where it was so before, nor what a finding says."""
+    untold = delivery("d2", 3, event("e2", "succeeded", 3, payment="pay_1", money=DUE))
+    first = revise(None, _folded(untold))
+    assert first is not None
+    assert first.because[1:] == ("Do not ship: what the order costs is not known.",)
+    strange = delivery("d3", 4, event("e3", "unrecognized", 4, payment="pay_2", kind="sparkled"))
+    second = _revised(_folded(untold), _folded(untold, strange))
+    assert not [each for each in second.because if each.startswith("Do not ship")]
+    held = _revised(
+        _folded(PLACED, PAID),
+        _folded(PLACED, PAID, record("h1", "held", 2_300, reason="rules_changed")),
+    )
+    assert [each for each in held.because if "[h1]" in each] == [
+        "Held back since 2026-11-20T10:38:20Z (rules_changed): not to be fulfilled until it is "
+        "released [h1].",
+    ]
+
+
+def test_what_is_refunded_of_a_disputed_order_is_told() -> None:
+    """The outcome stays, and the headline says what changed."""
+    back = event("e5", "refunded", 2_400, payment="pay_1", money=Money(minor=500, currency="KES"))
+    disputed = _folded(PLACED, PAID, _dispute(4, "disputed", "dp_1"))
+    both = _folded(PLACED, PAID, _dispute(4, "disputed", "dp_1"), delivery("d5", 2_400, back))
+    assert _revised(disputed, both).because == (
+        "Disputed: the customer disputes the payment, and the dispute is open; captured: "
+        "KES 1,500.00; refunded: KES 5.00 [e2, e5, e4, r1].",
+    )
 
 
 def test_a_reference_cannot_forge_a_part_of_the_substance() -> None:
