@@ -116,6 +116,7 @@ DOCUMENTED: Final[dict[str, str]] = {
         payment.dispute.action_required payment.dispute.won payment.dispute.lost
         payment.dispute.closed payout.reversed transfer.reversed
     """,
+    "revolut": "DISPUTE_ACTION_REQUIRED DISPUTE_UNDER_REVIEW DISPUTE_WON DISPUTE_LOST",
     "square": """
         refund.created:PENDING refund.updated:COMPLETED refund.updated:REJECTED
         refund.updated:FAILED terminal.refund.created:PENDING terminal.refund.updated:COMPLETED
@@ -159,7 +160,11 @@ ANSWERS: Final[dict[str, str]] = {
     "mollie_classic": "paid:charged_back:10.00",
     "paypal": "PAYMENT.CAPTURE.REFUNDED PAYMENT.CAPTURE.REVERSED CUSTOMER.DISPUTE.CREATED",
     "pesapal": "3",
-    "revolut": "refund:completed refund:processing refund:failed chargeback:completed",
+    "revolut": """
+        refund:completed refund:processing refund:failed chargeback:completed
+        chargeback_reversal:completed dispute:needs_response dispute:under_review dispute:won
+        dispute:lost
+    """,
 }
 
 
