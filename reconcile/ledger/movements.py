@@ -398,7 +398,8 @@ class Refunds:
         """The dates and amounts of what may have ended a refund under way that has no name."""
         done = [m for m in refunded if m.heard[0].event.movement not in self._started]
         ended = [(m.heard, m.money) for m in done]
-        for group in _unnamed(self.failed):
+        named = [heard for name, heard in self._failed.items() if name not in self._started]
+        for group in [*named, *_unnamed(self.failed)]:
             stated = _stated(group)
             ended.append((group, stated[0] if stated else None))
         return [
