@@ -132,7 +132,9 @@ DOCUMENTED: Final[dict[str, str]] = {
         charge.dispute:warning_needs_response charge.dispute:warning_under_review
         charge.dispute:warning_closed charge.dispute:needs_response charge.dispute:under_review
         charge.dispute:won charge.dispute:lost charge.dispute:prevented
+        charge.dispute:appeal_needs_response charge.dispute:appeal_under_review
         radar.early_fraud_warning.created radar.early_fraud_warning.updated
+        source.refund_attributes_required
         application_fee.refunded application_fee.refund.updated credit_note.voided invoice.voided
         issuing_dispute.created issuing_dispute.funds_rescinded order_return.created
         topup.reversed transfer.reversed treasury.credit_reversal.created
