@@ -146,6 +146,7 @@ DOCUMENTED: Final[dict[str, str]] = {
         OPENPIX:DISPUTE_CREATED OPENPIX:DISPUTE_ACCEPTED OPENPIX:DISPUTE_REJECTED
         OPENPIX:DISPUTE_CANCELED
     """,
+    "xendit": "refund.succeeded refund.failed",
     "yoco": "refund.succeeded refund.failed",
 }
 
@@ -168,6 +169,7 @@ ANSWERS: Final[dict[str, str]] = {
         chargeback_reversal:completed dispute:needs_response dispute:under_review dispute:won
         dispute:lost
     """,
+    "xendit": "refund:SUCCEEDED:OVO refund:PENDING:OVO refund:FAILED:OVO refund:CANCELLED:OVO",
 }
 
 
