@@ -79,7 +79,7 @@ class ProposalKind:
     where       of a proposal, the list and the thing in it of which a page shows the subject, as
                 ("orders", "ORD-1"); None: no page does
     particulars of `given` what the sentence does not say: names with words for a heading
-    unfinished  of a proposal, a sentence on what of it was begun and is not done, with the command
+    unfinished  of a proposal, a sentence on which part was begun and is not done, with the command
                 that does it; None: nothing. Left out where the act is one transaction
     open_for    how long after the approval its proposer, and nobody else, may do what was agreed
                 to, by an act of its own; None: approving does it

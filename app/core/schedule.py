@@ -1,4 +1,4 @@
-"""Schedule: what is to be done when, and what of it is due. Pure: the clock is handed in.
+"""Schedule: what is to be done when, and which of it is due. Pure: the clock is handed in.
 
     nightly | 30 2 * * * | reconcile; month | 0 6 12 * * | reconcile month pdf xlsx folder
 

@@ -25,7 +25,7 @@ from reconcile.ledger.plain import plain_answer, plain_finding
 README: Final = """\
 EVIDENCE OF ONE ORDER
 
-This archive tells what a shop received from its payment service about one order, when it arrived,
+This archive shows what a shop received from its payment service about one order, when it arrived,
 by what it was judged to be genuine, and what the shop concluded from it. It was made by Tallyhook.
 Every step below can be done on another computer, without a network, and needs no trust in the
 shop's systems. What no step can show is said at the end, and must not be taken from here as proven.
@@ -63,7 +63,7 @@ log.json             each delivery, record and revision as a leaf of the shop's 
                      the key by which leaves name this order, the salts of what was read, and how
                      many leaves the order had on the day before, as the log's tree of orders says
 checkpoint.txt       the signed head of that log, to which the proofs lead
-times.json           the shop's time zone, in which report.html and the plain words tell times, and
+times.json           the shop's time zone, in which report.html and the plain words give times, and
                      how many seconds it was from UTC from which moment on; else all is in UTC
 manifest.json        SHA-256 and size of every file here, and of those that were left out
 manifest.json.minisig, evidence-key.pub, evidence-key.pem

@@ -199,7 +199,7 @@ MAX_KEY_FILE: Final = 4096
 class VerifiedBundle:
     """What became of each step. `order` and `as_of` are the bundle's word; None without one.
 
-    not_proven  what of it is only the word of whoever made it, whatever steps passed
+    not_proven  the parts that are only the word of whoever made it, whatever steps passed
     """
 
     order: str | None
