@@ -110,6 +110,13 @@ class Movement:
         if self.named is not None:
             self.cites += (self.named.record_id,)
 
+    @property
+    def stating(self) -> Sequence[Heard]:
+        """The events that state it: of a loss those of the loss, not of the dispute's opening."""
+        if len(self.heard) == 1 or self.kind != "dispute_lost":
+            return self.heard
+        return [each for each in self.heard if each.event.claim == "dispute_lost"]
+
 
 @frozen
 class Entry:

@@ -665,13 +665,8 @@ def entries_of(movements: Iterable[Movement]) -> tuple[Entry, ...]:
 
 
 def movement_date(movement: Movement) -> Instant:
-    """The earliest date of what states it; of a loss, of the loss, not of the dispute's opening."""
-    heard = movement.heard
-    if len(heard) == 1:
-        return heard[0].at
-    if movement.kind == "dispute_lost":
-        return min([h.at for h in heard if h.event.claim == "dispute_lost"])
-    return min([h.at for h in heard])
+    """The earliest date of what states it."""
+    return min([each.at for each in movement.stating])
 
 
 def balances_of(movements: Sequence[Movement]) -> tuple[Balance, ...]:

@@ -147,7 +147,7 @@ def _taken(movements: Sequence[Movement]) -> tuple[Taken, ...]:
 
 
 def _one(movement: Movement) -> Taken:
-    money, heard = movement.money, movement.heard
+    money = movement.money
     assert money is not None
     return Taken(
         kind=movement.kind,
@@ -156,7 +156,7 @@ def _one(movement: Movement) -> Taken:
         minor=money.minor if movement.kind == "captured" else -money.minor,
         currency=money.currency,
         at=movement_date(movement),
-        received_at=min([each.first for each in heard]),
+        received_at=min([each.first for each in movement.stating]),
         cites=movement.cites,
     )
 

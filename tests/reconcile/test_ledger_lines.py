@@ -109,6 +109,17 @@ def told(*events: Event, price: Money | None = None) -> LedgerLine:
     return found
 
 
+def test_a_loss_is_known_since_its_own_event_came_not_since_its_dispute_was_opened() -> None:
+    """Else it stands, by what was known when, in the month before it was lost."""
+    opened = delivery("d2", 10, event("e2", "disputed", 5, payment="p", money=DUE))
+    lost = [delivery(f"d{at}", at, event("e3", "dispute_lost", 70, payment="p")) for at in (80, 90)]
+    known = history(delivery("d1", 0, PAID), opened, *lost)
+    found = ledger_line_of(fold(known, policy=Policy(), as_of=seconds(99)))
+    assert found is not None
+    (loss,) = [each for each in found.taken if each.kind == "dispute_lost"]
+    assert (loss.at, loss.received_at, loss.cites) == (seconds(70), seconds(80), ("e2", "e3"))
+
+
 @pytest.mark.parametrize(
     ("events", "price", "in_doubt"),
     [
