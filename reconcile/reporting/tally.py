@@ -57,8 +57,8 @@ from reconcile.reporting.report import (
 
 Line = TypeVar("Line")
 
-_AGES: Final[tuple[Duration, ...]] = (DAY, 7 * DAY, 30 * DAY, 90 * DAY)
-"""Upper ends of the age classes but the last."""
+_AGES: Final = (1, 7, 30, 90)
+"""Upper ends of the age classes but the last, in whole days, as the lists tell ages."""
 
 
 class Bounded(Generic[Line]):
@@ -102,7 +102,7 @@ class BreakSums:
     def add(self, seen: BreakSeen) -> None:
         """One break."""
         found = seen.found
-        aged = max(self._as_of - found.since, 0)
+        aged = max(self._as_of - found.since, 0) // DAY
         key = (found.cause, AGES[bisect_left(_AGES, aged)], seen.state, found.money.currency)
         self._counts[key] += 1
         self._sums[key] += found.money.minor
@@ -121,7 +121,7 @@ class BreakSums:
                 currency=found.money.currency,
                 sum=found.money.minor,
                 since=found.since,
-                age_days=aged // DAY,
+                age_days=aged,
                 sentence=seen.sentence,
                 next_step=seen.next_step,
                 cites=found.cites,

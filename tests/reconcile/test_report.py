@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import tracemalloc
+from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import replace
 from itertools import pairwise
@@ -567,3 +568,20 @@ def test_delays_and_ages_are_counted_in_the_class_they_end_in() -> None:
         MINUTE: 1,
         None: 1,
     }
+
+
+def test_a_break_stands_in_the_class_of_its_age_as_the_list_tells_it() -> None:
+    """One of 30 days and a half is 30 days old, and stands among those of 8 to 30 days."""
+    tally = PeriodTally(scope(as_of=END + 12 * HOUR))
+    for each in breaks(100):
+        tally.found(each)
+    report = tally.report()
+    last = {"up_to_1_day": 1, "up_to_7_days": 7, "up_to_30_days": 30, "up_to_90_days": 90}
+    listed = Counter(
+        next((age for age, days in last.items() if each.age_days <= days), "older")
+        for each in report.break_lines
+    )
+    counted: Counter[str] = Counter()
+    for row in report.breaks:
+        counted[row.age] += row.count
+    assert counted == listed == Counter(dict(zip((*last, "older"), (2, 6, 23, 60, 9), strict=True)))
