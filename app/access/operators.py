@@ -70,6 +70,7 @@ Action = Literal[
     "notifications_redelivered",
     "orders_released",
     "deliveries_reverified",
+    "deliveries_retried",
     "rejection_read",
     "pruned",
     "price_changed",
@@ -129,6 +130,7 @@ MAY: Final[Mapping[Action, frozenset[Role]]] = {
     "notifications_redelivered": _FINANCE | _SUPPORT,
     "orders_released": _FINANCE,
     "deliveries_reverified": _SUPPORT,
+    "deliveries_retried": _SUPPORT,
     "rejection_read": _FINANCE | _SUPPORT,
     "pruned": _ADMIN,
     "price_changed": _ADMIN,  # by the shop's programs, which need no role but a token's scope

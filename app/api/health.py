@@ -68,6 +68,7 @@ class Health:
         self._watchdog = watchdog
         self._inbox_red_s = inbox_red_s
         self._read_elsewhere = read_elsewhere
+        self._began = context.clock.now()
         self._certificate = certificate
 
     async def livez(self, request: Request) -> Response:
@@ -88,7 +89,9 @@ class Health:
             refuses = await refusal(self._context)
             refused = await self._watchdog.everything_refused()
             behind = await reader_behind(
-                self._context, limit_s=self._inbox_red_s, elsewhere=self._read_elsewhere()
+                self._context,
+                limit_s=self._inbox_red_s,
+                elsewhere=self._began if self._read_elsewhere() else None,
             )
             reasons += [why for why in (refuses, refused, behind) if why]
             dangers = await unsafe(self._context)
@@ -113,8 +116,11 @@ class Health:
         """Figures for Prometheus."""
         try:
             state = await store_state(self._context)
-        except TallyhookError as error:
-            return Response(f"# {error}\n", status_code=503, media_type="text/plain")
+        except TallyhookError:
+            # What this process knows by itself, and that it can store nothing: just then alerts
+            # ask for it, and a scrape that fails would tell them that nobody answers.
+            self._metrics.set_state({"store_writable": 0} | self._alarms(), orders={}, read={})
+            return Response(self._metrics.exposition(), media_type=CONTENT_TYPE_LATEST)
         gauges = {
             "orders_due": state.due,
             "journal_queue": state.queue,
@@ -128,9 +134,7 @@ class Health:
             "log_leaves": state.sealed[0],
             "log_waiting": state.sealed[1],
         }
-        gauges |= {
-            f"{each.name}_alarm": int(each.name in self._watchdog.alarms) for each in WATCHES
-        }
+        gauges |= self._alarms()
         gauges |= {
             f"{each.name}_since_seconds": _seconds(self._watchdog.alarms.get(each.name))
             for each in WATCHES
@@ -142,3 +146,6 @@ class Health:
             gauges["disk_free_bytes"] = state.free
         self._metrics.set_state(gauges, orders=state.outcomes, read=state.read)
         return Response(self._metrics.exposition(), media_type=CONTENT_TYPE_LATEST)
+
+    def _alarms(self) -> dict[str, int]:
+        return {f"{each.name}_alarm": int(each.name in self._watchdog.alarms) for each in WATCHES}

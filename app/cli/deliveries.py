@@ -43,6 +43,7 @@ def list_deliveries(
 @group.command("poisoned")
 def list_poisoned(
     retry: Annotated[bool, typer.Option("--retry", help="Have them read again.")] = False,
+    by: operators.ByOption = None,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """List deliveries that were accepted and could not be read, each alone, three times: they are
@@ -66,7 +67,9 @@ def list_poisoned(
         form=form,
     )
     if retry and found:
-        running.with_context(lambda context, settings: read_again(context), purpose="writing")
+        running.with_context(
+            lambda context, settings: read_again(context, by=by), purpose="writing"
+        )
         printing.note("They are read again by `serve`.")
 
 

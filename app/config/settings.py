@@ -27,6 +27,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
+from app.config.database_url import database_url
 from app.config.reading import PREFIX
 from app.core.errors import UsageError
 from app.core.hosts import is_loopback
@@ -35,9 +36,6 @@ from app.core.zones import zone_named
 from reconcile.instants import SECOND, Instant, parse_instant
 from reconcile.ledger.policy import Policy
 from reconcile.transparency.cosignatures import VerifierKey, read_cosigner
-
-_SQLITE: Final = "sqlite+aiosqlite"
-_POSTGRESQL: Final = "postgresql+asyncpg"
 
 _ANYBODY: Final = "lets any sender choose its address: name the proxies one by one"
 
@@ -319,50 +317,6 @@ _HOST: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
 _ADDRESS: Final = re.compile(
     r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?"
 )
-
-
-def database_url(value: Any) -> Any:
-    """The URL of a file of SQLite or of a PostgreSQL server, with the driver's name in it.
-
-    Raises ValueError for other databases and drivers, saying what to write instead, and for an
-    SQLite database in memory, where an acknowledged delivery would end with the process.
-    """
-    if not isinstance(value, str):
-        return value
-    scheme, colon, rest = value.strip().partition("://")
-    family = scheme.partition("+")[0]
-    if family == "sqlite" and scheme != _SQLITE:
-        raise ValueError(f"must begin with {_SQLITE}:/// in place of {_known(scheme)}")
-    if family in ("postgres", "postgresql") and scheme != _POSTGRESQL:
-        raise ValueError(f"must begin with {_POSTGRESQL}:// in place of {_known(scheme)}")
-    if not colon or scheme not in (_SQLITE, _POSTGRESQL):
-        raise ValueError(f"must begin with {_SQLITE}:/// and a path, or {_POSTGRESQL}://")
-    if scheme == _SQLITE:
-        _check_sqlite_path(rest)
-    else:
-        _split(value)
-    return value.strip()
-
-
-def _known(scheme: str) -> str:
-    """The scheme, where it is one that carries nothing secret."""
-    plain = scheme.replace("+", "").replace("_", "")
-    return f"{scheme}://" if plain.isalnum() and len(scheme) <= 24 else "what is there"
-
-
-def _check_sqlite_path(rest: str) -> None:
-    path, _, query = rest.partition("?")
-    if not path.startswith("/"):
-        raise ValueError(f"must have three slashes before a path: {_SQLITE}:///var/tallyhook.db")
-    if path == "/" or ":memory:" in path or "mode=memory" in query:
-        raise ValueError(
-            "must be a file: a database in memory loses what was acknowledged,"
-            f" write {_SQLITE}:///var/tallyhook.db"
-        )
-    if query:
-        raise ValueError(
-            "must end with the path: what follows a question mark can turn off locks and syncing"
-        )
 
 
 def _split(value: str) -> SplitResult:

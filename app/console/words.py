@@ -303,6 +303,7 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "notifications_redelivered": "told the shop again",
     "orders_released": "released orders",
     "deliveries_reverified": "judged refused deliveries again",
+    "deliveries_retried": "had deliveries read again that were set aside",
     "rejection_read": "looked at a refused delivery",
     "pruned": "deleted what is older than it is kept",
     "price_changed": "changed an order's price",

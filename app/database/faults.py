@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import errno
 import sqlite3
+import ssl
 import sys
+from collections.abc import Iterator
 from typing import Final
 
 from sqlalchemy.exc import DBAPIError
@@ -100,8 +102,15 @@ def as_store_error(error: Exception) -> TallyhookError | None:
     state = _found_in(error, "sqlstate")
     if isinstance(state, str):
         return _of_postgresql(state)
+    if (untrusted := _of_certificates(error)) is not None:
+        return StoreUnavailable(untrusted)
     if isinstance(error, DBAPIError) and not error.connection_invalidated:
         return None
+    if any(isinstance(cause, FileNotFoundError) for cause in _chain(error)):
+        return StoreUnavailable(
+            "the database does not answer: its socket, or the file that PGSSLROOTCERT names, is "
+            "not there"
+        )
     return StoreUnavailable("the database does not answer; try again")
 
 
@@ -111,7 +120,7 @@ def is_not_there_yet(error: StoreUnavailable) -> bool:
     state = _found_in(error, "sqlstate")
     if isinstance(state, str):
         return state[:2] == "08" or state == _STARTING
-    return isinstance(error.__cause__, OSError)
+    return isinstance(error.__cause__, OSError) and _of_certificates(error) is None
 
 
 def why_not_opened(error: OSError) -> str:
@@ -146,12 +155,33 @@ def _of_postgresql(state: str) -> TallyhookError | None:
     return None
 
 
+def _of_certificates(error: BaseException) -> str | None:
+    """Why a server is not trusted, or which file to trust it by is not there; None where that is
+    not what failed."""
+    asyncpg = sys.modules.get("asyncpg")
+    misled = () if asyncpg is None else (asyncpg.exceptions.ClientConfigurationError,)
+    for cause in _chain(error):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return (
+                "the server's certificate is not trusted; name its authority's file in "
+                "PGSSLROOTCERT, and the server as the certificate does"
+            )
+        if isinstance(cause, misled):
+            return (
+                "the driver cannot do what TALLYHOOK_DATABASE_URL says; "
+                "ssl=verify-full needs the authority's file in PGSSLROOTCERT"
+            )
+    return None
+
+
 def _found_in(error: BaseException, name: str) -> object:
     """An attribute of the driver's exception, or of one that it was made from."""
+    found = (getattr(cause, name, None) for cause in _chain(error))
+    return next((each for each in found if each is not None), None)
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
     cause: BaseException | None = error
     while cause is not None:
-        found = getattr(cause, name, None)
-        if found is not None:
-            return found
+        yield cause
         cause = getattr(cause, "orig", None) or cause.__cause__
-    return None

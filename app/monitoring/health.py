@@ -129,13 +129,13 @@ async def refusal(context: AppContext) -> str | None:
 
 
 async def reader_behind(
-    context: AppContext, *, limit_s: int, elsewhere: bool = False
+    context: AppContext, *, limit_s: int, elsewhere: Instant | None = None
 ) -> str | None:
     """Why what is acknowledged is not to be believed to be read: the oldest delivery in the inbox
     has waited too long, or no reader has been seen for so long, one sentence; None where neither is
     so.
 
-    elsewhere  whether the reader is a process that somebody else starts
+    elsewhere  where the reader is a process that somebody else starts: since when one is awaited
     """
     now = context.clock.now()
     oldest = (await context.store.inbox.backlog()).oldest
@@ -145,12 +145,12 @@ async def reader_behind(
             f"deliveries that came {waited} s ago are accepted and not read yet: see the log, and "
             "whether the machine is overloaded"
         )
-    if not elsewhere:
+    if elsewhere is None:
         return None
     async with context.store.reading() as connection:
         seen = await run(connection, inbox_store.counter, inbox_store.BEAT)
-    silent = (now - seen) // SECOND
-    if seen and silent >= limit_s:
+    silent = (now - (seen or elsewhere)) // SECOND
+    if silent >= limit_s:
         return f"no `tallyhook worker` has read for {silent} s: see that one runs"
     return None
 

@@ -11,6 +11,7 @@ from typing import Final
 
 import structlog
 
+from app.access.operators import note_in_trail, permitted
 from app.core.ids import new_id
 from app.database.engine import Connection
 from app.database.statements import run
@@ -45,9 +46,22 @@ async def poisoned(context: AppContext) -> list[Suspect]:
         return await run(connection, next_suspects, aside=True, limit=LISTED)
 
 
-async def retry(context: AppContext) -> int:
-    """Let the reader try all of them again. Returns how many there are."""
-    return await context.store.writer.commit(try_again)
+async def retry(context: AppContext, *, by: str | None = None) -> int:
+    """Let the reader try all of them again: what is read then releases its orders. Returns how many
+    there are. Raises UsageError for who may not."""
+    async with context.store.writing() as connection:
+        who = await permitted(connection, by=by, action="deliveries_retried")
+        found = await run(connection, try_again)
+        if found:
+            await note_in_trail(
+                connection,
+                who,
+                action="deliveries_retried",
+                subject="all that were set aside",
+                at=context.clock.now(),
+                facts={"deliveries": found},
+            )
+    return found
 
 
 async def orders_of(context: AppContext, arrivals: Sequence[Arrival]) -> list[str]:

@@ -97,6 +97,10 @@ async def test_a_poisoned_store(tmp_path: Path, fault: Any, reason: str) -> None
         assert status == 503
         assert [reason in each for each in reasons] == [True]
         assert driver.service.broken == reasons
+        figures = await driver.client.get("/metrics")
+        assert figures.status_code == 200  # an alert asks for them now
+        assert "tallyhook_store_writable 0.0" in figures.text
+        assert 'deliveries_not_stored_total{reason="failed"}' in figures.text
         await driver.service.stopped()
         assert driver.rows("SELECT event_id FROM deliveries") == [("e1",)]
 

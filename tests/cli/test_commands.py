@@ -194,6 +194,36 @@ def test_what_could_not_be_read(run: Run, filled: dict[str, str], tmp_path: Path
     assert one.delivery_id in ended.out
     assert state() == (0, 0)
     assert run("deliveries", "poisoned", "--retry").err == ""
+    (entry,) = [
+        each
+        for each in run("audit", "list", "--format", "json").document
+        if each["action"] == "deliveries_retried"
+    ]
+    assert entry["facts"] == {"deliveries": 1}
+
+
+def test_who_may_have_deliveries_read_again(
+    run: Run, filled: dict[str, str], tmp_path: Path
+) -> None:
+    """Whoever may judge refused ones again: their orders are released once they are read."""
+    run("operators", "add", "Ann", "--role", "admin")
+    run("operators", "add", "Vic", "--role", "viewer", "--by", "Ann")
+    record = framed([received(arrival(said("e9", order="A")))])
+    with closing(sqlite3.connect(tmp_path / "t.db")) as database, database:
+        columns = "(received_at, tries, aside, orders, record)"
+        database.execute(
+            f"INSERT INTO suspects {columns} VALUES (?, ?, ?, ?, ?)", (T, 3, 1, "A", record)
+        )
+    for words, code in (((), 2), (("--by", "Vic"), 2), (("--by", "Ann"), 0)):
+        assert run("deliveries", "poisoned", "--retry", *words).code == code
+        with closing(sqlite3.connect(tmp_path / "t.db")) as database:
+            assert database.execute("SELECT aside FROM suspects").fetchone() == (int(bool(code)),)
+    (entry,) = [
+        each
+        for each in run("audit", "list", "--format", "json").document
+        if each["action"] == "deliveries_retried"
+    ]
+    assert entry["who"] == "Ann"
 
 
 def test_tokens(run: Run, tmp_path: Path) -> None:

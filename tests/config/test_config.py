@@ -129,7 +129,7 @@ LOG_KEY = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW"
 
 DANGEROUS = [
     ({"ENVIRONMENT": "production"}, "ENVIRONMENT: must be sandbox or live"),
-    ({"DATABASE_URL": "sqlite:///x.db"}, "begin with sqlite+aiosqlite:/// in place of sqlite://"),
+    ({"DATABASE_URL": "sqlite:///x.db"}, "begin with sqlite+aiosqlite:// in place of sqlite://"),
     ({"DATABASE_URL": "sqlite+aiosqlite://"}, "three slashes"),
     ({"DATABASE_URL": "sqlite+aiosqlite:///:memory:"}, "must be a file"),
     ({"DATABASE_URL": "sqlite+aiosqlite:///x?mode=memory&uri=true"}, "must be a file"),
@@ -137,6 +137,12 @@ DANGEROUS = [
     ({"DATABASE_URL": "postgresql://u:p@h/d"}, "postgresql+asyncpg:// in place of postgresql://"),
     ({"DATABASE_URL": "postgres://h/d"}, "postgresql+asyncpg:// in place of postgres://"),
     ({"DATABASE_URL": "postgresql+asyncpg://u:p@h:x/d"}, "is not a URL"),
+    ({"DATABASE_URL": "postgresql+asyncpg://u:p@w@h/d"}, "special characters in it as %XX"),
+    ({"DATABASE_URL": "postgresql+asyncpg://u:p@s/w@h/d"}, "special characters in it as %XX"),
+    ({"DATABASE_URL": "postgresql+asyncpg://u:p@s/w#d@h/d"}, "special characters in it as %XX"),
+    ({"DATABASE_URL": "postgresql+asyncpg://h/d?sslmode=require"}, "ssl= in place of sslmode="),
+    ({"DATABASE_URL": "postgresql+asyncpg://h/d?ssl=true"}, "verify-ca, verify-full"),
+    ({"DATABASE_URL": "postgresql+asyncpg://h/d?connect_timeout=5"}, "option that is not known"),
     ({"DATABASE_URL": "mysql://h/d"}, "must begin with sqlite+aiosqlite:/// and a path"),
     ({"SOURCES__SHOP__PROFILE": "checkout"}, "SOURCES__SHOP__SECRETS: is missing"),
     ({"SOURCES__SHOP__SECRETS": ""}, "SHOP__SECRETS: holds an empty secret"),

@@ -102,6 +102,7 @@ REASONS = [
             health.refusal,
             health.reader_behind,
             faults.as_store_error,
+            faults._of_certificates,
             refusals.RefusedAges.everything_refused,
             inbox_queue.InboxQueue.still_faulty,
             store.Store.cannot_append,

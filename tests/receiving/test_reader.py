@@ -120,8 +120,11 @@ async def test_an_alarm_comes_before_readiness_turns_red(
 async def test_a_receiver_without_a_reader_knows_when_none_reads(tmp_path: Path) -> None:
     """Where readers are processes that somebody else starts, each leaves a sign of life."""
     async with driving(tmp_path, with_worker=False) as driver:
-        look = partial(reader_behind, driver.context, limit_s=60, elsewhere=True)
+        look = partial(reader_behind, driver.context, limit_s=60, elsewhere=T)
         assert await look() is None
+        driver.clock.put(T + 60 * SECOND)
+        assert "no `tallyhook worker` has read for 60 s" in str(await look())
+        driver.clock.put(T)
         await driver.service.store.writer.commit(put_counter, BEAT, T)
         driver.clock.put(T + 59 * SECOND)
         assert await look() is None

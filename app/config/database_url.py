@@ -1,0 +1,83 @@
+"""The address of the database: a file of SQLite or a PostgreSQL server, with the driver's name."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlsplit
+
+SQLITE: Final = "sqlite+aiosqlite"
+POSTGRESQL: Final = "postgresql+asyncpg"
+
+OPTIONS: Final = frozenset(
+    {"host", "port", "target_session_attrs", "ssl", "user", "password", "passfile", "service",
+     "servicefile", "krbsrvname", "gsslib", "prepared_statement_cache_size"}
+)  # fmt: skip
+"""Of a server's address, behind the question mark: what the driver takes as text. It calls `ssl`
+what others call `sslmode`."""
+
+MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+
+
+def database_url(value: Any) -> Any:
+    """The URL of a file of SQLite or of a PostgreSQL server, with the driver's name in it.
+
+    Raises ValueError for other databases, drivers and options, saying what to write instead, and
+    for an SQLite database in memory, where an acknowledged delivery would end with the process.
+    """
+    if not isinstance(value, str):
+        return value
+    scheme, colon, rest = value.strip().partition("://")
+    family = scheme.partition("+")[0]
+    if family == "sqlite" and scheme != SQLITE:
+        raise ValueError(f"must begin with {SQLITE}:// in place of {_known(scheme)}")
+    if family in ("postgres", "postgresql") and scheme != POSTGRESQL:
+        raise ValueError(f"must begin with {POSTGRESQL}:// in place of {_known(scheme)}")
+    if not colon or scheme not in (SQLITE, POSTGRESQL):
+        raise ValueError(f"must begin with {SQLITE}:/// and a path, or {POSTGRESQL}://")
+    if scheme == SQLITE:
+        _check_sqlite_path(rest)
+    else:
+        _check_server(value.strip())
+    return value.strip()
+
+
+def _known(scheme: str) -> str:
+    """The scheme, where it is one that carries nothing secret."""
+    plain = scheme.replace("+", "").replace("_", "")
+    return f"{scheme}://" if plain.isalnum() and len(scheme) <= 24 else "what is there"
+
+
+def _check_sqlite_path(rest: str) -> None:
+    path, _, query = rest.partition("?")
+    if not path.startswith("/"):
+        raise ValueError(f"must have three slashes before a path: {SQLITE}:///var/tallyhook.db")
+    if path == "/" or ":memory:" in path or "mode=memory" in query:
+        raise ValueError(
+            "must be a file: a database in memory loses what was acknowledged,"
+            f" write {SQLITE}:///var/tallyhook.db"
+        )
+    if query:
+        raise ValueError(
+            "must end with the path: what follows a question mark can turn off locks and syncing"
+        )
+
+
+def _check_server(value: str) -> None:
+    try:
+        parts = urlsplit(value)
+        _ = parts.port
+        # The driver ends a password at its first "@": the rest would name another server.
+        if parts.fragment or (parts.netloc + parts.path).count("@") > 1:
+            raise ValueError
+    except ValueError:
+        raise ValueError(
+            "is not a URL; write special characters in it as %XX and the port as a number"
+        ) from None
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if "sslmode" in options:
+        raise ValueError("must have ssl= in place of sslmode=, as in ?ssl=verify-full")
+    if options.keys() - OPTIONS:
+        known = "host, port, ssl and target_session_attrs"
+        raise ValueError(f"has an option that is not known behind its question mark: write {known}")
+    if options.get("ssl", "prefer") not in MODES:
+        raise ValueError(f"must have one of these behind ssl=: {', '.join(MODES)}")

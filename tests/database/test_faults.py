@@ -1,0 +1,38 @@
+"""What a driver's error is told as, where nothing but its own exception says what failed."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import pytest
+
+from app.database.engine import reading_engine
+from app.database.faults import as_store_error, driver_errors, is_not_there_yet
+
+
+@pytest.mark.parametrize("named", [False, True])
+async def test_a_file_of_authorities_that_is_not_there_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    """Not as a fault of ours, nor as a server that is away."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("PGSSLROOTCERT", raising=False)
+    if named:
+        monkeypatch.setenv("PGSSLROOTCERT", str(tmp_path / "none.crt"))
+    engine = reading_engine("postgresql+asyncpg://u:p@127.0.0.1:1/d?ssl=verify-full")
+    with pytest.raises(driver_errors()) as refused:
+        await engine.connect()
+    assert "PGSSLROOTCERT" in str(as_store_error(refused.value))
+
+
+def test_a_certificate_that_is_not_trusted_is_told() -> None:
+    """Nobody waits for the server either: it has answered."""
+    error = as_store_error(ssl.SSLCertVerificationError("self-signed"))
+    assert "certificate is not trusted" in str(error)
+    assert str(as_store_error(ConnectionRefusedError())).startswith("the database does not answer")
+    for cause, waits in ((ssl.SSLCertVerificationError(), False), (ConnectionRefusedError(), True)):
+        told = as_store_error(cause)
+        assert told is not None
+        told.__cause__ = cause
+        assert is_not_there_yet(told) is waits  # type: ignore[arg-type]
