@@ -32,6 +32,7 @@ from app.core.text import LEAF, counted
 from app.database.engine import Connection, is_sqlite, sqlite_path
 from app.database.facts import note_server
 from app.database.schema import SUFFIX as MADE
+from app.database.schema import Made
 from app.evidence import seal
 from app.orders import published_store
 from app.privacy import backup_store
@@ -110,6 +111,7 @@ def file_of(url: str, *, instead: str) -> Path:
 
 
 def _check_target(source: Path, target: Path, *, replace: bool) -> None:
+    Made(source).check_there()
     if not source.exists():
         raise StoreUnavailable(
             f"there is no database at {source.absolute()} yet; `tallyhook serve` makes it"

@@ -402,10 +402,15 @@ class Store:
             # SQLite gives its log the mode of the database; it would let everyone read both.
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
+    def _check_there(self) -> None:
+        if self._path is not None:
+            Made(self._path).check_there()
+            if not self._path.exists():
+                raise StoreUnavailable(_none_yet(self._path))
+
     async def open_reading(self) -> None:
         """Check that there is a database to read, and that it is this environment's."""
-        if self._path is not None and not self._path.exists():
-            raise StoreUnavailable(_none_yet(self._path))
+        self._check_there()
         async with self.reading() as connection:
             current = await schema.current_version(connection)
             if current != schema.newest_version():
@@ -416,8 +421,7 @@ class Store:
     async def previewing(self) -> AsyncIterator[tuple[AsyncConnection, str | None]]:
         """One snapshot of a database of whatever version, read as if it were of the newest, and the
         version that it has. Nothing is written, and nobody is kept waiting."""
-        if self._path is not None and not self._path.exists():
-            raise StoreUnavailable(_none_yet(self._path))
+        self._check_there()
         with _system_errors_explained():
             try:
                 async with self._reader.connect() as connection:

@@ -446,7 +446,14 @@ def test_what_was_restored_and_vanishes_before_its_first_start_is_missed(
     """A start would make an empty one in its place, and acknowledge into it."""
     assert run("restore", str(backed_up), "--force").code == 0
     (tmp_path / "t.db").unlink()
-    assert "is gone, and t.db.made says that there was one" in run("tokens", "add", "shop").err
+    copy = str(tmp_path / "copy.db")
+    for words in (("tokens", "add", "shop"), ("orders", "list"), ("db", "check"), ("backup", copy)):
+        ended = run(*words)
+        assert (ended.code, "is gone, and t.db.made says that there was one" in ended.err) == (
+            3,
+            True,
+        )
+    assert "is gone, and t.db.made" in run("doctor", "--format", "json").out
     assert not (tmp_path / "t.db").exists()
 
 
