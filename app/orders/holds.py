@@ -184,10 +184,12 @@ async def release(
     await hold_if_due(context, orders)
     async with context.store.writing() as connection:
         who = await permitted(connection, by=by, action="orders_released")
-        standing = [each for each in await holds_of(connection, orders) if each.reason == reason]
+        found = await holds_of(connection, orders)
+        standing = [each for each in found if each.reason == reason]
         missing = set(orders) - {each.order for each in standing}
         if missing:
-            raise NotFoundError(_not_held(sorted(missing), reason))
+            others = {each.reason for each in found if each.order in missing}
+            raise NotFoundError(_not_held(sorted(missing), reason, others=sorted(others)))
         await _release(connection, context, standing, who=who, why=why)
     context.store.evidence_arrived.set()
     return len(standing)
@@ -213,12 +215,13 @@ async def release_all(
         after = standing[-1].order
 
 
-def _not_held(orders: list[str], reason: HoldReason) -> str:
+def _not_held(orders: list[str], reason: HoldReason, *, others: list[HoldReason]) -> str:
     names = ", ".join(orders[:MOST_NAMED])
     are = "is not held" if len(orders) == 1 else "are not held"
+    apart = "".join(f"say `--held-for {other}` for what is held for that; " for other in others)
     return (
-        f"{names} {are} ({reason}), so nothing was released; `tallyhook orders list --finding "
-        "held_back` shows what is held, and why"
+        f"{names} {are} ({reason}), so nothing was released; {apart}`tallyhook orders list "
+        "--finding held_back` shows what is held, and why"
     )
 
 
