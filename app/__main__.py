@@ -12,9 +12,10 @@ def main() -> None:
 
     forbid_core_dumps()  # before any secret is read
     look_seldom()
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by who called
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  # for the whole run
+    # Closed by who called: else the next file that is opened would be a standard stream.
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # the lowest first
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  # for the whole run
     try:
         from app.cli.main import run
     except KeyboardInterrupt:  # `run` sees to it from here on

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -106,13 +105,24 @@ def secret_files(settings: Settings) -> Iterator[tuple[str, Path]]:
     if journal is not None:
         own += [(JOURNAL, journal), (f"{JOURNAL} (its key)", key_path_of(journal))]
     for variable, path in own:
-        if os.path.exists(path):  # else the first start makes it, or this user may not look
+        if _may_be_there(path):  # else the first start makes it
             yield variable, path
 
 
 def key_files(settings: Settings) -> dict[str, Path]:
     """Where the keys lie that are made here, by the variable of each."""
     return {EVIDENCE: key_path(settings), PHONES: phone_key_path(settings)}
+
+
+def _may_be_there(path: Path) -> bool:
+    """Whether there is a file, or it cannot be looked at: then nobody is told that it is gone."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        pass
+    return True
 
 
 def _mode(path: Path) -> int | None:
@@ -160,7 +170,7 @@ async def _database(settings: Settings) -> list[Check]:
         ]
     for variable, path in key_files(settings).items():
         needs = needed[variable] is not None
-        checks += preflight.of_key_file(variable, there=path.exists(), needed=needs)
+        checks += preflight.of_key_file(variable, there=_may_be_there(path), needed=needs)
     low_water = settings.disk_low_water_mb
     return checks + list(preflight.of_disk(free, low_water_mib=low_water))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,7 +26,10 @@ evidence_group = typer.Typer(
 )
 
 Order = Annotated[str, typer.Argument(help="The order's reference.")]
-Output = Annotated[Path, typer.Option("--output", "-o", help="The file to write; not replaced.")]
+Output = Annotated[
+    Path,
+    typer.Option("--output", "-o", help="The file to write; not replaced. - is standard output."),
+]
 AsOf = Annotated[
     str | None,
     typer.Option(help="As it could be known at this RFC 3339 moment; else now. Say it again for "
@@ -67,7 +71,7 @@ def build(
         by=by,
         attachments=attachments,
     )
-    refuse_existing(output)
+    refuse_existing(output, binary=True)
 
     built = running.with_context(
         lambda context, settings: built_bundle(context, settings, request), purpose="writing"
@@ -202,8 +206,11 @@ def _reason(with_personal_data: bool, reason: str | None) -> str | None:
     return reason
 
 
-def refuse_existing(path: Path) -> None:
-    """Raises UsageError for a file that is there, and for a folder that is not."""
+def refuse_existing(path: Path, *, binary: bool = False) -> None:
+    """Raises UsageError for a file that is there, for a folder that is not, and for a terminal
+    where it is not text."""
+    if path == printing.STANDARD:
+        return printing.check_output(path, binary=binary, what="a bundle")
     if path.exists() or path.is_symlink():
         raise UsageError(f"{path} exists; name another file, or remove it")
     if not path.absolute().parent.is_dir():
@@ -211,8 +218,11 @@ def refuse_existing(path: Path) -> None:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """For its owner alone: it may hold personal data."""
-
+    """For its owner alone: it may hold personal data. To standard output where that is said."""
+    if path == printing.STANDARD:
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+        return
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(descriptor, "wb") as file:

@@ -198,7 +198,9 @@ def find(
     for sentence in found.notes:
         printing.note(sentence)
     if found.more:
-        printing.note(f"There are more than these {len(found.hits)}: raise --limit, or tell more.")
+        printing.note(
+            f"There are more than {printing.these(found.hits)}: raise --limit, or tell more."
+        )
     if not found.hits:
         printing.note("Nothing was found." if found.notes else f"Nothing was found. {HOW_TO_WRITE}")
         raise typer.Exit(5)

@@ -162,8 +162,12 @@ def emit_up_to(
     """The same for rows of which no more than `limit` were asked for: says so where it is met."""
     emit(rows, columns=columns, form=form)
     if len(rows) == limit:
-        these = "this one" if limit == 1 else f"these {limit:,}"
-        note(f"There may be more than {these}: raise --limit.")
+        note(f"There may be more than {these(rows)}: raise --limit.")
+
+
+def these(rows: Sequence[Any]) -> str:
+    """How many were listed, for a sentence."""
+    return "this one" if len(rows) == 1 else f"these {len(rows):,}"
 
 
 def document(value: Mapping[str, Any], form: Format = Format.json) -> None:

@@ -350,6 +350,7 @@ class Store:
         await _sync_file(file.writer, file.path)
 
     async def _take(self, *, to_read_all: bool = False) -> None:
+        self._check_said()
         self._make_folder()
         if self._service is not None and self._path is not None:
             self._service.take()
@@ -375,6 +376,7 @@ class Store:
 
         On a full disk too: there is something to read, and to free space by.
         """
+        self._check_said()
         self._make_folder()
         async with self.writer.transaction() as connection:
             current = await schema.current_version(connection)
@@ -383,9 +385,7 @@ class Store:
             await _bring_up_to_date(connection, current)
             self.environment = await schema.stamp_environment(connection, self.environment)
             if self.environment is None:
-                raise ConfigurationError(
-                    ["TALLYHOOK_ENVIRONMENT: say sandbox or live; this database is new"]
-                )
+                raise _environment_unsaid()
             await note_server(connection, once=True)
             identity = await run(connection, identity_of)
         self._note_made(identity)
@@ -394,6 +394,12 @@ class Store:
         if self._made is not None:
             self._made.note(identity)
 
+    def _check_said(self) -> None:
+        """Raises ConfigurationError for a new database of which it is not said what it is for,
+        before a file is made that would be empty."""
+        if self.environment is None and self._path is not None and not self._path.exists():
+            raise _environment_unsaid()
+
     def _make_folder(self) -> None:
         if self._made is not None:
             self._made.check_there()
@@ -401,6 +407,19 @@ class Store:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             # SQLite gives its log the mode of the database; it would let everyone read both.
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        self._check_is_file()
+
+    def _check_there(self) -> None:
+        """Raises StoreUnavailable, or ConfigurationError, where there is no file to read."""
+        if self._path is not None and not self._path.exists():
+            raise StoreUnavailable(_none_yet(self._path))
+        self._check_is_file()
+
+    def _check_is_file(self) -> None:
+        if self._path is not None and not self._path.is_file():  # SQLite calls it a failing disk
+            raise ConfigurationError(
+                ["TALLYHOOK_DATABASE_URL: names something that is no file; write the path of one"]
+            )
 
     def _check_there(self) -> None:
         if self._path is not None:
@@ -607,6 +626,10 @@ def _system_errors_explained() -> Iterator[None]:
 
 def _none_yet(path: Path) -> str:
     return f"there is no database at {path.absolute()} yet; `tallyhook serve` makes it"
+
+
+def _environment_unsaid() -> ConfigurationError:
+    return ConfigurationError(["TALLYHOOK_ENVIRONMENT: say sandbox or live; this database is new"])
 
 
 def _upgrade_is_due(current: str | None) -> ConfigurationError:

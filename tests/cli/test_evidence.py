@@ -60,6 +60,14 @@ def test_a_bundle_is_written_for_its_owner_and_verified(run: Run, tmp_path: Path
     assert PHONE.encode() in (tmp_path / "b.zip").read_bytes()
 
 
+def test_a_dash_is_standard_output_and_no_file_of_that_name(run: Run, tmp_path: Path) -> None:
+    """As for reports. A second one is not refused for the first."""
+    for _ in range(2):
+        code, out, _ = run("evidence", "scenario", "ORD-1", "-o", "-")
+        assert (code, json.loads(out)["order"]) == (0, "ORD-1")
+    assert not (tmp_path / "-").exists()
+
+
 def test_the_same_instant_gives_the_same_file(run: Run, tmp_path: Path) -> None:
     run("evidence", "build", "ORD-1", "-o", "a.zip")
     as_of = json.loads(unpack((tmp_path / "a.zip").read_bytes())["manifest.json"])["as_of"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from app.bootstrap_golive import secret_files
+from app.bootstrap_golive import EVIDENCE, secret_files
 from app.cli import connect, main
 from app.config.load import load_settings
 from tests.api.driving import environ
@@ -34,6 +35,18 @@ def test_a_result_that_finds_no_place(where: str, code: int, said: str) -> None:
     assert (done.returncode, done.stderr) == (code, said)
 
 
+@pytest.mark.parametrize("words", [("orders", "list"), ("signature", "check")])
+def test_standard_input_that_is_closed_is_an_empty_one(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
+    """No file that is opened later takes its place: the event loop would end the process."""
+    given = os.environ | environ(tmp_path)
+    subprocess.run((sys.executable, "-m", "app", "db", "create"), env=given, check=True, timeout=60)
+    command = ["bash", "-c", 'exec "$0" "$@" <&-', sys.executable, "-m", "app", *words]
+    done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_reader_that_has_read_enough() -> None:
     """Nobody reads the pipe any more: that is the reader's word, and no mistake."""
     reading, writing = os.pipe()
@@ -54,6 +67,39 @@ def test_a_command_that_makes_a_database_says_so(
         assert main.run(("tokens", "add", f"shop{made}")) == 0
         told = capfd.readouterr().err
         assert ("a new one is made" in told and f"{tmp_path}/t.db" in told) is made
+
+
+@pytest.mark.parametrize(
+    "words", [("console", "--port", "0"), ("refold",), ("log", "key")], ids=" ".join
+)
+def test_no_empty_database_is_left_where_the_environment_is_not_said(
+    words: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """The next command would find a database of which nothing is true but its name."""
+    for name, value in environ(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("TALLYHOOK_ENVIRONMENT")
+    assert main.run(words) == 3
+    assert "TALLYHOOK_ENVIRONMENT: say sandbox or live" in capfd.readouterr().err
+    assert not list(tmp_path.glob("t.db*"))
+
+
+@pytest.mark.parametrize("words", [("orders", "list"), ("tokens", "add", "shop")], ids=" ".join)
+def test_a_folder_in_the_databases_place_is_no_failing_disk(
+    words: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """It is told by its setting, as `serve` does, and not as an error of the disk."""
+    for name, value in environ(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "t.db").mkdir()
+    assert main.run(words) == 3
+    assert "TALLYHOOK_DATABASE_URL: names something that is no file" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -90,7 +136,24 @@ def test_a_question_that_is_interrupted(
 
 
 def test_a_key_that_cannot_be_looked_at_ends_no_preflight_check(tmp_path: Path) -> None:
-    """As in a folder of another user: the others are looked at all the same."""
+    """As in a folder of another user: it is told, and the others are looked at all the same."""
     key = {"EVIDENCE__KEY_FILE": f"/{'x' * 300}"}
     settings = load_settings(environ(tmp_path, **key))
-    assert [name for name, _ in secret_files(settings)] == []
+    assert [name for name, _ in secret_files(settings)] == [EVIDENCE]
+
+
+def test_the_doctor_tells_of_a_key_that_it_cannot_look_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Beside a database, too: not that it is gone, and nothing ends the check."""
+    given = environ(tmp_path)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    assert main.run(("db", "create")) == 0
+    monkeypatch.setenv(EVIDENCE, f"/{'x' * 300}")
+    assert main.run(("doctor", "--format", "jsonl")) == 1
+    told = capfd.readouterr()
+    assert "reading or writing failed" not in told.err
+    said = [row for row in map(json.loads, told.out.splitlines()) if row["what"] == EVIDENCE]
+    assert "The file cannot be looked at." in [row["sentence"] for row in said]
+    assert not [row for row in said if "is not there" in row["sentence"]]
