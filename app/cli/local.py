@@ -166,9 +166,10 @@ def _signer(provider: str, given: str | None) -> tuple[str, Settings, Source]:
     if len(names) != 1:
         known = ", ".join(settings.sources) or "none"
         raise UsageError(
-            f"say --source, one of {known}"
+            f"say --source, one of {', '.join(names)}"
             if names
-            else f"there is no such source ({known}); `tallyhook connect {provider}` makes one"
+            else f"there is no such source, of those configured ({known}); `tallyhook connect "
+            f"{provider}` makes one"
         )
     return names[0], settings, compile_sources(settings)[names[0]]
 

@@ -84,7 +84,10 @@ async def proofs_of(
     leaves = await log_store.leaves_of(connection, subjects)
     missing = sorted(set(subjects) - leaves.keys())
     if missing:
-        raise NotFoundError(f"{missing[0]} is not sealed: `tallyhook log seal` seals what waits")
+        raise NotFoundError(
+            f"{missing[0]} is not sealed, or nothing has this id: `tallyhook log seal` seals what "
+            "waits"
+        )
     last = max((leaf.number for leaf in leaves.values()), default=0)
     signed = await (
         _earliest_head(connection, last, witnesses)

@@ -197,8 +197,8 @@ async def break_in(connection: Connection, name: str) -> SeenBreak:
     found = await seen_breaks(connection, [name])
     if not found:
         raise NotFoundError(
-            f"no break {name} lives: `tallyhook breaks list` shows those that do; a run that only "
-            "looked gives life to none"
+            f"there is no break {name}: `tallyhook breaks list` shows those that are open, and a "
+            "run of a period, of an earlier moment or by other rules opens none"
         )
     return found[0]
 

@@ -243,7 +243,7 @@ class Schedule:
         found = next((entry for entry in self.entries if entry.name == name), None)
         if found is None:
             raise NotFoundError(
-                f"the schedule has no entry {name[:40]!r}: see `tallyhook schedule`"
+                f"the schedule has no entry {name[:40]!r}: see `tallyhook schedule list`"
             )
         return found
 

@@ -131,6 +131,20 @@ async def test_the_service_takes_what_is_triggered(tmp_path: Path) -> None:
     )
 
 
+def test_of_several_sources_those_of_the_provider_are_named(
+    stripe: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--source` takes one of them: those of other providers do not sign its events."""
+    monkeypatch.setenv("TALLYHOOK_SOURCES__SECOND__PROFILE", "stripe")
+    monkeypatch.setenv("TALLYHOOK_SOURCES__SECOND__SECRETS", f"{SECRET}2")
+    monkeypatch.setenv("TALLYHOOK_SOURCES__OTHER__PROFILE", "paystack")
+    monkeypatch.setenv("TALLYHOOK_SOURCES__OTHER__SECRETS", f"{SECRET}3")
+    told = stripe("trigger", "stripe", "payment_intent.succeeded")
+    assert told.code == 2
+    (named,) = [each for each in told.err.splitlines() if "say --source, one of" in each]
+    assert ("second" in named, "other" in named) == (True, False)
+
+
 def test_events_that_there_are_are_listed(run: Run) -> None:
     rows = run("trigger", "paystack", "--format", "json").document
     assert "charge.success" in [row["event"] for row in rows]
