@@ -278,7 +278,7 @@ class SealingContract:
         waiting = genuine("e1", order="A")
         await keep(store, waiting)
         for subject in (waiting.delivery_id, "deed:7", "no"):
-            with pytest.raises(NotFoundError, match="nothing has this id.*log seal"):
+            with pytest.raises(NotFoundError, match=r"nothing has this id.*log seal"):
                 await prove_sealed(context(store), subject)
 
     @pytest.mark.alike
