@@ -411,8 +411,10 @@ class Store:
 
     def _check_there(self) -> None:
         """Raises StoreUnavailable, or ConfigurationError, where there is no file to read."""
-        if self._path is not None and not self._path.exists():
-            raise StoreUnavailable(_none_yet(self._path))
+        if self._path is not None:
+            Made(self._path).check_there()
+            if not self._path.exists():
+                raise StoreUnavailable(_none_yet(self._path))
         self._check_is_file()
 
     def _check_is_file(self) -> None:
@@ -420,12 +422,6 @@ class Store:
             raise ConfigurationError(
                 ["TALLYHOOK_DATABASE_URL: names something that is no file; write the path of one"]
             )
-
-    def _check_there(self) -> None:
-        if self._path is not None:
-            Made(self._path).check_there()
-            if not self._path.exists():
-                raise StoreUnavailable(_none_yet(self._path))
 
     async def open_reading(self) -> None:
         """Check that there is a database to read, and that it is this environment's."""
