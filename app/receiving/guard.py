@@ -228,7 +228,7 @@ class GuardedConnection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """A request begins: from now on its sender owes us the rest."""
         super().on_message_begin()
-        self._stage = "head"
+        self._stage, self._idle_since = "head", None
         if self._owed_since is None:
             self._owed_since = self.loop.time()
 
@@ -274,6 +274,8 @@ class GuardedConnection(HttpToolsProtocol):
             raise AmbiguousRequest("header fields behind the body, where nobody looks for them")
         self._stage, self._unframed = "", 0
         self._owed_since = None
+        if self.cycle.response_complete:  # its answer came first: nobody owes anything any more
+            self._idle_since = self.loop.time()
         super().on_message_complete()
 
     def on_response_complete(self) -> None:

@@ -331,6 +331,36 @@ async def test_one_that_asks_again_has_not_rested(clock: Moved) -> None:
     assert not client.wire.is_closing()
 
 
+PUT = b"PUT / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\n"
+
+
+async def test_one_whose_body_came_behind_its_answer_rests_from_then_on(clock: Moved) -> None:
+    """Nothing is owed any more, on either side: it would stay open for ever."""
+    client = connect(answering(WHOLE))
+    await client.ask(PUT)
+    rest = client.connection.timeout_keep_alive
+    clock.now += 3
+    await client.ask(b"xxxxx")
+    assert client.connection.overdue(1_003 + rest) is None
+    assert not client.wire.is_closing()
+    assert client.connection.overdue(1_003.5 + rest) is None
+    assert client.wire.is_closing()
+
+
+@pytest.mark.usefixtures("short")
+async def test_one_that_asks_with_the_end_of_such_a_body_does_not_rest(clock: Moved) -> None:
+    """Its second request came with the last bytes of the first, and is under way."""
+    application = Stepping()
+    client = connect(application)
+    await client.ask(PUT)
+    await application.go_on(*WHOLE, None)
+    await client.ask(b"xxxxx" + GET)
+    assert client.connection.overdue(1_000.5 + client.connection.timeout_keep_alive) is None
+    assert not client.wire.is_closing()
+    await application.go_on(*WHOLE, None)
+    assert statuses(client) == OK + OK
+
+
 @pytest.mark.usefixtures("short")
 @pytest.mark.parametrize(
     ("taken", "reason"),
