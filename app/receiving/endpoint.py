@@ -48,7 +48,8 @@ _DETAILS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bytes that a request may bring, and all long bodies together; each is a setting."""
+    """Bytes that a request may bring, and all long bodies together that come in or wait to be
+    stored; each is a setting."""
 
     max_body_bytes: int
     max_header_bytes: int
@@ -108,7 +109,12 @@ class Webhooks:
             await _send(send, _problem(status))
             return
         incoming = Incoming(source, headers, body, _url(scope), address, scope["method"])
-        answer = await receive_delivery(self.receiver, incoming)
+        long_bytes = max(0, len(body or b"") - FREE_BYTES)
+        self._long_bytes += long_bytes  # until it is written: a slow disk makes many wait
+        try:
+            answer = await receive_delivery(self.receiver, incoming)
+        finally:
+            self._long_bytes -= long_bytes
         self.metrics.count(incoming.source, answer.verdict, perf_counter() - began)
         if answer.reason is not None:
             self.metrics.count_not_stored(answer.reason)

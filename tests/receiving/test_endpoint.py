@@ -3,6 +3,7 @@ answered and counted."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable
 from io import StringIO
@@ -13,7 +14,7 @@ import pytest
 
 from app.core.metrics import Metrics
 from app.receiving import endpoint
-from app.receiving.endpoint import Limits, Webhooks
+from app.receiving.endpoint import FREE_BYTES, Limits, Webhooks
 from app.receiving.receive import Answer, Incoming
 
 Header = tuple[bytes, bytes]
@@ -257,6 +258,35 @@ async def test_where_there_is_no_room_for_a_long_body(door: Door) -> None:
     assert (status, fields) == (503, [PROBLEM, length(body), (b"retry-after", b"5")])
     assert (door.asked, door.counted.deliveries) == ([], [("shop", "no_room")])
     assert door.counted.not_stored == door.noted == ["no_room"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_long_body_takes_its_room_until_it_is_stored(
+    door: Door, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """While the disk is slow many wait with theirs in memory; short ones always have a place."""
+    room = Limits(max_body_bytes=10**6, max_header_bytes=9, max_bodies_bytes=9)
+    door.webhooks._limits, stored = room, asyncio.Event()
+    whole = {"type": "http.request", "body": b"x" * (FREE_BYTES + 9)}
+
+    async def receive_delivery(receiver: Any, incoming: Incoming) -> Answer:
+        if incoming.body == whole["body"]:
+            await stored.wait()
+            assert not fails
+        return TAKEN
+
+    monkeypatch.setattr(endpoint, "receive_delivery", receive_delivery)
+    first = {"type": "http.request", "body": b"x" * FREE_BYTES, "more_body": True}
+    parts = [first, {"type": "http.request", "body": b"x"}]
+    waiting = asyncio.create_task(door.answers(messages=[whole]))
+    await asyncio.sleep(0)
+    assert (await door.answers(messages=parts))[0] == 503
+    assert (await door.answers())[0] == 200
+    stored.set()
+    (ended,) = await asyncio.gather(waiting, return_exceptions=True)
+    assert isinstance(ended, AssertionError) == fails
+    fails = False
+    assert (await door.answers(messages=parts))[0] == 200
 
 
 @pytest.mark.parametrize(
