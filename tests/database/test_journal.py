@@ -308,6 +308,22 @@ async def test_passing_trouble_passes(store: Store, trouble: Any, path: Path) ->
     assert on_disk(path) == {big.delivery_id}
 
 
+async def test_after_a_commit_that_was_not_made_it_is_tried_whether_one_can_be(
+    store: Store,
+) -> None:
+    """As readiness asks, to which no delivery may come any more; before, nothing is written."""
+    writer, item = store.receiving.inbox.writer, arrival(said("e1", order="A"))
+    async with a_busy_inbox(store):
+        await writer.check()
+        with pytest.raises(StoreUnavailable):
+            await submit(store, item)
+        with pytest.raises(StoreUnavailable):
+            await writer.check()
+    assert writer.trouble is not None
+    await writer.check()
+    assert writer.trouble is None
+
+
 # --- several processes ----------------------------------------------------------------------------
 
 

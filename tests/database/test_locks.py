@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import signal
@@ -17,7 +18,7 @@ import pytest
 
 from app.core.errors import StoreUnavailable
 from app.database import locks
-from app.database.locks import WriteLock
+from app.database.locks import ServiceLock, WriteLock
 from tests.waiting import until
 
 TURNS = 11
@@ -147,3 +148,35 @@ async def test_who_is_suspended_while_it_waits_is_passed_by(
     await other.take()
     other.close()
     held.close()
+
+
+async def test_of_those_who_pass_one_by_the_first_comes_first(database: Path) -> None:
+    """It does not wait for those behind it, either."""
+    asleep, *awake = (WriteLock(database) for _ in range(4))
+    order: list[int] = []
+
+    async def write(number: int) -> None:
+        await awake[number].take()
+        order.append(number)
+        awake[number].release()
+
+    with asleep._queue.place():
+        await asyncio.gather(*(write(number) for number in range(3)))
+    assert order == [0, 1, 2]
+    for lock in (asleep, *awake):
+        lock.close()
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_who_serves_goes_on_serving_after_it_has_asked_whether_it_may(
+    database: Path, held: bool
+) -> None:
+    """And who does not lets the next one serve."""
+    ours, theirs = ServiceLock(database), ServiceLock(database)
+    if held:
+        ours.take()
+    with ours.if_free() as free, theirs.if_free() as also:
+        assert (free, also) == (True, False)
+    with theirs.if_free() as after:
+        assert after is not held
+    ours.release()

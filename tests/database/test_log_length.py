@@ -158,3 +158,25 @@ async def test_a_fold_that_fails_leaves_the_writer_as_patient_as_it_was(
         await unfinished.close()
         patience = await driver.execute_fetchall("PRAGMA busy_timeout")
         assert list(patience) == [(BUSY_TIMEOUT_MS,)]
+
+
+async def test_a_full_disk_empties_the_log_once_in_a_while(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each try waits for readers, and deliveries with it: the next refusals come at once."""
+    monkeypatch.setattr(wal, "ROOM_PAGES", 0)
+    monkeypatch.setattr(wal, "INSIST_S", 1_000)
+    folds, fold = list[str](), wal.fold_log
+
+    def noted(connection: PlainConnection, mode: wal.Mode) -> None:
+        folds.append(mode)
+        fold(connection, mode)
+
+    monkeypatch.setattr(wal, "fold_log", noted)
+    async with opened(url, disk_low_water_mib=1) as store:
+        await keep(store, arrival(said("e1", order="A")))
+        monkeypatch.setattr(Space, "free_bytes", lambda space: 0)
+        for _ in range(3):
+            with pytest.raises(StoreUnavailable):
+                await store.writer.make_room()
+        assert folds.count("TRUNCATE") == 1

@@ -138,3 +138,12 @@ async def test_who_is_cancelled_has_the_lock_until_the_thread_is_done_with_its_t
         await writing
     await lock.take()
     lock.close()
+
+
+async def test_why_nothing_more_may_be_written_is_told_once(one: Writer) -> None:
+    """The first reason: what comes after it follows from it."""
+    told: list[str] = []
+    one.on_poison = told.append
+    for reason in ("the disk has failed", "the file is gone"):
+        one.fail(reason)
+    assert (one.poison, told) == ("the disk has failed", ["the disk has failed"])

@@ -145,6 +145,14 @@ async def test_a_doubt_within_a_body_whose_answer_has_begun() -> None:
     assert (client.wire.sent, refused(client)) == ((before, True), {"malformed": 1})
 
 
+async def test_a_doubt_within_a_body_behind_a_request_that_is_answered() -> None:
+    """What would be said of it would be taken for the first one's answer."""
+    application, client = await stepping(GET + CHUNKED + b"2\r\nab\r\nno size\r\n")
+    assert (client.wire.sent, refused(client)) == ((b"", True), {"malformed": 1})
+    await application.go_on(*WHOLE, None)
+    assert client.wire.sent[0] == b""
+
+
 async def test_a_doubt_within_a_body_before_its_answer() -> None:
     """The sender is told."""
     application = Stepping()
@@ -224,8 +232,10 @@ async def test_an_application_that_waits_can_see_that_nobody_does(lost: bool, be
     for _ in range(1 + behind):
         await client.ask()
     assert HUNG_UP not in seen[0]
+    assert len(client.connection.pipeline) == behind
     if lost:
         client.wire.lose()
+        assert not client.connection.pipeline  # it and what it holds would refer to each other
     else:
         assert client.connection.eof_received()
     assert HUNG_UP in seen[0]

@@ -333,3 +333,21 @@ async def test_who_waits_too_long_is_told_to_come_again(
     made.queue.close()
     await running
     assert made.inbox.batches[1:] == [["dlv_9"]]
+
+
+@pytest.mark.parametrize("fault", [None, StoreUnavailable("no room", reason="disk")])
+async def test_a_write_that_has_ended_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, fault: Exception | None
+) -> None:
+    """Long after it nothing is told to be slow: no write would come that ends that again."""
+    monkeypatch.setattr(inbox_queue, "PATIENCE_S", 0.01)
+    made = Queue()
+    running = asyncio.create_task(made.queue.run())
+    made.inbox.fault = fault
+    await asyncio.gather(made.queue.submit(delivery(1)), return_exceptions=True)
+    made.inbox.fault = None
+    await asyncio.sleep(0.05)
+    assert made.queue.stalled is None
+    await made.queue.submit(delivery(2))
+    made.queue.close()
+    await running

@@ -241,3 +241,15 @@ def test_nothing_is_looked_for_while_there_are_too_few_to_say_anything() -> None
         assert found.asked_about(T) == []
         found.refused("shop", digest=number, at=T, problem="It is old.", event_id=number)
     assert sorted(found.asked_about(T)) == names
+
+
+def test_what_was_refused_before_the_clock_was_set_back_says_nothing_of_it_now() -> None:
+    """Its time is still to come: it was of the clock that was off."""
+    found = RefusedAges()
+    for number in range(LATE + 1):
+        name = str(number)
+        found.refused("shop", digest=name, at=T, problem="It is old.", event_id=name)
+    found.found(found.asked_about(T), set())
+    assert found.everything_refused(T) is not None
+    assert found.everything_refused(T - SECOND) is None
+    assert found.asked_about(T - SECOND) == []
