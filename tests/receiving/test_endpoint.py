@@ -267,7 +267,7 @@ async def test_a_long_body_takes_its_room_until_it_is_stored(
     """While the disk is slow many wait with theirs in memory; short ones always have a place."""
     room = Limits(max_body_bytes=10**6, max_header_bytes=9, max_bodies_bytes=9)
     door.webhooks._limits, stored = room, asyncio.Event()
-    whole = {"type": "http.request", "body": b"x" * (FREE_BYTES + 9)}
+    whole: dict[str, Any] = {"type": "http.request", "body": b"x" * (FREE_BYTES + 9)}
 
     async def receive_delivery(receiver: Any, incoming: Incoming) -> Answer:
         if incoming.body == whole["body"]:
@@ -276,7 +276,11 @@ async def test_a_long_body_takes_its_room_until_it_is_stored(
         return TAKEN
 
     monkeypatch.setattr(endpoint, "receive_delivery", receive_delivery)
-    first = {"type": "http.request", "body": b"x" * FREE_BYTES, "more_body": True}
+    first: dict[str, Any] = {
+        "type": "http.request",
+        "body": b"x" * FREE_BYTES,
+        "more_body": True,
+    }
     parts = [first, {"type": "http.request", "body": b"x"}]
     waiting = asyncio.create_task(door.answers(messages=[whole]))
     await asyncio.sleep(0)
