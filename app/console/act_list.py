@@ -71,12 +71,12 @@ ACTS: Final = (
     ),
     Act(
         name="tell-again",
-        title="Tell the shop again",
-        button="Tell the shop again",
+        title="Notify the shop again",
+        button="Notify the shop again",
         permission="notifications_redelivered",
         ask=order_acts.ask_tell_again,
         do=order_acts.do_tell_again,
-        said="The shop is being told again; the notifications below say whether it took it.",
+        said="The shop is being notified again; the notifications below say whether it took it.",
     ),
     Act(
         name="reverify",
@@ -359,7 +359,7 @@ ACTS: Final = (
     ),
     Act(
         name="redeliver",
-        title="Tell the shop again",
+        title="Notify the shop again",
         button="Send it again",
         permission="notifications_redelivered",
         ask=service_pages.ask_redeliver,
@@ -368,7 +368,7 @@ ACTS: Final = (
     ),
     Act(
         name="redeliver-all",
-        title="Tell the shop all of it again",
+        title="Notify the shop of all of it again",
         button="Send all of them again",
         permission="notifications_redelivered",
         ask=service_pages.ask_redeliver_all,

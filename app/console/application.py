@@ -308,7 +308,9 @@ class Application:
         if isinstance(done, Response):
             return done
         if isinstance(done, ActionResult):
-            return self._pages.of_person(view, "told.html", title=done.title, values={"told": done})
+            return self._pages.of_person(
+                view, "result.html", title=done.title, values={"result": done}
+            )
         sign = "&" if "?" in done else "?"
         return RedirectResponse(f"{done}{sign}{urlencode({'done': act.name})}", status_code=303)
 

@@ -84,9 +84,9 @@ async def break_document(view: View) -> Document:
             f"there is no break {view.subject!r}: the list of breaks shows those that the newest "
             "run saw"
         ) from None
-    told = found.document(as_of=view.context.clock.now()) | found.history()
+    document = found.document(as_of=view.context.clock.now()) | found.history()
     closed = found.life.state == "closed"
-    return told | {
+    return document | {
         "means": CAUSES[found.seen.cause],
         "matched": await break_acts.matches_of(view.context, found.identity),
         "late": found.seen.cause in worklist.LATE,
@@ -373,8 +373,8 @@ SHOWN: Final = 10
 def _list(view: View) -> str:
     """The list as it was filtered where they were chosen."""
     known = (*CONDITIONS, "order", "skip")
-    told = parse_qsl(view.word("list") or "")
-    query = urlencode([(name, value) for name, value in told if name in known])
+    given = parse_qsl(view.word("list") or "")
+    query = urlencode([(name, value) for name, value in given if name in known])
     return f"/breaks?{query}" if query else "/breaks"
 
 

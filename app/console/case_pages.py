@@ -21,11 +21,11 @@ async def case_document(view: View) -> Document:
     """GET /cases/{order}?family="""
     family = dispute_case.said_family(view.choice("family", dispute.FAMILIES))
     case = await view.console.case_of(dispute_case.CaseRequest(order=view.subject, family=family))
-    told, found = (
+    document, found = (
         case.document(),
         await attachments.attachments_of(view.context, order=view.subject),
     )
-    return told | {
+    return document | {
         "subject": view.subject,
         "chosen": family,
         "families": [
@@ -134,11 +134,11 @@ async def ask_detach(view: View) -> Asked:
     """What would go."""
     found = await _attached(view)
     _, subject, back = await _subject(view)
-    told = found.document()
+    document = found.document()
     return Asked(
         subject=subject,
         lines=(
-            f"{told['name']} ({attachments.KIND_WORDS[found.record.kind]}, "
+            f"{document['name']} ({attachments.KIND_WORDS[found.record.kind]}, "
             f"{counted(found.record.size, 'byte')}) is deleted, with what was said of it.",
             "The trail keeps that it was attached, its digest, and why it went.",
         ),
@@ -147,7 +147,7 @@ async def ask_detach(view: View) -> Asked:
 
 
 async def do_detach(view: View, reason: str) -> str:
-    """Let it go."""
+    """Delete it."""
     found = await _attached(view)
     await attachments.detach(
         view.context, found.record.attachment_id, reason=reason, by=view.person.name

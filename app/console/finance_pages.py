@@ -108,11 +108,11 @@ async def run_page_document(view: View) -> Document:
         view.context, await finished_run(view.context, int(view.subject))
     )
     newest = await worklist.newest_run(view.context)
-    told = reconcile_period.run_document(found) | {
+    document = reconcile_period.run_document(found) | {
         "breaks": found.breaks,
         "newest": newest is not None and found.number == newest.number,
     }
-    return told | {"rules_named": _rules_named(found.rules)}
+    return document | {"rules_named": _rules_named(found.rules)}
 
 
 def _rules_named(rules: int | None) -> str:
@@ -143,19 +143,19 @@ def preview_of(view: View, name: str) -> Job:
 async def preview_document(view: View) -> Document:
     """GET /previews/{job}: what rules that were tried would change."""
     job = preview_of(view, view.subject)
-    told = job.result or {"as_of": None, "totals": [], "changes": [], "not_told": 0}
+    result = job.result or {"as_of": None, "totals": [], "changes": [], "not_told": 0}
     changes = [
         {"effect": each["effect"], **(each["after"] or each["before"])}
-        for each in told["changes"][:ROWS]
+        for each in result["changes"][:ROWS]
     ]
     return {
         "preview": job.name,
         "job": job_document(job),
         "rules": rules_tried(job),
-        "as_of": told["as_of"],
-        "totals": told["totals"],
+        "as_of": result["as_of"],
+        "totals": result["totals"],
         "changes": changes,
-        "not_told": told["not_told"] + len(told["changes"]) - len(changes),
+        "not_told": result["not_told"] + len(result["changes"]) - len(changes),
     }
 
 
@@ -196,15 +196,15 @@ async def period_document(view: View) -> Document:
     folds every order. Raises UsageError where it came to nothing."""
     month = await month_of(view.context, view.subject)
     job = view.console.jobs.newest("close", month.name)
-    told = await _closing(view, month, under_way=job is not None and job.ended is None)
-    return told | {"job": job_document(job), "proposal": await waiting_about(view, month.name)}
+    document = await _closing(view, month, under_way=job is not None and job.ended is None)
+    return document | {"job": job_document(job), "proposal": await waiting_about(view, month.name)}
 
 
 async def _closing(view: View, month: Month, *, under_way: bool) -> Document:
     """What is against closing a month; nothing is looked at while it is being closed."""
     closed, left = await close_period.months(view.context)
     done = next((each for each in closed if each.period == month.name), None)
-    told: dict[str, Any] = {
+    document: dict[str, Any] = {
         "period": month.name,
         "closed_by": None if done is None else done.by,
         "closed_at": None if done is None else format_instant(done.closed_at),
@@ -214,11 +214,11 @@ async def _closing(view: View, month: Month, *, under_way: bool) -> Document:
         "looked_at": None,
     }
     if done is not None or under_way:
-        return told | {"over": True, "checks": []}
+        return document | {"over": True, "checks": []}
     by, work = view.person.name, view.console.work
     seen = await view.shared_job("look", month.name, work=lambda: work.against(month.name, by))
     over = month.end <= view.context.clock.now()
-    return told | {
+    return document | {
         "looked_since": format_instant(seen.began),
         "looked_at": format_known(seen.ended),
         "over": over,

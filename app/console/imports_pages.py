@@ -115,7 +115,7 @@ async def import_document(view: View) -> Document | Response:
     upload = upload_of(view, view.subject)
     if view.word("rejects") is not None:
         return _rejects(upload)
-    state, told = state_of(upload), upload.done or upload.seen
+    state, imported = state_of(upload), upload.done or upload.seen
     return {
         "state": state,
         "upload": upload.name,
@@ -130,7 +130,7 @@ async def import_document(view: View) -> Document | Response:
         "problem": None if upload.job is None else upload.job.problem,
         **dict.fromkeys(("withdraws", "taken_back", "job", "proposal")),
         "takes_back": False,
-    } | _told(told, upload)
+    } | _rows_read(imported, upload)
 
 
 async def _past(view: View, number: int) -> Document:
@@ -162,23 +162,23 @@ async def _past(view: View, number: int) -> Document:
     }
 
 
-def _told(told: imports.Imported | None, upload: Upload) -> dict[str, Any]:
+def _rows_read(imported: imports.Imported | None, upload: Upload) -> dict[str, Any]:
     """What is known of the file's rows; nothing where it could not be read."""
-    told = told or imports.Imported(file="")
-    seen = upload.seen or told
+    imported = imported or imports.Imported(file="")
+    seen = upload.seen or imported
     return {
-        "import": told.number,
-        **{name: getattr(told, name) for name in COUNTS},
+        "import": imported.number,
+        **{name: getattr(imported, name) for name in COUNTS},
         "ready": not seen.refused and seen.read > seen.rejected,
         "refused": seen.refused,
         "money": money_of(seen),
-        "problems": [each.document() for each in told.problems],
-        "problems_left_out": told.left_out,
-        "rejects": told.rejects,
+        "problems": [each.document() for each in imported.problems],
+        "problems_left_out": imported.left_out,
+        "rejects": imported.rejects,
         "preset": seen.preset,
         "notes": seen.notes,
         "rows_ignored": seen.ignored_documents(),
-        "told_with_others": seen.told_with,
+        "read_with_others": seen.told_with,
         "columns_not_read": seen.passed_over,
         "totals_left_out": seen.totals_found,
         "rows": seen.rows,

@@ -1,4 +1,4 @@
-"""Live news: one poller a process sees that something arrived, and tells every open stream.
+"""Live news: one poller a process sees that something arrived, and notifies every open stream.
 
 A stream says only that there is something new; the page then loads its rows again. So a restart, or
 a line that was lost, leaves neither a gap nor a row twice.
@@ -68,7 +68,7 @@ class Live:
             self._listeners -= 1
 
     async def close(self) -> None:
-        """End all streams. Called as soon as the console is told to end: its server waits for them
+        """End all streams. Called as soon as the console has to end: its server waits for them
         until its time for that is over."""
         self._over = True
         async with self._changed:

@@ -146,7 +146,7 @@ async def ask_tell_again(view: View) -> Asked:
     found = await notify_shop.list_notifications(view.context, state=None, limit=1, order=order)
     if not found:
         lines: tuple[str, ...] = (
-            "The shop was never to be told of this order: no address is set to which it is told.",
+            "The shop has no notification of this order: no address to send any to was set.",
         )
     else:
         last = found[0]
@@ -166,7 +166,7 @@ async def do_tell_again(view: View, reason: str) -> str:
     order = _order(view)
     found = await notify_shop.list_notifications(view.context, state=None, limit=1, order=order)
     if not found:
-        raise UsageError("the shop was never to be told of this order")
+        raise UsageError("the shop has no notification of this order")
     await notify_shop.redeliver(view.context, [found[0].seq], by=view.person.name, why=reason)
     return address("orders", order)
 
@@ -189,7 +189,7 @@ async def ask_reverify(view: View) -> Asked:
         lines.append(f"Of {found.cut} too little was kept to judge them.")
     lines.append(
         "What is accepted is stored, the orders that it is of are judged again, and the shop is "
-        "told what changes."
+        "notified of what changes."
         if found.accepted
         else "There is nothing to do: correct the secret or the profile first."
     )
@@ -384,7 +384,7 @@ def _list(view: View) -> tuple[str, dict[str, str]]:
     return page, filters
 
 
-def _told_filters(filters: Mapping[str, Any]) -> str:
+def _filters_said(filters: Mapping[str, Any]) -> str:
     said = ", ".join(f"{name} {str(word).replace('_', ' ')}" for name, word in filters.items())
     return f"The filters: {said}." if said else "It has no filters: it shows all."
 
@@ -395,7 +395,7 @@ async def ask_save_list(view: View) -> Asked:
     return Asked(
         subject=page,
         lines=(
-            _told_filters(filters),
+            _filters_said(filters),
             "It stands above the list, for you alone. What it shows is looked up anew each time.",
         ),
         back=f"/{page}{'?' if filters else ''}{urlencode(filters)}",

@@ -24,7 +24,7 @@ from app.privacy import erase, erase_finding, replay_erasures
 from reconcile.instants import format_instant
 
 KEPT_SHOWN: Final = 20
-"""Of what must stay, so much is told one by one."""
+"""Of what must stay, so much is listed one by one."""
 
 
 async def privacy_document(view: View) -> Document:
@@ -128,7 +128,7 @@ async def _look(view: View, subject: str, *, looks: bool) -> Asked:
     if view.given.get("what", "phone") != "order":
         orders = ", ".join(each.order for each in found.orders) or "none"
         lines = (
-            *_told(found, "would go"),
+            *_totals(found, "would go"),
             f"A number cannot stand in a proposal, which is kept for ever. Its orders: {orders}. "
             "Propose the erasure of each; what belongs to no order is erased on the machine.",
         )
@@ -136,7 +136,7 @@ async def _look(view: View, subject: str, *, looks: bool) -> Asked:
     return Asked(
         subject=found.subject,
         lines=(
-            *_told(found, "would go"),
+            *_totals(found, "would go"),
             "You propose it, and it is done when another admin approves.",
             "What goes is gone from here and from the log of the database. It cannot be brought "
             "back: a backup that has it is erased in again when it is restored. Ledgers, amounts, "
@@ -155,7 +155,7 @@ async def _look(view: View, subject: str, *, looks: bool) -> Asked:
     )
 
 
-def _told(found: erase_finding.Erasure, deed: str) -> tuple[str, ...]:
+def _totals(found: erase_finding.Erasure, what: str) -> tuple[str, ...]:
     counts = found.counts()
     lines = [
         f"Bodies and headers of {counted(counts['deliveries'], 'delivery', 'deliveries')} of "
@@ -163,7 +163,7 @@ def _told(found: erase_finding.Erasure, deed: str) -> tuple[str, ...]:
         f"{counted(counts['rejections'], 'refused delivery', 'refused deliveries')}, "
         f"{counted(counts['session_requests'], 'session request')}, "
         f"{counted(counts['attachments'], 'attached file')} and "
-        f"{counted(counts['book_lines'], 'number')} in order books {deed}."
+        f"{counted(counts['book_lines'], 'number')} in order books {what}."
     ]
     lines += [
         f"{each.where}: {counted(each.stays, 'text stays', 'texts stay')}: {each.why}."

@@ -37,12 +37,12 @@ async def proposal_shown(view: View, identity: str) -> Proposal:
 
 def proposal_row(view: View, proposal: Proposal) -> dict[str, Any]:
     """A proposal with what its kind and its state mean."""
-    told = view.console.proposals.document(proposal)
-    del told["given"]
+    document = view.console.proposals.document(proposal)
+    del document["given"]
     kind = view.console.proposals.kinds.get(proposal.kind)
     title = proposal.kind.replace("_", " ") if kind is None else kind.title
-    means = PROPOSALS[told["state"]] if told["open_until"] is None else OPEN
-    return told | {"title": title, "means": means}
+    means = PROPOSALS[document["state"]] if document["open_until"] is None else OPEN
+    return document | {"title": title, "means": means}
 
 
 async def proposal_document(view: View) -> Document:

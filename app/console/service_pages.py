@@ -1,7 +1,7 @@
 """Pages of the service itself: notifications, the audit trail, the log, people, tokens, go-live.
 
-From them the shop is told again, the log verified, somebody invited or disabled, sessions ended, a
-token revoked, an item of the go-live checklist signed.
+From them the shop is notified again, the log verified, somebody invited or disabled, sessions
+ended, a token revoked, an item of the go-live checklist signed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _said(instant: Instant | None) -> str | None:
 
 
 def problem_sentence(problem: str | None) -> str | None:
-    """Why the last try to tell the shop failed."""
+    """Why the last try to notify the shop failed."""
     if problem is None:
         return None
     kind, _, number = problem.partition("_")
@@ -233,7 +233,7 @@ async def ask_redeliver(view: View) -> Asked:
     if not found or found[0].seq != number:
         return Asked(
             subject=f"number {number}",
-            lines=("The shop was never to be told of anything under this number.",),
+            lines=("No notification has this number.",),
             back="/notifications",
             ready=False,
         )
@@ -482,7 +482,7 @@ async def ask_add_token(view: View) -> Asked:
         subject="a program",
         lines=(
             "You get a token, shown once. Whoever has it may do with the API what it is for.",
-            "read: orders and the outcome feed. orders: tell of orders. checkout: start payments. "
+            "read: orders and the outcome feed. orders: state orders. checkout: start payments. "
             "finance: reports. evidence: bundles.",
         ),
         back="/tokens",
@@ -588,19 +588,21 @@ async def ask_sign(view: View) -> Asked:
     item = view.choice("item", ITEMS)
     if item is None:
         raise UsageError("item: say which")
-    told = {**REHEARSED, **STATED}.get(item)
-    if told is None:
+    sentence = {**REHEARSED, **STATED}.get(item)
+    if sentence is None:
         found = last_checks(view)
         checked = () if found is None else found.checklist
-        told = next((e.sentence for e in checked if (e.item, e.state) == (item, "to_sign")), None)
-    if told is None:
+        sentence = next(
+            (e.sentence for e in checked if (e.item, e.state) == (item, "to_sign")), None
+        )
+    if sentence is None:
         raise UsageError(
             "this is checked, and nobody states it unless the checks ask for that: run them first"
         )
     return Asked(
         subject=ITEM_TITLES[item],
         lines=(
-            f"You state, in your name: {told.removesuffix('.')}.",
+            f"You state, in your name: {sentence.removesuffix('.')}.",
             "Statements are added, and never changed.",
         ),
         back="/golive",

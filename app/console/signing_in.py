@@ -1,8 +1,8 @@
 """Signing in and out: the only routes that nobody needs a session for.
 
 Links carry their token behind `#`, which browsers send to nobody: a script posts it, and without
-script a field takes it. Every try is counted, by name and by network, and every failure is told in
-the same words. A stranger's tries leave a person theirs: each network has its own for a name, and
+script a field takes it. Every try is counted, by name and by network, and all failures have the
+same words. A stranger's tries leave a person theirs: each network has its own for a name, and
 one from which that person signed in is not held back by what all others tried.
 """
 

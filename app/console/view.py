@@ -373,7 +373,7 @@ class Act:
                 be allowed to look at
     ask         what the form says. Raises as a page's `load` does
     do          does it, with the reason and the view's `given`; returns the page that shows the
-                result, what is told at once, or a download
+                result, what is shown at once, or a download
     said        what that page says first
     file        whether its form has a file
     """

@@ -151,7 +151,7 @@ FINDINGS: Final[Mapping[FindingCode, str]] = {
     "contradictory_claims": "Messages contradict each other",
     "unrecognized_event": "Message of an unknown kind",
     "dated_in_future": "Message dated in the future",
-    "order_unknown": "Not told by the shop",
+    "order_unknown": "Not stated by the shop",
     "session_unknown": "No answer to the payment request",
     "refund_without_payment": "Refund of an unknown payment",
     "paid_but_not_fulfilled": "Paid, not shipped",
@@ -193,8 +193,8 @@ BANK_PLACES: Final[Mapping[Bucket, str]] = {
     "by_exchange": "It names its payout, which was in another currency.",
     "payout_amount_differs": "It names its payout, and is another sum.",
     "bank_line_unknown": "No payout of any provider's statement is known for it.",
-    "awaiting_statement": "Booked after the last payout that a statement tells of.",
-    "not_covered": "Booked before the first payout that a statement tells of.",
+    "awaiting_statement": "Booked after the last payout that a statement names.",
+    "not_covered": "Booked before the first payout that a statement names.",
     "other_business": "No payout: money that left, or that came from nobody who pays out.",
 }
 """Where a bank line can stand, in one sentence each."""
@@ -286,7 +286,7 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "evidence_built": "took an evidence bundle",
     "letter_taken": "took an order's letter",
     "attached": "attached a file",
-    "detached": "let an attachment go",
+    "detached": "deleted an attachment",
     "attachment_read": "looked at an attachment",
     "unmasked": "saw a phone number, or a body, in full",
     "erased": "erased personal data",
@@ -300,7 +300,7 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "token_added": "made a token",
     "token_revoked": "revoked a token",
     "item_signed": "signed an item of the go-live checklist",
-    "notifications_redelivered": "told the shop again",
+    "notifications_redelivered": "notified the shop again",
     "orders_released": "released orders",
     "deliveries_reverified": "judged refused deliveries again",
     "deliveries_retried": "had deliveries read again that were set aside",
@@ -337,7 +337,7 @@ def badge(word: str) -> Markup:
 
 def prose_in(zone: tzinfo) -> Callable[[str], Markup]:
     """The filter for a sentence of ours: what stands between backquotes, such as a command, is
-    code, and moments are told in the zone, with UTC in their titles."""
+    code, and moments are shown in the zone, with UTC in their titles."""
 
     def plain(text: str) -> Markup:
         return Markup().join(
@@ -399,7 +399,7 @@ def spoken(text: str) -> str:
 
 
 def of_forms(text: str) -> str:
-    """A sentence whose options of commands are told as the fields of forms; what stands between
+    """A sentence whose options of commands are shown as the fields of forms; what stands between
     backquotes is a command, and stays."""
     parts = text.split("`")
     for place in range(0, len(parts), 2):
@@ -481,7 +481,7 @@ def clock_time(instant: Instant, zone: tzinfo) -> str:
 
 
 def address(kind: str, name: str, form: str = "") -> str:
-    """The address of one thing's page. A name that ends as a form does is told from one."""
+    """The address of one thing's page. A name that ends as a form does is kept apart from one."""
     ending = f".{form}" if form else ""
     if not form and name.rpartition(".")[2] in FORMS:
         ending = ".html"

@@ -199,7 +199,7 @@ async def test_the_shop_is_told_again_by_number(console: RunningConsole) -> None
         sent = await send(client, f"/do/redeliver?number={number}", reason="the shop is back")
         waiting = (await client.get("/notifications.json?state=waiting")).json()["notifications"]
         text = shown((await client.get("/notifications")).text)
-    assert "The shop has been told nothing yet" in empty
+    assert "The shop has not been notified of anything yet" in empty
     assert "never to be told of anything under this number" in none
     assert sent.status_code == 303
     assert [each["number"] for each in waiting] == [number]
