@@ -200,7 +200,7 @@ async def test_the_shop_is_told_again_by_number(console: RunningConsole) -> None
         waiting = (await client.get("/notifications.json?state=waiting")).json()["notifications"]
         text = shown((await client.get("/notifications")).text)
     assert "The shop has not been notified of anything yet" in empty
-    assert "never to be told of anything under this number" in none
+    assert "No notification has this number" in none
     assert sent.status_code == 303
     assert [each["number"] for each in waiting] == [number]
     assert "The shop answered with status 503." in text
