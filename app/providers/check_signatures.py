@@ -2,7 +2,7 @@
 
 It is the receiver's own verification, without a receiver: no store, no configuration, no floor for
 the length of secrets, since published examples have short ones. Nothing stops the run: a line that
-is no request is told so, and the next one is read.
+is no request is reported, and the next one is read.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ KEPT: Final = 256
 """Profiles, and compiled pairs of profile and secret, that are kept: lines usually share them."""
 
 MAX_LINE_BYTES: Final = 64 * 1024 * 1024
-"""Of one line: four times the largest body the service can be told to take, in base64."""
+"""Of one line: four times the largest body the service can be set to take, in base64."""
 
 
 def lines_of(stream: IO[bytes]) -> Iterator[bytes]:

@@ -16,7 +16,7 @@ from app.providers.schemes import SCHEMES, UNSIGNED
 from app.providers.sections import Profile
 
 UNDOCUMENTED: Final = "not documented here"
-"""Said of whatever the profile does not tell: nothing is guessed."""
+"""Said of whatever the profile does not state: nothing is guessed."""
 
 SetupFacts = Mapping[str, str | list[str]]
 
@@ -25,18 +25,18 @@ def setup_facts(profile: Profile) -> SetupFacts:
     """Each part of [setup] in words: `where`, `secret`, `credentials`, `events`, `fields`,
     `traps`, `silence`. What the file does not say is UNDOCUMENTED, what there is not is absent."""
     setup = profile.setup
-    told: dict[str, str | list[str]] = {"where": setup.where or UNDOCUMENTED}
+    facts: dict[str, str | list[str]] = {"where": setup.where or UNDOCUMENTED}
     if profile.signature.mac != UNSIGNED:
-        told["secret"] = setup.secret or UNDOCUMENTED
+        facts["secret"] = setup.secret or UNDOCUMENTED
     if credentials := described_credentials(profile):
-        told["credentials"] = [f"{name}: {what}" for name, what in credentials.items()]
-    told["events"] = list(setup.events) or UNDOCUMENTED
+        facts["credentials"] = [f"{name}: {what}" for name, what in credentials.items()]
+    facts["events"] = list(setup.events) or UNDOCUMENTED
     if not profile.verifies_only:
-        told["fields"] = list(setup.fields) or UNDOCUMENTED
+        facts["fields"] = list(setup.fields) or UNDOCUMENTED
     if setup.traps:
-        told["traps"] = list(setup.traps)
-    told["silence"] = setup.silence or UNDOCUMENTED
-    return told
+        facts["traps"] = list(setup.traps)
+    facts["silence"] = setup.silence or UNDOCUMENTED
+    return facts
 
 
 def described_credentials(profile: Profile) -> dict[str, str]:
@@ -66,11 +66,11 @@ def setup_table() -> str:
 
 
 def _row(profile: Profile) -> str:
-    told = setup_facts(profile)
-    events = told["events"]
+    facts = setup_facts(profile)
+    events = facts["events"]
     counted = events if isinstance(events, str) else f"{len(events)}, `{events[0]}` the first"
     if isinstance(events, list) and len(events) == 1:
         counted = f"`{events[0]}`"
-    fields = told["fields"] if isinstance(told["fields"], str) else "; ".join(told["fields"])
-    cells = (f"`{profile.name}`", str(told["where"]), counted, fields)
+    fields = facts["fields"] if isinstance(facts["fields"], str) else "; ".join(facts["fields"])
+    cells = (f"`{profile.name}`", str(facts["where"]), counted, fields)
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"

@@ -3,8 +3,8 @@
     request, source as configured ──trials──▶ what would have passed ──▶ diagnoses
 
 Nothing is accepted here. Each trial changes one thing: the secret, how it is read, the profile,
-the body's spelling, the address, the unit of the time. That the time is off is told beside it, so
-two mistakes at once (a wrong secret, and an old request) are both found. Sentences name sources,
+the body's spelling, the address, the unit of the time. That the time is off is reported beside it,
+so two mistakes at once (a wrong secret, and an old request) are both found. Sentences name sources,
 profiles and our own numbers; never a secret, nor text of the request.
 """
 

@@ -63,7 +63,7 @@ class Example:
     @property
     def word(self) -> str:
         """What people call it: the provider's name of it first, then what the profile beside it
-        tells apart, such as `charge.dispute.closed:won`."""
+        distinguishes, such as `charge.dispute.closed:won`."""
         if not self.named or self.event.startswith(self.named):
             return self.event
         return ":".join(filter(None, (self.named, self.event.partition(":")[2])))
@@ -82,8 +82,8 @@ def examples_of(profile: str) -> list[Example]:
 def _named(example: Example, names: frozenset[str]) -> Example:
     """With the provider's own name of it, which stands in its body or a header."""
     values = (value for _, value in _leaves({"body": example.body, "header": example.headers}))
-    told = (each for each in values if isinstance(each, str) and each in names)
-    return replace(example, named=next(told, ""))
+    found = (each for each in values if isinstance(each, str) and each in names)
+    return replace(example, named=next(found, ""))
 
 
 def find_example(profile: str, event: str) -> Example:
@@ -212,11 +212,11 @@ class _Shape:
     def put_amount(self, amount: Money) -> None:
         """Give the event this money."""
         base = self._base.events[0].money
-        told = [p for p in self._carriers["money"] if _is_amount(self._leaves[p])]
-        carried = [self._leaves[place] for place in told]
+        stated = [p for p in self._carriers["money"] if _is_amount(self._leaves[p])]
+        carried = [self._leaves[place] for place in stated]
         for place, value in self._leaves.items():
             beside = _is_amount(value) and value in carried and "amount" in str(place[-1]).lower()
-            if place in told or beside:  # what was received beside what was asked for
+            if place in stated or beside:  # what was received beside what was asked for
                 self.changes[place] = _amount(amount, value, self._profile)
         for place, value in self._leaves.items():
             if base is not None and _is_currency(value) and value.upper() == base.currency:
@@ -272,14 +272,14 @@ class _Shape:
                     break
         if len(found["event_id"]) * 2 > len(self._leaves) > 2:
             found["event_id"] = []  # the digest of the bytes, which stands in no value
-        words = set(found.pop("kind"))  # another word is another event: nothing else is told by it
+        words = set(found.pop("kind"))  # another word is another event, and shows nothing else
         carriers = {
             name: [place for place in places if place not in words]
             for name, places in found.items()
         }
         for name in (*_REFERENCES, "event_id"):
-            told = str(getattr(self._base.events[0], name))
-            carriers[name] = [p for p in carriers[name] if _is_part(str(self._leaves[p]), told)]
+            stated = str(getattr(self._base.events[0], name))
+            carriers[name] = [p for p in carriers[name] if _is_part(str(self._leaves[p]), stated)]
         return carriers
 
     def _tried(self, changes: Mapping[Place, Any]) -> Reading | None:

@@ -1,4 +1,4 @@
-"""Which key a request was signed with, told by a fingerprint, and what the signature covers.
+"""Which key a request was signed with, named by a fingerprint, and what the signature covers.
 
 The receiver keeps only that a request was genuine. Both are found again here from what was kept,
 with the secrets that are configured now; no secret leaves this module.
@@ -49,7 +49,7 @@ class Covered:
 
 
 def fingerprint(secret: bytes) -> str:
-    """16 hex digits that name a secret: enough to tell keys apart, and nothing to sign with."""
+    """16 hex digits that name a secret: enough to distinguish keys, and nothing to sign with."""
     return hashlib.sha256(_PREFIX + secret).hexdigest()[:16]
 
 

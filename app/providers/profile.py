@@ -156,7 +156,7 @@ def _summary(profile: Profile) -> dict[str, Any]:
 
 def what_events_are_worth(profile: Profile) -> str:
     """`signed`, `fetched back` (they count only then), `unconfirmed` (none counts by itself: the
-    key is every merchant's, and nothing tells whose an event is), or `none` (it verifies only)."""
+    key is every merchant's, and nothing says whose an event is), or `none` (it verifies only)."""
     if profile.verifies_only:
         return "none"
     if profile.account.undocumented:
@@ -182,7 +182,7 @@ def show_profile(name_or_path: str) -> dict[str, Any]:
 
 
 def what_the_shop_must_name(profile: Profile) -> str | None:
-    """What the shop has to tell of each payment, where neither the provider's events nor its answer
+    """What the shop must state of each payment, where neither the provider's events nor its answer
     names an order; None where one does, or where no event moves money."""
     answers = profile.fetch_back.order if profile.fetch_back else ()
     if profile.verifies_only or profile.event.order or answers:

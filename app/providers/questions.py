@@ -29,7 +29,7 @@ Fill = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One request to the provider. `told` is how it may be shown and kept: no credential in it."""
+    """One request to the provider. `shown` is how it may be shown and kept: no credential in it."""
 
     method: str
     url: str
@@ -37,7 +37,7 @@ class Question:
     body: bytes | None = field(repr=False)
 
     @property
-    def told(self) -> str:
+    def shown(self) -> str:
         """Method and address."""
         return f"{self.method} {self.url}"
 

@@ -315,8 +315,8 @@ class Reader:
         return list(dict.fromkeys([digits for digits in found if digits is not None]))
 
     def respond_by(self, body: bytes, *, headers: request.Headers, url: str = "") -> Instant | None:
-        """Until when a dispute that a body tells of may be answered; None where it does not say, or
-        tells of several. Raises Unreadable."""
+        """Until when a dispute that a body reports may be answered; None where it does not say, or
+        reports several. Raises Unreadable."""
         said = [self._respond_by.find(each) for each in self._each(body, headers, url)]
         found = {
             self._date(each, self._respond_by.name, self._zone) for each in said if each is not None
@@ -466,7 +466,7 @@ class Reader:
 
 
 def is_only_a_sum(claim: ClaimKind, money: Money | None, total: Money | None) -> bool:
-    """Whether an event tells of refunds what they are in sum, and of no single one."""
+    """Whether an event states only the sum of refunds, and no single one."""
     return claim == "refunded" and money is None and total is not None
 
 

@@ -96,7 +96,7 @@ _UNMADE: Final = object()
 
 def _has_few_values(text: bytes) -> bool:
     """Whether a body has no more than MAX_VALUES, and is no row of brackets either, of which it
-    takes long to tell how deep they are. Counting takes no time; those in a text count, too."""
+    takes long to find how deep they are. Counting takes no time; those in a text count, too."""
     brackets = text.count(b"[") + text.count(b"{")
     return max(text.count(b","), brackets) < MAX_VALUES
 

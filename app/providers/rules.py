@@ -261,7 +261,7 @@ def constants(pair: tuple[str, Any]) -> Any:
 
 
 def options(pair: tuple[str, Any]) -> Any:
-    """What a named verifier is told; the verifier itself judges it."""
+    """The options of a named verifier; the verifier itself judges them."""
     _, value = pair
     if type(value) is list:
         return listed(text)(value)

@@ -124,7 +124,7 @@ def what_counts(values: dict[str, Any]) -> Iterable[tuple[str, tuple[str, ...]]]
                 yield f"amounts.{key}", values["amounts"][key]
 
 
-# --- joins of signed content where nobody can tell how far one field goes and where the next begins
+# --- joins of signed content where it is unknown how far one field goes and where the next begins
 
 
 _JOINS_ITS_FIELDS: Final = frozenset({"form_joined", "values"})
@@ -154,11 +154,11 @@ class Joins:
             if each.name in _JOINS_ITS_FIELDS:
                 return f"the fields of {{{each.text}}}"
         for left, right in _neighbours(tokens):
-            if (self._counts(left) or self._counts(right)) and not self._is_told(left, right):
+            if (self._counts(left) or self._counts(right)) and not self._bounded(left, right):
                 return f"{{{left.text}}} and {{{right.text}}}"
         return None
 
-    def _is_told(self, left: template.TemplateReference, right: template.TemplateReference) -> bool:
+    def _bounded(self, left: template.TemplateReference, right: template.TemplateReference) -> bool:
         """Whether the one always ends, or the other always begins, where everyone can see it."""
         if self._is_closed(left) or self._is_closed(right) or left.name == "method":
             return True
@@ -317,7 +317,7 @@ def _reference_fault(text: str, *, credentials: bool = False) -> str | None:
 
 
 def setup_is_of_this_profile(values: Values) -> Iterable[Mistake]:
-    """What is told of credentials and secrets is of those that the profile has."""
+    """What the section states of credentials and secrets is of those that the profile has."""
     setup, rule = values["setup"], values["fetch_back"]
     if setup["secret"] and values["signature"]["mac"] == schemes.UNSIGNED:
         yield Mistake("setup.secret", "means nothing with signature.mac none, which has no secret")
@@ -417,14 +417,14 @@ def _unsigned_has_no_keys(values: Values) -> Iterable[Mistake]:
 
 def _key_says_whose_it_is(values: Values) -> Iterable[Mistake]:
     key, account = values["signature"]["key"], values["account"]
-    told = [account["where"], account["undocumented"], values["confirm"]]
+    stated = [account["where"], account["undocumented"], values["confirm"]]
     if key is None and values["signature"]["mac"] != schemes.UNSIGNED:
         yield Mistake(
             "signature.key",
             "is missing: say merchant where the provider made this key for your account alone, "
             "provider where all of its merchants share it",
         )
-    elif key == "provider" and not any(told):
+    elif key == "provider" and not any(stated):
         yield Mistake(
             "account",
             "is missing: under the provider's key any other merchant's event is genuine too; say "
@@ -579,7 +579,7 @@ def _what_counts_is_signed(values: Values) -> Iterable[Mistake]:
             )
 
 
-def _joins_are_told_apart(values: Values) -> Iterable[Mistake]:
+def _joins_are_separable(values: Values) -> Iterable[Mistake]:
     if _counts_never_by_itself(values):
         return
     for key, signed in _forms(values):
@@ -668,7 +668,7 @@ _TOGETHER: Final = (
     _answer_is_one_thing,
     _what_counts_is_signed,
     setup_is_of_this_profile,
-    _joins_are_told_apart,
+    _joins_are_separable,
     fetch_back_is_safe,
     handshake_is_safe,
 )

@@ -119,7 +119,7 @@ class AsymmetricKey(ABC):
 
     def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
         """Whether any of the first signatures is this key's of `content`. Never raises."""
-        # No secret is involved, so the time may tell which signature was right.
+        # No secret is involved, so the time may reveal which signature was right.
         return any(self._verifies(each, content) for each in signatures[:MOST_SIGNATURES])
 
     def _verifies(self, signature: bytes, content: bytes) -> bool:
@@ -263,7 +263,7 @@ def _equals_any(expected: bytes, signatures: Sequence[bytes]) -> bool:
     """In constant time for each signature, whichever byte differs."""
     found = False
     for signature in signatures:
-        # No early return: the time must not tell which of several signatures was right.
+        # No early return: the time must not reveal which of several signatures was right.
         found |= hmac.compare_digest(expected, signature)
     return found
 

@@ -47,7 +47,7 @@ class SetupRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlsoRule:
-    """Section [signature.also]: a second scheme, told apart by label and by its secrets."""
+    """Section [signature.also]: a second scheme, distinguished by label and by its secrets."""
 
     mac: str
     label: str
@@ -80,7 +80,7 @@ class SignatureRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountRule:
-    """Section [account]: whose event it is, where the key alone does not tell.
+    """Section [account]: whose event it is, where the key alone does not say.
 
     where         the member that names the provider's account; empty: none does
     undocumented  whether no member is known that does, so that no event counts by itself

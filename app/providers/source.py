@@ -180,7 +180,7 @@ class Source:
                             around them; those of published examples are not
 
     phone_key               what makes digests of the customers' phone numbers; None: none are made
-    accounts                whose events count, where the profile names the member that tells; all
+    accounts                whose events count, where the profile names the member that says; all
                             others are foreign
     own_orders              whether its orders meet no other source's: see `fields.order_named`
     ends                    secrets that prove nothing from an instant on: those that were changed
@@ -305,7 +305,7 @@ class Source:
     def respond_by(
         self, body: bytes, *, headers: Headers, method: str = "POST", url: str = ""
     ) -> Instant | None:
-        """Until when a dispute that a genuine body tells of may be answered; None where it does not
+        """Until when a dispute that a genuine body reports may be answered; None where it does not
         say. Raises Unreadable."""
         payload = self._verifier.payload(Arrived(method, self._full(url), headers, body))
         return self._reader.respond_by(payload, headers=headers, url=url)

@@ -455,7 +455,7 @@ def compile_verifier(
 
 
 _OF_THE_ADDRESS: Final = frozenset({"@authority", "@scheme", "@target-uri"})
-"""Components of RFC 9421 that only the public address tells."""
+"""Components of RFC 9421 that only the public address states."""
 
 
 def _signs_address(name: str, profile: Profile) -> bool:

@@ -134,7 +134,7 @@ async def _store(confirmer: Confirmer, due: Confirmation, asked: AnsweredQuestio
         )
         return None
     kept = keep_answer(
-        due.event, question=asked.question.told, status=status, answer=asked.answer.body
+        due.event, question=asked.question.shown, status=status, answer=asked.answer.body
     )
     digest = hashlib.sha256(kept).hexdigest()
     source = confirmer.sources[due.event.source]
@@ -150,7 +150,7 @@ async def _store(confirmer: Confirmer, due: Confirmation, asked: AnsweredQuestio
         received_at=now,
         source=due.event.source,
         digest=digest,
-        headers=f"{FETCHED}: {asked.question.told}",
+        headers=f"{FETCHED}: {asked.question.shown}",
         body=kept,
         event=event,
         problem=problem,

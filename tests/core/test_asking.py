@@ -158,7 +158,7 @@ def test_any_other_reference_stays_within_its_place(tmp_path: Path) -> None:
     sent = httpx2.Request("GET", made.url).url
     assert sent.host == "sandbox.provider.example"
     assert sent.raw_path == (b"/v1/orders/..%2Fx%3Fa%3Db%23c/payments/%2F%2Fevil.example%2F..%252f")
-    assert TOKEN not in made.told
+    assert TOKEN not in made.shown
 
 
 @pytest.mark.parametrize(

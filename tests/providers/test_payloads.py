@@ -139,7 +139,7 @@ def question_about(profile: str, asked: Event) -> str:
     questions = Questions(profile, rule, environment="live", credentials=credentials)
     question = questions.about(asked, access_token="token")
     assert question is not None
-    return question.told
+    return question.shown
 
 
 def told(event: Event, *, with_id: bool) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """What a named verifier is made of: a profile's options and a source's secrets, read and checked.
 
-Every problem is gathered, so that one start-up tells all of them. Sentences show no secret.
+Every problem is gathered, so that one start-up reports all of them. Sentences show no secret.
 """
 
 from __future__ import annotations
