@@ -73,8 +73,8 @@ log = structlog.get_logger()
 
 Loaded = TypeVar("Loaded")
 
-TELLING_REST_S = 5.0
-"""Seconds between two looks at what is to be told of alarms."""
+ALARMS_REST_S = 5.0
+"""Seconds between two looks at what is to be sent of alarms."""
 
 
 def gate_limits(settings: Settings) -> GateLimits:
@@ -119,7 +119,7 @@ def watched(context: AppContext, settings: Settings, ages: RefusedAges | None = 
 
 
 def notifying(context: AppContext, shop: Shop, client: httpx2.AsyncClient) -> PeriodicTask:
-    """The background task that tells the shop."""
+    """The background task that notifies the shop."""
     notifier = Notifier(context=context, shop=shop, client=client)
     return PeriodicTask(
         lambda: notify_due(notifier), component="notifications", rest=rest_when_idle(IDLE_S)
@@ -158,7 +158,7 @@ def _watchdog(
     ages: RefusedAges,
     client: httpx2.AsyncClient | None,
 ) -> tuple[Watchdog, list[tuple[str, Part]]]:
-    """The watchdog, and what looks and, where somebody is to be told of alarms, tells."""
+    """The watchdog, its task and, where somebody is to be notified of alarms, the task for that."""
     messages = None
     if client is not None and (settings.alarms.url or settings.alarms.mail_to):
         from app.bootstrap_ways import alarm_messages_of
@@ -168,10 +168,10 @@ def _watchdog(
     looking = PeriodicTask(watchdog.look, component="the watchdog", rest=rest_when_idle(REST_S))
     parts: list[tuple[str, Part]] = [("the watchdog", looking)]
     if messages is not None:
-        telling = PeriodicTask(
-            messages.send_due, component="alarms", rest=rest_when_idle(TELLING_REST_S)
+        sending = PeriodicTask(
+            messages.send_due, component="alarms", rest=rest_when_idle(ALARMS_REST_S)
         )
-        parts.append(("the task that tells of alarms", telling))
+        parts.append(("the task that sends alarms", sending))
     return watchdog, parts
 
 
@@ -220,8 +220,8 @@ def working_parts(
     askers: Mapping[str, ProviderClient],
     signer: CheckpointSigner | None,
 ) -> list[tuple[str, Part]]:
-    """All that is done with deliveries after they were accepted. `client` is what the shop is told
-    with, `signer` who signs what is sealed; where one is None, another process does that."""
+    """All that is done with deliveries after they were accepted. `client` notifies the shop,
+    `signer` who signs what is sealed; where one is None, another process does that."""
     parts = reading_parts(context, settings, sources=sources, askers=askers)
     parts.append(("the fold worker", FoldWorker(context, batch=settings.worker_batch)))
     shop = shop_of(settings)
@@ -278,14 +278,14 @@ def _loading_cases(
 
     def load() -> CaseRoutes:
         from app.api.case_routes import CaseRoutes
-        from app.bootstrap_elsewhere import telling_letters
+        from app.bootstrap_elsewhere import writing_letters
         from app.bootstrap_evidence import merchant_of
 
         return CaseRoutes(
             context,
             sources=sources,
             merchant=merchant_of(settings),
-            tell_letter=telling_letters(settings),
+            write_letter=writing_letters(settings),
         )
 
     return _once(load)
@@ -329,7 +329,7 @@ class Service:
         client: httpx2.AsyncClient | None = None,
     ) -> None:
         """parts: what of `working_parts` runs in this process; client: with which whoever is called
-        is told of alarms."""
+        is notified of alarms."""
         if settings.environment is None:
             raise ConfigurationError(["TALLYHOOK_ENVIRONMENT: say sandbox or live"])
         self.store = context.store
@@ -423,7 +423,7 @@ class Service:
         return self._broken
 
     def fail(self, reason: str) -> None:
-        """A part has failed: readiness turns red, and whoever waits for `stopped` is told."""
+        """A part has failed: readiness turns red, and whoever waits for `stopped` goes on."""
         self._broken.append(reason)
         self._stop.set()
 
@@ -523,7 +523,7 @@ async def open_service(
         if work == "reading":
             parts = reading_parts(context, settings, sources=sources, askers=asking)
         elif work != "none":
-            # Apart they are made anew; but what is wrong with their settings is told here.
+            # Apart they are made anew; but what is wrong with their settings is reported here.
             signer = await signer_of(context, settings)
             made = working_parts(
                 context, settings, sources=sources, client=client, askers=asking, signer=signer

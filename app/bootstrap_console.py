@@ -82,7 +82,7 @@ from reconcile.reporting.closing import Blocker
 log = structlog.get_logger()
 
 SHUTDOWN_S: Final = 3
-"""Seconds that requests under way have to finish when the console is told to stop."""
+"""Seconds that requests under way have to finish when the console is asked to stop."""
 
 UPLOAD_S: Final = 300.0
 """Seconds in which a whole request must be here: 32 MiB of a file take so long at 1 Mbit/s."""
@@ -264,7 +264,7 @@ async def serve_console(
             timeout_graceful_shutdown=SHUTDOWN_S,
         )
         server = SignallessServer(config)
-        end = _end_when_told(server, parent, console.live)
+        end = _end_on_demand(server, parent, console.live)
         beside = [
             asyncio.create_task(_end_when_replaced(context, end)),
             asyncio.create_task(sweep_connections(limits)),
@@ -290,7 +290,7 @@ async def _end_when_replaced(context: AppContext, end: Callable[[], None]) -> No
     end()
 
 
-def _end_when_told(server: uvicorn.Server, parent: socket | None, live: Live) -> Callable[[], None]:
+def _end_on_demand(server: uvicorn.Server, parent: socket | None, live: Live) -> Callable[[], None]:
     """Returns what ends it."""
     loop, ending = asyncio.get_running_loop(), list[asyncio.Task[None]]()
 

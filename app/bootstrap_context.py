@@ -137,7 +137,7 @@ async def policy_of(store: Store, settings: Settings, *, clock: Clock, serving: 
 
 async def begin_erasure_journal(context: AppContext) -> None:
     """The journal of erasures is made with the database. Where it cannot be, money is received all
-    the same: whoever wants to erase is told."""
+    the same: an erasure reports it."""
     from app.privacy.replay_erasures import begin_journal
 
     try:

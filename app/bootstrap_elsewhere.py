@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from anyio import BrokenWorkerProcess, CapacityLimiter, fail_after, to_process
 
-from app.api.case_routes import TellsLetter
+from app.api.case_routes import WritesLetter
 from app.api.evidence_routes import Builds
 from app.api.report_routes import AT_ONCE, MAX_JOURNAL_BYTES, Makes
 from app.bootstrap_context import open_context
@@ -166,11 +166,11 @@ async def _build(context: AppContext, settings: Settings, asked: BundleRequest, 
     await asyncio.to_thread(file.write_bytes, built.archive)
 
 
-def telling_letters(settings: Settings) -> TellsLetter:
-    """What tells the API what a letter says, likewise."""
+def writing_letters(settings: Settings) -> WritesLetter:
+    """What writes letters for the API, likewise."""
     processes = Elsewhere(settings, at_once=BUNDLES_AT_ONCE, purpose="reading")
 
-    async def tell(asked: CaseRequest) -> dict[str, Any]:
+    async def write(asked: CaseRequest) -> dict[str, Any]:
         found: dict[str, Any] = await processes.do(
             _letter,
             asked,
@@ -180,7 +180,7 @@ def telling_letters(settings: Settings) -> TellsLetter:
         )
         return found
 
-    return tell
+    return write
 
 
 async def _letter(context: AppContext, settings: Settings, asked: CaseRequest) -> dict[str, Any]:
@@ -236,7 +236,7 @@ async def made_report(
 
 
 async def made_preview(context: AppContext, settings: Settings, rules: str) -> dict[str, Any]:
-    """What other rules would change, as the command tells it."""
+    """What other rules would change, as the command reports it."""
     return (await preview_rules(context, rules, progress=lambda _: None)).document()
 
 
@@ -267,6 +267,6 @@ async def journal(
 async def verification(
     context: AppContext, settings: Settings, period: str | None
 ) -> list[dict[str, Any]]:
-    """Every step on the closed months, or on one, as the command tells them."""
+    """Every step on the closed months, or on one, as the command reports them."""
     found = verify_periods(context, only=period, progress=lambda _: None)
     return [each.document() async for each in found]

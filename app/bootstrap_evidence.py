@@ -1,5 +1,5 @@
 """Wiring: the evidence key's file, the tasks that seal and have checkpoints cosigned, and the
-sources that evidence tells of."""
+sources that evidence describes."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from app.receiving.store import Store
 log = structlog.get_logger()
 
 SHUTDOWN_S = 10
-"""Seconds that requests in flight have to finish when the service is told to stop."""
+"""Seconds that requests in flight have to finish when the service is asked to stop."""
 
 BACKLOG = 2048
 """Connections that may wait to be accepted."""
@@ -132,7 +132,7 @@ def _stop(service: Service, server: uvicorn.Server) -> None:
 
 
 async def sweep_connections(connection_limits: ConnectionLimits) -> None:
-    """Once a second: close connections that do not get on, and tell of log lines left out."""
+    """Once a second: close connections that do not get on, and report log lines left out."""
     loop = asyncio.get_running_loop()
     while True:
         await asyncio.sleep(SWEEP_S)
@@ -189,10 +189,10 @@ async def _work(settings: Settings, *, parent: Parent | None) -> None:
             askers=askers(settings, client),
             signer=await signer_of(context, settings),
         )
-        await _until_told(context.store, [part for _, part in parts], parent=parent)
+        await _until_asked(context.store, [part for _, part in parts], parent=parent)
 
 
-async def _until_told(store: Store, parts: Sequence[Part], *, parent: Parent | None) -> None:
+async def _until_asked(store: Store, parts: Sequence[Part], *, parent: Parent | None) -> None:
     """Run all until a signal or the parent says so; where one fails, end the others and say so."""
     reader, others = parts[0], parts[1:]
     assert isinstance(reader, Reader)

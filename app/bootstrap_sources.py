@@ -88,7 +88,7 @@ def _fetch_back_of(given: SourceSettings) -> FetchBackRule | None:
     try:
         return load_profile(given.profile).fetch_back
     except ConfigurationError:
-        return None  # `compile_sources` tells what is wrong with a profile
+        return None  # `compile_sources` reports what is wrong with a profile
 
 
 def problems_of_sources(settings: Settings) -> list[str]:
@@ -160,7 +160,7 @@ def _problems_of_account(name: str, given: SourceSettings, profile: Profile) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Holder:
-    """Who verifies with some keys. `accounts`: those told apart under a key of the provider."""
+    """Who verifies with some keys. `accounts`: those kept apart under a key of the provider."""
 
     variable: str
     keys: frozenset[bytes] = field(repr=False)
@@ -189,7 +189,7 @@ def _holders(settings: Settings) -> Iterator[_Holder]:
         try:
             profile = load_profile(given.profile)
         except ConfigurationError:
-            continue  # told by whoever compiles it
+            continue  # reported by whoever compiles it
         stem = f"TALLYHOOK_SOURCES__{name.upper()}__"
         given_as = "KEYS" if given.keys else "SECRETS_FILE" if given.secrets_file else "SECRETS"
         yield _Holder(
@@ -238,7 +238,7 @@ def retention_of(settings: Settings, sources: dict[str, Source]) -> Retention | 
 
 
 def shop_of(settings: Settings) -> Shop | None:
-    """The shop that is told of every revision; None where none is configured.
+    """The shop that is notified of every revision; None where none is configured.
 
     Raises ConfigurationError where its secret cannot sign.
     """
@@ -274,7 +274,7 @@ def checkout_settings(settings: Settings) -> ClientSettings:
         raise ConfigurationError(
             [
                 "TALLYHOOK_CHECKOUT__TOKEN: looks like a token of the other environment (its "
-                f"profile's [checkout] tells); write the one for {environment}"
+                f"profile's [checkout] says so); write the one for {environment}"
             ]
         )
     return ClientSettings(

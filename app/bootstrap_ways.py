@@ -33,7 +33,7 @@ def schedule_of(settings: Settings, *, client: httpx2.AsyncClient, clock: Clock)
 def alarm_messages_of(
     context: AppContext, settings: Settings, *, client: httpx2.AsyncClient
 ) -> AlarmMessages | None:
-    """What tells of alarms; None where nobody is told. Raises ConfigurationError where the secret
+    """What sends alarms; None where nobody is notified. Raises ConfigurationError where the secret
     of posts cannot sign."""
     alarms, reports = settings.alarms, settings.reports
     ways: dict[str, SendsAlarms] = {}

@@ -71,9 +71,9 @@ class WorkerProcess:
         failed: Callable[[str], None],
         drains: bool = True,
     ) -> None:
-        """read: set when the child has read something; news: what the child is told of; failed:
-        told why, when the disk under the database has failed; drains: whether it reads what was
-        accepted before it ends. Else the next does, for which senders wait meanwhile."""
+        """read: set when the child has read something; news: what the child is notified of; failed:
+        called with the reason when the disk under the database has failed; drains: whether it
+        reads what was accepted before it ends. Else the next does, and senders wait for it."""
         self._failed = failed
         self._drains = drains
         self._read = read
@@ -295,9 +295,9 @@ async def _live(stopping: asyncio.Event, *, host: str, port: int) -> None:
         )
         theirs.close()
         ended = asyncio.ensure_future(process.wait())
-        told = asyncio.ensure_future(stopping.wait())
-        await asyncio.wait({ended, told}, return_when=asyncio.FIRST_COMPLETED)
-        told.cancel()
+        asked = asyncio.ensure_future(stopping.wait())
+        await asyncio.wait({ended, asked}, return_when=asyncio.FIRST_COMPLETED)
+        asked.cancel()
     if not stopping.is_set():
         log.error("the console ended, and is started again", exit_code=process.returncode)
     try:

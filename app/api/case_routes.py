@@ -18,7 +18,7 @@ from app.evidence.dispute_case import CaseRequest, Merchant, dispute_case, said_
 from app.providers.source import Source
 from app.receiving.context import AppContext
 
-TellsLetter = Callable[[CaseRequest], Awaitable[Mapping[str, Any]]]
+WritesLetter = Callable[[CaseRequest], Awaitable[Mapping[str, Any]]]
 """What a letter says, made by a process of its own: every signature is checked again for it.
 
 Raises NotFoundError, UsageError where it cannot be written, UnreachableError where it was not this
@@ -34,12 +34,12 @@ class CaseRoutes:
         *,
         sources: Mapping[str, Source],
         merchant: Merchant,
-        tell_letter: TellsLetter,
+        write_letter: WritesLetter,
     ) -> None:
         self._context = context
         self._sources = sources
         self._merchant = merchant
-        self._tell_letter = tell_letter
+        self._write_letter = write_letter
 
     async def case(self, request: Request, program: str) -> Response:
         """GET /api/v1/cases/{reference}?family=&respond_by=&as_of="""
@@ -56,7 +56,7 @@ class CaseRoutes:
         """GET /api/v1/letters/{reference}?family=&respond_by=&as_of="""
         asked = _asked(request)
         try:
-            return _answer(await self._tell_letter(asked))
+            return _answer(await self._write_letter(asked))
         except NotFoundError as error:
             raise order_unknown(error) from None
         except UsageError as error:

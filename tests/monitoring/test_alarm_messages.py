@@ -257,7 +257,7 @@ async def test_a_service_tells_what_its_watchdog_sees(
     for name in ("told", "untold"):
         (tmp_path / name).mkdir()
     async with driving(tmp_path / "told", with_worker=False, looking=True, **told) as driver:
-        assert "the task that tells of alarms" in dict(driver.service.parts)
+        assert "the task that sends alarms" in dict(driver.service.parts)
         await driver.service.watchdog.look()
         assert driver.rows(kept) == [("held", "post")]
     async with driving(tmp_path / "untold", with_worker=False, looking=True) as driver:
