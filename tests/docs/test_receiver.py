@@ -147,7 +147,7 @@ async def happen(driver: Driver, hear: Hear, receiver: dict[str, Any], *bodies: 
         await hear(driver, receiver)
 
 
-def told() -> dict[str, int]:
+def revisions() -> dict[str, int]:
     """The last number that the shop has of each order."""
     with closing(sqlite3.connect("shop.db")) as shop:
         return dict(shop.execute("SELECT ref, revision FROM tallyhook_told").fetchall())
@@ -172,7 +172,7 @@ async def test_it_ships_exactly_once_across_a_restore(
         await back_up(url, file, replace=False, **words)
         later = [of_order(n, f"{n}-{c}", c) for n, c in (("C", "pending"), ("B", "declined"))]
         await happen(driver, hear, receiver, *later, of_order("D", "d"))
-    assert told() == {"A": 1, "B": 4, "C": 3, "D": 5}
+    assert revisions() == {"A": 1, "B": 4, "C": 3, "D": 5}
     assert parcels() == ["A", "D"]
     clock = SystemClock()
     restored = await restore(url, file, replace=True, clock=clock, erase_again=nobody, **words)
@@ -185,8 +185,8 @@ async def test_it_ships_exactly_once_across_a_restore(
         numbers = [row[0] for row in driver.rows("SELECT seq FROM revisions ORDER BY seq")]
     assert numbers[:3] == [1, 2, first]  # none of what comes after it has a number of before
     assert numbers[2:] == list(range(first, first + len(numbers) - 2))
-    assert told()["A"] == 1
-    assert min(told()[order] for order in "BCD") == first
+    assert revisions()["A"] == 1
+    assert min(revisions()[order] for order in "BCD") == first
     assert sorted(parcels()) == ["A", "B", "C", "D"]
 
 

@@ -54,8 +54,8 @@ def test_every_exit_code_has_an_entry() -> None:
         for each in kind.__subclasses__():
             yield from codes(each)
 
-    told = {0, 130, *codes(TallyhookError)}
-    assert {int(code) for code in first_column("A process has ended")} == told
+    known = {0, 130, *codes(TallyhookError)}
+    assert {int(code) for code in first_column("A process has ended")} == known
 
 
 def test_every_entry_says_what_it_means_and_what_to_do() -> None:

@@ -28,7 +28,7 @@ def shell(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 @pytest.mark.slow
 @pytest.mark.soak
 def test_the_sessions_of_support_do_what_the_page_shows(shell: Shell) -> None:
-    """From an empty folder: built, checked, changed, told as a scenario and played again."""
+    """From an empty folder: built, checked, changed, written as a scenario and played again."""
     ports = [free_port(), free_port()]
     for session in sessions(PAGE):
         assert_shown(shell, session, ports)

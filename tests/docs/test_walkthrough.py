@@ -30,7 +30,7 @@ def blocks(kind: str) -> list[str]:
     return [text for found, text in _BLOCK.findall(section[0]) if found == kind]
 
 
-PUSHED, TOLD, CALLBACK, ANSWER = map(json.loads, blocks("json"))
+PUSHED, STATED, CALLBACK, ANSWER = map(json.loads, blocks("json"))
 
 
 async def ledger(driver: Driver) -> dict[str, Any]:
@@ -61,17 +61,17 @@ async def test_the_walk_through_a_payment_whose_events_name_no_order(
             timeout_s=timeout_s, transport=httpx2.MockTransport(daraja)
         ),
     )
-    assert TOLD["references"][0]["session"] == PUSHED["CheckoutRequestID"]
+    assert STATED["references"][0]["session"] == PUSHED["CheckoutRequestID"]
     (lines,) = blocks("env")
     settings: dict[str, Any] = {
         name.removeprefix("TALLYHOOK_"): value
         for name, value in (line.split("=", 1) for line in lines.strip().splitlines())
     }
     async with driving(tmp_path, at=T + MINUTE, **settings) as driver:
-        steps = ["told", "called back"]
+        steps = ["stated", "called back"]
         for step in reversed(steps) if callback_first else steps:
-            if step == "told":
-                answer = await driver.api("PUT", "/orders/ORD-1042", json=TOLD)
+            if step == "stated":
+                answer = await driver.api("PUT", "/orders/ORD-1042", json=STATED)
                 assert answer.status_code == 200
                 assert not answer.json()["fulfillable"] or asked
             else:
@@ -81,6 +81,6 @@ async def test_the_walk_through_a_payment_whose_events_name_no_order(
         found = await ledger(driver)
         assert (found["outcome"], found["fulfillable"]) == ("succeeded", True)
         assert found["totals"]["captured"] == {"amount": "1500.00", "currency": "KES"}
-        other = await driver.api("PUT", "/orders/ORD-1043", json=TOLD)
+        other = await driver.api("PUT", "/orders/ORD-1043", json=STATED)
         assert (other.status_code, other.json()["order"]) == (409, "ORD-1042")
     assert any("stkpushquery" in str(request.url) for request in asked)

@@ -209,8 +209,8 @@ def fuzz(target: Target, *, seed: int, runs: int) -> Counter[str]:
                 if word == "accepted" and target.covers_body:
                     assert asked.body in bodies, "a changed body was accepted"
         except Exception as error:
-            told = f"{target.name}, seed {seed}, run {number}: {error!r} of {asked!r}"
-            raise AssertionError(told) from error
+            message = f"{target.name}, seed {seed}, run {number}: {error!r} of {asked!r}"
+            raise AssertionError(message) from error
     counts["runs"] = runs
     return counts
 

@@ -123,7 +123,7 @@ def test_an_origin_is_allowed_by_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"equals": "x"}, "handshake.equals: is needed"),
         ({"equals_secret": ...}, "handshake.equals: is needed"),
@@ -132,8 +132,10 @@ def test_an_origin_is_allowed_by_name(tmp_path: Path) -> None:
         ({"answer": "html"}, "handshake.answer: must be text, json:KEY or header:NAME"),
     ],
 )
-def test_an_unsafe_handshake_is_told(change: dict[str, Any], told: str, tmp_path: Path) -> None:
+def test_an_unsafe_handshake_is_reported(
+    change: dict[str, Any], message: str, tmp_path: Path
+) -> None:
     """Nothing is echoed to strangers."""
     rule = {key: value for key, value in {**GET, **change}.items() if value is not ...}
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=message):
         source(tmp_path, handshake=rule)

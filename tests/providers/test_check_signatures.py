@@ -194,7 +194,7 @@ def test_a_named_scheme_whose_profile_states_an_age_is_held_to_the_lines(
     ],
 )
 def test_a_line_that_is_no_request_stops_nothing(line: object) -> None:
-    """It is told so, in its place, and the lines around it are judged."""
+    """It is reported, in its place, and the lines around it are judged."""
     before, seen, after = verdicts(GOOD, line, GOOD)
     assert before["valid"]
     assert after["valid"]
@@ -212,7 +212,7 @@ def test_a_secret_of_many_brackets_stops_nothing(profile: str) -> None:
 
 
 def test_what_every_line_needs_is_missed_by_name() -> None:
-    """Who forgot the secret is told that, and not that the signature differs."""
+    """A missing secret is reported as that, and not as a signature that differs."""
     cases: list[tuple[dict[str, Any], str]] = [
         ({"profile": ...}, "profile is missing"),
         ({"secret": ...}, "secret is missing"),
@@ -220,9 +220,9 @@ def test_what_every_line_needs_is_missed_by_name() -> None:
         ({"body": ...}, "give body or body_b64, one of the two"),
     ]
     for change, said in cases:
-        told = verdict(**change)
-        assert (told["name"], told["reason"]) == ("published", "not_a_request")
-        assert told["sentence"] == f"Not a request: {said}."
+        found = verdict(**change)
+        assert (found["name"], found["reason"]) == ("published", "not_a_request")
+        assert found["sentence"] == f"Not a request: {said}."
 
 
 @pytest.mark.parametrize("profile", ["pesapal", "mtn_momo"])
@@ -240,16 +240,16 @@ def test_lines_may_leave_profile_and_instant_to_the_command() -> None:
 
 
 def test_a_profile_of_ones_own(tmp_path: Path) -> None:
-    """A path is a profile too, secrets may be short, and a file with mistakes is told whole."""
+    """A path is a profile too, secrets may be short, and all mistakes of a file are reported."""
     path = profile_file(tmp_path)
     mac = hmac.digest(b"k", b"{}", "sha256").hex()
     line = {"profile": path, "secret": "k", "headers": {"x-signature": mac}, "body": "{}"}
     assert verdicts(line) == [{"name": None, "valid": True}]
     broken = tmp_path / "other.toml"
     broken.write_text("[signature]\nmac = 'x'\n")
-    told = verdicts({**line, "profile": str(broken)})[0]["sentence"]
-    assert f"{broken}:2: signature.mac" in told
-    assert "event.id" in told
+    sentence = verdicts({**line, "profile": str(broken)})[0]["sentence"]
+    assert f"{broken}:2: signature.mac" in sentence
+    assert "event.id" in sentence
 
 
 def test_no_sentence_shows_a_secret() -> None:

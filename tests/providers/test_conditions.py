@@ -1,4 +1,4 @@
-"""Locations that hold of some events only: one field of many objects, told apart by a member."""
+"""Locations that hold of some events only: one field of many objects, distinguished by a member."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_condition_may_be_true_or_false(word: str, tmp_path: Path) -> None:
 def test_a_condition_may_be_how_a_text_begins(
     message: Any, payment: str | None, tmp_path: Path
 ) -> None:
-    """A word before free text tells what the text is of; anywhere else in it, it tells nothing."""
+    """A word before free text says what the text is of; anywhere else in it, it says nothing."""
     event = {**EVENT, "payment": "json:data[message=PRE_AUTH*].id"}
     path = profile_file(tmp_path, event=event)
     source = Source(name="s", profile=load_profile(path), secrets=["k" * 24])

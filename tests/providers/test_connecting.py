@@ -49,15 +49,15 @@ def test_a_mistake_is_named_with_file_line_and_key(line: str, said: str) -> None
 
 
 def test_what_is_unsigned_has_no_secret() -> None:
-    """A file that tells where to find the secret of a provider that signs nothing is refused."""
+    """A file that says where to find the secret of a provider that signs nothing is refused."""
     text = (SHIPPED / "mpesa_stk.toml").read_text(encoding="utf-8")
     with pytest.raises(ConfigurationError, match=r"setup\.secret: means nothing"):
         read_profile(Path("mine.toml"), text.replace("[setup]", '[setup]\nsecret = "a passkey"', 1))
 
 
 def test_a_file_without_the_section_says_that_nothing_is_documented() -> None:
-    told = setup_facts(read_profile(Path("mine.toml"), f"verifies_only = true\n{BARE}"))
-    assert told == dict.fromkeys(("where", "secret", "events", "silence"), UNDOCUMENTED)
+    facts = setup_facts(read_profile(Path("mine.toml"), f"verifies_only = true\n{BARE}"))
+    assert facts == dict.fromkeys(("where", "secret", "events", "silence"), UNDOCUMENTED)
 
 
 @pytest.mark.parametrize("name", shipped_profiles())
@@ -68,9 +68,9 @@ def test_each_shipped_profile_tells_what_is_needed(name: str) -> None:
     assert "\n[setup]\n" in (SHIPPED / f"{name}.toml").read_text(encoding="utf-8")
     needed = credentials_of(profile.fetch_back) if profile.fetch_back else set()
     assert set(dict(profile.setup.credentials)) == needed
-    told = setup_facts(profile)
-    assert told.get("secret") != UNDOCUMENTED
-    assert told.get("fields") != UNDOCUMENTED
+    facts = setup_facts(profile)
+    assert facts.get("secret") != UNDOCUMENTED
+    assert facts.get("fields") != UNDOCUMENTED
 
 
 @pytest.mark.parametrize("name", [n for n in shipped_profiles() if load_profile(n).setup.events])

@@ -25,7 +25,7 @@ def load(folder: Path, top: str = "", **sections: Any) -> Any:
     return load_profile(str(path))
 
 
-def told(folder: Path, top: str = "", **sections: Any) -> str:
+def problem_of(folder: Path, top: str = "", **sections: Any) -> str:
     with pytest.raises(ConfigurationError) as caught:
         load(folder, top, **sections)
     return str(caught.value)
@@ -54,7 +54,7 @@ def test_what_is_not_signed_needs_a_fetch_back(
     rule: dict[str, Any], unsigned: str, tmp_path: Path
 ) -> None:
     """A profile whose signature leaves out what counts is refused, unless it confirms."""
-    problem = told(tmp_path, signature=rule, amounts=PRICED)
+    problem = problem_of(tmp_path, signature=rule, amounts=PRICED)
     assert f"does not cover {unsigned}" in problem
     assert 'confirm = "fetch_back"' in problem
     assert load(tmp_path, TOP, signature=rule, amounts=PRICED, **FETCH).confirm == "fetch_back"
@@ -74,7 +74,9 @@ def test_captures_and_sums_must_be_signed_too(
     """Who could write a capture reference could make one capture two; a condition is signed too."""
     some = "{json:order}|{json:type}|{json:sum}|{json:x.id}"
     sections = {"amounts": PRICED, **sections}
-    assert f"does not cover {unsigned}," in told(tmp_path, signature=signature(some), **sections)
+    assert f"does not cover {unsigned}," in problem_of(
+        tmp_path, signature=signature(some), **sections
+    )
     whole = some + "|{json:x.kind}|{json:part}|{json:so_far}"
     assert load(tmp_path, signature=signature(whole), **sections).confirm is None
 
@@ -107,7 +109,7 @@ def test_a_query_beside_a_signed_body_is_not_covered(tmp_path: Path) -> None:
         "signature": signature("{body_or_query}"),
         "request": {"methods": ["POST", "GET"]},
     }
-    assert "does not cover amounts.payment" in told(tmp_path, amounts=amounts, **both)
+    assert "does not cover amounts.payment" in problem_of(tmp_path, amounts=amounts, **both)
 
 
 NAMED = """
@@ -165,7 +167,7 @@ def test_what_stands_around_a_signed_item_is_not_signed(
     if order == "json:order":
         assert load(tmp_path, **sections).confirm is None
     else:
-        assert "does not cover event.order" in told(tmp_path, **sections)
+        assert "does not cover event.order" in problem_of(tmp_path, **sections)
 
 
 def test_a_profile_that_only_verifies_needs_none(tmp_path: Path) -> None:
@@ -237,10 +239,10 @@ def test_a_fetch_back_asks_a_fixed_host_only(
 ) -> None:
     """Never an address that a payload could choose, never a credential by accident."""
     fetch = {"fetch_back": {**FETCH["fetch_back"], **change}}
-    assert sentence in told(tmp_path, TOP, signature={"mac": "none"}, **fetch)
+    assert sentence in problem_of(tmp_path, TOP, signature={"mac": "none"}, **fetch)
 
 
 def test_confirm_and_its_section_belong_together(tmp_path: Path) -> None:
-    """One without the other is told."""
-    assert "fetch_back: belongs with confirm" in told(tmp_path, **FETCH)
-    assert "fetch_back: belongs with confirm" in told(tmp_path, TOP)
+    """One without the other is reported."""
+    assert "fetch_back: belongs with confirm" in problem_of(tmp_path, **FETCH)
+    assert "fetch_back: belongs with confirm" in problem_of(tmp_path, TOP)

@@ -207,7 +207,7 @@ def test_a_secret_that_had_ended_is_not_called_right() -> None:
     assert [each.mistake for each in diagnose(ended, [], earlier)] == ["none"]
 
 
-def test_two_mistakes_at_once_are_both_told() -> None:
+def test_two_mistakes_at_once_are_both_reported() -> None:
     """A wrong secret and an old request: the sentence says both."""
     refused = replace(_of_other(), now=T + 900 * SECOND)
     (found,) = diagnose(SHOP, [TILL], refused)
@@ -245,8 +245,8 @@ def test_an_event_of_the_other_environment_is_not_sent_to_reverify(
     listed = run("deliveries", "list", "--verdict", "wrong_environment", "--format", "json")
     ((delivery, problem),) = [(row["delivery"], row["problem"]) for row in listed.document]
     assert problem == "the event is of live, and this serves sandbox"
-    told = run("deliveries", "diagnose", delivery, "--format", "json").document
-    assert [each["mistake"] for each in told["diagnoses"]] == ["other_environment"]
+    diagnosed = run("deliveries", "diagnose", delivery, "--format", "json").document
+    assert [each["mistake"] for each in diagnosed["diagnoses"]] == ["other_environment"]
 
 
 def test_of_a_request_without_a_signature_no_secret_is_blamed(tmp_path: Path, run: Run) -> None:
@@ -258,10 +258,10 @@ def test_of_a_request_without_a_signature_no_secret_is_blamed(tmp_path: Path, ru
 
     asyncio.run(refuse())
     listed = run("deliveries", "list", "--verdict", "signature_missing", "--format", "json")
-    told = run("deliveries", "diagnose", listed.document[0]["delivery"])
-    assert told.code == 1
-    assert "drops the signature" in told.err
-    assert "not configured here" not in told.err
+    diagnosed = run("deliveries", "diagnose", listed.document[0]["delivery"])
+    assert diagnosed.code == 1
+    assert "drops the signature" in diagnosed.err
+    assert "not configured here" not in diagnosed.err
 
 
 async def _refuse(folder: Path, *, secret: str) -> None:
@@ -284,8 +284,8 @@ def test_a_mended_secret_loses_nothing(tmp_path: Path, run: Run) -> None:
     asyncio.run(_refuse(tmp_path, secret=OTHER))
     ids = _ids(run)
     assert len(ids) == 3
-    told = [run("deliveries", "diagnose", name, "--format", "json").document for name in ids]
-    mistakes = sorted(each["diagnoses"][0]["mistake"] for each in told)
+    diagnosed = [run("deliveries", "diagnose", name, "--format", "json").document for name in ids]
+    mistakes = sorted(each["diagnoses"][0]["mistake"] for each in diagnosed)
     assert mistakes == ["clock_skew", "none", "none"]
     done = run("deliveries", "reverify", "--format", "json")
     assert done.code == 0
@@ -340,14 +340,14 @@ def test_of_a_body_that_was_cut_nothing_is_judged(tmp_path: Path, run: Run) -> N
 
     asyncio.run(refuse())
     (name,) = _ids(run)
-    told = run("deliveries", "diagnose", name)
-    assert told.code == 2
-    assert "TALLYHOOK_REJECTED_BODY_BYTES" in told.err
+    diagnosed = run("deliveries", "diagnose", name)
+    assert diagnosed.code == 2
+    assert "TALLYHOOK_REJECTED_BODY_BYTES" in diagnosed.err
     done = run("deliveries", "reverify", "--format", "json").document
     assert (done["cut"], done["accepted"], done["refused"]) == (1, [], {})
 
 
-def test_a_request_without_a_body_is_told_apart_by_its_query() -> None:
+def test_a_request_without_a_body_is_distinguished_by_its_query() -> None:
     """Its digest is the query's: two that differ are two, and the same one is the same."""
     source = Source(name="weak", profile=load_profile("pesapal"), secrets=[])
     query = "OrderNotificationType=IPNCHANGE&OrderTrackingId=t&OrderMerchantReference="
@@ -373,9 +373,9 @@ def test_nothing_is_accepted_by_a_diagnosis(tmp_path: Path, run: Run) -> None:
     """A diagnosis changes no table, and says in words what would have passed."""
     asyncio.run(_refuse(tmp_path, secret=OTHER))
     before = _ids(run)
-    told = run("deliveries", "diagnose", before[0])
-    assert "deliveries reverify" in told.out or "clock" in told.out
-    assert SECRET not in told.out + told.err
+    diagnosed = run("deliveries", "diagnose", before[0])
+    assert "deliveries reverify" in diagnosed.out or "clock" in diagnosed.out
+    assert SECRET not in diagnosed.out + diagnosed.err
     assert _ids(run) == before
     assert run("deliveries", "diagnose", "dlv_none").code == 5
 
@@ -409,7 +409,7 @@ async def test_a_token_sent_to_a_wrong_name_is_not_kept(tmp_path: Path) -> None:
 
 
 def test_reverifying_a_source_that_is_not_configured_is_refused(run: Run, tmp_path: Path) -> None:
-    """Its name is told, with the variable to set."""
+    """Its name is reported, with the variable to set."""
     asyncio.run(_refuse(tmp_path, secret=OTHER))
     ended = run("deliveries", "reverify", "--source", "till")
     assert ended.code == 3

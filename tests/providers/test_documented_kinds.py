@@ -214,9 +214,9 @@ def unread(events: list[dict[str, Any]]) -> list[str]:
 @pytest.mark.parametrize("profile", LINES)
 def test_no_documented_payload_is_an_unread_money_event(profile: str) -> None:
     """Every example is read, whole or as one that means nothing."""
-    told = [event for line in LINES[profile] for event in line.get("events", ())]
+    stated = [event for line in LINES[profile] for event in line.get("events", ())]
     answered = [line["answered"] for line in LINES[profile] if "answered" in line]
-    assert unread(told) + unread(answered) == []
+    assert unread(stated) + unread(answered) == []
 
 
 def test_the_words_find_a_kind_that_nobody_named() -> None:

@@ -42,7 +42,7 @@ def test_a_source_whose_secrets_have_all_ended_refuses_with_a_reason(tmp_path: P
     assert shop.verify(signed(BODY, at=T - TICK), BODY, now=T - TICK) is None
 
 
-def test_an_end_that_is_no_moment_is_told(tmp_path: Path) -> None:
+def test_an_end_that_is_no_moment_is_reported(tmp_path: Path) -> None:
     """By variable, without the secret."""
     with pytest.raises(ConfigurationError) as caught:
         source(tmp_path, f"{SECRET} until tomorrow")

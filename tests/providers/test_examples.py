@@ -80,7 +80,7 @@ def test_each_example_can_be_sent_as_it_is_and_as_wanted(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(ONLY_THE_PROVIDER))
-def test_what_only_the_provider_can_sign_is_told(name: str) -> None:
+def test_what_only_the_provider_can_sign_is_reported(name: str) -> None:
     with pytest.raises(ConfigurationError, match=r"private|public key|only"):
         shape_event(
             source_of(name), examples_of(name)[0], Wanted(), now=NOW, url=f"{ADDRESS}/webhooks/s"
@@ -132,7 +132,7 @@ def test_money_in_another_currency_is_written_as_the_provider_writes_it() -> Non
         assert written in request.body.decode(), request.body
 
 
-def test_what_has_no_place_is_told() -> None:
+def test_what_has_no_place_is_reported() -> None:
     """M-Pesa names no order, and pays in shillings; a card that PayFast declines is in rand."""
     mpesa, paid = source_of("mpesa_stk"), find_example("mpesa_stk", "paid")
     for wanted, said in (

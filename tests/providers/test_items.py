@@ -126,15 +126,15 @@ def test_a_body_without_events_is_unreadable(events: bytes, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("signature", "told"),
+    ("signature", "message"),
     [
         ({"per_item": True, "where": "header:x"}, "signature.where: must be json:PATH"),
         ({"signed": "{json:order}"}, "signature.signed: does not cover event.kind"),
     ],
 )
-def test_items_that_nothing_signs_are_told(
-    signature: dict[str, Any], told: str, tmp_path: Path
+def test_items_that_nothing_signs_are_reported(
+    signature: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     """A member of the whole body does not sign the items in it."""
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=message):
         load_profile(profile_file(tmp_path, signature=signature, event={"items": "events[*]"}))

@@ -91,9 +91,9 @@ def test_no_profile_takes_a_key_for_its_shared_secret(name: str) -> None:
         if name in BOTH and kind in ("public", "private"):
             continue
         for strict in (True, False):
-            told = refusal(name, [secret], strict=strict)
-            assert told.startswith("source acme: secret 1 of 1 "), kind
-            assert NO_SECRET in told, kind
+            message = refusal(name, [secret], strict=strict)
+            assert message.startswith("source acme: secret 1 of 1 "), kind
+            assert NO_SECRET in message, kind
 
 
 @pytest.mark.parametrize("name", sorted(n for n, mac in MACS.items() if mac in BY_CODE))
@@ -101,8 +101,8 @@ def test_nor_does_a_scheme_in_code(name: str) -> None:
     """Those that take a shared secret refuse a key, too; `oppwa` takes hex digits alone."""
     for kind, secret in KEYS.items():
         for shape in BY_CODE[MACS[name]]:
-            told = refusal(name, with_secret(shape, secret))
-            assert NO_SECRET in told or "hex digits" in told, kind
+            message = refusal(name, with_secret(shape, secret))
+            assert NO_SECRET in message or "hex digits" in message, kind
 
 
 def test_nor_where_the_secret_has_a_mark_of_its_own() -> None:

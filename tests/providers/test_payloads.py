@@ -142,7 +142,7 @@ def question_about(profile: str, asked: Event) -> str:
     return question.shown
 
 
-def told(event: Event, *, with_id: bool) -> dict[str, Any]:
+def as_written(event: Event, *, with_id: bool) -> dict[str, Any]:
     """An event as a line writes it, without what is absent."""
     fields = {
         "kind": event.kind,
@@ -187,7 +187,7 @@ def test_a_payload_says_what_its_provider_documents(
             reading = read(source_of(profile), line)
             events = line["events"]
             assert [
-                told(event, with_id="event_id" in wanted)
+                as_written(event, with_id="event_id" in wanted)
                 for event, wanted in zip(reading.events, events, strict=True)
             ] == [expected(event) for event in events]
             assert reading.environment == line.get("environment")
@@ -207,7 +207,7 @@ def test_an_answer_says_what_its_provider_documents(
             (asked,) = read(source, line).events
             question = question_about(profile, asked)
             assert question == line.get("question", question)
-            answered = told(answer_to(source, line, asked), with_id=False)
+            answered = as_written(answer_to(source, line, asked), with_id=False)
             assert answered == {"standing": "fetched", **expected(line["answered"])}
 
 

@@ -76,7 +76,7 @@ def test_a_shipped_profile_reads_its_documented_example() -> None:
 
 
 def test_a_country_is_a_calling_code(tmp_path: Path) -> None:
-    """What is none is told when the file is loaded."""
+    """What is none is reported when the file is loaded."""
     with pytest.raises(ConfigurationError, match="calling code"):
         load_profile(profile_file(tmp_path, customer={"phone": "json:p", "country": "KE"}))
 

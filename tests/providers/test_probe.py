@@ -80,7 +80,7 @@ async def test_nobody_there() -> None:
 
 
 async def test_a_certificate_that_nobody_vouches_for(certificate: Path) -> None:
-    """The reason is told in words."""
+    """The reason is given in words."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     with served(context) as port:

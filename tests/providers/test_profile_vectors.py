@@ -35,9 +35,9 @@ def test_the_verdict_is_the_published_one(profile: str) -> None:
         request = {key: value for key, value in vector.items() if key not in ANSWER}
         (line,) = check_lines([json.dumps(request).encode()], profile=profile, now=EARLIEST)
         verdict = json.loads(line)
-        told = (verdict["valid"], verdict.get("reason"))
+        found = (verdict["valid"], verdict.get("reason"))
         with row(vector["name"]):
-            assert told == (vector["valid"], vector.get("reason")), verdict.get("sentence")
+            assert found == (vector["valid"], vector.get("reason")), verdict.get("sentence")
 
 
 @pytest.mark.parametrize("profile", SHIPPED)

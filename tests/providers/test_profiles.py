@@ -1,4 +1,4 @@
-"""Profile files: what is shipped, and every mistake of a file told at once."""
+"""Profile files: what is shipped, and every mistake of a file reported at once."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_the_smallest_profile_loads(tmp_path: Path) -> None:
     assert profile.acknowledgement.redelivery_days == 30
 
 
-def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
+def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
     """One load names every mistake of the file, each with the file and the key."""
     path = profile_file(
         tmp_path,
@@ -96,8 +96,8 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
         claims={"paid": "payed"},
         phones={"x": 1},
     )
-    told = problems(path)
-    assert {problem.split(": ")[1] for problem in told} == {
+    found = problems(path)
+    assert {problem.split(": ")[1] for problem in found} == {
         "signature.mac",
         "signature.label",
         "signature.signed",
@@ -116,21 +116,21 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
         'claims."paid"',
         "phones",
     }
-    assert all(problem.startswith(f"{path}:") for problem in told)
+    assert all(problem.startswith(f"{path}:") for problem in found)
 
 
 def test_an_empty_file_lacks_everything(tmp_path: Path) -> None:
-    """An empty file is told every key that has no default."""
+    """Every key that has no default is reported."""
     path = tmp_path / "empty.toml"
     path.write_text("")
-    told = "\n".join(problems(str(path)))
+    found = "\n".join(problems(str(path)))
     for key in ("signature.mac", "event.id", "event.kind", "event.order"):
-        assert f"{key}: is missing" in told
-    assert "claims: must be a section" in told
+        assert f"{key}: is missing" in found
+    assert "claims: must be a section" in found
 
 
 @pytest.mark.parametrize(
-    ("section", "keys", "told"),
+    ("section", "keys", "message"),
     [
         (
             "signature",
@@ -164,31 +164,31 @@ def test_an_empty_file_lacks_everything(tmp_path: Path) -> None:
     ],
 )
 def test_each_mistake_has_its_sentence(
-    section: str, keys: dict[str, Any], told: str, tmp_path: Path
+    section: str, keys: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
-    """A single mistake is told as one problem that says what would be right."""
+    """A single mistake is reported as one problem that says what would be right."""
     (problem,) = problems(profile_file(tmp_path, **{section: keys}))
-    assert told in problem
+    assert message in problem
 
 
-def test_a_section_that_is_no_section_is_told(tmp_path: Path) -> None:
+def test_a_section_that_is_no_section_is_reported(tmp_path: Path) -> None:
     """A plain value where a section belongs is one mistake, not a crash."""
     path = tmp_path / "flat.toml"
     good = Path(profile_file(tmp_path)).read_text()
     path.write_text("environment = 3\ntimestamp = 'x'\n" + good)
-    told = problems(str(path))
-    assert [problem.split(": ", 1)[1] for problem in told] == [
+    found = problems(str(path))
+    assert [problem.split(": ", 1)[1] for problem in found] == [
         "environment: must be a section, such as [environment]",
         "timestamp: must be a section, such as [timestamp]",
     ]
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [(b"a = ", "is not TOML"), (b"\xff", "is not UTF-8"), (None, "cannot be read")],
 )
-def test_a_file_that_cannot_be_read_is_told(
-    content: bytes | None, told: str, tmp_path: Path
+def test_a_file_that_cannot_be_read_is_reported(
+    content: bytes | None, message: str, tmp_path: Path
 ) -> None:
     """A missing, broken or undecodable file is one problem with its path, and the line if any."""
     path = tmp_path / "broken.toml"
@@ -196,7 +196,7 @@ def test_a_file_that_cannot_be_read_is_told(
         path.write_bytes(content)
     (problem,) = problems(str(path))
     assert problem.startswith(f"{path}:1: " if content == b"a = " else f"{path}: ")
-    assert told in problem
+    assert message in problem
 
 
 def test_a_file_by_a_windows_editor_loads(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_a_file_by_a_windows_editor_loads(tmp_path: Path) -> None:
     assert load_profile(path).name == "mine"
 
 
-def test_a_file_that_is_taken_for_a_name_is_told(
+def test_a_file_that_is_taken_for_a_name_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is there: that there is no such profile would be no help."""
@@ -219,7 +219,7 @@ def test_a_file_that_is_taken_for_a_name_is_told(
 
 @pytest.mark.parametrize("name", ["nobody", "", "..", "checkout.TOML", "profiles\\checkout"])
 def test_an_unknown_name_lists_the_known(name: str) -> None:
-    """A name that is not shipped is told the names that are."""
+    """The message names the profiles that are shipped."""
     (problem,) = problems(name)
     assert "checkout" in problem
 
@@ -229,7 +229,7 @@ def test_an_unknown_name_lists_the_known(name: str) -> None:
     [("paystak", "; the nearest one is paystack: "), ("Stripe", "; the nearest one is stripe: "),
      ("zzz", "'zzz': ")],
 )  # fmt: skip
-def test_of_a_misspelled_name_the_nearest_is_told(name: str, said: str) -> None:
+def test_of_a_misspelled_name_the_nearest_is_reported(name: str, said: str) -> None:
     """Among sixty names nobody sees the one that was meant."""
     with pytest.raises(ConfigurationError) as caught:
         load_profile(name)

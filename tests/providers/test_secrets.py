@@ -30,7 +30,7 @@ def test_no_secret_is_a_mistake() -> None:
 
 
 @pytest.mark.parametrize(
-    ("secret", "told"),
+    ("secret", "message"),
     [
         ("", "empty or blank"),
         (" \t\n", "empty or blank"),
@@ -47,11 +47,13 @@ def test_no_secret_is_a_mistake() -> None:
         (" " + SECRET, "begins or ends with a blank"),
     ],
 )
-def test_a_secret_that_is_not_good_enough_is_told_and_not_shown(secret: str, told: str) -> None:
+def test_a_secret_that_is_not_good_enough_is_reported_and_not_shown(
+    secret: str, message: str
+) -> None:
     """An empty, ill-formed or short secret is one problem that says which and why, not what."""
     (problem,) = problems(secret)
     assert problem.startswith("source acme: secret 1 of 1 ")
-    assert told in problem
+    assert message in problem
 
 
 @pytest.mark.parametrize(
@@ -64,7 +66,7 @@ def test_a_secret_that_is_not_good_enough_is_told_and_not_shown(secret: str, tol
         ("openai", "sk-proj-", "that of the webhook endpoint"),
     ],
 )
-def test_another_credential_of_the_provider_is_told_from_its_secret(
+def test_another_credential_of_the_provider_is_distinguished_from_its_secret(
     profile: str, secret: str, meant: str
 ) -> None:
     """It would refuse every delivery; what is meant, and where it is, is said at the start."""
@@ -79,7 +81,7 @@ def test_another_credential_of_the_provider_is_told_from_its_secret(
 
 
 @pytest.mark.parametrize(
-    ("encoding", "secret", "told"),
+    ("encoding", "secret", "message"),
     [
         ("text", "k" * 23, "too short"),
         ("text", "\ud800" * 24, "not well-formed text"),
@@ -90,11 +92,11 @@ def test_another_credential_of_the_provider_is_told_from_its_secret(
     ],
 )
 def test_every_encoding_has_its_rules(
-    encoding: str, secret: str, told: str, tmp_path: Path
+    encoding: str, secret: str, message: str, tmp_path: Path
 ) -> None:
     """Each way of writing a secret refuses what is not written that way."""
     (problem,) = problems(secret, encoding=encoding, folder=tmp_path)
-    assert told in problem
+    assert message in problem
 
 
 @pytest.mark.parametrize(
@@ -117,10 +119,10 @@ def test_good_secrets_are_taken(encoding: str, secret: str, tmp_path: Path) -> N
     assert good.verify([(n.encode(), v.encode()) for n, v in headers], b"{}", now=NOW) is None
 
 
-def test_all_bad_secrets_are_told_at_once() -> None:
+def test_all_bad_secrets_are_reported_at_once() -> None:
     """Of three secrets two bad ones are two problems, each by its number."""
-    told = problems("", SECRET, "whsec_AAAA")
-    assert [problem.split("secret ")[1][:6] for problem in told] == ["1 of 3", "3 of 3"]
+    found = problems("", SECRET, "whsec_AAAA")
+    assert [problem.split("secret ")[1][:6] for problem in found] == ["1 of 3", "3 of 3"]
 
 
 def test_no_representation_shows_a_secret() -> None:
@@ -137,8 +139,8 @@ def test_an_id_no_provider_could_send_is_not_signed(event_id: str) -> None:
         source().sign(b"{}", event_id=event_id, now=NOW)
 
 
-def test_what_a_signature_covers_is_made_up_or_told(tmp_path: Path) -> None:
-    """A covered header becomes the event's id; a covered member that is not there is told."""
+def test_what_a_signature_covers_is_made_up_or_reported(tmp_path: Path) -> None:
+    """A covered header becomes the event's id; a covered member that is not there is reported."""
     path = profile_file(tmp_path, signature={"signed": "{header:x-nonce}.{body}"})
     made = Source(name="acme", profile=load_profile(path), secrets=["k" * 24])
     assert ("x-nonce", "e") in made.sign(b"{}", event_id="e", now=NOW)

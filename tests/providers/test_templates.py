@@ -143,7 +143,7 @@ def test_a_get_signs_its_query() -> None:
     ["{nothing}", "{body:x}", "{json}", "{json:a..b}", "{json:a[}", "{json:a[*]}", "{body|rot13}",
      "{body", "body}", "[{body}", "{body}]", "[[{body}]]", "{form_sorted:sig}", "{header:A}"],
 )  # fmt: skip
-def test_a_template_that_means_nothing_is_told(template: str) -> None:
+def test_a_template_that_means_nothing_is_reported(template: str) -> None:
     """Every unknown word, stray brace and impossible path is a sentence at load."""
     with pytest.raises(ValueError, match=r"^(has|'A')"):
         compile_template(template)

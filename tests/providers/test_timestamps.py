@@ -70,7 +70,7 @@ NO_TIMESTAMP = [
 
 @pytest.mark.parametrize(("text", "fault"), NO_TIMESTAMP)
 def test_what_is_not_digits_is_no_timestamp(text: bytes, fault: str) -> None:
-    """A genuinely signed text that is not ASCII digits is a missing timestamp, and told so."""
+    """A genuinely signed text that is not ASCII digits is reported as a missing timestamp."""
     refusal = Request.stamped(text).refusal()
     assert refusal is not None
     assert refusal.reason == "timestamp_missing"

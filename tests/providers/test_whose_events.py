@@ -42,7 +42,7 @@ def load(folder: Path, top: str = "", **sections: Any) -> Any:
     return load_profile(str(path))
 
 
-def told(folder: Path, top: str = "", **sections: Any) -> str:
+def problem_of(folder: Path, top: str = "", **sections: Any) -> str:
     with pytest.raises(ConfigurationError) as caught:
         load(folder, top, **sections)
     return "\n".join(caught.value.problems)
@@ -74,22 +74,22 @@ def test_no_event_under_a_shared_key_counts_by_itself(name: str) -> None:
     assert profile.account.where or profile.unconfirmed
 
 
-def test_a_shared_key_must_say_how_accounts_are_told_apart(tmp_path: Path) -> None:
+def test_a_shared_key_must_say_how_accounts_are_kept_apart(tmp_path: Path) -> None:
     """One of the three, else the file does not load."""
     shared = signature(key="provider")
-    assert "account: is missing" in told(tmp_path, signature=shared)
+    assert "account: is missing" in problem_of(tmp_path, signature=shared)
     where = {"where": "json:merchant"}
     assert load(tmp_path, signature=shared, account=where).account.where == ("json:merchant",)
     assert load(tmp_path, 'confirm = "fetch_back"\n', signature=shared, **FETCH).unconfirmed
     assert load(tmp_path, signature=shared, account={"undocumented": True}).unconfirmed
     both = {"where": "json:merchant", "undocumented": True}
-    assert "is instead of account.where" in told(tmp_path, signature=shared, account=both)
+    assert "is instead of account.where" in problem_of(tmp_path, signature=shared, account=both)
 
 
 def test_a_published_key_has_no_default(tmp_path: Path) -> None:
     """Who verifies with a public key must say whose it is; a shared secret is one's own."""
     public = signature(mac="ed25519")
-    assert "signature.key: is missing" in told(tmp_path, signature=public)
+    assert "signature.key: is missing" in problem_of(tmp_path, signature=public)
     assert load(tmp_path, signature=signature(mac="ed25519", key="merchant")).signature.key
     assert load(tmp_path).signature.key == "merchant"
 
@@ -97,12 +97,12 @@ def test_a_published_key_has_no_default(tmp_path: Path) -> None:
 def test_the_member_that_names_the_account_must_be_signed(tmp_path: Path) -> None:
     """Else the attacker writes it."""
     rule = signature(key="provider", signed="{json:id}:{json:type}:{json:order}")
-    problem = told(tmp_path, signature=rule, account={"where": "json:merchant"})
+    problem = problem_of(tmp_path, signature=rule, account={"where": "json:merchant"})
     assert "account.where: is not covered" in problem
 
 
 def test_the_list_and_the_whole_say_so() -> None:
-    """`profiles list` tells `unconfirmed`, and the kind of key."""
+    """`profiles list` states `unconfirmed`, and the kind of key."""
     rows = {row["profile"]: row for row in list_profiles()}
     assert (rows["bitso"]["key"], rows["bitso"]["events"]) == ("provider", "unconfirmed")
     assert (rows["stripe"]["key"], rows["stripe"]["events"]) == ("merchant", "signed")
@@ -124,10 +124,10 @@ def test_events_of_an_undocumented_account_claim_nothing(tmp_path: Path) -> None
 def foreign(source: Source, document: Any) -> bool:
     """What the door says; the reader says the same of whatever it can read."""
     body = json.dumps(document).encode()
-    told = source.belonging(body).foreign
+    foreign = source.belonging(body).foreign
     with suppress(Unreadable):
-        assert source.read(body, digest="d" * 64).foreign is told
-    return told
+        assert source.read(body, digest="d" * 64).foreign is foreign
+    return foreign
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ AMBIGUOUS = [
     ("{form_joined:-signature}", "the fields of {form_joined:-signature}"),
     ("{raw:order}{compact:type}{canonical:sum}", "{raw:order} and {compact:type}"),
 ]
-TOLD_APART = [
+UNAMBIGUOUS = [
     "{body}",
     "{url}{body}",
     "{method}{path}{body}",
@@ -203,27 +203,27 @@ def test_a_join_without_a_separator_needs_a_fetch_back(
     if form:
         form["event"] = {"id": "form:id", "kind": "form:type", "order": "form:order"}
     priced = {**PRICED, "payment": "form:sum" if form else "json:sum"}
-    problem = told(tmp_path, signature=rule, amounts=priced, **form)
+    problem = problem_of(tmp_path, signature=rule, amounts=priced, **form)
     assert f"joins {join} with nothing between" in problem
     top = 'confirm = "fetch_back"\n'
     assert load(tmp_path, top, signature=rule, amounts=priced, **form, **FETCH)
 
 
-@pytest.mark.parametrize("signed", TOLD_APART)
-def test_what_can_be_told_apart_needs_none(signed: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("signed", UNAMBIGUOUS)
+def test_what_can_be_kept_apart_needs_none(signed: str, tmp_path: Path) -> None:
     """Separators, digests, the address before a JSON body, and what does not count."""
     assert load(tmp_path, signature=signature(signed=signed), amounts=PRICED)
 
 
 def test_digits_end_where_a_document_begins_and_nowhere_else(tmp_path: Path) -> None:
-    """`{ts}{body}` of JSON is told apart; of a form it is not."""
+    """`{ts}{body}` of JSON is unambiguous; of a form it is not."""
     rule, time = signature(signed="{ts}{body}"), {"where": "header:x-time"}
     assert load(tmp_path, signature=rule, timestamp=time)
     form: dict[str, Any] = {
         "request": {"body": "form"},
         "event": {"id": "form:id", "kind": "form:type", "order": "form:order"},
     }
-    assert "joins {ts} and {body}" in told(tmp_path, signature=rule, timestamp=time, **form)
+    assert "joins {ts} and {body}" in problem_of(tmp_path, signature=rule, timestamp=time, **form)
 
 
 def test_the_shops_own_form_split_anew_is_no_payment_of_peach() -> None:
@@ -275,7 +275,7 @@ def test_the_shops_own_form_split_anew_is_no_payment_of_peach() -> None:
 )
 def test_no_line_break_is_acknowledged(keys: dict[str, str], tmp_path: Path) -> None:
     """Neither in the body nor in the header of its kind."""
-    assert "without CR or LF" in told(tmp_path, acknowledgement=keys)
+    assert "without CR or LF" in problem_of(tmp_path, acknowledgement=keys)
 
 
 def test_no_line_break_stands_in_a_field_of_an_acknowledgement(tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ def test_no_line_break_stands_in_a_field_of_an_acknowledgement(tmp_path: Path) -
     assert all("without CR or LF" in each for each in caught.value.problems)
 
 
-def test_an_event_that_does_not_say_its_environment_is_told() -> None:
+def test_an_event_that_does_not_say_its_environment_is_reported() -> None:
     """Absent or null, where the profile names the member; one that names none says nothing."""
     source = Source(name="acme", profile=CHECKOUT, secrets=[SECRET])
     for said, unstated in (("live", False), (..., True), (None, True)):

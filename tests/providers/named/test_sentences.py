@@ -1,4 +1,4 @@
-"""What a refusal tells the operator: which check failed, and what to add or mend."""
+"""What a refusal says to the operator: which check failed, and what to add or mend."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def test_a_header_that_is_named_thousands_of_times_is_not_signed_as_often() -> N
 
 
 def test_a_key_of_braintree_signs_once_however_often_it_is_named() -> None:
-    """A client token tells every customer the public key; a megabyte that names it often held the
+    """A client token shows every customer the public key; a megabyte that names it often held the
     receiver up for half a minute."""
     sample = samples()["braintree"]
     body = b"bt_signature=" + b"public%7Cy%26" * 8_000 + b"&bt_payload=" + b"A" * 150_000

@@ -33,7 +33,7 @@ SMALL_ORDER = (
 
 @pytest.mark.parametrize("name", sorted(NAMED))
 def test_without_a_secret_nothing_starts(name: str) -> None:
-    """No secret at all is a mistake of the configuration, told with the source's name."""
+    """No secret at all is a mistake of the configuration, reported with the source's name."""
     with pytest.raises(ConfigurationError, match="source acme: has no"):
         made(name)
 
@@ -48,7 +48,7 @@ def test_a_blank_secret_is_refused(name: str, blank: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(NAMED))
 def test_an_option_that_no_scheme_has_is_refused(name: str) -> None:
-    """A misspelt option is told, and nothing is silently left out."""
+    """A misspelt option is reported, and nothing is silently left out."""
     with pytest.raises(ConfigurationError, match=r"signature\.options\.past is not an option"):
         made(name, "0f" * 32, options={"past": 5}, named={"key-1": "x"})
 
@@ -67,7 +67,9 @@ def test_an_option_that_no_scheme_has_is_refused(name: str) -> None:
         ("paypal", {"hosts": ["example.org"]}, "is not at https:// of one of example.org"),
     ],
 )
-def test_options_that_make_no_sense_are_told(name: str, options: dict[str, Any], said: str) -> None:
+def test_options_that_make_no_sense_are_reported(
+    name: str, options: dict[str, Any], said: str
+) -> None:
     """Each with its key."""
     secrets = {**paypal_secrets(), "key-1": jwk(ec_key())}
     with pytest.raises(ConfigurationError) as caught:
@@ -96,7 +98,7 @@ def test_options_that_make_no_sense_are_told(name: str, options: dict[str, Any],
         ("paypal", certificate("evilpaypal.com"), "of another name"),
     ],
 )
-def test_secrets_that_are_none_are_told_without_showing_them(
+def test_secrets_that_are_none_are_reported_without_showing_them(
     name: str, secret: str, said: str
 ) -> None:
     """The sentence names the secret by number or id, and quotes nothing of it."""
