@@ -148,7 +148,7 @@ async def order_of(context: AppContext, entry: LogEntry) -> str | None:
 
 
 def is_nameless(entry: LogEntry, order: str | None) -> bool:
-    """Whether it was stored, and no ledger tells of it."""
+    """Whether it was stored, and is in no order's ledger."""
     return order is None and entry.event_id is not None and not is_refused(entry)
 
 

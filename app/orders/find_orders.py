@@ -1,4 +1,4 @@
-"""Finds the order that a customer speaks of, by whatever they can tell of it.
+"""Finds the order that a customer speaks of, by whatever they know of it.
 
 1 understand   what the text may mean                     search_terms.py
 2 look         each meaning in turn, the surest first, until there are enough
@@ -62,7 +62,7 @@ class Sought:
     amounts  minor units, by the number of decimals of the currencies in which they are that amount
     day      when it begins, and when the one after it
     zone     whose day
-    national whether it may be a phone number without its country, which nothing here tells
+    national whether it may be a phone number without its country, which nothing here states
     """
 
     name: str | None = None
@@ -75,15 +75,15 @@ class Sought:
 
     def sentences(self) -> list[str]:
         """What is looked for, one sentence each; a phone number masked."""
-        told = []
+        sentences = []
         if self.name is not None:
-            told.append("an order's reference, a payment, a session, an event or a delivery")
-        told += [f"the phone number {masked_phone(digits)}" for digits in self.phones]
+            sentences.append("an order's reference, a payment, a session, an event or a delivery")
+        sentences += [f"the phone number {masked_phone(digits)}" for digits in self.phones]
         if self.amounts is not None:
-            told.append(f"an amount in {self.currency or 'any currency'}")
+            sentences.append(f"an amount in {self.currency or 'any currency'}")
         if self.day is not None:
-            told.append(f"what was received on that day ({self.zone})")
-        return told
+            sentences.append(f"what was received on that day ({self.zone})")
+        return sentences
 
 
 def understood(text: str, *, countries: Iterable[str] = (), zone: tzinfo = UTC) -> Sought:
@@ -161,10 +161,10 @@ def _phones(text: str, countries: Iterable[str]) -> tuple[str, ...]:
 
 
 MAX_HITS: Final = 1_000
-"""Orders told at most; each is folded."""
+"""Orders found at most; each is folded."""
 
 MAX_LINES: Final = 20
-"""Imported lines told of where nothing else is found."""
+"""Imported lines shown where nothing else is found."""
 
 READ_FOR_PHONE: Final = 5
 """Deliveries read for the masked phone of one hit."""
@@ -220,7 +220,7 @@ async def find_orders(
     """Orders by a text. Raises UsageError where it can mean nothing.
 
     country  the calling code of numbers written in the national way, beside those of the sources
-    refused  whether refused deliveries are told of where nothing is found: who asks may see such
+    refused  whether refused deliveries are shown where nothing is found: who asks may see such
     """
     countries = [country or None, *[s.profile.customer.country for s in sources.values()]]
     known = [each for each in countries if each is not None]
@@ -309,10 +309,10 @@ class _Look:
 
     async def _in_lines(self, name: str) -> AsyncIterator[tuple[str, str]]:
         """What order books and statements name so; a note, where nothing was received of it."""
-        told = await search_store.lines_named(self._connection, name, limit=MAX_LINES)
-        orders = {each.order for each in told if each.order is not None}
+        lines = await search_store.lines_named(self._connection, name, limit=MAX_LINES)
+        orders = {each.order for each in lines if each.order is not None}
         known = {mark.order for mark in await marks_of(self._connection, sorted(orders))}
-        for each in told:
+        for each in lines:
             if each.order in known:
                 yield each.order, f"{_whose(each)} names it, written {each.order}"
             else:
@@ -372,7 +372,7 @@ class _Look:
             for said in part:
                 money = self._stated(said.money) or self._stated(said.order_money)
                 if said.order is not None and (money is not None or not minors):
-                    yield said.order, _told(said, money)
+                    yield said.order, _event_sentence(said, money)
 
     async def _by_amount(self) -> AsyncIterator[tuple[str, str]]:
         sought = self._sought
@@ -383,7 +383,7 @@ class _Look:
             for said in part:
                 money = self._stated(said.money) or self._stated(said.order_money)
                 if said.order is not None and money is not None:
-                    yield said.order, _told(said, money)
+                    yield said.order, _event_sentence(said, money)
             if left:
                 self._notes.append(
                     f"Only the newest {search_store.MOST:,} events were looked through for the "
@@ -415,11 +415,11 @@ def _of_no_order(deliveries: list[str]) -> list[str]:
     ]
 
 
-def _whose(line: search_store.Told) -> str:
+def _whose(line: search_store.ImportedLine) -> str:
     return f"a statement of {line.source}" if line.source else "the order book"
 
 
-def _nothing_received(line: search_store.Told) -> str:
+def _nothing_received(line: search_store.ImportedLine) -> str:
     """Of a line that no order has: what it says, and what support can do."""
     if not line.source:
         status = f", {line.what}" if line.what else ""
@@ -433,7 +433,7 @@ def _nothing_received(line: search_store.Told) -> str:
     )
 
 
-def _told(said: search_store.Said, money: Money | None) -> str:
+def _event_sentence(said: search_store.Said, money: Money | None) -> str:
     at = format_instant(said.received_at)
     what = "" if money is None else f" states {money}, and"
     return f"its event {said.event_id}{what} was received at {at}"

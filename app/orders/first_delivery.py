@@ -60,17 +60,17 @@ async def wait_for_delivery(
         own = await list_deliveries(context, verdict=None, source=source, limit=_LOOKED_AT)
         fresh = [each for each in own if each.delivery_id not in seen]
         if fresh:
-            return await _told(context, fresh[-1], accounts=accounts)
+            return await _explained(context, fresh[-1], accounts=accounts)
         await sleep(LOOK_EVERY_S)
     others = await list_deliveries(context, verdict=None, limit=_LOOKED_AT)
     # Perhaps ours under a wrong name, perhaps anybody's.
     strangers = [
         each for each in others if each.delivery_id not in seen and each.source not in accounts
     ]
-    return await _told(context, strangers[0], accounts=accounts) if strangers else None
+    return await _explained(context, strangers[0], accounts=accounts) if strangers else None
 
 
-async def _told(
+async def _explained(
     context: AppContext, entry: LogEntry, *, accounts: Mapping[str, Account]
 ) -> Arrived:
     refused = is_refused(entry)

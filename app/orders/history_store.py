@@ -534,10 +534,10 @@ async def _complete(
     duplicates, records, contested = sides
     if duplicates.upcoming is not None and duplicates.upcoming <= order:
         deliveries = deliveries + _again(deliveries, await duplicates.take(order))
-    told: list[Record] = []
+    said: list[Record] = []
     if records.upcoming is not None and records.upcoming <= order:
-        told = [record_of(row[1:]) for row in await records.take(order)]
-    history = History(order=order, deliveries=frozenset(deliveries), records=frozenset(told))
+        said = [record_of(row[1:]) for row in await records.take(order)]
+    history = History(order=order, deliveries=frozenset(deliveries), records=frozenset(said))
     if order in contested:
         history = (await run(connection, _with_foreign, {order: history}))[order]
     return history

@@ -260,5 +260,5 @@ def _released(hold: Hold, history: History, *, now: Instant, author: str) -> Rec
 
 
 def author_of(who: Operator) -> str:
-    """Who told us, as a record has it: `operator:ada`, or `account:root` where nobody is one."""
+    """Who stated it, as a record has it: `operator:ada`, or `account:root` where nobody is one."""
     return f"{'account' if who.role == 'account' else 'operator'}:{who.name}"

@@ -177,7 +177,7 @@ def publish(
     """Write the rows, the revisions, and the orders' next due marks, in the caller's transaction.
 
     A mark whose order has no publication here could not be folded; it is due again at the instant
-    until which it is put aside. From `notify` on the shop is to be told of each revision.
+    until which it is put aside. From `notify` on the shop is to be notified of each revision.
     """
     orders = [each.order for each in publications]
     before, numbers_before = standing(connection, orders), last_numbers(connection, orders)

@@ -1,4 +1,4 @@
-"""The outbox: what the shop is still to be told, written in the transaction that publishes it.
+"""The outbox: what the shop is still to be notified of, written in the publishing transaction.
 
 One row is one revision. An order's rows that wait move through time together, and only the first
 of them may be taken, so that the shop hears of an order in the order of its revisions. Whoever
@@ -81,7 +81,7 @@ _HEADS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """What the shop is to be told, taken until an instant.
+    """What the shop is to be notified of, taken until an instant.
 
     since  when the time began after which it is given up
     tries  how often it was sent before
@@ -138,7 +138,7 @@ class Entry:
 def write_notifications(
     connection: PlainConnection, revisions: Sequence[Revision], *, first: int, now: Instant
 ) -> None:
-    """Write down that the shop is to be told of these now; they are numbered from `first`.
+    """Write down that the shop is to be notified of these now; they are numbered from `first`.
 
     What they say may be dated later: see `History.instant_at`.
     """

@@ -334,7 +334,7 @@ async def redeliver(
 ) -> int:
     """Send these revisions again, or (None) all that were tried and not taken, whether they wait or
     were given up; a service or worker that runs does it at once. Raises NotFoundError where one of
-    them is none that the shop was to be told of, UsageError for who may not.
+    them is none that the shop was to be notified of, UsageError for who may not.
     """
     async with context.store.writing() as connection:
         now = context.clock.now()

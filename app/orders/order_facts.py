@@ -1,4 +1,4 @@
-"""The shop tells what it knows of an order: placed, canceled, fulfilled, and which payments or
+"""What the shop states of an order: placed, canceled, fulfilled, and which payments or
 sessions of a provider are its. Facts are only added."""
 
 from __future__ import annotations
@@ -99,65 +99,69 @@ class ReferenceTaken(UsageError):
         self.order = order
 
 
-async def tell_order(context: AppContext, told: OrderFacts, *, author: str = OWNER) -> list[Record]:
+async def tell_order(
+    context: AppContext, facts: OrderFacts, *, author: str = OWNER
+) -> list[Record]:
     """Write down what is new in it. The same again changes nothing. Returns the new records.
 
-    author  who tells it, as it stands in the records and, of another price, in the trail
+    author  who states it, as it stands in the records and, of another price, in the trail
 
     Raises ReferenceTaken, and then nothing of it is written.
     """
-    fresh = await context.store.writer.commit(_tell, told, clock=context.clock, author=author)
+    fresh = await context.store.writer.commit(
+        _record_facts, facts, clock=context.clock, author=author
+    )
     context.store.evidence_arrived.set()
     return fresh
 
 
-def _tell(
-    connection: PlainConnection, told: OrderFacts, *, clock: Clock, author: str
+def _record_facts(
+    connection: PlainConnection, facts: OrderFacts, *, clock: Clock, author: str
 ) -> list[Record]:
-    take_lock_of(connection, TELLING, told.order)  # what is told twice at once is written once
-    known = order_records(connection, told.order)
-    fresh = news(known, told, now=after_all(known, now=clock.now()), author=author)
-    refuse_taken(connection, told.order, told.references)
+    take_lock_of(connection, TELLING, facts.order)  # what is stated twice at once is written once
+    known = order_records(connection, facts.order)
+    fresh = news(known, facts, now=after_all(known, now=clock.now()), author=author)
+    refuse_taken(connection, facts.order, facts.references)
     keep_records(connection, fresh)
-    _note_price(connection, known, told, author=author, at=clock.now())
+    _note_price(connection, known, facts, author=author, at=clock.now())
     return fresh
 
 
 def after_all(known: Sequence[Record], *, now: Instant) -> Instant:
     """Now, and after all that is known of an order even where that was dated by a clock that was
-    ahead: of two prices the one that was told last counts."""
+    ahead: of two prices the one that was stated last counts."""
     return max([now, *(record.recorded_at + TICK for record in known)])
 
 
-def news(known: list[Record], told: OrderFacts, *, now: Instant, author: str) -> list[Record]:
-    """The records that what is told adds to what is known."""
+def news(known: list[Record], facts: OrderFacts, *, now: Instant, author: str) -> list[Record]:
+    """The records that these facts add to what is known."""
     fresh = []
     placed = [record for record in known if record.kind == "order_placed"]
     last = placed[-1] if placed else None
-    if last is None or last.money != told.money or told.placed_at not in (None, last.at):
-        at = told.placed_at or (last.at if last is not None else now)
-        fresh.append(_record(told, "order_placed", at, now=now, author=author))
+    if last is None or last.money != facts.money or facts.placed_at not in (None, last.at):
+        at = facts.placed_at or (last.at if last is not None else now)
+        fresh.append(_record(facts, "order_placed", at, now=now, author=author))
     moments: tuple[tuple[RecordKind, Instant | None], ...] = (
-        ("order_canceled", told.canceled_at),
-        ("order_fulfilled", told.fulfilled_at),
+        ("order_canceled", facts.canceled_at),
+        ("order_fulfilled", facts.fulfilled_at),
     )
     for kind, moment in moments:
         said = {record.at for record in known if record.kind == kind}
         if moment is not None and moment not in said:
-            fresh.append(_record(told, kind, moment, now=now, author=author))
-    return fresh + named(known, told.order, told.references, now=now, author=author)
+            fresh.append(_record(facts, kind, moment, now=now, author=author))
+    return fresh + named(known, facts.order, facts.references, now=now, author=author)
 
 
 def _record(
-    told: OrderFacts, kind: RecordKind, at: Instant, *, now: Instant, author: str
+    facts: OrderFacts, kind: RecordKind, at: Instant, *, now: Instant, author: str
 ) -> Record:
     return Record(
         record_id=new_id("rec_", now),
         recorded_at=now,
         kind=kind,
-        order=told.order,
+        order=facts.order,
         at=at,
-        money=told.money if kind == "order_placed" else None,
+        money=facts.money if kind == "order_placed" else None,
         author=author,
     )
 
@@ -218,21 +222,26 @@ def refuse_taken(connection: PlainConnection, order: str, references: Sequence[R
 
 
 def _note_price(
-    connection: PlainConnection, known: list[Record], told: OrderFacts, *, author: str, at: Instant
+    connection: PlainConnection,
+    known: list[Record],
+    stated: OrderFacts,
+    *,
+    author: str,
+    at: Instant,
 ) -> None:
     """Put another price than before into the trail, with both."""
     before = _price(known)
-    if before is None or before == told.money:
+    if before is None or before == stated.money:
         return
     who = Operator(name=author, role=author.partition(":")[0], created_at=EARLIEST)
-    facts: dict[str, str | int] = {"before": str(before), "after": str(told.money)}
+    facts: dict[str, str | int] = {"before": str(before), "after": str(stated.money)}
     keep_entry(
-        connection, entry_of(who, action="price_changed", subject=told.order, at=at, facts=facts)
+        connection, entry_of(who, action="price_changed", subject=stated.order, at=at, facts=facts)
     )
 
 
 def _price(known: list[Record]) -> Money | None:
-    """What the shop has last said that the order costs: told, or asked for with a session."""
+    """What the shop has last said that the order costs: stated, or asked for with a session."""
     for kind in ("order_placed", "session_requested"):
         said = [each.money for each in known if each.kind == kind and each.money is not None]
         if said:

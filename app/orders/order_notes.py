@@ -1,4 +1,4 @@
-"""Notes on orders: what one person tells the next one about an order.
+"""Notes on orders: what one person leaves for the next about an order.
 
 A note is an entry of the audit trail, so it is only added, sealed with the others, and holds no
 personal data: an erasure leaves it as it is.

@@ -109,7 +109,7 @@ async def previewed(
     """The preview, of a connection that reads the database as if it were of the newest version.
 
     version   the one that it has
-    progress  is told how many orders were looked at, and of how many
+    progress  is called with how many orders were looked at, and of how many
     """
     preview = Preview(before=version, after=newest_version(), migrations=versions_after(version))
     rules, total = rules_of(policy_text(policy)), await count_marks(connection)

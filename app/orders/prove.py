@@ -1,4 +1,4 @@
-"""Proves the laws on what is really stored: the same history, told otherwise, is the same ledger.
+"""Proves the laws on what is stored: a history in any order and grouping gives the same ledger.
 
 Each trial takes an order's deliveries and records, shuffles them, splits them into parts that
 overlap, joins the parts again by union, and folds: the document must be the same, byte for byte.
@@ -117,7 +117,7 @@ def prove(
     for trial in range(shuffles):
         chance = seeded_chance(f"{seed}:{history.order}:{trial}")
         held = {
-            "order and grouping": _bytes(_retold(history, chance), policy, as_of) == expected,
+            "order and grouping": _bytes(_regrouped(history, chance), policy, as_of) == expected,
             "duplication": _redelivered_agrees(history, chance, policy, as_of),
             "time travel": _travel_agrees(history, chance, policy, as_of),
         }
@@ -136,18 +136,18 @@ def _bytes(history: History, policy: Policy, as_of: Instant) -> bytes:
     return canonical_json(ledger_document(fold(history, policy=policy, as_of=as_of)))
 
 
-def _retold(history: History, chance: Chance) -> History:
+def _regrouped(history: History, chance: Chance) -> History:
     """The same history, shuffled, cut into overlapping parts and joined again."""
     deliveries = sorted(history.deliveries, key=lambda d: d.delivery_id)
     records = sorted(history.records, key=lambda r: r.record_id)
     chance.shuffle(deliveries)
     chance.shuffle(records)
     cuts = sorted(chance.randint(0, len(deliveries)) for _ in range(chance.randint(0, 3)))
-    told = History(order=history.order, records=frozenset(records))
+    joined = History(order=history.order, records=frozenset(records))
     for start, end in zip([0, *cuts], [*cuts, len(deliveries)], strict=True):
         part = frozenset(deliveries[max(start - 1, 0) : end])
-        told = History(order=history.order, deliveries=part) | told | told
-    return told
+        joined = History(order=history.order, deliveries=part) | joined | joined
+    return joined
 
 
 def _redelivered_agrees(history: History, chance: Chance, policy: Policy, as_of: Instant) -> bool:

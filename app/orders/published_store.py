@@ -2,7 +2,7 @@
 
 Numbers are given one after another and none is given twice, not even by a database that was put
 back from a backup: what the one before it gave since is unknown, so a restore goes on far beyond.
-Where it did is noted in `meta`, so that a gap that nobody made can be told from that.
+Where it did is noted in `meta`, so that such a gap can be distinguished from any other.
 """
 
 from __future__ import annotations

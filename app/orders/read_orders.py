@@ -61,12 +61,12 @@ async def order_document(
     Raises as `explain_order` does."""
     found = await _explained(context, order, as_of, patient=patient)
     ledger = found.ledger
-    told = with_plain(ledger_document(ledger), ledger, behind_s=found.behind_s)
+    document = with_plain(ledger_document(ledger), ledger, behind_s=found.behind_s)
     if found.pruned is not None:
-        told["pruned"] = _pruned_document(found.pruned)
+        document["pruned"] = _pruned_document(found.pruned)
     if found.behind_s:
-        told |= {"fulfillable": False, "behind_s": found.behind_s}
-    return told
+        document |= {"fulfillable": False, "behind_s": found.behind_s}
+    return document
 
 
 async def merchant_records(

@@ -75,7 +75,7 @@ async def refold_all(
 ) -> int:
     """Rebuild every ledger, in memory that does not grow with their number. Returns how many.
 
-    `progress` is told how many orders were folded since it was last called. A revision is
+    `progress` is called with how many orders were folded since its last call. A revision is
     published where the rebuilt ledger differs from what was published before.
 
     helpers  None: this process does all of it
@@ -127,14 +127,14 @@ async def in_order(
     finally:
         for task in under_way:
             task.cancel()
-        await asyncio.gather(*under_way, return_exceptions=True)  # the first one was told
+        await asyncio.gather(*under_way, return_exceptions=True)  # the first was raised
 
 
 async def in_process(pool: ProcessPoolExecutor, work: Callable[..., Done], *words: object) -> Done:
     """Do a piece of work in a process of the pool. Raises BrokenProcessPool where one has died.
 
-    Who no longer waits leaves the pool's future alone: a pool that breaks tells each of its futures
-    so, and its thread dies of one that was cancelled in that moment.
+    Who no longer waits leaves the pool's future alone: a pool that breaks sets an exception on each
+    of its futures, and its thread dies of one that was cancelled in that moment.
     """
     future = asyncio.get_running_loop().run_in_executor(pool, work, *words)
     future.add_done_callback(lambda done: done.cancelled() or done.exception())  # it was asked for
@@ -211,11 +211,13 @@ async def folded_range(context: AppContext, orders: Range, *, now: Instant) -> R
                 as_of = history.instant_at(now)
                 ledger = fold_or_log(history, policy=context.policy, as_of=as_of)
                 before = await _latest(published, history.order)
-                told = None if ledger is None else decided_or_log(ledger, before, rules=rules)
-                if told is None:
+                publication = (
+                    None if ledger is None else decided_or_log(ledger, before, rules=rules)
+                )
+                if publication is None:
                     found.aside.append(history.order)
                 else:
-                    found.publications.append(told)
+                    found.publications.append(publication)
     return found
 
 

@@ -290,8 +290,8 @@ async def call_up_early(context: AppContext) -> int:
     """Set due what waits for an instant that only a clock that was ahead can have given.
 
     An order's mark is the instant at which something was said of it, or its ledger's next decision.
-    Where the clock has been set back the first may lie ahead: money that is here would be told as
-    late as that. So it is with what the shop is to be told. Returns how many orders there were.
+    Where the clock has been set back the first may lie ahead: money that is here would be published
+    as late as that. So it is with notifications to the shop. Returns how many orders there were.
     """
     now = context.clock.now()
     # Where several fold, a mark may be a claim; where one does, an order that was put aside is
@@ -351,7 +351,7 @@ def decided(ledger: Ledger, before: Position | None, *, rules: str) -> Publicati
 
 
 def decided_or_log(ledger: Ledger, before: Position | None, *, rules: str) -> Publication | None:
-    """The same; None of an order that can be folded and not told of: see `fold_or_log`."""
+    """The same; None of an order that can be folded and not published: see `fold_or_log`."""
     try:
         return decided(ledger, before, rules=rules)
     except Exception as error:
@@ -363,7 +363,7 @@ def with_holds(
     connection: PlainConnection, context: AppContext, publications: Sequence[Publication]
 ) -> list[Publication]:
     """The publications, where only new rules make an order fulfillable with its hold, which is
-    recorded in this transaction: so nobody is ever told that it may be fulfilled."""
+    recorded in this transaction: so nobody is ever notified that it may be fulfilled."""
     turning = {each.order: each for each in publications if _turns_fulfillable(each)}
     held = hold_back(connection, context, turning)
     anew = {

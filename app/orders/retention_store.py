@@ -1,4 +1,4 @@
-"""What lets bodies and headers go: finds deliveries that still have them, and empties the rows.
+"""Deletion of bodies and headers: finds deliveries that still have them, and empties the rows.
 
 A row stays: its id, digest, verdict, size and time are what a redelivery is judged by. On SQLite
 what is freed is overwritten at once (`engine`), so that it cannot be read from unused pages.
@@ -29,7 +29,7 @@ class Unpruned:
 
     order   None where it belongs to none
     source  who sent it
-    silent  whether it was read, and tells of no payment and no order: an account's own news
+    silent  whether it was read, and names no payment and no order: an account's own news
     """
 
     delivery_id: str
@@ -73,8 +73,8 @@ async def unpruned(connection: AsyncConnection, *, after: str, limit: int) -> li
 
 
 async def still_silent(connection: AsyncConnection, deliveries: Iterable[str]) -> list[str]:
-    """Those of the deliveries that tell of no payment and no order: one that was read anew since,
-    by a newer profile, may tell of one."""
+    """Those of the deliveries that name no payment and no order: one that was read anew since,
+    by a newer profile, may name one."""
     rows = await select_in(
         connection,
         sql="SELECT deliveries.id FROM deliveries JOIN events "

@@ -189,7 +189,7 @@ async def orders_alike(connection: AsyncConnection, name: str, *, limit: int) ->
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class ImportedLine:
     """What an imported line says of an order.
 
     order   as the line writes it; None where it names none
@@ -226,21 +226,21 @@ _LINES: Final = (
 """Of books, and of statements by the order and by the payment: each has its index."""
 
 
-async def lines_named(connection: AsyncConnection, name: str, *, limit: int) -> list[Told]:
+async def lines_named(connection: AsyncConnection, name: str, *, limit: int) -> list[ImportedLine]:
     """Lines in force of order books and statements that name an order, or a payment, so.
     References are compared as reconciliation does, without case and punctuation."""
     values = {"key": match_key(name), "subject": f"p:{name}", "limit": limit}
     if not values["key"]:
         return []
-    found: dict[Told, None] = {}
+    found: dict[ImportedLine, None] = {}
     for sql in _LINES:
         for row in await connection.execute(sql, values):
-            found[_told(row)] = None
+            found[_imported_line(row)] = None
     return list(found)
 
 
-def _told(row: Sequence[Any]) -> Told:
-    return Told(
+def _imported_line(row: Sequence[Any]) -> ImportedLine:
+    return ImportedLine(
         order=row[0],
         source=row[1],
         what=row[2] or "",

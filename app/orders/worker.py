@@ -41,7 +41,7 @@ STEP: Final[Duration] = SECOND
 
 
 class FoldWorker:
-    """Folds until it is stopped. `alive` tells readiness whether it is running."""
+    """Folds until it is stopped. `alive` shows readiness whether it is running."""
 
     def __init__(self, context: AppContext, *, batch: int) -> None:
         self._context = context
@@ -101,7 +101,7 @@ class FoldWorker:
         return folded
 
     async def _let_the_reader_read(self) -> None:
-        """Where it has a backlog: what is told of an order waits a little, and costs less."""
+        """Where it has a backlog: what is published of an order waits a little, and costs less."""
         if self._store.drained.is_set():
             return
         behind = self._context.clock.now() - await publishable(self._context)
