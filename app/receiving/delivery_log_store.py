@@ -261,7 +261,7 @@ def _raw(row: Sequence[Any]) -> RawDelivery:
 async def _by_arrival(
     partitions: AsyncIterator[Rows],
 ) -> AsyncIterator[Rows]:
-    """Rows that come by id, put in the order of arrival: an id tells the millisecond and no more.
+    """Rows that come by id, put in the order of arrival: an id gives the millisecond and no more.
 
     The rows of a partition's last millisecond wait for the next, which may bring more of them.
     """

@@ -94,7 +94,7 @@ _OTHER_ACCOUNT = Diagnosis(
     mistake="other_account",
     sentence="Its signature is right, under a key that all merchants of the provider share, and "
     "the event names another account than this source's, or none. If it is yours after all, write "
-    "the account that your events name (`profiles show` tells where, under account.where) into the "
+    "the account that your events name (`profiles show` shows where, under account.where) into the "
     "source's ACCOUNT, and run `deliveries reverify`.",
 )
 

@@ -38,7 +38,7 @@ KERNEL_BYTES: Final = 65_536
 """What the kernel may hold of answers for one reader; left alone it grows to megabytes."""
 
 LAST_S: Final = 1.0
-"""How long a connection on which nothing is under way stays open once the service is told to stop:
+"""How long a connection on which nothing is under way stays open once the service is asked to stop:
 a request that is on its way already would be lost with it. Many times what a packet takes."""
 
 MAX_PIPELINED: Final = 2
@@ -155,7 +155,7 @@ class GuardedConnection(HttpToolsProtocol):
     connection_limits: ConnectionLimits
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Let in, or told that there are too many."""
+        """Let in, or answered that there are too many."""
         super().connection_made(transport)
         transport.get_extra_info("socket").setsockopt(
             socket.SOL_SOCKET, socket.SO_SNDBUF, KERNEL_BYTES
@@ -301,7 +301,7 @@ class GuardedConnection(HttpToolsProtocol):
 
     def shutdown(self) -> None:
         """The service stops. What is under way is answered, and so is a request that comes within
-        LAST_S on a connection that is open: it is told that the connection ends.
+        LAST_S on a connection that is open: its answer says that the connection ends.
 
         In place of uvicorn's, which closes a connection whose first request it has not read yet:
         behind a socket that stays open, that delivery would be the only one lost in a restart.

@@ -36,7 +36,7 @@ def write_headers(
     headers: Headers, *, method: str = "POST", url: str = "", private: frozenset[bytes]
 ) -> str:
     """The lines to keep. `private` are headers of which this source's tokens are the value: kept
-    is their SHA-256, so that a wrong token can be told from a right one later."""
+    is their SHA-256, so that a wrong token can be distinguished from a right one later."""
     before = "" if method == "POST" else f"{METHOD}: {method}\n"
     if "?" in url:
         before += f"{URL}: {url}\n"

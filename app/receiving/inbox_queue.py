@@ -1,7 +1,7 @@
 """Group commit: many requests share a row of the inbox; none is answered before it is durable.
 
 A request hands in what came and waits. One task takes whatever has gathered, writes it in one
-transaction and then tells each request. While the disk works, the next batch gathers, so batches
+transaction and then answers each request. While the disk works, the next batch gathers, so batches
 grow with the load. Where deliveries come meanwhile, commits keep a small distance: each costs as
 much processor time as receiving two or three deliveries does.
 """
@@ -25,7 +25,7 @@ from reconcile.instants import EARLIEST
 log = structlog.get_logger()
 
 PATIENCE_S: Final = 2.5
-"""How long a batch may take until its senders are told to come again: a provider hangs up on who
+"""How long a batch may take until its senders are asked to try again: a provider hangs up on who
 says nothing, some after five seconds. Whoever comes just after one has begun may wait for two."""
 
 FAULTS: Final = 3
@@ -145,7 +145,7 @@ class InboxQueue:
         return taken
 
     async def _write(self, batch: list[_Waiting]) -> None:
-        told: Exception | None = None
+        problem: Exception | None = None
         loop = asyncio.get_running_loop()
         began, self._under_way = loop.time(), batch
         patience = loop.call_later(PATIENCE_S, self._lose_patience)
@@ -153,7 +153,7 @@ class InboxQueue:
             await self._commit([item for item, _ in batch])
         except Exception as error:
             # Every request learns of it and answers 503; the writer has judged how bad it is.
-            told = self._failed(batch, error)
+            problem = self._failed(batch, error)
         else:
             self._wrote(batch)
         finally:
@@ -161,18 +161,18 @@ class InboxQueue:
         self._under_way = []
         if self.stalled is None:
             # The next batch is on its way to the disk before these are answered.
-            loop.call_soon(_tell, [answer for _, answer in batch], told)
+            loop.call_soon(_answer_all, [answer for _, answer in batch], problem)
             return
         self.stalled = None
         log.warning(
             "the slow write has ended",
             batch=len(batch),
             seconds=round(loop.time() - began, 1),
-            error_class=None if told is None else type(told).__name__,
+            error_class=None if problem is None else type(problem).__name__,
         )
 
     def _failed(self, batch: list[_Waiting], error: Exception) -> Exception:
-        """What the senders of a batch are told that could not be written."""
+        """What the senders of a batch that could not be written are answered."""
         if _brings_deliveries(batch):
             self.faults += 1
             if self.faults == FAULTS:
@@ -220,7 +220,8 @@ class InboxQueue:
         log.error("the store is slow to answer", batch=len(self._under_way), queue=self.depth)
         waiting = [*self._under_way, *self._waiting]
         self._waiting.clear()
-        _tell([answer for _, answer in waiting], StoreUnavailable(self.stalled, reason="slow"))
+        slow = StoreUnavailable(self.stalled, reason="slow")
+        _answer_all([answer for _, answer in waiting], slow)
 
     async def _commit(self, items: list[Item]) -> None:
         await self._inbox.keep(items)
@@ -247,12 +248,12 @@ def _brings_deliveries(batch: Sequence[_Waiting]) -> bool:
     return any(isinstance(item, Received) for item, _ in batch)
 
 
-def _tell(answers: Sequence[asyncio.Future[None]], told: Exception | None) -> None:
+def _answer_all(answers: Sequence[asyncio.Future[None]], problem: Exception | None) -> None:
     """Answer whoever still waits."""
     for answer in answers:
         if answer.done():
             continue
-        if told is None:
+        if problem is None:
             answer.set_result(None)
         else:
-            answer.set_exception(told)
+            answer.set_exception(problem)

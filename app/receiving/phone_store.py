@@ -75,7 +75,7 @@ async def a_note(connection: AsyncConnection) -> bytes | None:
 
 async def has_other_keys(connection: AsyncConnection, name: bytes) -> bool:
     """Whether there are digests of another key than the one of this name."""
-    # The digests of one key stand together: two looks at the index tell whether others are there.
+    # The digests of one key stand together: two looks at the index show whether others are there.
     beyond = (int.from_bytes(name) + 1).to_bytes(len(name) + 1)[-len(name) :]
     for sql, bound in (
         ("SELECT 1 FROM phones WHERE digest < :bound LIMIT 1", name),

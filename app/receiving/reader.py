@@ -106,7 +106,7 @@ class ReaderContext:
 
 
 class Reader:
-    """Reads the inbox until it is stopped, while no other process does. `alive` tells readiness
+    """Reads the inbox until it is stopped, while no other process does. `alive` shows readiness
     whether it is running."""
 
     def __init__(self, reading: ReaderContext) -> None:

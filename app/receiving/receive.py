@@ -44,7 +44,7 @@ __all__ = ["Answer", "Incoming", "Receiver", "Unstored", "receive_delivery"]
 log = structlog.get_logger()
 
 _REFUSED_STATUS: Final = {"source_unknown": 404, "body_too_large": 413, "wrong_environment": 403}
-"""Every other rejection is a matter of signature or age: 401, and the sender is not told which."""
+"""Every other rejection is a matter of signature or age: 401, and the answer does not say which."""
 
 _log_rejection = LogLine("delivery", "delivery", "source", "verdict", "digest", "peer")
 
@@ -58,7 +58,7 @@ RETRY_AFTER_S: Final = 5
 
 
 class Answer(NamedTuple):
-    """What the sender is told. `verdict` is None where nothing was decided (503).
+    """What the sender is answered. `verdict` is None where nothing was decided (503).
 
     reply   an answer in the provider's own form, in place of ours
     reason  why nothing was stored, of a 503
@@ -72,7 +72,7 @@ class Answer(NamedTuple):
 
 
 class Unstored:
-    """Why deliveries are answered 503 at present: told in the log when it changes, and when it is
+    """Why deliveries are answered 503 at present: logged when it changes, and when it is
     over. Where a few are refused among many that are stored, as by a full queue, it is not over
     before none has been refused for as long as senders are asked to stay away."""
 
@@ -100,7 +100,7 @@ class Unstored:
 class Receiver:
     """Everything that receiving needs. `rejected_body_bytes` is kept of one refused body, if
     `rejection_rate` says that it is kept. `unsigned_rate`: what is taken of requests that nobody
-    signs, each of which is written and makes us ask its provider. `ages`: told what is refused for
+    signs, each of which is written and makes us ask its provider. `ages`: notes what is refused for
     its age, and what is taken."""
 
     sources: Mapping[str, Source]

@@ -70,7 +70,7 @@ class RejectionRing:
         self._bytes = _kept(int(bodies or 0), int(headers or 0), rows=self._count)
 
     def append(self, connection: PlainConnection, rejections: Sequence[Rejection]) -> None:
-        """Write them, then let the oldest go if the ring is over a bound."""
+        """Write them, then delete the oldest if the ring is over a bound."""
         if connection.dialect != "sqlite":  # other processes write to it, too
             take_lock(connection, REFUSING)
             self._count_kept(connection)
@@ -133,7 +133,7 @@ async def kept_rejections(
 async def delete_rejections(connection: AsyncConnection, delivery_ids: Sequence[str]) -> set[str]:
     """Take rejections out of the ring, for arrivals that the same transaction then keeps; the ids
     of those that were still in it."""
-    # Before any row is locked, as the reader does: it may be letting the same rows go.
+    # Before any row is locked, as the reader does: it may be deleting the same rows.
     for lock in (LINKING, REFUSING):
         await run(connection, take_lock, lock)
     gone = set()

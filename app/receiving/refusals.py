@@ -10,7 +10,7 @@ An age is judged only once the signature was found right, so whoever sends knows
 clocks differ, or an old request comes again.
 
 What this receiver judged is remembered in memory and in the order in which it judged it. The times
-that are stored tell no order while the clock is in doubt: when it was set back, those of deliveries
+that are stored show no order while the clock is in doubt: when it was set back, those of deliveries
 that were taken before are those of deliveries that are refused now. And each receiver has a clock
 of its own.
 """
@@ -245,13 +245,13 @@ class RefusedAges:
 
     def alarm(self, now: Instant) -> Alarm | None:
         """The alarm, if so many were refused of a source that a clock may be off."""
-        told = {}
+        suspect = {}
         for source, bodies in self._sources.items():
             # Those of a time that is still to come were refused before the clock was set back.
             recent = [body for body in bodies.values() if now - WINDOW <= body.last <= now]
             if len(recent) >= BODIES and sum(body.times for body in recent) >= REFUSALS:
-                told[source] = recent
-        return _alarm(told) if told else None
+                suspect[source] = recent
+        return _alarm(suspect) if suspect else None
 
 
 def _alarm(sources: dict[str, list[RefusedBody]]) -> Alarm:

@@ -72,7 +72,7 @@ second from a slow disk. A larger one is looked at while it serves."""
 class StoreSettings:
     """What the store needs to know. Bounds are explained in `app.config.settings`.
 
-    notifies  whether a shop is to be told of every revision that is published
+    notifies  whether a shop is to be notified of every revision that is published
     """
 
     url: str
@@ -142,16 +142,16 @@ class Store:
         """Times in a row that what was read could not be appended."""
         self._receiving: Receiving | None = None
         self.on_poison: Callable[[str], None] = lambda reason: None
-        """Whom to tell that nothing more may be written."""
+        """Called once with the reason why nothing more may be written."""
         self._inbox_writer: Writer | None = None
         self._watch_for_poison()
 
     def _watch_for_poison(self) -> None:
-        told = list[str]()
+        reasons = list[str]()
 
         def once(reason: str) -> None:
-            if not told:
-                told.append(reason)
+            if not reasons:
+                reasons.append(reason)
                 self._fail(reason)
 
         for writer in (self.writer, self._inbox_writer):
@@ -597,7 +597,7 @@ async def _open(store: Store, purpose: Purpose) -> None:
 async def _once_there(store: Store, opening: Callable[[], Awaitable[None]]) -> None:
     """Open it, and wait for a PostgreSQL server that is still starting, as machines and containers
     that are started together do. Raises StoreUnavailable when it does not answer in time."""
-    ends, told = monotonic() + SERVER_S, False
+    ends, reported = monotonic() + SERVER_S, False
     while True:
         try:
             return await opening()
@@ -605,9 +605,9 @@ async def _once_there(store: Store, opening: Callable[[], Awaitable[None]]) -> N
             left = ends - monotonic()
             if not store.shared or left <= 0 or not is_not_there_yet(error):
                 raise
-        if not told:
+        if not reported:
             log.warning("waiting for the database server, which does not answer yet")
-            told = True
+            reported = True
         await asyncio.sleep(min(AGAIN_S, left))
 
 

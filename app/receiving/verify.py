@@ -27,8 +27,8 @@ _new_arrival = maker(Arrival)
 
 class Incoming(NamedTuple):
     """One request as it came. `body` is None where it went over the size limit; `url` is what the
-    provider was told to call, query included; `address` is the sender's, as the proxies that are
-    believed tell it."""
+    provider was configured to call, query included; `address` is the sender's, as the trusted
+    proxies state it."""
 
     source: str
     headers: Headers
@@ -184,11 +184,11 @@ def readable_url(source: Source, url: str) -> str:
     if not source.private_query:
         return url
     path, _, query = url.partition("?")
-    told = [pair.partition("=") for pair in query.split("&")]
+    pairs = [pair.partition("=") for pair in query.split("&")]
     secrets = {token.decode("latin-1") for token in source.tokens}
     kept = [
         f"{name}={'' if unquote_plus(value, 'latin-1') in secrets else value}"
-        for name, _, value in told
+        for name, _, value in pairs
     ]
     return f"{path}?{'&'.join(kept)}"
 
