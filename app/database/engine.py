@@ -102,7 +102,7 @@ Connection = AsyncConnection
 """A connection as operations hold it: they pass it on and ask nothing of it themselves."""
 
 BUSY_TIMEOUT_MS = 5_000
-"""How long a statement waits for another process's lock before it is told BUSY."""
+"""How long a statement waits for another process's lock before it fails as BUSY."""
 
 WRITER_CACHE_KIB = 24_576
 """Page cache of the writing connection: twice what a batch of 512 deliveries touches. What it has
@@ -224,7 +224,7 @@ def _on_connect(
     @event.listens_for(engine.sync_engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:
         driver = connection.driver_connection
-        # Not the driver itself: one that is forgotten could then not tell of it.
+        # Not the driver itself: one that is forgotten could then not report it.
         unowned: Any = weakref.proxy(driver)
         driver.cursor = partial(WholeCursor, unowned)
         cursor = connection.cursor()

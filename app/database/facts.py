@@ -141,7 +141,7 @@ async def _noted_server(connection: AsyncConnection) -> str | None:
 
 
 async def _server(connection: AsyncConnection) -> str | None:
-    """None on SQLite, on a standby, and where the server does not tell this user."""
+    """None on SQLite, on a standby, and where the server does not show it to this user."""
     if connection.dialect.name == "sqlite" or not await connection.scalar(text(_TELLS)):
         return None
     identity: str = (await connection.execute(text(_IDENTITY))).scalar_one()

@@ -27,10 +27,10 @@ PUT_BACK: Final = (
     "put back a backup with `tallyhook restore FILE --force`, which keeps what is there beside it, "
     "or move the file away and start afresh"
 )
-"""What to do about a file that is damaged. SQLite cannot tell what of it is still true."""
+"""What to do about a file that is damaged. SQLite cannot determine what of it is still true."""
 
 _FATAL_SQLITE = {
-    # A write that the kernel answers with EROFS is told as an I/O error too.
+    # A write that the kernel answers with EROFS is reported as an I/O error too.
     sqlite3.SQLITE_IOERR: (
         "the disk reported an I/O error or became read-only",
         "see the kernel's log and check the disk before you start again",

@@ -207,8 +207,8 @@ class _Queue:
         if self._file is None:
             return False
         asked = _PLACE.pack(fcntl.F_WRLCK, 0, self._passed, length, 0)
-        told = fcntl.fcntl(self._file, fcntl.F_OFD_GETLK, asked)
-        return bool(_PLACE.unpack(told)[0] != fcntl.F_UNLCK)
+        answer = fcntl.fcntl(self._file, fcntl.F_OFD_GETLK, asked)
+        return bool(_PLACE.unpack(answer)[0] != fcntl.F_UNLCK)
 
     def pass_by(self, place: int) -> None:
         """Wait no more for those who came before this place."""

@@ -71,8 +71,8 @@ def writing_engine(url: str, *, purpose: Purpose, check: Callable[[Any], None]) 
     statements.tables()  # now, not while the first batch waits
     hurried = purpose in ("serving", "working", "writing")
     limits = _limits(STATEMENT_MS, idle_ms=IDLE_MS) if hurried else {}
-    # A table that grows a thousandfold within a minute is not what the planner was told of; every
-    # statement of the intake has its index.
+    # A table that grows a thousandfold within a minute is not what the planner's statistics say;
+    # every statement of the intake has its index.
     settings = {
         **limits,
         # What is decided under a lock rests on what is seen after it was taken.

@@ -82,7 +82,7 @@ ROOM_PAGES: Final = 256
 
 INSIST_S: Final = 4.0
 """Seconds between two tries that wait for readers; only with a log that is too long. A full disk
-is to be written again within five seconds after a reader has let the log go."""
+is to be written again within five seconds after a reader has released the log."""
 
 INSIST_MS: Final = 250
 """How long each waits, and deliveries with it."""
@@ -288,7 +288,7 @@ class Writer:
         return monotonic() - self._wanted_at < WANTED_S
 
     def fail(self, reason: str) -> None:
-        """Stop for good. Whoever supervises the process is told why, once."""
+        """Stop for good. Whoever supervises the process is notified why, once."""
         if self._poison is None:
             self._poison = reason
             self.on_poison(reason)

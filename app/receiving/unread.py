@@ -1,7 +1,7 @@
 """Whether there are genuine deliveries that could not be read: a decision, made of how many.
 
-Leaves out: how they are counted. They are kept, and their provider was answered that they came; what
-they say of anybody's money is in no ledger until a person corrects the profile.
+Leaves out: how they are counted. They are kept, and their provider was answered that they came;
+what they say of anybody's money is in no ledger until a person corrects the profile.
 """
 
 from __future__ import annotations

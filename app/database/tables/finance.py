@@ -165,7 +165,7 @@ class ClosingPrintRow(Table, table=True):
 
 class ImportRow(Table, table=True):
     """One import of a file. `published_at` is NULL while it is under way, or if it was killed;
-    `written` then tells whether it is still alive. One that takes another one back says which
+    `written` then shows whether it is still alive. One that takes another one back says which
     (`withdraws`), and why (`reason`)."""
 
     __tablename__ = "imports"
@@ -236,8 +236,8 @@ class BookLineRow(Table, table=True):
 
 
 class BankLineRow(Table, table=True):
-    """One version of one line of a bank account: the `ordinal`-th of those that the bank tells
-    alike; `subject` is the digest of what it tells. Of texts, numbers of phones that were erased
+    """One version of one line of a bank account: the `ordinal`-th of those that the bank states
+    alike; `subject` is the digest of what it states. In texts, phone numbers that were erased
     show as dots."""
 
     __tablename__ = "bank_lines"

@@ -177,7 +177,7 @@ _DEAD = text("due_at IS NULL AND delivered_at IS NULL")
 
 
 class NotificationRow(Table, table=True):
-    """What the shop is to be told of one revision. `due_at` is NULL once that is over: it was
+    """The notification to the shop of one revision. `due_at` is NULL once that is over: it was
     delivered at `delivered_at`, or, where that is NULL too, given up."""
 
     __tablename__ = "notifications"
@@ -391,7 +391,7 @@ class AlarmOwnerRow(Table, table=True):
 
 
 class AlarmMessageRow(Table, table=True):
-    """What is told of an alarm in one way, until its recovery has been told."""
+    """The message about an alarm in one way, until its recovery has been notified."""
 
     __tablename__ = "alarm_messages"
     __table_args__ = CLUSTERED

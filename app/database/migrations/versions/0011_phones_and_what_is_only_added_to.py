@@ -54,9 +54,9 @@ def upgrade() -> None:
 
 
 def _refuse_on_sqlite(table: str) -> None:
-    for deed in ("update", "delete"):
+    for verb in ("update", "delete"):
         op.execute(
-            f"CREATE TRIGGER {table}_no_{deed} BEFORE {deed.upper()} ON {table} "
+            f"CREATE TRIGGER {table}_no_{verb} BEFORE {verb.upper()} ON {table} "
             f"BEGIN SELECT RAISE(ABORT, 'rows of {table} are only added'); END"
         )
 

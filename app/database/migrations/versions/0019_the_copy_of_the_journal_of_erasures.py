@@ -27,9 +27,9 @@ def upgrade() -> None:
         sqlite_with_rowid=False,
     )
     if op.get_context().dialect.name == "sqlite":
-        for deed in ("update", "delete"):
+        for verb in ("update", "delete"):
             op.execute(
-                f"CREATE TRIGGER erasures_no_{deed} BEFORE {deed.upper()} ON erasures "
+                f"CREATE TRIGGER erasures_no_{verb} BEFORE {verb.upper()} ON erasures "
                 "BEGIN SELECT RAISE(ABORT, 'rows of erasures are only added'); END"
             )
     else:

@@ -47,9 +47,9 @@ def upgrade() -> None:
 
 def _only_added_to(table: str) -> None:
     if op.get_context().dialect.name == "sqlite":
-        for deed in ("update", "delete"):
+        for verb in ("update", "delete"):
             op.execute(
-                f"CREATE TRIGGER {table}_no_{deed} BEFORE {deed.upper()} ON {table} "
+                f"CREATE TRIGGER {table}_no_{verb} BEFORE {verb.upper()} ON {table} "
                 f"BEGIN SELECT RAISE(ABORT, 'rows of {table} are only added'); END"
             )
     else:

@@ -1,4 +1,4 @@
-"""What people keep for themselves in the console, who has taken an alarm, what is told of alarms to
+"""What people keep for themselves in the console, who has taken an alarm, messages about alarms to
 whoever is called, and what the console's pages ask:
 arrivals by minute, orders under their outcome and findings by their last revision, orders by when
 something was published of them, deliveries of a source and of an unusual verdict, numbers in order

@@ -1,4 +1,4 @@
-"""Lines of bank accounts, as files of banks told them; and what was done by schedule."""
+"""Lines of bank accounts, as files of banks state them; and what was done by schedule."""
 
 from __future__ import annotations
 

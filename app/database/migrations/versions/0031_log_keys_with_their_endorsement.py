@@ -74,9 +74,9 @@ def upgrade() -> None:
         sqlite_with_rowid=False,
     )
     if op.get_context().dialect.name == "sqlite":
-        for deed in ("update", "delete"):
+        for verb in ("update", "delete"):
             op.execute(
-                f"CREATE TRIGGER log_departures_no_{deed} BEFORE {deed.upper()} ON log_departures "
+                f"CREATE TRIGGER log_departures_no_{verb} BEFORE {verb.upper()} ON log_departures "
                 "BEGIN SELECT RAISE(ABORT, 'rows of log_departures are only added'); END"
             )
     else:
