@@ -89,7 +89,7 @@ async def database_facts(connection: AsyncConnection) -> DatabaseFacts:
 
 # --- which server it is --------------------------------------------------------------------------
 
-_TELLS = (
+_MAY_ASK = (
     "SELECT NOT pg_is_in_recovery() AND has_function_privilege('pg_control_system()', 'execute') "
     "AND has_function_privilege('pg_walfile_name(pg_lsn)', 'execute')"
 )
@@ -142,7 +142,7 @@ async def _noted_server(connection: AsyncConnection) -> str | None:
 
 async def _server(connection: AsyncConnection) -> str | None:
     """None on SQLite, on a standby, and where the server does not show it to this user."""
-    if connection.dialect.name == "sqlite" or not await connection.scalar(text(_TELLS)):
+    if connection.dialect.name == "sqlite" or not await connection.scalar(text(_MAY_ASK)):
         return None
     identity: str = (await connection.execute(text(_IDENTITY))).scalar_one()
     return identity

@@ -36,9 +36,9 @@ IMPORTING: Final = 7_411_005
 RECONCILING: Final = 7_411_006
 SEALING: Final = 7_411_007
 READING: Final = 7_411_008
-TELLING: Final = 7_411_009
+STATING: Final = 7_411_009
 """Numbers of advisory locks; each database has its own. LINKING is taken before REFUSING, and both
-before any row is locked; TELLING, of which each order has one, before both; SEALING is taken
+before any row is locked; STATING, of which each order has one, before both; SEALING is taken
 alone."""
 
 

@@ -13,7 +13,7 @@ from app.access.operators import OWNER, entry_of
 from app.core.clock import Clock
 from app.core.errors import UsageError
 from app.core.ids import new_id
-from app.database.locks import TELLING, take_lock_of
+from app.database.locks import STATING, take_lock_of
 from app.database.statements import PlainConnection
 from app.orders.policy_version_store import forget_required, note_required, required_since
 from app.orders.record_store import keep_records, linked_orders, order_records
@@ -118,7 +118,7 @@ async def tell_order(
 def _record_facts(
     connection: PlainConnection, facts: OrderFacts, *, clock: Clock, author: str
 ) -> list[Record]:
-    take_lock_of(connection, TELLING, facts.order)  # what is stated twice at once is written once
+    take_lock_of(connection, STATING, facts.order)  # what is stated twice at once is written once
     known = order_records(connection, facts.order)
     fresh = news(known, facts, now=after_all(known, now=clock.now()), author=author)
     refuse_taken(connection, facts.order, facts.references)

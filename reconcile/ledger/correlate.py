@@ -116,11 +116,11 @@ class Filed:
 class AttemptEvidence:
     """All that speaks of one attempt.
 
-    heard    its events, in the order of `Case.heard`
-    told     unconfirmed events of it, which are no part of `heard`
-    session  the first session that its events name
-    links    events that tie it to a session of which coarser events speak
-    sums     whether any of its events says what was refunded so far
+    heard        its events, in the order of `Case.heard`
+    unconfirmed  unconfirmed events of it, which are no part of `heard`
+    session      the first session that its events name
+    links        events that tie it to a session of which coarser events speak
+    sums         whether any of its events says what was refunded so far
     """
 
     __slots__ = (
@@ -132,7 +132,7 @@ class AttemptEvidence:
         "session",
         "source",
         "sums",
-        "told",
+        "unconfirmed",
     )
 
     def __init__(self, source: str, reference: str) -> None:
@@ -140,7 +140,7 @@ class AttemptEvidence:
         self.reference = reference
         self.session: str | None = None
         self.heard: list[Heard] = []
-        self.told: list[Heard] = []
+        self.unconfirmed: list[Heard] = []
         self.files: list[SessionFile] = []
         self.claims: dict[ClaimKind, list[Heard]] = {}
         self.links: list[Heard] = []
@@ -303,12 +303,12 @@ def _file_session(file: SessionFile, record: Record) -> None:
 def _attempts(order: str, heard: list[Heard], filed: Filed) -> list[AttemptEvidence]:
     by_payment: dict[tuple[str, str], AttemptEvidence] = {}
     coarse: list[Heard] = []
-    told: list[Heard] = []
+    unconfirmed: list[Heard] = []
     for each in heard:
         event = each.event
         payment = event.payment
         if event.standing == "unconfirmed":
-            told.append(each)
+            unconfirmed.append(each)
             continue
         if event.claim == "ignored":
             continue
@@ -325,8 +325,8 @@ def _attempts(order: str, heard: list[Heard], filed: Filed) -> list[AttemptEvide
         attempts = _with_coarse(order, attempts, coarse)
     if filed.sessions:
         attempts = _with_sessions(order, attempts, filed)
-    if told:
-        attempts = _with_told(order, attempts, told)
+    if unconfirmed:
+        attempts = _with_unconfirmed(order, attempts, unconfirmed)
     if len(attempts) > 1:
         attempts.sort(key=lambda a: (a.reference, a.source))
     return attempts
@@ -342,12 +342,12 @@ def _with_coarse(
     return attempts
 
 
-def _with_told(
-    order: str, attempts: list[AttemptEvidence], told: list[Heard]
+def _with_unconfirmed(
+    order: str, attempts: list[AttemptEvidence], unconfirmed: list[Heard]
 ) -> list[AttemptEvidence]:
     """Unconfirmed events, each to the attempt that it names or can only mean, else its own."""
     known = {(attempt.source, attempt.reference): attempt for attempt in attempts}
-    for each in told:
+    for each in unconfirmed:
         event = each.event
         if event.claim == "ignored":
             continue
@@ -358,9 +358,9 @@ def _with_told(
             whole = (event.source, event.session)
             finer = [a for a in attempts if (a.source, a.reference) == whole and _answered(a)]
         if len(finer) == 1:
-            finer[0].told.append(each)
+            finer[0].unconfirmed.append(each)
         else:
-            known.setdefault(key, AttemptEvidence(*key)).told.append(each)
+            known.setdefault(key, AttemptEvidence(*key)).unconfirmed.append(each)
     return list(known.values())
 
 
@@ -448,8 +448,8 @@ def _goes_back_on(finer: list[AttemptEvidence], event: Event) -> AttemptEvidence
 
 
 def _says_nothing_new(finer: list[AttemptEvidence], event: Event) -> bool:
-    """Whether a coarse event that is about none of several attempts may be left aside: it tells of
-    no money, or of the total that they state."""
+    """Whether a coarse event that is about none of several attempts may be left aside: it states
+    no money, or the total that they state."""
     if event.refunded_total is not None and event.refunded_total.minor:
         return False
     if event.claim in SAYS_NOTHING_FINAL:

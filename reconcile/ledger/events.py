@@ -34,7 +34,7 @@ ClaimKind = Literal[
 CLAIM_KINDS: Final[tuple[ClaimKind, ...]] = get_args(ClaimKind)
 
 Standing = Literal["said", "unconfirmed", "fetched", "answered"]
-"""What an event's word is worth: `said` under a signature that covers it; `unconfirmed`, told by
+"""What an event's word is worth: `said` under a signature that covers it; `unconfirmed`, sent by
 a provider whose signature covers too little, or does not say whose event it is; `fetched`, read at
 the provider in answer to that; `answered`, the same where the answer states no amount, so that the
 amount is the word of the event that was asked about."""

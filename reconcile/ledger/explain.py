@@ -296,7 +296,9 @@ def _finding_document(finding: Finding) -> dict[str, Any]:
 
 
 def _timeline(ledger: Ledger) -> list[dict[str, Any]]:
-    attempts = {id(h): a.reference for a in ledger.case.attempts for h in (*a.heard, *a.told)}
+    attempts = {
+        id(h): a.reference for a in ledger.case.attempts for h in (*a.heard, *a.unconfirmed)
+    }
     return [_timeline_row(h, ledger, attempt=attempts.get(id(h))) for h in ledger.case.heard]
 
 

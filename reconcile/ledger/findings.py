@@ -184,8 +184,8 @@ def _against_success(attempt: AttemptEvidence) -> dict[str, list[Heard]]:
 
 
 def _after_all(heard: Heard, captured: list[Heard]) -> bool:
-    told = [heard, *captured]
-    if any(each.event.occurred_at is None for each in told):
+    compared = [heard, *captured]
+    if any(each.event.occurred_at is None for each in compared):
         return False
     return heard.at > max([each.at for each in captured])
 
@@ -241,7 +241,7 @@ def _after_deadline(
     known = captured[0].first if len(captured) == 1 else min([h.first for h in captured])
     if captured[0].event.standing in ANSWERS:
         # Not given up: the provider was being asked since the unconfirmed word came.
-        known = min([known, *[h.first for h in evidence.told]])
+        known = min([known, *[h.first for h in evidence.unconfirmed]])
     happened = captured[0].at
     late = deadline is not None and (known >= deadline or happened >= deadline)
     reported: list[Heard] = []
@@ -326,8 +326,8 @@ _PLACES: Final = {code: place for place, code in enumerate(FINDING_CODES)}
 def order_unknown(case: Case, judgement: Judgement) -> list[Finding]:
     """The provider speaks of an order that nobody on the merchant's side has spoken of."""
     filed = case.filed
-    told = () if filed is NOTHING_FILED else filed.records()
-    if not case.heard or any(record.kind != "held" for record in told):  # a hold is our own
+    stated = () if filed is NOTHING_FILED else filed.records()
+    if not case.heard or any(record.kind != "held" for record in stated):  # a hold is our own
         return []
     return [new_finding(code="order_unknown", cites=(case.heard[0].event.event_id,))]
 
@@ -498,4 +498,4 @@ CHECKS_OF_RECORDS: Final[tuple[Check, ...]] = (
     price_changed,
     held_back,
 )
-"""What can only be found where the merchant's side has told us something."""
+"""What can only be found where the merchant's side has stated something."""

@@ -253,7 +253,7 @@ def _money_moved(judgement: Judgement) -> Decision:
 
 
 def _capture_unknown(judgement: Judgement) -> Decision | None:
-    """Money went back on a payment whose capture nobody has told us of."""
+    """Money went back on a payment whose capture nobody has reported."""
     unknown = [p for p in judgement.payments if p.returns and not p.captures]
     if not unknown:
         return None

@@ -127,17 +127,17 @@ def _unconfirmed(evidence: AttemptEvidence) -> bool:
 
     Such an attempt has no deadline: what ended it may be known already, and is being asked for.
     """
-    told = [each.first for each in evidence.told]
-    if not told:
+    unconfirmed = [each.first for each in evidence.unconfirmed]
+    if not unconfirmed:
         return False
     answers = [each.first for each in evidence.heard if each.event.standing in ANSWERS]
-    return max(told) > max(answers, default=-1)
+    return max(unconfirmed) > max(answers, default=-1)
 
 
 def all_cites(evidence: AttemptEvidence) -> tuple[str, ...]:
     """The ids of every event and record that speaks of the attempt."""
     records = [record.record_id for file in evidence.files for record in file.records()]
-    return cites_of([*evidence.heard, *evidence.told]) + tuple(records)
+    return cites_of([*evidence.heard, *evidence.unconfirmed]) + tuple(records)
 
 
 def deadline_of(evidence: AttemptEvidence, case: Case) -> Instant | None:

@@ -1,6 +1,6 @@
 """A ledger in plain words: sentences that can be read aloud to a customer, with no ids in them.
 
-Leaves out: the proof. `explain` tells the same with the ids that each sentence rests on. These
+Leaves out: the proof. `explain` gives the same with the ids that each sentence rests on. These
 words are made of a ledger whenever it is shown; no fingerprint covers them: they may be bettered.
 """
 
@@ -59,7 +59,7 @@ _MOVEMENTS: Final = {
 }
 
 BESIDE_REFUNDS: Final = frozenset(("dispute_open", "charged_back_in_part"))
-"""Reasons whose words speak of disputes, so that what was refunded beside them is told, too."""
+"""Reasons whose words speak of disputes, so that what was refunded beside them is stated, too."""
 
 _OPTIONAL: Final = {
     "reason": " ({})",
@@ -81,8 +81,8 @@ def with_plain(document: Mapping[str, Any], ledger: Ledger, *, behind_s: int = 0
 
     behind_s  for how many seconds something accepted has waited to be read; 0: nothing does
     """
-    told = zip(document["findings"], ledger.findings, strict=True)
-    findings = [{**each, "plain": plain_finding(finding)} for each, finding in told]
+    pairs = zip(document["findings"], ledger.findings, strict=True)
+    findings = [{**each, "plain": plain_finding(finding)} for each, finding in pairs]
     plain = {
         "answer": list(plain_answer(ledger, behind_s=behind_s)),
         "findings": [{"code": each["code"], "sentence": each["plain"]} for each in findings],

@@ -24,7 +24,7 @@ class Policy:
     late_after          an event that took longer than this to reach us is `delivered_late`
     future_tolerance    an event dated further ahead of its arrival is `dated_in_future`
     fulfillment_window  how long a placed order may be fulfillable without being fulfilled;
-                        None: the shop does not tell us when it ships
+                        None: the shop does not report when it ships
     require_order_record_since
                         an order whose earliest evidence came after this is fulfillable only at a
                         price of the shop's own; None: the events' own price will do

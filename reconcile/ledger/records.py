@@ -53,7 +53,7 @@ class Record:
     expires_at   the session's own expiry, where the service gave one
     reason       the service's words for a refusal; STILL_ASKING of a session that is unknown so
                  far; a HoldReason of `held` and `released`
-    author       who told us, such as `token:shop` or `import:3`; None of what nobody noted
+    author       who stated it, such as `token:shop` or `import:3`; None of what nobody noted
     """
 
     record_id: str

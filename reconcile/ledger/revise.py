@@ -112,7 +112,7 @@ def revise(
     """The revision that leads from `before` to this ledger; None where nothing of substance did.
 
     `after` is the ledger's own position, for a caller that has it already.
-    An order of which only a `not_attempted` could be told is not worth a first revision.
+    An order of which only a `not_attempted` could be published is not worth a first revision.
     """
     after = after or position_of(ledger)
     if before is None:

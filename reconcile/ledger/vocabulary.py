@@ -50,7 +50,7 @@ FindingCode = Literal[
     "unread_money_event",
     "held_back",
 ]
-"""Every finding, in the order in which they are told; the order is part of what a fold gives."""
+"""Every finding, in the order in which they are listed, which is part of what a fold gives."""
 
 FINDING_CODES: Final[tuple[FindingCode, ...]] = get_args(FindingCode)
 

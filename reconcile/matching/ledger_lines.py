@@ -167,7 +167,7 @@ def _called(attempt: AttemptEvidence) -> str:
     captured = attempt.claims.get("succeeded", ())
     if not captured or captured[0].event.standing != "answered":
         return attempt.reference
-    named = {each.event.payment for each in attempt.told if each.event.payment is not None}
+    named = {each.event.payment for each in attempt.unconfirmed if each.event.payment is not None}
     return named.pop() if len(named) == 1 else attempt.reference
 
 
