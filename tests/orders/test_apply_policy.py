@@ -32,8 +32,8 @@ def log() -> io.StringIO:
     return stream
 
 
-def told(log: io.StringIO) -> list[tuple[str, int]]:
-    """The lines that tell of orders set due, and of how many."""
+def set_due(log: io.StringIO) -> list[tuple[str, int]]:
+    """The lines about orders set due, and of how many."""
     lines = [json.loads(line) for line in log.getvalue().splitlines()]
     return [(line["event"], line["count"]) for line in lines if "set due" in line["event"]]
 
@@ -63,7 +63,7 @@ async def read(driver: Driver) -> str:
 
 
 async def opened(folder: Path, *, until: Duration, expected: list[str], **settings: Any) -> None:
-    """A service to which an order was told as pending, and which ran until so much later."""
+    """A service in which an order was published as pending, and which ran until so much later."""
     async with driving(folder, **settings) as driver:
         await driver.send(event("e1", "pending"))
         await soon(lambda: feed(driver) == ["pending"])
@@ -71,18 +71,18 @@ async def opened(folder: Path, *, until: Duration, expected: list[str], **settin
         await soon(lambda: feed(driver) == expected)
 
 
-async def test_a_shortened_window_is_told(tmp_path: Path, log: io.StringIO) -> None:
-    """An order whose deadline has passed by the new window is told as timed out, without an event:
-    feed, listing and read agree."""
+async def test_a_shortened_window_is_published(tmp_path: Path, log: io.StringIO) -> None:
+    """An order whose deadline has passed by the new window is published as timed out, without an
+    event: feed, listing and read agree."""
     await opened(tmp_path, until=40 * MINUTE, expected=["pending"], PAYMENT_WINDOW_S="7200")
     async with driving(tmp_path, at=T + 41 * MINUTE, PAYMENT_WINDOW_S="1800") as driver:
         await soon(lambda: feed(driver) == ["pending", "timed_out"])
         assert await read(driver) == "timed_out"
         assert driver.rows("SELECT outcome FROM ledgers") == [("timed_out",)]
-    assert [(text.partition(" to be")[0], count) for text, count in told(log)] == [(CHANGED, 1)]
+    assert [(text.partition(" to be")[0], count) for text, count in set_due(log)] == [(CHANGED, 1)]
 
 
-async def test_a_shortened_window_is_told_when_it_passes(tmp_path: Path) -> None:
+async def test_a_shortened_window_is_published_when_it_passes(tmp_path: Path) -> None:
     """The due mark is moved to the deadline by the new window, and the order comes up then."""
     await opened(tmp_path, until=10 * MINUTE, expected=["pending"], PAYMENT_WINDOW_S="7200")
     async with driving(tmp_path, at=T + 10 * MINUTE, PAYMENT_WINDOW_S="1800") as driver:
@@ -91,7 +91,7 @@ async def test_a_shortened_window_is_told_when_it_passes(tmp_path: Path) -> None
         await soon(lambda: feed(driver) == ["pending", "timed_out"])
 
 
-async def test_a_lengthened_window_is_told(tmp_path: Path) -> None:
+async def test_a_lengthened_window_is_published(tmp_path: Path) -> None:
     """An order that has timed out by the old window is open again by the new one, and comes due."""
     timed_out = ["pending", "timed_out"]
     await opened(tmp_path, until=40 * MINUTE, expected=timed_out, PAYMENT_WINDOW_S="1800")
@@ -131,7 +131,7 @@ async def test_an_ordinary_start_and_a_receiver_without_a_worker_change_nothing(
             before = marks(driver)[0], noted(driver)
             await driver.send(of_order("P-2", "e2"))
             assert (marks(driver)[0], noted(driver)) == before
-    assert told(log) == []
+    assert set_due(log) == []
 
 
 async def test_a_database_that_does_not_say(tmp_path: Path, log: io.StringIO) -> None:
@@ -144,7 +144,9 @@ async def test_a_database_that_does_not_say(tmp_path: Path, log: io.StringIO) ->
         async with driving(tmp_path) as driver:
             await soon(lambda: bool(noted(driver)))
             assert marks(driver)[0][1] == 2
-    assert [(text.partition(" to be")[0], count) for text, count in told(log)] == [(NOT_KNOWN, 1)]
+    assert [(text.partition(" to be")[0], count) for text, count in set_due(log)] == [
+        (NOT_KNOWN, 1)
+    ]
 
 
 async def test_check_says_that_other_settings_were_used(tmp_path: Path) -> None:

@@ -66,10 +66,13 @@ async def test_a_deadline_stays(tmp_path: Path) -> None:
         assert driver.rows("SELECT due_at FROM order_due") == [(before,)]
 
 
-async def test_the_shop_is_told_at_once(tmp_path: Path) -> None:
-    """What is told is dated after all that is known; when it is told is not."""
-    told: dict[str, Any] = {"SHOP__URL": "http://127.0.0.1:9/x", "SHOP__SECRET": secret(b"x" * 32)}
-    async with driving(tmp_path, with_worker=False, **told) as driver:
+async def test_the_shop_is_notified_at_once(tmp_path: Path) -> None:
+    """A notification is dated after all that is known; when it is sent is not."""
+    settings: dict[str, Any] = {
+        "SHOP__URL": "http://127.0.0.1:9/x",
+        "SHOP__SECRET": secret(b"x" * 32),
+    }
+    async with driving(tmp_path, with_worker=False, **settings) as driver:
         driver.clock.put(T + HOUR)
         await driver.send(event("e1", "pending"))
         await refold_due(driver.context, limit=10)
@@ -84,7 +87,7 @@ async def test_the_shop_is_told_at_once(tmp_path: Path) -> None:
 
 
 async def taken(driver: Driver) -> list[int]:
-    """The numbers of the revisions of which the shop is to be told now."""
+    """The numbers of the revisions of which the shop is to be notified now."""
     async with driver.context.store.writing() as connection:
         now = driver.clock.now()
         found = await take_notifications(connection, now=now, limit=10, lease=LEASE)

@@ -48,17 +48,17 @@ async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
 
 async def test_when_something_of_a_source_came_last(driver: Driver) -> None:
     """Taken and refused apart; of all names that no source has together."""
-    told = [await last_came(driver.context, name) for name in ("shop", "other", "", "new")]
-    minutes = [tuple(None if at is None else (at - T) // MINUTE for at in pair) for pair in told]
+    found = [await last_came(driver.context, name) for name in ("shop", "other", "", "new")]
+    minutes = [tuple(None if at is None else (at - T) // MINUTE for at in pair) for pair in found]
     assert minutes == [(0, 1), (3, 2), (None, 4), (None, None)]
 
 
 async def test_how_many_came_in_each_minute_of_the_last_hour(driver: Driver) -> None:
     """The present minute is the last; one of an hour ago is no more among them."""
     driver.clock.put(Instant(T + 60 * MINUTE))
-    told = await arrivals_by_minute(driver.context)
-    assert (len(told), told[-1][0]) == (60, T + 60 * MINUTE)
-    counted = {(at - T) // MINUTE: (taken, refused) for at, taken, refused in told}
+    found = await arrivals_by_minute(driver.context)
+    assert (len(found), found[-1][0]) == (60, T + 60 * MINUTE)
+    counted = {(at - T) // MINUTE: (taken, refused) for at, taken, refused in found}
     assert {minute: both for minute, both in counted.items() if any(both)} == {
         1: (0, 2), 2: (0, 1), 3: (1, 0), 4: (0, 1),
     }  # fmt: skip
@@ -88,7 +88,7 @@ async def test_what_is_listed_newest_first(driver: Driver) -> None:
 
 
 async def test_the_log_is_read_on_from_where_it_was_left(driver: Driver) -> None:
-    """By the id of the last entry, which is not told again; its head is the newest of all."""
+    """By the id of the last entry, which is not given again; its head is the newest of all."""
     whole = await list_deliveries(driver.context, verdict=None, limit=10)
     assert await head_of_log(driver.context) == whole[0].delivery_id
     rest = await list_deliveries(
@@ -133,7 +133,7 @@ async def test_an_entry_says_what_came(driver: Driver) -> None:
     ],
 )
 def test_of_a_header_is_shown_what_is_nobody_s(name: str, value: str, shown: str) -> None:
-    """Of what was refused no body tells whose numbers they are: they are masked at sight, also
+    """Of what was refused no body says whose numbers they are: they are masked at sight, also
     behind the escapes of an address."""
     assert shown_header(name, value, Masking()) == shown
 

@@ -1,4 +1,4 @@
-"""An order is found by whatever a customer can tell of it, and how it was found is told."""
+"""An order is found by whatever a customer knows of it, and how it was found is shown."""
 
 from __future__ import annotations
 
@@ -97,9 +97,9 @@ async def test_a_sign_alone_is_no_beginning_of_all(driver: Driver) -> None:
 @pytest.mark.parametrize("text", FOUND)
 async def test_each_way_to_an_order(driver: Driver, text: str) -> None:
     found = await find(driver, text)
-    told = [(hit["order"], hit["found"]) for hit in found.hits]
-    assert [order for order, _ in told] == [order for order, _ in FOUND[text]]
-    for (_, how), (_, begins) in zip(told, FOUND[text], strict=True):
+    shown = [(hit["order"], hit["found"]) for hit in found.hits]
+    assert [order for order, _ in shown] == [order for order, _ in FOUND[text]]
+    for (_, how), (_, begins) in zip(shown, FOUND[text], strict=True):
         assert how.startswith(begins)
     assert all(hit["explanation"] for hit in found.hits)
 
@@ -116,13 +116,13 @@ async def test_what_the_shop_alone_has_asked_for_is_found_too(driver: Driver) ->
     assert (hit["order"], hit["found"]) == ("ORD-7", "the shop asked KES 77.00 for it")
 
 
-async def test_more_than_was_asked_for_is_told(driver: Driver) -> None:
+async def test_more_than_was_asked_for_is_reported(driver: Driver) -> None:
     found = await find(driver, "ORD-", limit=2)
     assert ([hit["order"] for hit in found.hits], found.more) == (["ORD-1", "ORD-2"], True)
     assert not (await find(driver, "ORD-", limit=3)).more
 
 
-async def test_an_event_without_an_order_is_told(driver: Driver) -> None:
+async def test_an_event_without_an_order_is_shown(driver: Driver) -> None:
     found = await find(driver, "evt_4")
     assert found.hits == []
     assert found.notes == ["The event evt_4 is stored, and belongs to no order yet."]
@@ -150,7 +150,7 @@ async def test_an_orphan_is_found_by_phone_once_it_has_an_order(driver: Driver) 
     assert ([hit["order"] for hit in found.hits], found.notes) == (["ORD-8"], [])
 
 
-async def test_numbers_noted_with_another_key_are_told(driver: Driver) -> None:
+async def test_numbers_noted_with_another_key_are_reported(driver: Driver) -> None:
     async with driver.context.store.writing() as connection:
         await connection.exec_driver_sql("INSERT INTO phones VALUES (x'00', 'order', 'O', 1)")
     (note,) = (await find(driver, "254711223344")).notes
@@ -163,12 +163,12 @@ async def test_the_database_alone_does_not_give_the_number_away(driver: Driver) 
 
 
 @pytest.mark.parametrize("text", ["", "   ", "a\nb", "x" * 257])
-def test_what_can_mean_nothing_is_told_with_the_grammar(text: str) -> None:
+def test_what_can_mean_nothing_is_reported_with_the_grammar(text: str) -> None:
     with pytest.raises(UsageError, match="a day"):
         understood(text)
 
 
-async def test_a_number_that_lacks_its_country_is_told(driver: Driver) -> None:
+async def test_a_number_that_lacks_its_country_is_reported(driver: Driver) -> None:
     assert (await find(driver, "0711 223 344")).notes == [NATIONAL]
     assert (await find(driver, "+254 711 223 344")).notes == []
     assert (await find(driver, "0.50")).notes == []
@@ -180,7 +180,7 @@ async def test_a_national_number_is_of_the_country_that_is_set(driver: Driver) -
     assert ([hit["order"] for hit in found.hits], found.notes) == (["ORD-1"], [])
 
 
-async def test_what_was_refused_is_told_where_nothing_else_is(driver: Driver) -> None:
+async def test_what_was_refused_is_shown_where_nothing_else_is(driver: Driver) -> None:
     """Only to who may see such, and never beside an order that was found."""
     body = json.dumps(of_order("ORD-77", "evt_9")).encode()
     await driver.send(body, signed(body, at=driver.clock.now(), key=b"a key of somebody else"))
@@ -214,7 +214,7 @@ BOOK = "reference,amount,currency,status\nORD_20,1500.00,KES,paid\nORD-77,12.50,
 SETTLED = "payment_reference,order_reference,gross,currency\npay_77,ORD-77,12.50,KES\n"
 
 
-async def test_what_books_and_statements_alone_know_is_told(driver: Driver, tmp_path: Path) -> None:
+async def test_what_books_or_statements_alone_know_shows(driver: Driver, tmp_path: Path) -> None:
     """A payment whose webhook never came, and a reference in another spelling."""
     book, settled = tmp_path / "book.csv", tmp_path / "settled.csv"
     await to_thread(book.write_text, BOOK)
@@ -262,8 +262,8 @@ async def test_a_number_is_shown_to_who_says_why_and_that_is_kept(
     shown = await unmask(driver.context, "ORD-1", sources=sources, reason="called back", by="Ann")
     assert shown == [PHONE]
     async with driver.context.store.reading() as connection:
-        (deed,) = await audit_entries(connection, limit=10)
-    assert (deed.who, deed.action, deed.subject, deed.reason) == (
+        (entry,) = await audit_entries(connection, limit=10)
+    assert (entry.who, entry.action, entry.subject, entry.reason) == (
         "Ann",
         "unmasked",
         "ORD-1",

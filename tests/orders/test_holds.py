@@ -18,7 +18,7 @@ __all__ = ["serve"]
 
 
 def fulfillable(shop: Shop, order: str) -> list[tuple[str, bool]]:
-    """What the shop was told of an order."""
+    """What the shop was notified of an order."""
     said = [document["data"] for _, document in shop.heard]
     return [(each["outcome"], each["fulfillable"]) for each in said if each["order"] == order]
 
@@ -33,11 +33,11 @@ OF_BEFORE, AS_HELD, RELEASED = ("unresolved", False), ("succeeded", False), ("su
 
 
 @pytest.mark.parametrize("restarts", [0, 2])
-async def test_the_shop_is_told_of_nothing_to_ship_before_a_release(
+async def test_the_shop_is_notified_of_nothing_to_ship_before_a_release(
     serve: Serve, tmp_path: Path, restarts: int
 ) -> None:
-    """Whatever it reads: notification, feed, order, list, figures. News are told at once; after the
-    release the shop hears of the order once, as fulfillable."""
+    """Whatever it reads: notification, feed, order, list, figures. News are notified at once; after
+    the release the shop hears of the order once, as fulfillable."""
     shop = Shop()
     with rules_of_before():
         async with serve(shop) as driver:

@@ -1,4 +1,4 @@
-"""The shop is told of every revision: signed, in order, again until it takes it, then given up."""
+"""The shop is notified of every revision: signed, in order, again until taken, then given up."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Shop:
         self.requests: list[httpx2.Request] = []
 
     def __call__(self, request: httpx2.Request) -> httpx2.Response:
-        """Verify as an independent library does, and write down what was told."""
+        """Verify as an independent library does, and write down what it was notified of."""
         said = self.says.pop(0) if self.says else 204
         self.requests.append(request)
         self.heard.append((request.headers["webhook-id"], json.loads(request.content)))
@@ -61,7 +61,7 @@ class Shop:
             raise said
         return httpx2.Response(said, content=_nothing(), headers={"location": "https://other/"})
 
-    def told(self, order: str) -> list[str]:
+    def outcomes(self, order: str) -> list[str]:
         """The outcomes heard of an order, in the order of their coming."""
         said = [document["data"] for _, document in self.heard]
         return [each["outcome"] for each in said if each["order"] == order]
@@ -73,7 +73,7 @@ async def _nothing() -> AsyncIterator[bytes]:
 
 @pytest.fixture
 def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Serve:
-    """A service that tells this shop."""
+    """A service that notifies this shop."""
 
     def make(shop: Shop, **more: Any) -> AbstractAsyncContextManager[Driver]:
         transport = httpx2.MockTransport(shop)
@@ -100,7 +100,7 @@ async def states(driver: Driver) -> list[tuple[str, int, str | None]]:
     return [(each.state, each.tries, each.problem) for each in reversed(found)]
 
 
-async def test_every_revision_is_told_as_the_feed_tells_it(serve: Serve) -> None:
+async def test_every_revision_is_notified_as_the_feed_gives_it(serve: Serve) -> None:
     """One POST for each revision, in order for each order, genuine to an independent verifier,
     with the feed's own entry; then nothing more. Any 2xx is the shop's yes."""
     shop = Shop(200, 299)
@@ -113,7 +113,7 @@ async def test_every_revision_is_told_as_the_feed_tells_it(serve: Serve) -> None
         feed = (await driver.api("GET", "/outcomes")).json()["outcomes"]
         assert sorted((d["data"] for _, d in shop.heard), key=lambda d: d["id"]) == feed
         await soon(lambda: driver.rows("SELECT count(delivered_at) FROM notifications") == [(3,)])
-    assert shop.told("ORD-1") == ["pending", "succeeded"]
+    assert shop.outcomes("ORD-1") == ["pending", "succeeded"]
     assert len({name for name, _ in shop.heard}) == 3
     assert {(*document,) for _, document in shop.heard} == {("type", "timestamp", "data")}
     for request in shop.requests:
@@ -187,7 +187,7 @@ async def test_what_is_not_taken_is_sent_again_with_the_same_id(serve: Serve) ->
         await soon(lambda: len(shop.heard) == 6)
         await soon(lambda: driver.rows("SELECT count(delivered_at) FROM notifications") == [(2,)])
         assert await states(driver) == [("delivered", 5, None), ("delivered", 1, None)]
-    assert shop.told("ORD-1") == ["pending"] * 5 + ["succeeded"]
+    assert shop.outcomes("ORD-1") == ["pending"] * 5 + ["succeeded"]
     assert len({request.content for request in shop.requests[:5]}) == 1
     assert [name for name, _ in shop.heard[:5]] == [shop.heard[0][0]] * 5
     assert {request.url.host for request in shop.requests} == {"shop.example"}
@@ -206,7 +206,7 @@ async def test_after_three_days_it_is_given_up(serve: Serve) -> None:
         figures = (await driver.client.get("/metrics")).text
         assert "tallyhook_notifications_given_up 1.0" in figures
         await driver.send(event("e2", "disputed"))
-        await soon(lambda: shop.told("ORD-1")[2:] == ["disputed"])
+        await soon(lambda: shop.outcomes("ORD-1")[2:] == ["disputed"])
         with pytest.raises(NotFoundError):
             await redeliver(driver.context, [1, 77])
         assert await redeliver(driver.context, None) == 1
@@ -272,7 +272,7 @@ async def test_a_shop_that_is_away_hears_of_one_at_a_time_and_then_of_all(serve:
         await soon(lambda: driver.rows("SELECT count(delivered_at) FROM notifications") == [(21,)])
         assert _failures(driver) == []
         assert len(shop.heard) == 6 + 21
-        assert shop.told("O00")[-2:] == ["succeeded", "disputed"]
+        assert shop.outcomes("O00")[-2:] == ["succeeded", "disputed"]
 
 
 def _failures(driver: Driver) -> list[tuple[Any, ...]]:
@@ -332,7 +332,7 @@ async def test_many_that_are_refused_hold_up_no_new_one(serve: Serve) -> None:
         assert shop.heard[2][1]["data"]["order"] == "NEW"
 
 
-async def test_a_shop_that_is_away_is_told_of(serve: Serve) -> None:
+async def test_a_shop_that_is_away_is_reported(serve: Serve) -> None:
     """Readiness, which stays 200, the figures and the feed say since when, what fails and what to
     do, once a restart would be over; and no more when it is back."""
     shop = Away()

@@ -1,4 +1,4 @@
-"""What the shop tells of an order, one thing after another."""
+"""What the shop states of an order, one thing after another."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ def priced(minor: int) -> OrderFacts:
     return OrderFacts(order="ORD-1", money=Money(minor=minor, currency="KES"))
 
 
-async def test_the_price_told_last_counts_though_the_clock_was_ahead(tmp_path: Path) -> None:
+async def test_the_price_stated_last_counts_though_the_clock_was_ahead(tmp_path: Path) -> None:
     """The clock is an hour ahead, then set right, and the price is corrected upwards: the money
     for the earlier one does not ship the order, and the correction is written down once."""
     async with driving(tmp_path, with_worker=False) as driver:
         driver.clock.put(T + HOUR)
         await tell_order(driver.context, priced(150_000))
         driver.clock.put(T + MINUTE)
-        told = [len(await tell_order(driver.context, priced(180_000))) for _ in range(3)]
-        assert told == [1, 0, 0]
+        written = [len(await tell_order(driver.context, priced(180_000))) for _ in range(3)]
+        assert written == [1, 0, 0]
         paid = {"reference": "ORD-1", "amount": 1800, "currency": "KES"}
         await driver.send(event("e1", order=paid))
         for now in (T + 2 * MINUTE, T + 2 * DAY):

@@ -44,15 +44,15 @@ async def ships(driver: Driver, order: str) -> bool:
 
 
 async def test_an_order_without_a_price_of_the_shop_is_not_fulfillable(tmp_path: Path) -> None:
-    """It says why, until the shop tells its price; then it is, at that price alone."""
+    """It says why, until the shop states its price; then it is, at that price alone."""
     async with driving(tmp_path, **ON) as driver:
         driver.clock.put(T + MINUTE)
         await driver.send(event("e1"))
         ledger = (await driver.api("GET", "/orders/ORD-1")).json()
         assert (ledger["outcome"], ledger["fulfillable"]) == ("succeeded", False)
         assert any("the shop" in sentence for sentence in ledger["explanation"])
-        told = (await driver.api("PUT", "/orders/ORD-1", json=TOLD)).json()
-        assert told["fulfillable"]
+        body = (await driver.api("PUT", "/orders/ORD-1", json=TOLD)).json()
+        assert body["fulfillable"]
         await driver.send(of_order("ORD-2", "e2"))
         dearer = await driver.api("PUT", "/orders/ORD-2", json=TOLD | {"amount": "1500.01"})
         assert not dearer.json()["fulfillable"]
@@ -80,7 +80,7 @@ async def test_a_session_that_was_asked_for_here_is_the_shops_word(tmp_path: Pat
 async def test_what_was_heard_of_before_the_first_start_with_it_on_is_left_alone(
     tmp_path: Path, log: io.StringIO
 ) -> None:
-    """The instant is noted once, is told of, and never moves however often a service starts; all
+    """The instant is noted once, is reported, and never moves however often a service starts; all
     others judge by it, too."""
     async with driving(tmp_path) as driver:
         await driver.send(of_order("OLD", "e1"))
@@ -114,8 +114,8 @@ async def test_switched_off_and_on_again_it_begins_again(tmp_path: Path, log: io
         driver.token = token
         await driver.send(of_order("BETWEEN", "e2"))
         assert not await ships(driver, "FIRST"), "only the setting makes it so: held for a person"
-        told = (await driver.api("GET", "/orders/FIRST")).json()
-        assert "held_back" in [each["code"] for each in told["findings"]]
+        body = (await driver.api("GET", "/orders/FIRST")).json()
+        assert "held_back" in [each["code"] for each in body["findings"]]
         assert await ships(driver, "BETWEEN")
     assert "do not need a price of the shop's own any more" in log.getvalue()
     async with driving(tmp_path, at=T + DAY, **ON) as driver:
@@ -158,7 +158,7 @@ async def test_a_command_notes_nothing(tmp_path: Path) -> None:
 def test_where_it_is_on(
     tmp_path: Path, environment: str, value: str | None, required: bool
 ) -> None:
-    """In live unless it is switched off by name, which is told of; in the sandbox only by name."""
+    """In live unless it is switched off by name, which is reported; in the sandbox only by name."""
     given = environ(tmp_path) | {"TALLYHOOK_ENVIRONMENT": environment}
     if value is not None:
         given["TALLYHOOK_REQUIRE_ORDER_RECORD"] = value

@@ -162,12 +162,12 @@ async def test_a_process_that_dies_ends_the_rebuild(
 async def test_what_waits_for_a_pool_that_breaks_is_not_taken_back(
     filled: Path, small_ranges: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The pool tells each of its futures that it broke, and its thread dies of one that was
+    """The pool sets on each of its futures that it broke, and its thread dies of one that was
     cancelled meanwhile: here it takes its time over each."""
-    tell = Future.set_exception
+    set_exception = Future.set_exception
 
     def slowly(future: Future[Any], error: BaseException | None) -> None:
-        tell(future, error)
+        set_exception(future, error)
         time.sleep(0.05)
 
     monkeypatch.setattr(rebuild, "_folded_elsewhere", dying)

@@ -100,7 +100,7 @@ async def test_an_order_that_cannot_be_folded_is_put_aside(
     assert "O-1" in published(driver)
 
 
-async def test_an_order_that_cannot_be_told_of_is_put_aside(
+async def test_an_order_that_cannot_be_published_is_put_aside(
     driver: Driver, monkeypatch: pytest.MonkeyPatch, log: io.StringIO
 ) -> None:
     """As one that cannot be folded: by whoever folds what is due, and by who rebuilds all."""

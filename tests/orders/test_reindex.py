@@ -55,8 +55,8 @@ async def fill(driver: Driver) -> None:
     for body in bodies:
         driver.clock.put(driver.clock.now() + MILLISECOND)
         assert (await driver.send(body)).status_code == 200
-    told = OrderFacts(order="O-4", money=Money(minor=1, currency="KES"))
-    await tell_order(driver.context, told)
+    facts = OrderFacts(order="O-4", money=Money(minor=1, currency="KES"))
+    await tell_order(driver.context, facts)
 
 
 async def test_an_unchanged_profile_changes_nothing(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ async def test_an_unchanged_profile_changes_nothing(tmp_path: Path) -> None:
 
 
 async def test_every_order_is_folded_again(tmp_path: Path) -> None:
-    """One of which no delivery tells, too, and one that none names any more; and a fold that had
+    """One that no delivery names, too, and one that none names any more; and a fold that had
     begun before does not count."""
     marks = "SELECT order_key, due_at, generation FROM order_due ORDER BY order_key"
     async with driving(tmp_path, with_worker=False) as driver:
@@ -96,7 +96,7 @@ async def test_every_order_is_folded_again(tmp_path: Path) -> None:
 
 
 async def test_within_one_millisecond_the_first_stays_the_first(tmp_path: Path) -> None:
-    """Deliveries of one millisecond keep their verdicts, though ids do not tell their order."""
+    """Deliveries of one millisecond keep their verdicts, though ids do not show their order."""
     async with driving(tmp_path, with_worker=False) as driver:
         for number in range(12):
             for claim in ("pending", "succeeded", "declined"):
