@@ -111,7 +111,7 @@ async def outcome(driver: Driver) -> str:
     return str((await driver.api("GET", "/orders/ORD-9")).json()["outcome"])
 
 
-async def told(driver: Driver, document: dict[str, Any]) -> str:
+async def deliver(driver: Driver, document: dict[str, Any]) -> str:
     """Deliver an unsigned event; its verdict."""
     return str((await driver.send(document, [], source="weak")).json()["verdict"])
 

@@ -1,4 +1,4 @@
-"""Events that wait to be asked about: which are due, who has them, and which are let go."""
+"""Events that wait to be asked about: which are due, who has them, and which are given up."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ async def test_what_came_again_meanwhile_is_asked_about_at_once(store: Store) ->
 
 
 @pytest.mark.parametrize(("most", "left"), [(3, "123"), (2, "12"), (1, "1"), (0, "")])
-async def test_those_that_were_asked_about_most_are_let_go(
+async def test_those_that_were_asked_about_most_are_given_up(
     store: Store, most: int, left: str
 ) -> None:
     """Of one source; as many as may wait stay."""
@@ -217,8 +217,8 @@ async def test_a_provider_that_gives_no_answer(
     log.truncate(0)
     assert await confirm_due(made, "shop") == 1
     assert await confirm_due(made, "shop") == 0
-    told = [json.loads(line) for line in log.getvalue().strip("\0").splitlines()]
-    assert [(line["source"], line["event_id"], line["reason"]) for line in told] == (
+    lines = [json.loads(line) for line in log.getvalue().strip("\0").splitlines()]
+    assert [(line["source"], line["event_id"], line["reason"]) for line in lines] == (
         [("shop", "e1", reason)] if reason else []
     )
     assert await marks(store) == [("e1", 5, 1)]
@@ -272,8 +272,10 @@ async def test_when_it_is_asked_again(
         event=one.event, asked_since=T, tries=tries, taken_until=seconds(after + 120)
     )
     await _later(context(store, at=after), one, asked * SECOND)
-    told = [json.loads(line) for line in log.getvalue().splitlines()]
-    over = [(line["event_id"], line["reason"]) for line in told if "not confirmed" in line["event"]]
+    lines = [json.loads(line) for line in log.getvalue().splitlines()]
+    over = [
+        (line["event_id"], line["reason"]) for line in lines if "not confirmed" in line["event"]
+    ]
     if pause is None:
         assert await marks(store) == []
         assert over == [("e1", "the provider gave no final answer in 30 days")]
@@ -295,9 +297,9 @@ async def test_as_many_as_may_wait(
     monkeypatch.setattr(confirm, "MAX_WAITING", 3)
     await keep(store, *(arrival(unconfirmed(f"e{n}")) for n in range(waits)))
     await confirm_due(confirmer(store, shop=provider(404)), "shop")
-    told = [json.loads(line) for line in log.getvalue().splitlines()]
+    lines = [json.loads(line) for line in log.getvalue().splitlines()]
     assert [
-        (line["source"], line["count"]) for line in told if line["event"].startswith("too many")
+        (line["source"], line["count"]) for line in lines if line["event"].startswith("too many")
     ] == given_up
     assert len(await marks(store)) == left
 

@@ -16,10 +16,10 @@ from tests.receiving.asking import (
     PROFILE,
     Provider,
     asking,
+    deliver,
     outcome,
     questions,
     stream,
-    told,
     until,
     waiting,
 )
@@ -37,7 +37,7 @@ async def test_it_counts_once_the_provider_confirms(asking: Any) -> None:
     )
     async with asking(provider) as driver:
         evil = {**PAID, "url": "https://evil.example"}
-        assert await told(driver, evil) == "stored"
+        assert await deliver(driver, evil) == "stored"
         ledger = (await driver.api("GET", "/orders/ORD-9")).json()
         assert ledger["outcome"] == "pending"
         assert not ledger["fulfillable"]
@@ -58,7 +58,7 @@ async def test_a_forged_success_is_settled_by_the_denial(asking: Any) -> None:
     """What the provider calls failed is failed, whatever anybody wrote to us."""
     provider = Provider({"state": "FAILED", "order": "ORD-9", "amount": 700})
     async with asking(provider) as driver:
-        await told(driver, PAID)
+        await deliver(driver, PAID)
         await until(driver, "failed")
 
 
@@ -70,7 +70,7 @@ async def test_a_true_payment_of_another_order_pays_for_nothing_else(
     where it names none, none. The unconfirmed word shares nothing with the order that is paid."""
     provider = Provider({"state": "COMPLETE", "order": named, "amount": 700})
     async with asking(provider) as driver:
-        await told(driver, PAID)
+        await deliver(driver, PAID)
         fetched = "SELECT 1 FROM deliveries WHERE headers LIKE ':fetched%'"
         await soon(lambda: driver.rows(fetched))
         assert await outcome(driver) == "pending"
@@ -90,7 +90,7 @@ async def test_an_answer_of_the_other_environment_is_none(asking: Any) -> None:
     paid = {"state": "COMPLETE", "order": "ORD-9", "amount": 700}
     provider = Provider({**paid, "mode": "live"})
     async with asking(provider, says) as driver:
-        await told(driver, PAID)
+        await deliver(driver, PAID)
         unread = "SELECT problem FROM deliveries WHERE headers LIKE ':fetched%'"
         await soon(lambda: driver.rows(unread))
         assert driver.rows(unread) == [("the answer does not say that it is of sandbox",)]
@@ -104,7 +104,7 @@ async def test_a_payment_that_the_provider_does_not_know_moves_no_money(asking: 
     """Asked several times, since some are slow to know; then the word is void and time decides."""
     provider = Provider(404)
     async with asking(provider) as driver:
-        await told(driver, PAID)
+        await deliver(driver, PAID)
         await questions(driver, provider, confirm.SURE_NOT_FOUND)
         await waiting(driver, 0)
         assert await outcome(driver) == "pending"  # its time counts from the answer
@@ -117,7 +117,7 @@ async def test_asking_survives_a_restart_and_a_repeated_answer_is_kept_once(aski
     """A pending answer is asked again later, by the next process too; equal answers are one."""
     provider = Provider({"state": "PENDING"})
     async with asking(provider) as driver:
-        await told(driver, PAID)
+        await deliver(driver, PAID)
         await questions(driver, provider, 2)
         later = driver.clock.now() + HOUR
     provider.answers = [{"state": "COMPLETE", "order": "ORD-9", "amount": 700}]
@@ -133,7 +133,7 @@ async def test_an_event_that_is_asked_for_by_its_id_is_asked_for_once(asking: An
     by_id = PROFILE.replace("/payments/{payment}", "/events/{id}")
     provider = Provider({"state": "PENDING"})
     async with asking(provider, by_id) as driver:
-        await told(driver, PAID)
+        await deliver(driver, PAID)
         await questions(driver, provider, 1)
         await waiting(driver, 0)
         assert await outcome(driver) == "pending"
@@ -147,11 +147,11 @@ async def test_what_is_said_again_is_asked_again(asking: Any) -> None:
     provider = Provider({"state": "FAILED", "order": "ORD-9", "amount": 700})
     async with asking(provider, ping) as driver:
         changed = {**PAID, "state": "CHANGED"}
-        assert await told(driver, changed) == "stored"
+        assert await deliver(driver, changed) == "stored"
         await until(driver, "failed")
         await waiting(driver, 0)
         provider.answers = [{"state": "COMPLETE", "order": "ORD-9", "amount": 700}]
-        assert await told(driver, changed) == "duplicate"
+        assert await deliver(driver, changed) == "duplicate"
         await until(driver, "succeeded")
         await waiting(driver, 0)
 
@@ -169,9 +169,9 @@ async def test_what_is_said_while_the_provider_is_asked_is_asked_again(asking: A
         return httpx2.Response(200, content=stream(content))
 
     async with asking(slow) as driver:
-        await told(driver, PAID)
+        await deliver(driver, PAID)
         await begun.wait()
-        assert await told(driver, PAID) == "duplicate"
+        assert await deliver(driver, PAID) == "duplicate"
         go_on.set()
         await until(driver, "succeeded")
         await waiting(driver, 0)
@@ -183,7 +183,7 @@ async def test_a_provider_that_is_slow_to_know_is_not_believed_at_once(asking: A
     provider = Provider(*[404] * (confirm.SURE_NOT_FOUND - 1), known)
     async with asking(provider) as driver:
         driver.clock.put(T + 9 * HOUR)  # long after any deadline that counts from the event's date
-        await told(driver, PAID)
+        await deliver(driver, PAID)
         assert await outcome(driver) == "pending"
         await questions(driver, provider, confirm.SURE_NOT_FOUND)
         await until(driver, "succeeded")
@@ -194,7 +194,7 @@ async def test_a_status_we_cannot_use_changes_nothing(asking: Any) -> None:
     """Refused credentials, trouble and redirects: pending, and asked again."""
     provider = Provider(401, 403, 302, 500, 429)
     async with asking(provider) as driver:
-        await told(driver, PAID)
+        await deliver(driver, PAID)
         await questions(driver, provider, 6)
         assert await outcome(driver) == "pending"
 
@@ -205,7 +205,7 @@ async def test_an_event_that_names_nothing_is_asked_about_no_more(
     """What the address needs is missing: nothing is sent, and its order says that it waits."""
     provider = Provider(500)
     async with asking(provider, PROFILE.replace('payment = "json:id"\n', "")) as driver:
-        await told(driver, PAID)
+        await deliver(driver, PAID)
         await waiting(driver, 0)
         assert await outcome(driver) == "pending"
         assert provider.asked == []

@@ -23,10 +23,10 @@ from tests.receiving.asking import (
     PROFILE,
     Provider,
     asking,
+    deliver,
     outcome,
     questions,
     stream,
-    told,
     until,
     waiting,
 )
@@ -44,10 +44,10 @@ async def test_only_so_many_are_asked_about(
     provider = Provider(500)
     async with asking(provider) as driver:
         for number in range(12):
-            await told(driver, {**PAID, "id": f"forged_{number}"})
+            await deliver(driver, {**PAID, "id": f"forged_{number}"})
         await waiting(driver, 5)
         provider.answers = [{"state": "COMPLETE", "order": "ORD-9", "amount": 700}]
-        await told(driver, PAID)
+        await deliver(driver, PAID)
         await until(driver, "succeeded")
         assert driver.rows(
             "SELECT count(*) FROM deliveries WHERE headers NOT LIKE ':fetched%'"
@@ -60,7 +60,7 @@ async def test_only_so_many_are_asked_about(
 
 @pytest.mark.parametrize("whose", ["", "_PER_ADDRESS"])
 async def test_a_flood_of_unsigned_requests_is_bounded(asking: Any, whose: str) -> None:
-    """Beyond the allowance senders are told to wait, and nothing is kept; what is signed is taken
+    """Beyond the allowance senders are asked to wait, and nothing is kept; what is signed is taken
     all the same."""
     async with asking(Provider(500), **{f"UNSIGNED_PER_MINUTE{whose}": "20"}) as driver:
         sent = [await driver.send({**PAID, "id": f"p{n}"}, [], source="weak") for n in range(80)]
@@ -80,7 +80,7 @@ async def test_an_unsigned_request_is_small(asking: Any) -> None:
         assert (await driver.send(big, [], source="weak")).status_code == 413
         many = {**PAID, "more": [0] * 2_000}
         assert (await driver.send(many, [], source="weak")).status_code == 413
-        assert await told(driver, {**PAID, "more": "x" * 60_000}) == "stored"
+        assert await deliver(driver, {**PAID, "more": "x" * 60_000}) == "stored"
         assert driver.rows("SELECT verdict FROM rejections") == [("body_too_large",)] * 2
 
 
@@ -90,7 +90,7 @@ async def test_a_source_whose_profile_asks_no_more_loses_no_question(
     """What waits is asked about when the profile, or the source, is back."""
     provider = Provider(500)
     async with asking(provider) as driver:
-        await told(driver, PAID)
+        await deliver(driver, PAID)
         await questions(driver, provider, 1)
         later = driver.clock.now() + HOUR
     other = tmp_path / "other.toml"
@@ -125,7 +125,7 @@ async def test_one_provider_that_hangs_holds_up_no_other(asking: Any) -> None:
     async with asking(answering) as driver:
         for number in range(20):
             await driver.send({**PAID, "id": f"{number}slow"}, [], source="second")
-        await told(driver, PAID)
+        await deliver(driver, PAID)
         await until(driver, "succeeded")
         go_on.set()
 
@@ -134,7 +134,7 @@ async def test_the_index_is_rebuilt_with_what_was_fetched(asking: Any) -> None:
     """reindex reads kept answers as answers; the order stays paid."""
     provider = Provider({"state": "COMPLETE", "order": "ORD-9", "amount": 700})
     async with asking(provider) as driver:
-        await told(driver, PAID)
+        await deliver(driver, PAID)
         await until(driver, "succeeded")
         before = driver.rows("SELECT * FROM events ORDER BY event_id")
         sources = driver.service.sources
@@ -150,12 +150,12 @@ async def test_a_rebuilt_index_asks_about_what_has_no_final_answer(asking: Any) 
     """What was given up or waits is asked about, what is settled is not, nor what is no event."""
     provider = Provider({"state": "COMPLETE", "order": "ORD-9", "amount": 700})
     async with asking(provider) as driver:
-        await told(driver, PAID)
+        await deliver(driver, PAID)
         await until(driver, "succeeded")
         await waiting(driver, 0)
         provider.answers = [{"state": "PENDING"}]
-        await told(driver, {**PAID, "id": "waits", "order": "O-2"})
-        await told(driver, {**PAID, "id": "given_up", "order": "O-3"})
+        await deliver(driver, {**PAID, "id": "waits", "order": "O-2"})
+        await deliver(driver, {**PAID, "id": "given_up", "order": "O-3"})
         await questions(driver, provider, 3)
     with sqlite3.connect(driver.path) as database:
         database.execute("DELETE FROM confirmations WHERE event_id LIKE 'given_up%'")

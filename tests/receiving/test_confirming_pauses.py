@@ -10,7 +10,7 @@ import httpx2
 from app.providers.provider_client import LIMIT_S
 from reconcile.instants import DAY, HOUR, SECOND
 from tests.api.driving import Driver
-from tests.receiving.asking import PAID, Provider, asking, outcome, stream, told, waiting
+from tests.receiving.asking import PAID, Provider, asking, deliver, outcome, stream, waiting
 from tests.waiting import soon
 
 __all__ = ["asking"]
@@ -26,7 +26,7 @@ async def due_after(driver: Driver, tries: int) -> int:
 async def test_pauses_double_up_to_an_hour_and_end_after_a_month(asking: Any) -> None:
     """Then it is asked about no more; its order stays pending."""
     async with asking(Provider(500)) as driver:
-        await told(driver, PAID)
+        await deliver(driver, PAID)
         pauses = []
         for tries in range(1, 13):
             due = await due_after(driver, tries)
@@ -48,7 +48,7 @@ async def test_a_provider_that_asks_for_longer(asking: Any) -> None:
         for status, wait in asked
     ]
     async with asking(lambda request: answers.pop(0)) as driver:
-        await told(driver, PAID)
+        await deliver(driver, PAID)
         pauses = []
         for tries in range(1, 5):
             due = await due_after(driver, tries)
@@ -68,7 +68,7 @@ async def test_nobody_else_takes_what_is_being_asked(asking: Any) -> None:
         return httpx2.Response(500)
 
     async with asking(hanging) as driver:
-        await told(driver, PAID)
+        await deliver(driver, PAID)
         await begun.wait()
         ((due,),) = driver.rows("SELECT due_at FROM confirmations")
         assert due - driver.clock.now() > 2 * LIMIT_S * SECOND

@@ -72,7 +72,7 @@ async def test_what_needs_no_trial(store: Store, changes: Any, mistake: str) -> 
     assert await mistakes(store, replace(rejection(), **changes)) == [mistake]
 
 
-async def test_what_cannot_be_tried_is_told(store: Store) -> None:
+async def test_what_cannot_be_tried_is_reported(store: Store) -> None:
     """One that is not there, and one of which too little was kept."""
     with pytest.raises(NotFoundError, match="no refused delivery 'dlv_none'"):
         await diagnose_delivery(context(store), "dlv_none", accounts=ACCOUNTS)
@@ -96,7 +96,7 @@ async def test_what_nothing_explains_says_which_secret_is_meant(store: Store) ->
     assert "SECRETS" not in missing
 
 
-async def test_an_unknown_name_is_told_with_those_that_are_known(store: Store) -> None:
+async def test_an_unknown_name_is_reported_with_those_that_are_known(store: Store) -> None:
     """A slip in the address is seen at once."""
     kept = replace(rejection(), source="shp", verdict="source_unknown")
     await keep(store, kept)
@@ -104,7 +104,7 @@ async def test_an_unknown_name_is_told_with_those_that_are_known(store: Store) -
     assert found.diagnoses[0].sentence.endswith("that is configured: desk, shop, till.")
 
 
-async def test_a_name_in_capitals_is_told_with_its_address(store: Store) -> None:
+async def test_a_name_in_capitals_is_reported_with_its_address(store: Store) -> None:
     """To configure what is configured would help nobody."""
     kept = replace(rejection(), source="Shop", verdict="source_unknown")
     await keep(store, kept)

@@ -121,9 +121,9 @@ def length(body: bytes) -> Header:
 async def test_what_is_handed_on(door: Door) -> None:
     """Source, headers, body, address and URL as they came; the answer says verdict and id."""
     headers = [(b"a", b"1")]
-    told = await door.answers(headers, query_string=b"x=\xe9&y", method="GET")
+    found = await door.answers(headers, query_string=b"x=\xe9&y", method="GET")
     body = b'{"verdict": "accepted", "delivery": "dlv_1"}'
-    assert told == (200, [JSON, length(body)], body)
+    assert found == (200, [JSON, length(body)], body)
     url = "/webhooks/shop?x=\xe9&y"
     assert door.given == [Incoming("shop", headers, b"{}", url, "192.0.2.7", "GET")]
     await door.answers(client=None, query_string=b"")
@@ -210,7 +210,7 @@ async def test_what_is_refused_unread(
     logged: bool,
 ) -> None:
     """Within the allowance of its address; beyond it the sender has to wait. The connection ends
-    where a body is left unread, and the log tells of those that are kept."""
+    where a body is left unread, and the log names those that are kept."""
     door.decided = decided
     found, fields, body = await door.answers(headers)
     assert (found, fields) == (status, [PROBLEM, length(body), *more])
@@ -232,7 +232,7 @@ async def test_what_is_refused_unread(
 async def test_a_method_that_a_source_does_not_send(
     door: Door, method: str, source: str, allowed: bytes
 ) -> None:
-    """It is told those that it does, and nothing is read or counted."""
+    """It is answered with those that it does, and nothing is read or counted."""
     status, fields, body = await door.answers(method=method, source=source, messages=[])
     assert (status, fields) == (405, [PROBLEM, length(body), (b"allow", allowed)])
     assert json.loads(body)["code"] == "method_not_allowed"
@@ -244,10 +244,10 @@ async def test_a_post_to_a_source_of_no_such_name_is_judged(door: Door) -> None:
     assert [each.source for each in door.given] == ["new"]
 
 
-async def test_who_hangs_up_is_told_nothing(door: Door) -> None:
+async def test_who_hangs_up_is_answered_nothing(door: Door) -> None:
     """And nothing is judged."""
-    told = await door.answers(messages=[{"type": "http.disconnect"}])
-    assert (told, door.given, door.counted.deliveries) == ((0, [], b""), [], [])
+    found = await door.answers(messages=[{"type": "http.disconnect"}])
+    assert (found, door.given, door.counted.deliveries) == ((0, [], b""), [], [])
 
 
 async def test_where_there_is_no_room_for_a_long_body(door: Door) -> None:
@@ -304,15 +304,15 @@ async def test_a_long_body_takes_its_room_until_it_is_stored(
         (Answer(503, None, "d", reason="disk"), "not_stored", [(b"retry-after", b"5")]),
     ],
 )
-async def test_what_is_refused_is_told_in_our_form(
+async def test_what_is_refused_is_answered_in_our_form(
     monkeypatch: pytest.MonkeyPatch, answer: Answer, code: str, more: list[Header]
 ) -> None:
     """A problem, and when to come again; why nothing was stored is counted."""
     door = Door(monkeypatch, answer=answer)
     status, fields, body = await door.answers()
     assert (status, fields) == (answer.status, [PROBLEM, length(body), *more])
-    told = json.loads(body)
-    assert (told["code"], told["status"]) == (code, answer.status)
+    document = json.loads(body)
+    assert (document["code"], document["status"]) == (code, answer.status)
     assert door.counted.deliveries == [("shop", answer.verdict)]
     assert door.counted.not_stored == ([] if answer.reason is None else [answer.reason])
 

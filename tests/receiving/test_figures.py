@@ -1,4 +1,4 @@
-"""The figures that people are told of, or that others build on, as literal numbers: whoever changes
+"""The figures that people are shown, or that others build on, as literal numbers: whoever changes
 one changes what is promised, and does so on purpose."""
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def test_a_figure_is_what_is_promised(module: Any, name: str, figure: Any) -> No
     assert getattr(module, name) == figure
 
 
-def test_a_store_that_is_told_nothing_else() -> None:
+def test_a_store_that_is_given_nothing_else() -> None:
     """What tools open it with, which read no settings."""
     settings = StoreSettings(url="sqlite://")
     assert (settings.environment, settings.notifies) == (None, False)

@@ -60,8 +60,8 @@ async def test_which_heads_are_certain(
     assert (statuses(client), refused(client)) == (answers, reasons)
     assert client.wire.is_closing() is (bool(reasons) or b"HTTP/1.0" in request_)
     if reasons:
-        told = json.loads(client.wire.sent[0].partition(b"\r\n\r\n")[2])
-        assert (told["status"], told["code"]) == (400, "request_malformed")
+        body = json.loads(client.wire.sent[0].partition(b"\r\n\r\n")[2])
+        assert (body["status"], body["code"]) == (400, "request_malformed")
         await client.ask(GET)
         assert (statuses(client), refused(client)) == (answers, reasons)
 
@@ -154,14 +154,14 @@ async def test_a_doubt_within_a_body_behind_a_request_that_is_answered() -> None
 
 
 async def test_a_doubt_within_a_body_before_its_answer() -> None:
-    """The sender is told."""
+    """The sender is answered so."""
     application = Stepping()
     client = connect(application)
     await client.ask(CHUNKED + b"2\r\nab\r\nno size\r\n")
     assert (statuses(client), refused(client)) == (BAD, {"malformed": 1})
 
 
-async def test_too_many_are_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_many_are_answered_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """And taken nothing of; who was let in counts until it has gone."""
     monkeypatch.setattr(wire, "LIMITS", changed(connections=0))
     client = connect(answering(WHOLE))
@@ -413,7 +413,7 @@ async def test_an_aborted_one_takes_nothing_more() -> None:
 async def test_a_request_that_is_on_its_way_when_the_service_stops(
     monkeypatch: pytest.MonkeyPatch, asked: bool
 ) -> None:
-    """It is answered, and told that the connection ends; without one that ends by itself."""
+    """It is answered, also that the connection ends; without one that ends by itself."""
     later: list[Any] = []
     monkeypatch.setattr(
         asyncio.get_running_loop(), "call_later", lambda *words: later.append(words)

@@ -1,4 +1,4 @@
-"""The queue in front of the inbox: how much waits, how it is taken, and what is told of faults."""
+"""The queue in front of the inbox: how much waits, how it is taken, and how faults are reported."""
 
 from __future__ import annotations
 
@@ -63,15 +63,15 @@ class Queue:
         )
 
     async def answers(self, *items: Item) -> list[Any]:
-        """What each sender of these is told, who came at once."""
+        """What each sender of these is answered, who came at once."""
         running = asyncio.create_task(self.queue.run())
-        told = await asyncio.gather(
+        found = await asyncio.gather(
             *(self.queue.submit(item) for item in items), return_exceptions=True
         )
         self.queue.close()
         await running
         self.queue._closing = False
-        return [None if each is None else getattr(each, "reason", each) for each in told]
+        return [None if each is None else getattr(each, "reason", each) for each in found]
 
 
 def delivery(number: int = 1, size: int = 0) -> Received:
@@ -88,12 +88,12 @@ def deliveries(count: int) -> list[Item]:
 
 def lines(log: StringIO) -> list[tuple[str, str]]:
     """Level and text of what was logged."""
-    told = [json.loads(line) for line in log.getvalue().splitlines()]
-    return [(line["level"], line["event"]) for line in told]
+    logged = [json.loads(line) for line in log.getvalue().splitlines()]
+    return [(line["level"], line["event"]) for line in logged]
 
 
 @pytest.mark.parametrize(
-    ("limit", "items", "told"),
+    ("limit", "items", "expected"),
     [
         (3, deliveries(3), [None] * 3),
         (3, deliveries(4), [None] * 3 + ["queue"]),
@@ -103,9 +103,9 @@ def lines(log: StringIO) -> list[tuple[str, str]]:
         (2, [rejection(), delivery(), delivery()], [None, None, "queue"]),
     ],
 )
-async def test_how_many_may_wait(limit: int, items: list[Item], told: list[Any]) -> None:
+async def test_how_many_may_wait(limit: int, items: list[Item], expected: list[Any]) -> None:
     """As many as the limit says, of refused ones half, rounded up."""
-    assert await Queue(limit=limit).answers(*items) == told
+    assert await Queue(limit=limit).answers(*items) == expected
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ async def test_deliveries_are_counted_and_not_what_was_refused() -> None:
     assert (made.queue.committed, made.queue.depth, made.commits) == (2, 0, [3])
 
 
-async def test_who_comes_when_it_has_closed_is_told_so() -> None:
+async def test_who_comes_when_it_has_closed_is_answered_so() -> None:
     """And what waits is refused where nobody writes any more; who has gone is passed over."""
     queue = Queue().queue
     waiting = [asyncio.create_task(queue.submit(each)) for each in deliveries(3)]
@@ -189,8 +189,8 @@ async def test_who_comes_when_it_has_closed_is_told_so() -> None:
     await asyncio.sleep(0)
     assert queue.depth == 3
     queue.abandon()
-    told = await asyncio.gather(*waiting, return_exceptions=True)
-    assert [getattr(each, "reason", type(each)) for each in told] == [
+    found = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [getattr(each, "reason", type(each)) for each in found] == [
         "stopping", asyncio.CancelledError, "stopping",
     ]  # fmt: skip
     assert queue.depth == 0
@@ -212,21 +212,21 @@ BROKEN: list[tuple[Exception, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("fault", "told"), BROKEN, ids=["unavailable", "poisoned", "refused"])
+@pytest.mark.parametrize(("fault", "expected"), BROKEN, ids=["unavailable", "poisoned", "refused"])
 async def test_three_batches_that_fail_are_a_fault_of_the_store(
-    fault: Exception, told: Any, log: StringIO
+    fault: Exception, expected: Any, log: StringIO
 ) -> None:
-    """Of deliveries: those of refused requests alone say nothing. The log tells it once, and when
+    """Of deliveries: those of refused requests alone say nothing. The log has it once, and when
     it is over; what the database itself refused each time."""
     made = Queue()
     made.inbox.fault = fault
     refusals = [("error", "a batch was refused by the database")] * isinstance(fault, ValueError)
     for faults in (1, 2):
-        assert await made.answers(delivery()) == [told]
-        assert await made.answers(rejection()) == [told]
+        assert await made.answers(delivery()) == [expected]
+        assert await made.answers(rejection()) == [expected]
         assert (made.queue.faults, await made.queue.still_faulty()) == (faults, None)
     assert lines(log) == refusals * 4
-    assert await made.answers(delivery(), rejection()) == [told] * 2
+    assert await made.answers(delivery(), rejection()) == [expected] * 2
     assert lines(log)[4 * len(refusals) :] == [
         ("error", "deliveries cannot be written"), *refusals
     ]  # fmt: skip
@@ -242,7 +242,7 @@ async def test_three_batches_that_fail_are_a_fault_of_the_store(
         assert f"the last {faults} batches" in str(why)
         assert f"({kind})" in str(why)
         before = len(lines(log))
-        assert await made.answers(delivery()) == [told]
+        assert await made.answers(delivery()) == [expected]
         assert lines(log)[before:] == refusals
     made.inbox.fault = None
     before = len(lines(log))
@@ -289,7 +289,7 @@ async def test_a_delivery_of_nobodys_tells_whether_it_is_over(
     assert (made.queue.faults, lines(log)[-1]) == (0, ("info", "deliveries can be written again"))
 
 
-async def test_who_waits_too_long_is_told_to_come_again(
+async def test_who_waits_too_long_is_asked_to_try_again(
     monkeypatch: pytest.MonkeyPatch, log: StringIO
 ) -> None:
     """Those under way and those behind them; the latter are dropped. Nothing more is taken until
@@ -313,8 +313,8 @@ async def test_who_waits_too_long_is_told_to_come_again(
     ((seconds, lose_patience),) = patience
     assert (seconds, made.queue.depth, made.queue.stalled) == (2.5, 1, None)
     lose_patience()
-    told = await asyncio.gather(*waiting, return_exceptions=True)
-    assert [getattr(each, "reason", each) for each in told] == ["slow"] * 3
+    found = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [getattr(each, "reason", each) for each in found] == ["slow"] * 3
     assert made.queue.depth == 0
     with pytest.raises(StoreUnavailable) as late:
         await made.queue.submit(delivery())

@@ -124,9 +124,9 @@ async def test_as_many_bytes_as_may_be_unread() -> None:
     writer = writer_of(files, max_bytes=100)
     await writer.keep([item(60), item(40)])
     await writer.keep([item(1)])
-    with pytest.raises(StoreUnavailable, match="100 bytes of deliveries are not read") as told:
+    with pytest.raises(StoreUnavailable, match="100 bytes of deliveries are not read") as raised:
         await writer.keep([item(0)])
-    assert (told.value.reason, files.kept) == ("queue", [(2, None), (1, None)])
+    assert (raised.value.reason, files.kept) == ("queue", [(2, None), (1, None)])
     assert (writer.records, writer.size) == (3, 101)
 
 
@@ -260,8 +260,8 @@ async def test_what_is_kept_beside_a_database_that_is_gone_is_not_acknowledged()
 
 
 async def test_nothing_is_left_of_what_an_erasure_names(seconds: list[float]) -> None:
-    """All rows up to it are deleted, and the log is folded; it is told once that is done. What lies
-    behind it goes as ever."""
+    """All rows up to it are deleted, and the log is folded; it is notified once that is done. What
+    lies behind it goes as ever."""
     files = Files()
     files.rows = [(n, 1, 3 * MIB) for n in range(1, 5)]
     writer = writer_of(files)
@@ -284,7 +284,7 @@ async def test_what_was_tidied_before_is_not_again(seconds: list[float]) -> None
     assert (files.counters, files.checkpoints) == ([], [True])
 
 
-async def test_it_looks_until_it_is_told_to_end(
+async def test_it_looks_until_it_is_asked_to_end(
     monkeypatch: pytest.MonkeyPatch, log: StringIO
 ) -> None:
     """What cannot be deleted stays, and the log says why."""
@@ -309,8 +309,8 @@ async def test_it_looks_until_it_is_told_to_end(
 
     monkeypatch.setattr(writer, "_look", look)
     await writer.watch(closing)
-    told = [json.loads(line) for line in log.getvalue().splitlines()]
-    assert [(line["level"], line["event"], line["reason"]) for line in told] == [
+    lines = [json.loads(line) for line in log.getvalue().splitlines()]
+    assert [(line["level"], line["event"], line["reason"]) for line in lines] == [
         ("warning", "what was read stays in the inbox", "disk")
     ]
     assert (files.deleted, looks) == ([3], 3)

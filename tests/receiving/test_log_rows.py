@@ -140,8 +140,8 @@ async def test_refused_arrivals_that_name_something(store: Store) -> None:
             (["ORD-1"], 3, 9, [3]),
             (["ORD-3"], 9, 9, []),
         ):
-            told = await refused_naming(connection, words, looked_at=looked_at, limit=limit)
-            assert [each.delivery_id for each in told] == [names[n] for n in found]
+            shown = await refused_naming(connection, words, looked_at=looked_at, limit=limit)
+            assert [each.delivery_id for each in shown] == [names[n] for n in found]
         (first,) = await refused_naming(connection, ["nothing"], looked_at=9, limit=9)
         assert (first.problem, first.headers, first.event_id) == ("not genuine", "a: b", None)
 
@@ -192,7 +192,7 @@ async def test_bodies_as_they_are_read_again(store: Store) -> None:
 
 
 async def test_what_comes_by_id_is_put_in_the_order_of_arrival() -> None:
-    """Within a millisecond an id tells nothing; the last one of a part waits for the next part."""
+    """Within a millisecond an id says nothing; the last one of a part waits for the next part."""
     ms = int(MILLISECOND)
     given = [
         [("a", 5 * ms + 2), ("b", 5 * ms + 1)],
@@ -204,8 +204,8 @@ async def test_what_comes_by_id_is_put_in_the_order_of_arrival() -> None:
         for part in given:
             yield part
 
-    told = [[row[0] for row in part] async for part in _by_arrival(parts())]
-    assert told == [["c", "b", "a"], ["e", "d", "f"], ["g"]]
+    found = [[row[0] for row in part] async for part in _by_arrival(parts())]
+    assert found == [["c", "b", "a"], ["e", "d", "f"], ["g"]]
 
 
 # --- counts ---------------------------------------------------------------------------------------
@@ -225,8 +225,8 @@ async def test_what_came_in_each_minute(store: Store) -> None:
     other = replace(arrival(said("e2", order="A")), source="other")
     await keep(store, known, other, rejection(), rejection(), unknown)
     async with store.reading() as connection:
-        told = await arrivals_since(connection, minute - ARRIVALS_KEPT)
-        assert told == {minute - ARRIVALS_KEPT + 1: (0, 1), minute: (1, 3), minute + 1: (1, 0)}
+        found = await arrivals_since(connection, minute - ARRIVALS_KEPT)
+        assert found == {minute - ARRIVALS_KEPT + 1: (0, 1), minute: (1, 3), minute + 1: (1, 0)}
         assert await arrivals_since(connection, minute + 1) == {minute + 1: (1, 0)}
         assert await last_arrivals(connection, "shop") == (minute + 1, minute)
         assert await last_arrivals(connection, "other") == (minute, None)
@@ -284,8 +284,8 @@ async def test_both_locks_are_taken_before_any_row(
 async def test_a_delivery_is_appended_once_by_its_id(store: Store) -> None:
     """Within a transaction, too."""
     one = arrival(said("e1", order="A"))
-    told = await store.append([Ready(None, [one, one])])
-    assert [verdict for _, verdict in told] == ["stored"]
+    found = await store.append([Ready(None, [one, one])])
+    assert [verdict for _, verdict in found] == ["stored"]
     assert await store.append([Ready(None, [one])]) == []
     assert await rows(store, "SELECT count(*) FROM deliveries") == [(1,)]
 

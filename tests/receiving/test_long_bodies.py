@@ -21,13 +21,13 @@ def endpoint() -> Webhooks:
 
 def parts(*sizes: int | None) -> list[dict[str, Any]]:
     """The messages of a body in parts of these sizes; None: the sender hangs up."""
-    told: list[dict[str, Any]] = [
+    messages: list[dict[str, Any]] = [
         {"type": "http.disconnect"}
         if size is None
         else {"type": "http.request", "body": b"x" * size, "more_body": place < len(sizes)}
         for place, size in enumerate(sizes, 1)
     ]
-    return told
+    return messages
 
 
 async def taken(webhooks: Webhooks, *sizes: int | None) -> int | None:
@@ -60,7 +60,7 @@ async def test_a_body_up_to_its_bound_is_taken(sizes: tuple[int, ...], length: i
 
 
 @pytest.mark.parametrize("sizes", [(FREE_BYTES, ROOM + 1), (MOST + 1, 0), (1, MOST)])
-async def test_one_byte_more_than_there_is_room_for_is_told_to_come_again(
+async def test_one_byte_more_than_there_is_room_for_is_asked_to_try_again(
     sizes: tuple[int, ...],
 ) -> None:
     """And leaves no room taken behind it, as one whose sender hangs up does not."""

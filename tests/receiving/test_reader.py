@@ -61,8 +61,8 @@ async def test_what_is_not_read_yet_is_said(
         driver.clock.put(T + 7 * SECOND)
         answer = await driver.api("GET", "/orders/ORD-1")
         assert answer.headers["tallyhook-behind"] == "7"
-        told = answer.json()
-        assert (told["fulfillable"], told["behind_s"]) == (False, 7)
+        body = answer.json()
+        assert (body["fulfillable"], body["behind_s"]) == (False, 7)
         assert (await driver.api("GET", "/orders")).status_code == 200
         with pytest.raises(StoreUnavailable, match="accepted and not read yet"):
             await must_have_read(driver.context)
@@ -80,8 +80,8 @@ async def test_who_tells_of_an_order_does_not_wait_for_a_burst(
         await driver.send(event("e1"))
         driver.clock.put(T + 7 * SECOND)
         standing_still.setattr(caught_up, "READ_WITHIN_S", 3_600.0)
-        told = {"amount": "1500.00", "currency": "KES"}
-        answer = await driver.api("PUT", "/orders/ORD-1", json=told)
+        facts = {"amount": "1500.00", "currency": "KES"}
+        answer = await driver.api("PUT", "/orders/ORD-1", json=facts)
         assert (answer.status_code, answer.headers["tallyhook-behind"]) == (200, "7")
         assert (answer.json()["fulfillable"], answer.json()["behind_s"]) == (False, 7)
         assert driver.rows("SELECT count(*) FROM records") == [(1,)]
@@ -135,7 +135,7 @@ async def test_a_receiver_without_a_reader_knows_when_none_reads(tmp_path: Path)
 async def test_nothing_is_published_over_unread_evidence(
     tmp_path: Path, standing_still: pytest.MonkeyPatch
 ) -> None:
-    """A deadline passes while the success lies in the inbox: no timeout is told, then or later."""
+    """A deadline passes while the success lies in the inbox: no timeout is ever published."""
     async with driving(tmp_path, with_worker=False) as driver:
         pending = event("e0", "pending")
         await driver.send(pending)
@@ -147,11 +147,11 @@ async def test_nothing_is_published_over_unread_evidence(
         assert await refold_due(driver.context, limit=9) == 0
         await read_some(reading(driver))
         await refold_due(driver.context, limit=9)
-        told = driver.rows("SELECT outcome FROM revisions ORDER BY seq")
-        assert told == [("pending",), ("succeeded",)]
+        found = driver.rows("SELECT outcome FROM revisions ORDER BY seq")
+        assert found == [("pending",), ("succeeded",)]
 
 
-async def test_what_the_shop_says_is_not_told_of_before_what_came_until_then_is_read(
+async def test_what_the_shop_says_is_not_published_before_what_came_until_then_is_read(
     tmp_path: Path, standing_still: pytest.MonkeyPatch
 ) -> None:
     """The order waits to be folded since before either, and the shop's word is in its history. As
@@ -162,8 +162,8 @@ async def test_what_the_shop_says_is_not_told_of_before_what_came_until_then_is_
         driver.clock.put(T + 10 * SECOND)
         await driver.send(event("e2", "refunded"))
         driver.clock.put(T + 20 * SECOND)
-        told = {"amount": "1500.00", "currency": "KES"}
-        assert (await driver.api("PUT", "/orders/ORD-1", json=told)).status_code == 200
+        facts = {"amount": "1500.00", "currency": "KES"}
+        assert (await driver.api("PUT", "/orders/ORD-1", json=facts)).status_code == 200
         driver.clock.put(T + 30 * SECOND)
         await refold_due(driver.context, limit=9)
         assert driver.rows("SELECT outcome FROM revisions") == []
@@ -177,7 +177,7 @@ async def test_what_the_shop_says_is_not_told_of_before_what_came_until_then_is_
 async def test_over_a_reader_that_nobody_waits_for_it_is(
     tmp_path: Path, standing_still: pytest.MonkeyPatch
 ) -> None:
-    """The control: where nobody looks into the inbox, the timeout is told."""
+    """The control: where nobody looks into the inbox, the timeout is published."""
 
     async def now_at_once(context: Any) -> int:
         return int(context.clock.now())
@@ -190,8 +190,8 @@ async def test_over_a_reader_that_nobody_waits_for_it_is(
         await driver.send(event("e1"))
         driver.clock.put(T + 3 * DAY)
         assert await refold_due(driver.context, limit=9) == 1
-        told = driver.rows("SELECT outcome FROM revisions ORDER BY seq")
-        assert told == [("pending",), ("timed_out",)]
+        found = driver.rows("SELECT outcome FROM revisions ORDER BY seq")
+        assert found == [("pending",), ("timed_out",)]
 
 
 async def test_a_row_is_read_once_however_many_read(
@@ -223,7 +223,7 @@ async def test_a_delivery_whose_source_is_gone_is_kept(
 
 
 async def test_one_that_the_database_refuses_is_set_aside(tmp_path: Path) -> None:
-    """Alone, after three tries; the others of its row go on. It is kept, told of, and read again
+    """Alone, after three tries; the others of its row go on. It is kept, reported, and read again
     when a person says so."""
     async with driving(tmp_path, with_worker=False) as driver:
         store = driver.service.store
@@ -345,7 +345,7 @@ async def test_one_under_which_three_readers_died_is_read_no_more(tmp_path: Path
 async def test_orders_of_one_under_which_three_readers_died_are_held(
     tmp_path: Path, standing_still: pytest.MonkeyPatch
 ) -> None:
-    """Where each could still tell whose it is. It may say that money went back."""
+    """Where each could still say whose it is. It may say that money went back."""
     async with driving(tmp_path, with_worker=False) as driver:
         await driver.api("PUT", "/orders/ORD-1", json={"amount": "1500.00", "currency": "KES"})
         await driver.send(event("e1"))
@@ -405,7 +405,7 @@ def test_what_an_earlier_version_framed_is_read() -> None:
 
 
 def test_what_is_framed_is_read_again() -> None:
-    """Any mix of deliveries and refused ones, in their order; a row that was cut is told of."""
+    """Any mix of deliveries and refused ones, in their order; a row that was cut is reported."""
     items: list[Any] = [
         received(arrival(said("e1", order="A"))),
         rejection(body=b"\x00\xff", headers="é: ü"),

@@ -1,4 +1,4 @@
-"""The reader where something fails or nothing is left: what it counts, tells and waits for."""
+"""The reader where something fails or nothing is left: what it counts, reports and waits for."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.waiting import soon
 
 
 class Store:
-    """What the reader uses of a store, each step as it is told."""
+    """What the reader uses of a store, each step as the test says."""
 
     def __init__(self, *, shared: bool = False) -> None:
         self.shared = shared
@@ -150,8 +150,10 @@ def alone(*, tries: int = 0, damaged: bool = False) -> Suspect:
 
 def lines(log: StringIO) -> list[tuple[str, str, Any]]:
     """Level, text and reason or count of what was logged."""
-    told = [json.loads(line) for line in log.getvalue().splitlines()]
-    return [(line["level"], line["event"], line.get("reason", line.get("count"))) for line in told]
+    logged = [json.loads(line) for line in log.getvalue().splitlines()]
+    return [
+        (line["level"], line["event"], line.get("reason", line.get("count"))) for line in logged
+    ]
 
 
 @pytest.mark.parametrize(("shared", "look"), [(False, 1.0), (True, 0.05)])
@@ -211,7 +213,7 @@ async def test_how_it_ends(reading: Reading, drain: bool) -> None:
     assert reading.pauses == ([0.0] if drain else [])
 
 
-async def test_an_end_that_cannot_be_written_is_told(reading: Reading, log: StringIO) -> None:
+async def test_an_end_that_cannot_be_written_is_reported(reading: Reading, log: StringIO) -> None:
     reading.reader._began = True
     reading.store.commit_fault = StoreUnavailable("planted", reason="disk")
     await reading.reader._end()
@@ -295,9 +297,9 @@ async def test_rows_that_are_refused_become_suspects(
     if cannot is None:
         assert await read_some(reading.context) == 1
     else:
-        with pytest.raises(StoreUnavailable, match=cannot) as told:
+        with pytest.raises(StoreUnavailable, match=cannot) as raised:
             await read_some(reading.context)
-        assert told.value.reason == "refused"
+        assert raised.value.reason == "refused"
     suspects = [] if cannot else [("suspect", reading.store.rows)]
     assert reading.store.committed == suspects
     assert lines(log) == [("error", "rows of the inbox cannot be appended", 1)]
@@ -323,7 +325,7 @@ async def test_what_could_not_be_released_is_released_when_nothing_is_left_to_re
 
 
 async def test_one_that_is_read_alone_is_tried_and_released(reading: Reading) -> None:
-    """The try is committed before, and its orders are let go afterwards."""
+    """The try is committed before, and its orders are released afterwards."""
     suspect = alone(tries=2)
     reading.store.suspects = [suspect]
     assert await reading.reader._read_suspect() == 1
@@ -364,8 +366,8 @@ async def test_one_that_cannot_be_read_is_set_aside_after_three_tries(
     assert await reading.reader._read_suspect() == 1
     assert reading.held.done == done
     assert reading.store.committed == ([("count_try", suspect)] if tried else [])
-    told = [("error", "a delivery cannot be appended", None)] if tried else []
-    assert lines(log) == told
+    expected = [("error", "a delivery cannot be appended", None)] if tried else []
+    assert lines(log) == expected
     assert reading.reader._tried == set()
 
 
@@ -375,9 +377,9 @@ async def test_a_try_that_failed_for_another_reason_is_not_counted(reading: Read
     suspect = alone(tries=2)
     reading.store.suspects, reading.store.fault = [suspect], ValueError("planted")
     reading.store.cannot = "nothing can be appended"
-    with pytest.raises(StoreUnavailable, match="nothing can be") as told:
+    with pytest.raises(StoreUnavailable, match="nothing can be") as raised:
         await reading.reader._read_suspect()
-    assert told.value.reason == "refused"
+    assert raised.value.reason == "refused"
     counted = [("count_try", suspect), ("uncount_try", suspect)]
     assert (reading.store.committed, reading.reader._tried) == (counted, set())
     reading.store.fault = StoreUnavailable("planted", reason="busy")
@@ -414,15 +416,15 @@ async def test_rows_under_which_the_one_before_ended(
     reading.store.rows = [row_of(1)] * rows
     reading.store.suspects = [alone()] * suspects
     await reading.reader._begin()
-    told = [("_begin",), *([("suspect", reading.store.rows)] if made else [])]
-    assert reading.store.committed == told
+    expected = [("_begin",), *([("suspect", reading.store.rows)] if made else [])]
+    assert reading.store.committed == expected
     assert lines(log) == (
         [("warning", "a reader has ended under these rows", 1)] if made else []
     )  # fmt: skip
     assert reading.store.asked == ([] if starts == 1 else [(512, 4 * 1024 * 1024)])
 
 
-async def test_what_is_read_is_told_in_the_log(tmp_path: Path, log: StringIO) -> None:
+async def test_what_is_read_is_in_the_log(tmp_path: Path, log: StringIO) -> None:
     """Each delivery with its verdict and what it says, and how long it had waited."""
     event = said("e1", order="A")
     async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as store:
@@ -430,8 +432,8 @@ async def test_what_is_read_is_told_in_the_log(tmp_path: Path, log: StringIO) ->
         for item in (one, other):
             await store.queue.submit(item)
         await read_some(ReaderContext(context(store, at=2), SOURCES, "sandbox", HOLDING))
-    told = [json.loads(line) for line in log.getvalue().splitlines()]
-    first, second = [line for line in told if line["event"] == "delivery"]
+    logged = [json.loads(line) for line in log.getvalue().splitlines()]
+    first, second = [line for line in logged if line["event"] == "delivery"]
     assert (first["verdict"], first["event_id"], first["kind"], first["order"]) == (
         "stored", "e1", "payment.pending", "A",
     )  # fmt: skip
@@ -463,17 +465,17 @@ def waiting_for(oldest: Instant | None) -> tuple[Any, list[End]]:
 
 
 @pytest.mark.parametrize(
-    ("oldest", "told"),
+    ("oldest", "expected"),
     [(None, 0), (T, 5), (seconds(5), 1), (seconds(4), 1), (seconds(3), 2), (seconds(6), 1)],
 )
 async def test_how_far_behind_it_is(
-    monkeypatch: pytest.MonkeyPatch, oldest: Instant | None, told: int
+    monkeypatch: pytest.MonkeyPatch, oldest: Instant | None, expected: int
 ) -> None:
     """In whole seconds, at least one; nothing where all was read that was there at the question."""
     monkeypatch.setattr(caught_up, "READ_WITHIN_S", 0.0)
     every, asked = waiting_for(oldest)
     every.store.read.set()
-    assert await behind_s(every) == told
+    assert await behind_s(every) == expected
     assert asked == [EVERYTHING]
     assert not every.store.read.is_set()
 
@@ -516,7 +518,7 @@ async def test_what_came_while_it_looked_for_the_last_time_is_read_before_it_end
     store = reading.store
     store.turns = [True] * 3
 
-    async def told_to_end_just_then(context: Any) -> None:
+    async def asked_to_end_just_then(context: Any) -> None:
         store.rows = [row_of(1)]
         reading.reader.stop()
 
@@ -526,7 +528,7 @@ async def test_what_came_while_it_looked_for_the_last_time_is_read_before_it_end
         return []
 
     monkeypatch.setattr(store, "append", append)
-    holding = reading.held.holding._replace(release_left=told_to_end_just_then)
+    holding = reading.held.holding._replace(release_left=asked_to_end_just_then)
     monkeypatch.setattr(reading.reader, "_reading", replace(reading.context, holding=holding))
     await reading.reader.run()
     assert store.appended == [1]

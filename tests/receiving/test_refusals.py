@@ -23,11 +23,11 @@ from tests.reconcile.build import T
 )
 def test_so_many_a_minute(per_minute: int, steps: list[float], taken: list[bool]) -> None:
     """One comes back for each part of the minute, and never more than a minute has."""
-    allowance, now, told = Allowance(per_minute, 1_000), 1_000.0, []
+    allowance, now, answers = Allowance(per_minute, 1_000), 1_000.0, []
     for step in steps:
         now += step
-        told.append(allowance.take(now))
-    assert told == taken
+        answers.append(allowance.take(now))
+    assert answers == taken
 
 
 def test_an_address_that_must_wait_uses_nothing_of_the_others() -> None:
@@ -133,17 +133,17 @@ def test_events_that_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("after", "told"),
+    ("after", "expected"),
     [(0, True), (5 * MINUTE, True), (5 * MINUTE + TICK, False), (-TICK, False)],
 )
-def test_how_long_an_event_counts_for_readiness(after: int, told: bool) -> None:
+def test_how_long_an_event_counts_for_readiness(after: int, expected: bool) -> None:
     """Six new ones of the last five minutes; not those that are still to come."""
     found = refused(*[("shop", name, 0) for name in "abcdef"])
     now = Instant(T + after)
     names = found.asked_about(T)
     found.found(names, set())
     assert len(names) == 6
-    assert (found.everything_refused(now) is not None) is told
+    assert (found.everything_refused(now) is not None) is expected
     assert found.asked_about(now) == []
 
 
@@ -153,10 +153,10 @@ def test_six_new_events_and_the_latest_of_them() -> None:
     now = Instant(T + 9)
     assert found.everything_refused(now) is None
     found.found(found.asked_about(now), {("shop", "g")})
-    told = found.everything_refused(now)
-    assert told is not None
-    assert told.startswith("6 new events of the last 5 minutes were genuine and refused")
-    assert "taken: It is old.6 Set" in told
+    shown = found.everything_refused(now)
+    assert shown is not None
+    assert shown.startswith("6 new events of the last 5 minutes were genuine and refused")
+    assert "taken: It is old.6 Set" in shown
     found.found([("shop", "f"), ("shop", "never seen")], {("shop", "f")})
     assert found.everything_refused(now) is None
 

@@ -1,4 +1,4 @@
-"""Genuine deliveries that are refused for their age: when that tells of a clock, and when not."""
+"""Genuine deliveries that are refused for their age: when that shows a wrong clock, or not."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_what_it_says() -> None:
     assert "15 min old" not in alarm.sentence
 
 
-def test_it_is_told_within_a_minute() -> None:
+def test_it_is_reported_within_a_minute() -> None:
     """The time between two looks leaves time for the look itself."""
     assert REST_S <= 50
 
@@ -112,7 +112,7 @@ async def send(driver: Driver, event_id: str, *, at: Instant) -> int:
     [(15, "is 15 min old"), (-15, "lies 15 min ahead of our clock")],
 )
 async def test_a_clock_that_is_set(tmp_path: Path, minutes: int, fault: str) -> None:
-    """A clock that is set forward or back is told with the third refusal, even where deliveries
+    """A clock that is set forward or back is reported with the third refusal, even where deliveries
     were taken in the minutes that it repeats, until it is right and a delivery is taken."""
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         for minute in range(-20, 1, 5):

@@ -35,7 +35,7 @@ ROOM = 10
 
 
 class Counting:
-    """An allowance that decides as it is told, and the queue."""
+    """An allowance that decides as the test says, and the queue."""
 
     def __init__(self) -> None:
         self.decided = "kept"
@@ -75,7 +75,7 @@ class Service:
     async def takes(
         self, body: bytes | None = BODY, *, source: str = "shop", **more: Any
     ) -> Answer:
-        """What a request is told; by itself a genuine one."""
+        """What a request is answered; by itself a genuine one."""
         headers = more.pop("headers", signed(body or b"", at=T))
         return await receive_delivery(
             self.receiver, Incoming(source, headers, body, "/webhooks/shop", "8.8.8.8", **more)
@@ -147,19 +147,19 @@ async def test_what_is_kept_of_a_refused_one(
 
 
 @pytest.mark.parametrize(
-    ("decided", "told"),
+    ("decided", "expected"),
     [
         ("counted", (401, "signature_missing")),
         ("too_many", (429, "too_many_rejections")),
     ],
 )
 async def test_beyond_the_allowance_nothing_is_kept(
-    service: Service, log: StringIO, decided: str, told: tuple[int, str]
+    service: Service, log: StringIO, decided: str, expected: tuple[int, str]
 ) -> None:
     """Nor written to the log."""
     service.rate.decided = decided
     answer = await service.takes(headers=[])
-    assert (answer.status, answer.verdict) == told
+    assert (answer.status, answer.verdict) == expected
     assert (service.queue.kept, log.getvalue()) == ([], "")
 
 
@@ -178,7 +178,7 @@ async def test_a_name_of_no_source_as_it_is_kept(service: Service, name: str, sh
 
 
 @pytest.mark.parametrize("fault", [StoreUnavailable("no", reason="disk"), StorePoisoned("no")])
-async def test_a_refusal_that_cannot_be_kept_is_told_all_the_same(
+async def test_a_refusal_that_cannot_be_kept_is_answered_all_the_same(
     service: Service, log: StringIO, fault: Exception
 ) -> None:
     service.queue.fault = fault
@@ -194,7 +194,7 @@ async def test_a_refusal_that_cannot_be_kept_is_told_all_the_same(
 async def test_what_nobody_signs_is_small_and_within_its_allowance(
     size: int, status: int, decided: str
 ) -> None:
-    """64 KiB; and beyond the allowance it is told to wait, and not kept."""
+    """64 KiB; and beyond the allowance it is asked to wait, and not kept."""
     service = Service(weak=unsigned())
     service.unsigned.decided = decided
     service.rate.decided = "counted"
@@ -212,10 +212,10 @@ def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-async def test_why_deliveries_are_not_stored_is_told_when_it_changes(
+async def test_why_deliveries_are_not_stored_is_logged_when_it_changes(
     service: Service, log: StringIO, seconds: list[float]
 ) -> None:
-    """And when it is over; each by itself, too. The sender is told to come again."""
+    """And when it is over; each by itself, too. The sender is asked to try again."""
     faults: list[Any] = [StoreUnavailable("no", reason="disk")] * 2
     faults += [StoreUnavailable("no", reason="queue"), StorePoisoned("no")]
     for fault in faults:
@@ -226,11 +226,11 @@ async def test_why_deliveries_are_not_stored_is_told_when_it_changes(
     seconds[0] += RETRY_AFTER_S
     for _ in range(2):
         assert (await service.takes()).status == 200
-    told = [json.loads(each) for each in log.getvalue().splitlines()]
-    assert [line["error_class"] for line in told if line["event"] == "delivery not stored"] == [
+    lines = [json.loads(each) for each in log.getvalue().splitlines()]
+    assert [line["error_class"] for line in lines if line["event"] == "delivery not stored"] == [
         type(fault).__name__ for fault in faults
     ]
-    changes = [line for line in told if line["event"] != "delivery not stored"]
+    changes = [line for line in lines if line["event"] != "delivery not stored"]
     last = faults[-1].reason
     assert [(line["event"], line["reason"], line["count"]) for line in changes] == [
         ("deliveries are not stored", "disk", 0),
@@ -246,11 +246,11 @@ def test_the_count_begins_anew(log: StringIO, seconds: list[float]) -> None:
         unstored.note("disk")
         seconds[0] += RETRY_AFTER_S
         unstored.over()
-    told = [json.loads(each)["count"] for each in log.getvalue().splitlines()]
-    assert told == [0, 1, 0, 1]
+    lines = [json.loads(each)["count"] for each in log.getvalue().splitlines()]
+    assert lines == [0, 1, 0, 1]
 
 
-def test_a_few_that_are_not_stored_among_many_are_told_of_once(
+def test_a_few_that_are_not_stored_among_many_are_reported_once(
     log: StringIO, seconds: list[float]
 ) -> None:
     unstored = Unstored()
@@ -260,8 +260,8 @@ def test_a_few_that_are_not_stored_among_many_are_told_of_once(
         unstored.over()
     seconds[0] += 0.1
     unstored.over()
-    told = [json.loads(each) for each in log.getvalue().splitlines()]
-    assert [(line["event"], line["count"]) for line in told] == [
+    lines = [json.loads(each) for each in log.getvalue().splitlines()]
+    assert [(line["event"], line["count"]) for line in lines] == [
         ("deliveries are not stored", 0),
         ("deliveries are stored again", 9),
     ]

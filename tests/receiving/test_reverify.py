@@ -73,18 +73,18 @@ def counts(done: Reverified) -> tuple[int, int, int, dict[str, int]]:
 async def test_a_pass_does_what_its_preview_says(
     refusals: Refusals, only: str | None, wanted: tuple[int, int, int, dict[str, int]]
 ) -> None:
-    """Of one source or of all. The preview tells the verdicts of before, the pass those of now."""
+    """Of one source or of all. The preview gives the verdicts of before, the pass those of now."""
     context, before = refusals.driver.context, refusals.kept()
-    told = await previewed(context, only=only, **refusals.words)
-    assert counts(told) == wanted
-    assert {verdict for _, verdict in told.accepted} <= {"signature_mismatch"}
+    found = await previewed(context, only=only, **refusals.words)
+    assert counts(found) == wanted
+    assert {verdict for _, verdict in found.accepted} <= {"signature_mismatch"}
     assert refusals.kept() == before
     assert refusals.driver.rows("SELECT count(*) FROM deliveries") == [(0,)]
     seen: list[int] = []
     done = await reverify(context, only=only, progress=seen.append, **refusals.words)
     assert (counts(done), sum(seen)) == (wanted, len(SENT))
     assert len(refusals.kept()) == len(before) - wanted[1]
-    assert sorted(name for name, _ in done.accepted) == sorted(name for name, _ in told.accepted)
+    assert sorted(name for name, _ in done.accepted) == sorted(name for name, _ in found.accepted)
     stored = ["stored", "stored", "duplicate"][: wanted[1]]
     assert [verdict for _, verdict in done.accepted] == stored
     rows = refusals.driver.rows("SELECT facts FROM audit WHERE action='deliveries_reverified'")
@@ -113,7 +113,7 @@ async def test_how_many_genuine_ones_wait_from_when_to_when(refusals: Refusals) 
         assert found == genuine, (since, until)
 
 
-async def test_a_source_that_is_not_configured_is_told(refusals: Refusals) -> None:
+async def test_a_source_that_is_not_configured_is_reported(refusals: Refusals) -> None:
     """Nothing is judged, and nothing noted."""
     with pytest.raises(ConfigurationError, match="SOURCES__NEW__PROFILE"):
         await reverify(

@@ -1,4 +1,4 @@
-"""One request, several events: each is kept, judged and told apart by itself."""
+"""One request, several events: each is kept, judged and kept apart by itself."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ async def test_one_that_cannot_be_read_takes_no_other_with_it(tmp_path: Path) ->
         assert problem.startswith("event 2 of 3: ")
 
 
-async def test_another_body_of_one_event_is_told(tmp_path: Path) -> None:
+async def test_another_body_of_one_event_is_reported(tmp_path: Path) -> None:
     """Of the verdicts of one request the most telling is answered."""
     async with service(tmp_path) as driver:
         await send(driver, item(1))
@@ -130,8 +130,8 @@ async def test_another_body_of_one_event_is_told(tmp_path: Path) -> None:
 
 
 async def test_a_body_that_was_pruned_is_kept_again_for_what_is_new(tmp_path: Path) -> None:
-    """Another source sends the very bytes whose parts were let go: they can be read again. What
-    was let go stays so where nothing of it is new."""
+    """Another source sends the very bytes whose parts were deleted: they can be read again. What
+    was deleted stays so where nothing of it is new."""
     path = tmp_path / "batches.toml"
     more = {"SOURCES__TILL__PROFILE": str(path), "SOURCES__TILL__SECRETS": KEYS["till"]}
     async with service(tmp_path, **more) as driver:
@@ -147,7 +147,7 @@ async def test_a_body_that_was_pruned_is_kept_again_for_what_is_new(tmp_path: Pa
         assert (done.events, done.unreadable) == (4, 0)
 
 
-async def test_a_body_that_was_let_go_is_not_kept_again_for_what_cannot_be_read(
+async def test_a_body_that_was_deleted_is_not_kept_again_for_what_cannot_be_read(
     tmp_path: Path,
 ) -> None:
     """A part that could be read when it came, and no longer can: it is new however often it comes,

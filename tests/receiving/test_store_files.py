@@ -212,7 +212,7 @@ def test_all_of_a_file_is_read_from_the_disk_anew(
 async def test_a_folder_is_synced_after_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: StringIO, folded: bool
 ) -> None:
-    """Whether its log was folded or not; where another process reads it, that is told."""
+    """Whether its log was folded or not; where another process reads it, that is logged."""
     calls = Calls(monkeypatch)
 
     class Folding:
@@ -223,9 +223,9 @@ async def test_a_folder_is_synced_after_its_file(
     writer: Any = Folding()
     await store_module._sync_file(writer, tmp_path / "t.db")
     assert (calls.synced, calls.open) == ([tmp_path.name], set())
-    told = [json.loads(line)["event"] for line in log.getvalue().splitlines()]
+    lines = [json.loads(line)["event"] for line in log.getvalue().splitlines()]
     line = "another process is reading the database; its log stays until it ends"
-    assert told == ([] if folded else [line])
+    assert lines == ([] if folded else [line])
 
 
 async def test_a_store_is_given_back_whole(tmp_path: Path) -> None:
@@ -244,15 +244,15 @@ async def test_a_store_is_given_back_whole(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("which", ["database", "inbox"])
 async def test_a_fault_of_one_file_ends_what_is_written_to_both(tmp_path: Path, which: str) -> None:
-    """Whoever is to be told is told once."""
+    """Whoever is to be notified is notified once."""
     async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as store:
-        told: list[str] = []
-        store.on_poison = told.append
+        reported: list[str] = []
+        store.on_poison = reported.append
         assert store.inbox_file is not None
         writers = {"database": store.writer, "inbox": store.inbox_file.writer}
         for reason in ("planted", "again"):
             writers[which].on_poison(reason)
-        assert told == ["planted"]
+        assert reported == ["planted"]
         assert {each.poison for each in writers.values()} == {"planted"}
         assert store.poison == "planted"
 
@@ -303,15 +303,15 @@ async def test_a_server_is_waited_for(
         with pytest.raises(StoreUnavailable, match="planted"):
             await store_module._once_there(store, opening)
     assert waited == waits
-    told = [json.loads(line)["event"] for line in log.getvalue().splitlines()]
-    assert told == ["waiting for the database server, which does not answer yet"] * bool(waits)
+    lines = [json.loads(line)["event"] for line in log.getvalue().splitlines()]
+    assert lines == ["waiting for the database server, which does not answer yet"] * bool(waits)
 
 
 @pytest.mark.parametrize(
     ("version", "said"),
     [(None, "is empty: no table of Tallyhook's"), ("0001", "is at version 0001")],
 )
-def test_an_upgrade_that_is_due_is_told(version: str | None, said: str) -> None:
+def test_an_upgrade_that_is_due_is_reported(version: str | None, said: str) -> None:
     assert said in str(store_module._upgrade_is_due(version))
 
 
@@ -413,7 +413,7 @@ async def _cannot_append(
     assert (store.append_faults, store.writer.commit) == (0, appended)
 
 
-async def test_what_is_strange_in_a_file_is_told_without_writing(
+async def test_what_is_strange_in_a_file_is_reported_without_writing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody who writes is held up by a check."""
@@ -421,6 +421,6 @@ async def test_what_is_strange_in_a_file_is_told_without_writing(
         async with store.writing() as connection:
             await connection.exec_driver_sql("CREATE TABLE not_ours (a)")
         monkeypatch.setattr(store.writer, "transaction", None)
-        (told,) = await store.strange_objects()
+        (found,) = await store.strange_objects()
         monkeypatch.undo()
-    assert "not_ours" in told
+    assert "not_ours" in found

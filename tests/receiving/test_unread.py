@@ -29,13 +29,13 @@ def test_what_it_says() -> None:
 
 
 def test_where_there_are_more_than_are_counted() -> None:
-    """A count that met its bound is not told as the whole."""
+    """A count that met its bound is not reported as the whole."""
     assert "1,000 genuine deliveries or more" in str(unread({"shop": ENOUGH}))
     assert "999 genuine deliveries could" in str(unread({"shop": ENOUGH - 1}))
 
 
 async def test_an_alarm_for_a_week(tmp_path: Path) -> None:
-    """A body that was acknowledged and could not be read is told until a week has passed."""
+    """A body that was acknowledged and could not be read is reported until a week has passed."""
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         await driver.send(of_order("A", "e1"))
         assert not await told(driver, "unreadable")
