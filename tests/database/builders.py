@@ -137,8 +137,8 @@ async def keep(store: Store, *items: Arrival | Rejection) -> list[str]:
     a rejection."""
     arrivals = [item for item in items if isinstance(item, Arrival)]
     rejections = [item for item in items if isinstance(item, Rejection)]
-    told = iter(await store.append([Ready(None, arrivals, rejections)]))
-    return [next(told)[1] if isinstance(item, Arrival) else "stored" for item in items]
+    found = iter(await store.append([Ready(None, arrivals, rejections)]))
+    return [next(found)[1] if isinstance(item, Arrival) else "stored" for item in items]
 
 
 def received(item: Arrival) -> Received:

@@ -1,4 +1,4 @@
-"""What every database must do with runs and breaks: identity, turns, evidence, deeds."""
+"""What every database must do with runs and breaks: identity, turns, evidence, acts."""
 
 from __future__ import annotations
 
@@ -400,7 +400,7 @@ class BreakContract:
 
     @pytest.mark.alike
     async def test_what_nobody_knows_is_above_every_limit(self, store: Store) -> None:
-        """An unresolved order of which neither amount nor price was told, in whatever currency;
+        """An unresolved order of which neither amount nor price was stated, in whatever currency;
         where no limit is set, it takes one."""
         at = context(store, at=2)
         unknown = replace(missing("A", minor=0), cause="unresolved")
@@ -443,8 +443,8 @@ class BreakContract:
         twice = replace(late("B"), cause="paid_twice")
         await run(store, late("A"), twice, missing("C"), late("D", "canceled"), at=1)
         items = [each async for part in late_items(at, closed=False) for each in part]
-        told = {each.seen.order: late_document(each) for each in items}
-        assert {o: (t["proposed"], t["state"]) for o, t in told.items()} == {
+        documents = {each.seen.order: late_document(each) for each in items}
+        assert {o: (t["proposed"], t["state"]) for o, t in documents.items()} == {
             "A": ("accept", "to_decide"),
             "B": ("refund", "to_decide"),
             "D": ("refund", "to_decide"),

@@ -11,7 +11,7 @@ from app.privacy.check import Rebuilding, check_database
 from app.receiving.store import Store
 from reconcile.ledger.events import Event
 from tests.database.builders import SOURCES, context
-from tests.database.contract_histories import PARTS, Part, _tags, tagged, tell
+from tests.database.contract_histories import PARTS, Part, _tags, deliver, tagged
 
 
 def quiet(count: int) -> None:
@@ -24,7 +24,7 @@ def of_the_builders(problem: str) -> bool:
 
 
 class CheckingContract:
-    """The check on whatever can be told. A subclass gives `url`."""
+    """The check on whatever can arrive. A subclass gives `url`."""
 
     @pytest.mark.alike
     @settings(
@@ -33,13 +33,13 @@ class CheckingContract:
     )
     @given(parts=PARTS)
     async def test_no_false_alarm(self, store: Store, parts: list[Part]) -> None:
-        """Whatever was told, in whatever order, and folded: the check finds nothing wrong."""
+        """Whatever came, in whatever order, and folded: the check finds nothing wrong."""
         tag = f"{next(_tags)}-"
         again = [part for part in parts[:3] if isinstance(part, Event)]
-        await tell(store, [tagged(part, tag) for part in parts])
+        await deliver(store, [tagged(part, tag) for part in parts])
         at = context(store, at=10)
         await refresh_ledger_lines(at, progress=quiet)
-        await tell(store, [tagged(part, tag) for part in again])
+        await deliver(store, [tagged(part, tag) for part in again])
         await refold_until_quiet(at, limit=500, progress=quiet)
         for form in (None, Rebuilding(sources=lambda: SOURCES)):
             report = await check_database(at, again=form, progress=quiet)

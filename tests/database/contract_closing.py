@@ -52,7 +52,7 @@ async def digests(
 
 
 async def evidence(store: Store) -> None:
-    """A delivery and its redelivery on one day, one on the next, a record and a deed."""
+    """A delivery and its redelivery on one day, one on the next, a record and an audit entry."""
     paid = said("e1", "succeeded", order="ORD-1", money=Money(minor=1, currency="KES"))
     await keep(store, arrival(paid))
     await keep(store, arrival(paid, at=5))
@@ -123,7 +123,7 @@ class ClosingContract:
         assert sum(each.count for each in rest) == 4
 
     async def test_a_pruned_body_changes_no_digest(self, store: Store) -> None:
-        """Bodies and headers may be let go: what is digested is kept for ever."""
+        """Bodies and headers may be deleted: what is digested is kept for ever."""
         await evidence(store)
         before = await digests(store)
         ids = [row[0] for row in await rows(store, "SELECT id FROM deliveries")]
@@ -133,7 +133,7 @@ class ClosingContract:
         assert await digests(store) == before
 
     @pytest.mark.parametrize(
-        ("change", "told"),
+        ("change", "expected"),
         [
             (
                 "UPDATE events SET amount = 2 WHERE amount = 1",
@@ -154,13 +154,13 @@ class ClosingContract:
         ],
     )
     async def test_whatever_is_changed_changes_a_digest_and_is_named(
-        self, store: Store, change: str, told: str
+        self, store: Store, change: str, expected: str
     ) -> None:
-        """An amount, a row, a date, a name: the first difference is told by kind and day."""
+        """An amount, a row, a date, a name: the first difference is reported by kind and day."""
         await evidence(store)
         before = await digests(store)
         await tamper(store, change.split()[1 if change.startswith("UPDATE") else 2], change)
-        assert first_difference(before, await digests(store)) == told
+        assert first_difference(before, await digests(store)) == expected
 
     @pytest.mark.alike
     def test_parts_have_names_of_their_own(self) -> None:

@@ -25,7 +25,7 @@ from tests.database.builders import arrival, keep, opened, rows, said
 from tests.reconcile.build import seconds
 
 
-async def tell(store: Store, name: str, *, at: int = 0, **fields: Any) -> None:
+async def receive(store: Store, name: str, *, at: int = 0, **fields: Any) -> None:
     """An unconfirmed event of an order of its own arrives."""
     event = said(name, order=f"O-{name}", standing="unconfirmed", **fields)
     await keep(store, arrival(event, at=at))
@@ -54,9 +54,9 @@ class ConfirmingContract:
 
     async def test_what_is_taken_is_taken_once_until_its_lease_ends(self, store: Store) -> None:
         """The longest waiting first; a taker that died gives back, and said events wait not."""
-        await tell(store, "e2", at=2)
-        await tell(store, "e1", at=1)
-        await tell(store, "other", at=1, source="till")
+        await receive(store, "e2", at=2)
+        await receive(store, "e1", at=1)
+        await receive(store, "other", at=1, source="till")
         await keep(store, arrival(said("signed", order="O"), at=1))
         assert await take(store, at=0) == []
         assert names(await take(store, at=5, limit=1)) == ["e1"]
@@ -72,9 +72,9 @@ class ConfirmingContract:
     @pytest.mark.alike
     async def test_a_clock_that_was_ahead_puts_nothing_off(self, store: Store) -> None:
         """Neither what was heard by it, which is asked about at once, nor what was put off."""
-        await tell(store, "asked")
+        await receive(store, "asked")
         (asked,) = await take(store)
-        await tell(store, "heard", at=71)
+        await receive(store, "heard", at=71)
         async with store.writing() as connection:
             await put_off(connection, asked, until=seconds(10 + 3_600 + 61))
             assert not await any_due(connection, asking(at=11))
@@ -85,20 +85,20 @@ class ConfirmingContract:
     @pytest.mark.alike
     async def test_the_least_asked_come_first(self, store: Store) -> None:
         """So what is asked about in vain holds up nothing new."""
-        await tell(store, "old")
+        await receive(store, "old")
         (old,) = await take(store)
         async with store.writing() as connection:
             await put_off(connection, old, until=seconds(10))
-        await tell(store, "new", at=20)
+        await receive(store, "new", at=20)
         assert names(await take(store, at=30, limit=1)) == ["new"]
         (old,) = await take(store, at=30)
         assert (old.event.event_id, old.tries, old.asked_since) == ("old", 1, seconds(0))
 
     async def test_what_came_again_is_neither_settled_nor_put_off(self, store: Store) -> None:
         """An answer under way may be older than the word; without one it settles."""
-        await tell(store, "e1")
+        await receive(store, "e1")
         (taken,) = await take(store)
-        await tell(store, "e1", at=5)
+        await receive(store, "e1", at=5)
         async with store.writing() as connection:
             await settle(connection, taken)
             await put_off(connection, taken, until=seconds(500))
@@ -106,13 +106,13 @@ class ConfirmingContract:
         async with store.writing() as connection:
             await settle(connection, again)
         assert await rows(store, "SELECT * FROM confirmations") == []
-        await tell(store, "e1", at=9)
+        await receive(store, "e1", at=9)
         assert names(await take(store, at=9)) == ["e1"]
 
     @pytest.mark.alike
     async def test_what_means_nothing_is_not_asked_about(self, store: Store) -> None:
         """Neither when it arrives nor after the index was rebuilt."""
-        await tell(store, "noise", claim="ignored")
+        await receive(store, "noise", claim="ignored")
         assert await take(store) == []
         async with store.writing() as connection:
             await await_again(connection, now=seconds(1), not_known="not_found")
@@ -128,8 +128,8 @@ class ConfirmingContract:
     async def test_of_too_many_the_most_asked_go(self, store: Store) -> None:
         """Those of other sources stay."""
         for number in range(6):
-            await tell(store, f"e{number}", at=number)
-        await tell(store, "other", source="till")
+            await receive(store, f"e{number}", at=number)
+        await receive(store, "other", source="till")
         for each in (await take(store, at=9))[:2]:
             async with store.writing() as connection:
                 await put_off(connection, each, until=seconds(10))
@@ -143,7 +143,7 @@ class ConfirmingContract:
     async def test_after_a_rebuild_what_has_no_final_answer_waits(self, store: Store) -> None:
         """An answer that is final is so for what was said before it, of its order and source."""
         for name in ("final", "denied", "open", "later"):
-            await tell(store, name, at=20 if name == "later" else 0)
+            await receive(store, name, at=20 if name == "later" else 0)
         answers: tuple[tuple[str, ClaimKind, str], ...] = (
             ("final", "succeeded", "paid"),
             ("denied", "pending", "not_found"),

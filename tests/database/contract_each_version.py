@@ -13,7 +13,7 @@ from tests.database.old_versions import TALLIES, VERSIONS, contents, make_versio
 
 CACHE = "takings"
 NEW_TAKINGS = "0022"
-"""The version since which ledger lines are written in another form: those of before are let go."""
+"""The version since which ledger lines are written in another form: those of before are deleted."""
 
 LISTINGS = "0029"
 """The version that made what lists of orders are read from of the ledgers that were there; tables

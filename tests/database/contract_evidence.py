@@ -1,4 +1,4 @@
-"""What every database must give for an order's evidence: its bytes, its proofs, what was told."""
+"""What every database gives for an order's evidence: its bytes, its proofs, what was published."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class EvidenceContract:
         assert size == sum(each.size + len(each.headers) for each in found) + len(whole)
 
     @pytest.mark.alike
-    async def test_what_was_told_by_then(self, store: Store) -> None:
+    async def test_what_was_published_by_then(self, store: Store) -> None:
         """Revisions up to an instant, that instant included; details of those that have some."""
         async with store.writing() as connection:
             await add_records(connection, [PLACED], details='{"a":1}')
@@ -68,8 +68,8 @@ class EvidenceContract:
             await keep(store, arrival(said(f"e{at}", claim, order="A", payment="p", money=money)))
             await folded(context(store, at=at))
         async with store.reading() as connection:
-            told = await revisions_of(connection, "A", until=seconds(5))
-            assert [each.outcome for each in told] == ["pending", "succeeded"]
+            found = await revisions_of(connection, "A", until=seconds(5))
+            assert [each.outcome for each in found] == ["pending", "succeeded"]
             assert len(await revisions_of(connection, "A", until=seconds(4))) == 1
             assert await revisions_of(connection, "B", until=seconds(9)) == []
             assert await details_of_records(connection, ["rec_1", "x"]) == {"rec_1": '{"a":1}'}

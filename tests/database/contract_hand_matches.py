@@ -21,8 +21,8 @@ class HandMatchContract:
     gives `url`."""
 
     async def test_a_line_is_matched_by_hand_once(self, store: Store) -> None:
-        """Only a line that is left over; then the matcher is told, and the break it closes cites
-        who said so."""
+        """Only a line that is left over; then the matcher is notified, and the break it closes
+        cites who said so."""
         at = context(store, at=2)
         await run(store, missing("A", lines=["stm_7.1"]), missing("B"), missing("C"), at=1)
         name = missing("A").identity
@@ -104,7 +104,7 @@ class HandMatchContract:
     async def test_a_match_speaks_of_the_order_where_its_break_is_about_no_line(
         self, store: Store
     ) -> None:
-        """A capture's break tells its source, by which nothing is matched; and what a person names
+        """A capture's break states its source, by which nothing is matched; and what a person names
         may be an order, whose dots belong to it."""
         alone = replace(missing("A.1"), cause="not_settled", subject="shop")
         astray = replace(missing("stray", lines=["A.1", "A.2"]), subject="stm_8")

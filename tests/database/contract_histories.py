@@ -41,11 +41,13 @@ from tests.searching import examples
 
 Part = Event | Record
 Content = tuple[set[tuple[str, str, str]], set[str]]
-Telling = tuple[list[Part], frozenset[int]]
+Arrivals = tuple[list[Part], frozenset[int]]
 _tags = iter(range(10**9))
 
 
-async def tell(store: Store, parts: Sequence[Part], *, cuts: frozenset[int] = frozenset()) -> None:
+async def deliver(
+    store: Store, parts: Sequence[Part], *, cuts: frozenset[int] = frozenset()
+) -> None:
     """Let the parts arrive one after another; events up to a cut share a transaction."""
     waiting: list[Arrival] = []
     for place, part in enumerate(parts):
@@ -87,24 +89,24 @@ class HistoryContract:
             some = frozenset(chance.sample(range(len(parts)), 1))
             for cuts in (frozenset(), some, frozenset(range(len(parts)))):
                 tag = f"{next(_tags)}-"
-                told = {key: tagged(part, tag) for key, part in parts.items()}
-                await tell(store, [told[key] for key in order], cuts=cuts)
+                tagged_parts = {key: tagged(part, tag) for key, part in parts.items()}
+                await deliver(store, [tagged_parts[key] for key in order], cuts=cuts)
                 found = await histories(store, [tag + o for o in expected])
                 for reference, words in expected.items():
-                    wanted = content_of(told[word] for word in words.split())
+                    wanted = content_of(tagged_parts[word] for word in words.split())
                     assert content(found)[tag + reference] == wanted, (order, cuts, reference)
 
-    @given(told=st.deferred(lambda: TWICE_TOLD))
+    @given(orders=st.deferred(lambda: TWO_ORDERS))
     @settings(
         max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture]
     )
     @pytest.mark.alike
-    async def test_two_arrival_orders_agree(self, store: Store, told: list[Telling]) -> None:
+    async def test_two_arrival_orders_agree(self, store: Store, orders: list[Arrivals]) -> None:
         """Random evidence in two arrival orders gives every order equal histories."""
         found = []
-        for parts, cuts in told:
+        for parts, cuts in orders:
             tag = f"{next(_tags)}-"
-            await tell(store, [tagged(part, tag) for part in parts], cuts=cuts)
+            await deliver(store, [tagged(part, tag) for part in parts], cuts=cuts)
             gathered = content(await histories(store, [tag + order for order in "ABC"]))
             found.append(without(tag, gathered))
         assert found[0] == found[1]
@@ -118,7 +120,7 @@ class HistoryContract:
         """Scanning all orders gives the very histories that gathering each by key gives."""
         tag = f"{next(_tags)}-"
         again = [part for part in parts[:3] if isinstance(part, Event)]
-        await tell(store, [tagged(part, tag) for part in [*parts, *again]])
+        await deliver(store, [tagged(part, tag) for part in [*parts, *again]])
         async with store.reading() as connection:
             scanned = await all_histories(connection)
         assert scanned == await histories(store, scanned)
@@ -132,7 +134,7 @@ class HistoryContract:
     async def test_no_payment_pays_two_orders(self, store: Store, parts: list[Part]) -> None:
         """Where two orders hear of one success as their own, neither is paid."""
         tag = f"{next(_tags)}-"
-        await tell(store, [tagged(_paying(part), tag) for part in parts])
+        await deliver(store, [tagged(_paying(part), tag) for part in parts])
         found = await histories(store, [tag + order for order in "ABC"])
         ledgers = [fold(_priced(each), policy=POLICY, as_of=LONG_AFTER) for each in found.values()]
         for key in set().union(*map(_heard_paid, ledgers)):
@@ -149,7 +151,7 @@ class HistoryContract:
         monkeypatch.setattr("app.orders.history_store.ROWS_AT_ONCE", at_once)
         parts: list[Part] = [session_opened(order, f"s{order}") for order in ("A", "C", "E", "Z")]
         parts += [said(f"{o}{n}", order=o, payment=o) for o in "BCDE" for n in range(3)]
-        await tell(store, [*parts, *[p for p in parts if isinstance(p, Event)]])
+        await deliver(store, [*parts, *[p for p in parts if isinstance(p, Event)]])
         async with store.reading() as connection:
             scanned = await all_histories(connection)
         assert list(scanned) == list("ABCDEZ")
@@ -164,10 +166,12 @@ class HistoryContract:
             session_opened("C", "s"),
             said("d", order="D", session="s"),
         ]
-        await tell(store, table)
+        await deliver(store, table)
         at = context(store, at=10)
         await refold_until_quiet(at, limit=10, progress=lambda count: None)
-        await tell(store, [said("n", "declined", payment="p"), said("m", "expired", session="s")])
+        await deliver(
+            store, [said("n", "declined", payment="p"), said("m", "expired", session="s")]
+        )
         await refold_until_quiet(at, limit=10, progress=lambda count: None)
         report = await check_database(
             at, again=Rebuilding(sources=lambda: SOURCES), progress=lambda count: None
@@ -180,14 +184,14 @@ class HistoryContract:
     @pytest.mark.alike
     async def test_records_come_back(self, store: Store) -> None:
         """Records come back whole, in the order in which they were written down."""
-        told = [
+        records = [
             session_opened("A", "s", at=2, record_id="r2"),
             session_opened("A", "t", at=1, record_id="r1"),
         ]
         async with store.writing() as connection:
-            await add_records(connection, told, details="{}")
-        assert await store.on_snapshot(order_records, "A") == told[::-1]
-        assert (await histories(store, ["A"]))["A"].records == frozenset(told)
+            await add_records(connection, records, details="{}")
+        assert await store.on_snapshot(order_records, "A") == records[::-1]
+        assert (await histories(store, ["A"]))["A"].records == frozenset(records)
 
 
 def tagged(part: Part, tag: str) -> Part:
@@ -236,10 +240,10 @@ def content(found: dict[str, History]) -> dict[str, Content]:
 
 def content_of(parts: Iterable[Part]) -> Content:
     """What a history of exactly these parts would hold."""
-    told = list(parts)
+    distinct = list(parts)
     return (
-        {part.key for part in told if isinstance(part, Event)},
-        {part.record_id for part in told if isinstance(part, Record)},
+        {part.key for part in distinct if isinstance(part, Event)},
+        {part.record_id for part in distinct if isinstance(part, Record)},
     )
 
 
@@ -301,10 +305,10 @@ CROSSING: st.SearchStrategy[list[Part]] = st.tuples(
 """Evidence of two orders that is likely to meet."""
 
 
-def _twice(parts: list[Part]) -> st.SearchStrategy[list[Telling]]:
+def _twice(parts: list[Part]) -> st.SearchStrategy[list[Arrivals]]:
     cuts = st.frozensets(st.integers(0, len(parts)))
     telling = st.tuples(st.permutations(parts), cuts)
     return st.lists(telling, min_size=2, max_size=2)
 
 
-TWICE_TOLD: st.SearchStrategy[list[Telling]] = PARTS.flatmap(_twice)
+TWO_ORDERS: st.SearchStrategy[list[Arrivals]] = PARTS.flatmap(_twice)

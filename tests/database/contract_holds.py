@@ -69,7 +69,7 @@ async def started(at: AppContext) -> None:
     await folded(at)
 
 
-async def told(store: Store) -> list[tuple[str, str, int]]:
+async def published(store: Store) -> list[tuple[str, str, int]]:
     """(order, outcome, fulfillable) of each revision, in the order of the feed."""
     return await rows(store, "SELECT order_key, outcome, fulfillable FROM revisions ORDER BY seq")
 
@@ -102,13 +102,13 @@ class HoldContract:
         """It is published as paid and held, never as fulfillable; further starts and a rebuild add
         no second hold, and it is found by its finding."""
         await before_the_upgrade(store, "A")
-        assert await told(store) == [OF_BEFORE]
+        assert await published(store) == [OF_BEFORE]
         for at in (20, 30):
             await started(context(store, at=at))
-            assert await told(store) == [OF_BEFORE, AS_HELD]
+            assert await published(store) == [OF_BEFORE, AS_HELD]
             assert await hold_records(store) == [HELD_A]
         await refold_all(context(store, at=40), progress=quiet)
-        assert await told(store) == [OF_BEFORE, AS_HELD]
+        assert await published(store) == [OF_BEFORE, AS_HELD]
         assert await hold_records(store) == [HELD_A]
         (found,) = await list_orders(context(store, at=41), finding="held_back")
         assert found.order == "A"
@@ -119,15 +119,15 @@ class HoldContract:
         """`refold --all` right after the upgrade, before any worker."""
         await before_the_upgrade(store, "A", "B")
         await refold_all(context(store, at=20), progress=quiet)
-        assert [each[2] for each in await told(store)] == [0, 0, 0, 0]
+        assert [each[2] for each in await published(store)] == [0, 0, 0, 0]
         assert len(await hold_records(store)) == 2
         await started(context(store, at=30))
-        assert len(await told(store)) == 4
+        assert len(await published(store)) == 4
 
     @pytest.mark.alike
     async def test_news_is_not_held(self, store: Store) -> None:
         """What was known before is not fulfillable by the new rules either, and what comes after
-        the upgrade makes it so: the shop is told at once."""
+        the upgrade makes it so: the shop is notified at once."""
         half = Money(minor=DUE.minor // 2, currency=DUE.currency)
         with rules_of_before():
             await keep(
@@ -147,7 +147,7 @@ class HoldContract:
         )
         await started(context(store, at=20))
         assert await hold_records(store) == []
-        assert (await told(store))[-2:] == [("A", "succeeded", 1), ("B", "succeeded", 1)]
+        assert (await published(store))[-2:] == [("A", "succeeded", 1), ("B", "succeeded", 1)]
 
     @pytest.mark.alike
     async def test_news_beside_what_is_held_changes_nothing(self, store: Store) -> None:
@@ -156,7 +156,7 @@ class HoldContract:
         await keep(store, arrival(paid("A"), at=15))
         await started(context(store, at=20))
         assert await hold_records(store) == [HELD_A]
-        assert await told(store) == [OF_BEFORE, AS_HELD]
+        assert await published(store) == [OF_BEFORE, AS_HELD]
 
     @pytest.mark.alike
     async def test_an_order_that_was_never_published_is_not_held(self, store: Store) -> None:
@@ -164,18 +164,18 @@ class HoldContract:
         await before_the_upgrade(store)
         await keep(store, arrival(paid("A")))
         await started(context(store, at=20))
-        assert await told(store) == [AS_RELEASED]
+        assert await published(store) == [AS_RELEASED]
         assert await hold_records(store) == []
 
     @pytest.mark.alike
     async def test_what_was_fulfillable_before_stays_so(self, store: Store) -> None:
-        """The shop was told; nothing is taken back by a hold."""
+        """The shop was notified; nothing is taken back by a hold."""
         await keep(store, arrival(paid("A")))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("reconcile.ledger.policy.FORM", 1)
             await started(context(store, at=9))
         await started(context(store, at=20))
-        assert await told(store) == [AS_RELEASED]
+        assert await published(store) == [AS_RELEASED]
 
     @pytest.mark.alike
     async def test_evidence_that_is_read_late_is_not_held(self, store: Store) -> None:
@@ -189,7 +189,7 @@ class HoldContract:
         await keep(store, arrival(paid("A"), at=5))
         await started(context(store, at=30))
         assert await hold_records(store) == []
-        assert (await told(store))[-1] == AS_RELEASED
+        assert (await published(store))[-1] == AS_RELEASED
 
     @pytest.mark.alike
     async def test_dropped_ledgers_hold_too_much_and_never_too_little(self, store: Store) -> None:
@@ -198,7 +198,7 @@ class HoldContract:
         async with store.writing() as connection:
             await connection.exec_driver_sql("DELETE FROM ledgers")
         await started(context(store, at=20))
-        assert await told(store) == [OF_BEFORE, AS_HELD]
+        assert await published(store) == [OF_BEFORE, AS_HELD]
 
     @pytest.mark.parametrize("rebuilt", [False, True])
     @pytest.mark.parametrize(
@@ -224,11 +224,11 @@ class HoldContract:
         with pytest.raises(KeyboardInterrupt):
             await (refold_all(at, progress=quiet) if rebuilt else started(at))
         monkeypatch.undo()
-        assert await told(store) == [OF_BEFORE]
+        assert await published(store) == [OF_BEFORE]
         assert await hold_records(store) == []
         assert is_held(await explain_order(context(store, at=21), "A"))
         await started(context(store, at=30 + 60))
-        assert await told(store) == [OF_BEFORE, AS_HELD]
+        assert await published(store) == [OF_BEFORE, AS_HELD]
         assert await hold_records(store) == [HELD_A]
 
     async def test_several_workers_agree(self, store: Store) -> None:
@@ -242,7 +242,7 @@ class HoldContract:
             await asyncio.gather(*(refold_due(each, limit=3) for each in workers))
         await folded(context(store, at=90))
         assert await hold_records(store) == [(each, *HELD_A[1:]) for each in orders]
-        assert sorted(await told(store)) == sorted(
+        assert sorted(await published(store)) == sorted(
             [(each, *OF_BEFORE[1:]) for each in orders] + [(each, *AS_HELD[1:]) for each in orders]
         )
 
@@ -271,30 +271,30 @@ class HoldContract:
             await hold_if_due(at, ["A", "unheard-of"])
             assert await hold_records(store) == [HELD_A]
         await started(at)
-        assert await told(store) == [OF_BEFORE, AS_HELD]
+        assert await published(store) == [OF_BEFORE, AS_HELD]
         assert await hold_records(store) == [HELD_A]
 
     async def test_a_release_publishes(self, store: Store) -> None:
-        """The record says who, the trail why; the next fold tells the shop; the next upgrade holds
-        nothing of it."""
+        """The record says who, the trail why; the next fold notifies the shop; the next upgrade
+        holds nothing of it."""
         await before_the_upgrade(store, "A", "B")
         await started(context(store, at=20))
         assert (
             await release(context(store, at=30), ["A"], reason="rules_changed", why="shipped") == 1
         )
         await folded(context(store, at=31))
-        assert (await told(store))[-1] == AS_RELEASED
+        assert (await published(store))[-1] == AS_RELEASED
         assert (await explain_order(context(store, at=32), "A")).fulfillable
         held, released, _ = await hold_records(store)
         assert held == HELD_A
         assert released[:3] == ("A", "released", "rules_changed")
         assert released[3].startswith("account:")
-        (deed,) = await rows(store, "SELECT action, subject, reason, facts FROM audit")
-        assert deed == (
+        (entry,) = await rows(store, "SELECT action, subject, reason, facts FROM audit")
+        assert entry == (
             "orders_released", "A", "shipped", '{"held_for": "rules_changed", "orders": 1}',
         )  # fmt: skip
         await refold_all(context(store, at=40), progress=quiet)
-        assert [each[0] for each in await told(store)].count("A") == 3
+        assert [each[0] for each in await published(store)].count("A") == 3
 
     async def test_what_is_not_held_is_not_released(self, store: Store) -> None:
         """Nothing is released then: not what stands beside it, for another reason, or twice."""
@@ -320,7 +320,7 @@ class HoldContract:
         assert await release(context(store, at=20), ["A"], reason="rules_changed") == 1
         await started(context(store, at=21))
         assert [each[1] for each in await hold_records(store)] == ["held", "released"]
-        assert await told(store) == [OF_BEFORE, AS_RELEASED]
+        assert await published(store) == [OF_BEFORE, AS_RELEASED]
 
     async def test_all_are_released_some_at_a_time(
         self, store: Store, monkeypatch: pytest.MonkeyPatch
@@ -335,9 +335,9 @@ class HoldContract:
         assert await release_all(at, reason="rules_changed", by="ann") == 5
         assert await release_all(at, reason="rules_changed") == 0
         await folded(context(store, at=31))
-        assert [each[2] for each in await told(store)] == [0] * 10 + [1] * 5
-        deeds = await rows(store, "SELECT who, subject FROM audit ORDER BY number")
-        assert deeds == [("ann", "A, B"), ("ann", "C, D"), ("ann", "E")]
+        assert [each[2] for each in await published(store)] == [0] * 10 + [1] * 5
+        entries = await rows(store, "SELECT who, subject FROM audit ORDER BY number")
+        assert entries == [("ann", "A, B"), ("ann", "C, D"), ("ann", "E")]
 
     async def test_held_orders_raise_an_alarm(self, store: Store) -> None:
         """With how many there are, in the singular and the plural, until they are released."""

@@ -217,7 +217,7 @@ class ImportContract:
     async def test_a_line_that_names_only_a_payment_has_the_key_of_its_order(
         self, store: Store, tmp_path: Path
     ) -> None:
-        """As soon as events tell; nothing for a payment of nobody, or of another source."""
+        """As soon as events say so; nothing for a payment of nobody, or of another source."""
         lines = ["p2,,5.00,,KES,,", "p1,ORD 7,5.00,,KES,,", "p3,,5.00,,KES,,", ",ORD-3,5.00,,KES,,"]
         await statement(store, tmp_path, *lines, at=1)
         await keep(store, arrival(said("e1", "succeeded", order="ORD-5", payment="p2"), at=5))
@@ -256,7 +256,7 @@ class ImportContract:
     async def test_a_number_that_was_erased_from_a_banks_text_does_not_come_back(
         self, store: Store, tmp_path: Path
     ) -> None:
-        """What else the text tells stays, so does a longer number of which it is a part; the same
+        """What else the text says stays, so does a longer number of which it is a part; the same
         file again is the same line."""
         lines = [
             "2026-01-05,5.00,KES,,PO-1 of +254 711 223344",
@@ -269,8 +269,8 @@ class ImportContract:
                 connection, await bank_lines_with(connection, written, until=None)
             )
         assert counts(await bank(store, tmp_path, *lines, at=2)) == (0, 0, 2)
-        told = await rows(store, "SELECT told FROM bank_lines ORDER BY minor")
-        assert told == [("PO-1 of •",), ("PO-2547112233449",)]
+        found = await rows(store, "SELECT told FROM bank_lines ORDER BY minor")
+        assert found == [("PO-1 of •",), ("PO-2547112233449",)]
 
     @pytest.mark.alike
     async def test_a_payout_is_the_sum_of_the_lines_that_name_it(
@@ -284,10 +284,10 @@ class ImportContract:
         )  # fmt: skip
         async with store.reading() as connection:
             found = await payouts(connection, as_of=LATEST)
-        told = {
+        stated = {
             (each.source, each.reference, each.currency, each.minor, each.lines) for each in found
         }
-        assert told == {("shop", "po_1", "KES", 7_200, 3), ("shop", "po_1", "USD", 900, 1)}
+        assert stated == {("shop", "po_1", "KES", 7_200, 3), ("shop", "po_1", "USD", 900, 1)}
         async with store.reading() as connection:
             assert await payouts(connection, as_of=EARLIEST) == []
 
@@ -305,7 +305,7 @@ class ImportContract:
     async def test_what_is_taken_back_and_imported_again_brings_no_erased_phone_back(
         self, store: Store, tmp_path: Path
     ) -> None:
-        """Of a book, and of each text of a bank's line: entry, and what else is told."""
+        """Of a book, and of each text of a bank's line: entry, and what else is stated."""
         phone = "254700000001"
         line = f"A,1.00,KES,unpaid,{phone},"
         entries = (f"2026-01-05,7.00,KES,,M {phone}", f"2026-01-05,8.00,KES,+{phone},x")
@@ -323,10 +323,10 @@ class ImportContract:
         assert counts(await book(store, tmp_path, line, at=20)) == (1, 0, 0)
         assert counts(await bank(store, tmp_path, *entries, at=21)) == (2, 0, 0)
         assert await rows(store, "SELECT DISTINCT phone FROM book_lines") == [("",)]
-        told = await rows(
+        shown = await rows(
             store, "SELECT DISTINCT minor, entry, told FROM bank_lines ORDER BY minor"
         )
-        assert [tuple(row) for row in told] == [(700, "", "M•"), (800, "•", "x")]
+        assert [tuple(row) for row in shown] == [(700, "", "M•"), (800, "•", "x")]
         assert await self._standing(store, "book", at=99) == "A=1"
 
     async def test_sums_beyond_64_bits_are_added_up(self, store: Store, tmp_path: Path) -> None:
@@ -438,15 +438,15 @@ class ImportContract:
         for place, said_then in enumerate(files, 1):
             pairs = [pair.split("=") for pair in said_then.split()]
             if kind == "book":
-                told = [f"{name},{minor}.00,KES,paid,," for name, minor in pairs]
-                await book(store, tmp_path, *told, at=place)
+                lines = [f"{name},{minor}.00,KES,paid,," for name, minor in pairs]
+                await book(store, tmp_path, *lines, at=place)
             elif kind == "bank":
-                # What is told of an entry may change, its amount makes it another one.
-                told = [f"2026-01-05,7.00,KES,{name},{name}={minor}" for name, minor in pairs]
-                await bank(store, tmp_path, *told, at=place)
+                # What is stated of an entry may change, its amount makes it another one.
+                lines = [f"2026-01-05,7.00,KES,{name},{name}={minor}" for name, minor in pairs]
+                await bank(store, tmp_path, *lines, at=place)
             else:
-                told = [f"{name},,{minor}.00,0,KES,," for name, minor in pairs]
-                await statement(store, tmp_path, *told, at=place)
+                lines = [f"{name},,{minor}.00,0,KES,," for name, minor in pairs]
+                await statement(store, tmp_path, *lines, at=place)
         known = await self._standing(store, kind, at=10)
         last = 0
         for place, number in enumerate(withdrawn, 1):

@@ -1,4 +1,4 @@
-"""What every database must keep or let go: rejections, tokens, the stamp, the schema."""
+"""What every database must keep or delete: rejections, tokens, the stamp, the schema."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ class KeepingContract:
     async def test_a_write_that_takes_too_long_keeps_no_sender_waiting(
         self, url: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """All are told to come again, and nothing more is taken. What had been begun is stored in
-        the end, what had not been is not; and nobody is told twice."""
+        """All are asked to try again, and nothing more is taken. What had been begun is stored in
+        the end, what had not been is not; and nobody is answered twice."""
         monkeypatch.setattr(inbox_queue, "PATIENCE_S", 0.2)
         begun, behind, late = (arrival(said(name, order="A")) for name in ("e1", "e2", "e3"))
         async with opened(url) as store:
@@ -95,7 +95,7 @@ class KeepingContract:
     async def test_nobody_waits_for_a_writer_that_does_not_end(
         self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Whoever has something to write is told to come again; once the other has ended, it is
+        """Whoever has something to write is asked to try again; once the other has ended, it is
         written."""
         monkeypatch.setattr(writer, "TURN_S", 0.05)
         async with store.writing():
@@ -151,7 +151,7 @@ class KeepingContract:
 
     @pytest.mark.alike
     async def test_the_ring_keeps_what_fits(self, url: str) -> None:
-        """A ring that is not over a bound lets nothing go, also after it was opened again."""
+        """A ring that is not over a bound deletes nothing, also after it was opened again."""
         for _ in range(2):
             async with opened(url, rejections_max_count=MAX_COUNT) as store:
                 await keep(store, *(rejection() for _ in range(MAX_COUNT // 2)))
@@ -231,14 +231,14 @@ class KeepingContract:
             ("read", "orders", "checkout", "finance", "evidence"),
         ]
         await withdraw_token(at, name="b")
-        told = {"scopes": "read finance", "until": format_instant(at.clock.now() + DAY)}
+        document = {"scopes": "read finance", "until": format_instant(at.clock.now() + DAY)}
         entries = await trail(at, subject="b", limit=9)
-        assert len(str(entries[0].facts["hash_sha256"])) == 64  # by which another one is told
+        assert len(str(entries[0].facts["hash_sha256"])) == 64  # by which another one is recognized
         facts = [
             (entry.action, {n: f for n, f in entry.facts.items() if n != "hash_sha256"})
             for entry in entries
         ]
-        assert facts == [("token_added", told), ("token_revoked", told)]
+        assert facts == [("token_added", document), ("token_revoked", document)]
 
     async def test_the_end_of_a_token(self, store: Store) -> None:
         """It opens until just before it. What ends within two weeks is found, the first first;

@@ -226,8 +226,8 @@ class LedgerLinesContract:
         async with store.writing() as connection:
             await connection.execute(text("UPDATE takings SET minor=minor+1 WHERE order_key='A 2'"))
         report = await check_database(at, again=Rebuilding(sources=lambda: SOURCES), progress=quiet)
-        told = [each for each in report.problems if "the ledger line of" in each]
-        assert told == ["the ledger line of A 2 is not what its history gives"]
+        found = [each for each in report.problems if "the ledger line of" in each]
+        assert found == ["the ledger line of A 2 is not what its history gives"]
         await keep(store, arrival(paid("A 2"), at=9))
         await refold_all(at, progress=quiet)
         report = await check_database(at, again=Rebuilding(sources=lambda: SOURCES), progress=quiet)

@@ -28,8 +28,8 @@ from tests.reconcile.build import seconds
 LEASE = 60 * SECOND
 
 
-async def told(store: Store, *orders: str, at: int = 0) -> None:
-    """Two revisions of each order, pending and succeeded, of which the shop is to be told."""
+async def publish_two(store: Store, *orders: str, at: int = 0) -> None:
+    """Two revisions of each order, pending and succeeded, of which the shop is to be notified."""
     store.notifies = True
     for make in (lambda order: said(f"e-{order}", order=order, payment=f"p-{order}"), paid):
         await keep(store, *(arrival(make(order), at=at) for order in orders))
@@ -66,7 +66,7 @@ class OutboxContract:
         self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Where publishing fails at its end, there is neither; where it succeeds, there are both;
-        and none where no shop is to be told."""
+        and none where no shop is to be notified."""
         store.notifies = True
         await keep(store, arrival(paid("A")))
 
@@ -88,9 +88,9 @@ class OutboxContract:
         assert sorted(await rows(store, both)) == [(1,), (1,), (2,)]
 
     @pytest.mark.alike
-    async def test_an_order_is_told_in_order(self, store: Store) -> None:
+    async def test_an_order_is_notified_in_order(self, store: Store) -> None:
         """Only the first of an order is given out, until it was delivered or given up."""
-        await told(store, "A", "B")
+        await publish_two(store, "A", "B")
         first = await take(store)
         assert names(first) == [("A", "pending"), ("B", "pending")]
         assert await take(store) == []
@@ -109,7 +109,7 @@ class OutboxContract:
 
     async def test_who_dies_loses_the_lease(self, store: Store) -> None:
         """After the lease another gets the same, and what the first says late changes nothing."""
-        await told(store, "A")
+        await publish_two(store, "A")
         (lost,) = await take(store)
         (found,) = await take(store, at=60)
         assert found.published == lost.published
@@ -126,7 +126,7 @@ class OutboxContract:
 
     async def test_several_share_the_work(self, store: Store) -> None:
         """Whoever takes at the same time never gets the same."""
-        await told(store, *(f"O{n}" for n in range(12)))
+        await publish_two(store, *(f"O{n}" for n in range(12)))
         parts = await asyncio.gather(*(take(store, limit=4) for _ in range(4)))
         taken = [each.published.seq for part in parts for each in part]
         assert len(taken) == len(set(taken)) > 3
@@ -135,11 +135,11 @@ class OutboxContract:
 
     async def test_what_is_new_and_what_was_tried_each_have_places(self, store: Store) -> None:
         """Of twelve that were refused and of twelve that are new: none holds up the others."""
-        await told(store, *(f"O{n}" for n in range(12)))
+        await publish_two(store, *(f"O{n}" for n in range(12)))
         tried = await take(store, limit=12)
         later = [SendResult(sent=each, problem="status_404", again_at=seconds(5)) for each in tried]
         await settle(store, *later)
-        await told(store, *(f"N{n}" for n in range(12)), at=5)
+        await publish_two(store, *(f"N{n}" for n in range(12)), at=5)
         taken = await take(store, at=6, limit=8)
         assert sorted(each.published.order[0] for each in taken) == ["N"] * 6 + ["O"] * 2
         rest = [each.published.order[0] for _ in range(4) for each in await take(store, at=6)]
@@ -147,7 +147,7 @@ class OutboxContract:
 
     async def test_what_was_given_up_is_listed_and_sent_again(self, store: Store) -> None:
         """A dead letter stays, with its problem, until somebody asks for it again."""
-        await told(store, "A")
+        await publish_two(store, "A")
         (sent,) = await take(store)
         await settle(store, SendResult(sent=sent, problem="status_410"))
         async with store.reading() as connection:

@@ -1,4 +1,4 @@
-"""What every database must keep of customers, and let go when it is asked to."""
+"""What every database must keep of customers, and delete when it is asked to."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ class PersonalContract:
             found = await connection.execute(text(f"{explain} {sql}"), values)
             assert index in "\n".join(str(row) for row in found)
 
-    async def test_digests_of_another_key_are_told_apart(self, store: Store) -> None:
+    async def test_digests_of_another_key_are_kept_apart(self, store: Store) -> None:
         await keep(store, of_customer("e1", order="A"))
         other = PhoneKey(b"o" * 32)
         async with store.writing() as connection:
@@ -316,10 +316,10 @@ class PersonalContract:
         columns |= {"proposals": "subject", "proposal_decisions": "reason"}
         column = columns.get(table, "order_key")
         before = await rows(store, f"SELECT {column} FROM {table}")
-        for deed in (f"UPDATE {table} SET {column} = 'x'", f"DELETE FROM {table}"):
+        for statement in (f"UPDATE {table} SET {column} = 'x'", f"DELETE FROM {table}"):
             if not before and store.path is not None:
                 continue  # SQLite asks row by row
             with pytest.raises(DBAPIError, match="only added"):
                 async with store.writing() as connection:
-                    await connection.execute(text(deed))
+                    await connection.execute(text(statement))
         assert await rows(store, f"SELECT {column} FROM {table}") == before

@@ -132,7 +132,7 @@ class PolicyContract:
         assert await noted(store) == policy_text(Policy())
 
     @pytest.mark.alike
-    async def test_a_fold_under_way_while_the_policy_changes_is_let_go(
+    async def test_a_fold_under_way_while_the_policy_changes_is_dropped(
         self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """What another process folded by the old policy is not published over the new mark."""

@@ -48,7 +48,7 @@ async def filled(store: Store) -> AppContext:
     return AppContext(store=store, policy=Policy(), clock=SetClock(AS_OF))
 
 
-async def told(context: AppContext, done: Ran) -> Found:
+async def found_by(context: AppContext, done: Ran) -> Found:
     """What a run found."""
     found = Found()
     async for part in breaks_of_run(context, done.number):
@@ -63,7 +63,7 @@ class ReconcilingContract:
         """With the totals that tie; kept, it can be read again to the last sum."""
         context = await filled(store)
         done = await reconcile_period(context, RunRequest(rules=RULES), progress=quiet)
-        assert await told(context, done) == TRUTH
+        assert await found_by(context, done) == TRUTH
         assert (done.breaks, done.open, done.control.holds) == (TRUTH.total(), TRUTH.total(), True)
         assert await ran(context, await finished_run(context, done.number)) == done
 
@@ -98,7 +98,7 @@ class ReconcilingContract:
                 RunRequest(rules=RULES, since=middle),
             )
         ]
-        assert sum([await told(context, each) for each in halves], Found()) == TRUTH
+        assert sum([await found_by(context, each) for each in halves], Found()) == TRUTH
         whole = await reconcile_period(context, RunRequest(rules=RULES), progress=quiet)
         both = halves[0].control + halves[1].control
         assert set(both.read) == set(whole.control.read)
@@ -111,12 +111,12 @@ class ReconcilingContract:
     async def test_ranges_of_keys_in_processes_come_to_what_one_process_writes(
         self, url: str, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The same breaks in the same versions, the same totals and as many rows told, wherever the
-        keys are cut, and whatever is written once the snapshot is shared. Groups, matches by date
-        and the bank cross the cuts. The processes are threads here."""
-        context, told = await filled(store), list[int]()
+        """The same breaks in the same versions, the same totals and as many rows reported, wherever
+        the keys are cut, and whatever is written once the snapshot is shared. Groups, matches by
+        date and the bank cross the cuts. The processes are threads here."""
+        context, progress = await filled(store), list[int]()
         asked = RunRequest(rules=f'date_window = "2 days"\n{RULES}')
-        one = await kept(context, await reconcile_period(context, asked, progress=told.append))
+        one = await kept(context, await reconcile_period(context, asked, progress=progress.append))
         chance, keys = random.Random(1), [row.key for row in MONTH.takings()]
         monkeypatch.setattr(reconciling, "_started", in_thread)
         monkeypatch.setattr(reconciling, "FEW_ORDERS", 0)
@@ -127,7 +127,7 @@ class ReconcilingContract:
             helpers = Helpers(jobs=jobs, store=StoreSettings(url=url, environment="sandbox"))
             done = await reconcile_period(context, asked, progress=read.append, helpers=helpers)
             assert await kept(context, done) == one
-            assert sum(read) == sum(told)
+            assert sum(read) == sum(progress)
             if jobs > 1:
                 await tamper_takings(store, "minor - 1")
 

@@ -25,13 +25,13 @@ from tests.database.builders import (
     session_opened,
 )
 from tests.database.contract_checking import of_the_builders
-from tests.database.contract_histories import tell
+from tests.database.contract_histories import deliver
 from tests.reconcile.build import seconds
 
 PRICE = Money(minor=1_500, currency="KES")
 
 
-def told(order: str, *references: Reference, minor: int = 1_500) -> OrderFacts:
+def stated(order: str, *references: Reference, minor: int = 1_500) -> OrderFacts:
     """An order at its price, with what it was paid by."""
     money = Money(minor=minor, currency="KES")
     return OrderFacts(order=order, money=money, references=references)
@@ -42,7 +42,7 @@ SESSION = Reference(source="shop", session="s")
 
 
 class ReferenceContract:
-    """References that the shop names, and who told what. A subclass gives `url`."""
+    """References that the shop names, and who stated what. A subclass gives `url`."""
 
     @pytest.mark.parametrize("reference", [PAYMENT, SESSION])
     @pytest.mark.parametrize("event_first", [True, pytest.param(False, marks=pytest.mark.alike)])
@@ -55,9 +55,9 @@ class ReferenceContract:
         event = arrival(said("n", "succeeded", payment="p", session="s", money=PRICE))
         if event_first:
             await keep(store, event)
-            await tell_order(at, told("A", reference))
+            await tell_order(at, stated("A", reference))
         else:
-            await tell_order(at, told("A", reference))
+            await tell_order(at, stated("A", reference))
             await refold_until_quiet(at, limit=10, progress=lambda count: None)
             await keep(store, event)
         await refold_until_quiet(at, limit=10, progress=lambda count: None)
@@ -81,68 +81,70 @@ class ReferenceContract:
         """Nobody has to name it."""
         event = said("n", "succeeded", session="s", money=PRICE)
         opened = session_opened("A", "s")
-        await tell(store, [opened, event] if opened_first else [event, opened])
-        await tell_order(context(store, at=5), told("A"))
+        await deliver(store, [opened, event] if opened_first else [event, opened])
+        await tell_order(context(store, at=5), stated("A"))
         await refold_until_quiet(context(store, at=5), limit=10, progress=lambda count: None)
         assert await rows(store, "SELECT order_key, outcome FROM ledgers") == [("A", "succeeded")]
 
     async def test_a_reference_is_of_one_order(self, store: Store) -> None:
         """Named before, opened as a session, or said by the provider's own event: another order is
-        refused it, is told whose it is, and nothing of what it told is written."""
+        refused it, is answered whose it is, and nothing of what it stated is written."""
         at = context(store, at=5)
-        await tell_order(at, told("A", PAYMENT))
-        await tell(store, [session_opened("B", "s"), said("c", order="C", payment="q")])
+        await tell_order(at, stated("A", PAYMENT))
+        await deliver(store, [session_opened("B", "s"), said("c", order="C", payment="q")])
         for reference, owner in (
             (PAYMENT, "A"),
             (SESSION, "B"),
             (Reference(source="shop", payment="q"), "C"),
         ):
             with pytest.raises(ReferenceTaken, match=f"belongs to order {owner}") as raised:
-                await tell_order(at, told("D", Reference(source="shop", payment="mine"), reference))
+                await tell_order(
+                    at, stated("D", Reference(source="shop", payment="mine"), reference)
+                )
             assert (raised.value.order, raised.value.reference) == (owner, reference)
-            assert len(await tell_order(at, told(owner, reference))) <= 2
+            assert len(await tell_order(at, stated(owner, reference))) <= 2
         assert await rows(store, "SELECT id FROM records WHERE order_key='D'") == []
         assert await rows(store, "SELECT order_key FROM links WHERE order_key='D'") == []
         elsewhere = (Reference(source="other", payment="p"), Reference(source="shop", session="p"))
-        assert len(await tell_order(at, told("D", *elsewhere))) == 3
+        assert len(await tell_order(at, stated("D", *elsewhere))) == 3
 
     @pytest.mark.alike
     async def test_the_same_again_is_no_news(self, store: Store) -> None:
         """Named twice in one call, or in two, by whomever: one record."""
         at = context(store, at=5)
-        assert len(await tell_order(at, told("A", PAYMENT, PAYMENT, SESSION))) == 3
-        assert await tell_order(at, told("A", SESSION, PAYMENT), author="token:other") == []
-        await tell(store, [session_opened("B", "t")])
-        fresh = await tell_order(at, told("B", Reference(source="shop", session="t")))
+        assert len(await tell_order(at, stated("A", PAYMENT, PAYMENT, SESSION))) == 3
+        assert await tell_order(at, stated("A", SESSION, PAYMENT), author="token:other") == []
+        await deliver(store, [session_opened("B", "t")])
+        fresh = await tell_order(at, stated("B", Reference(source="shop", session="t")))
         assert [record.kind for record in fresh] == ["order_placed"]
 
     async def test_of_many_at_once_one_order_gets_it(self, store: Store) -> None:
         """All others are refused, and the payment ships one order at most."""
         at = context(store, at=5)
-        calls = [tell_order(at, told(f"O{n}", PAYMENT)) for n in range(8)]
+        calls = [tell_order(at, stated(f"O{n}", PAYMENT)) for n in range(8)]
         found = await asyncio.gather(*calls, return_exceptions=True)
         refused = [each for each in found if isinstance(each, ReferenceTaken)]
         assert len(refused) == 7
         assert len([each for each in found if isinstance(each, list)]) == 1
         assert len(await rows(store, "SELECT order_key FROM links")) == 1
 
-    async def test_who_told_is_kept_and_another_price_is_in_the_trail(self, store: Store) -> None:
+    async def test_who_stated_it_is_kept_another_price_is_in_the_trail(self, store: Store) -> None:
         """Of each record its author; of a change of price both, once, with who did it."""
         at = context(store, at=5)
-        await tell_order(at, told("A", PAYMENT), author="token:shop")
-        await tell_order(at, told("A", PAYMENT), author="token:other")
-        await tell_order(at, told("A", minor=100), author="token:other")
-        await tell_order(at, told("A", minor=100), author="token:other")
+        await tell_order(at, stated("A", PAYMENT), author="token:shop")
+        await tell_order(at, stated("A", PAYMENT), author="token:other")
+        await tell_order(at, stated("A", minor=100), author="token:other")
+        await tell_order(at, stated("A", minor=100), author="token:other")
         authors = await rows(store, "SELECT kind, author FROM records ORDER BY recorded_at, kind")
         assert authors == [
             ("order_placed", "token:shop"),
             ("reference_named", "token:shop"),
             ("order_placed", "token:other"),
         ]
-        (deed,) = await trail(at, subject="A", limit=9)
-        assert (deed.who, deed.role, deed.action) == ("token:other", "token", "price_changed")
-        assert dict(deed.facts) == {"before": "KES 15.00", "after": "KES 1.00"}
-        assert deed.at == seconds(5)
+        (entry,) = await trail(at, subject="A", limit=9)
+        assert (entry.who, entry.role, entry.action) == ("token:other", "token", "price_changed")
+        assert dict(entry.facts) == {"before": "KES 15.00", "after": "KES 1.00"}
+        assert entry.at == seconds(5)
         named = [r for r in (await histories(store, ["A"]))["A"].records if r.payment is not None]
         assert [(r.source, r.payment, r.author) for r in named] == [("shop", "p", "token:shop")]
 
@@ -160,7 +162,7 @@ class ReferenceContract:
             for each in order:
                 await keep(store, arrival(each))
             found = await histories(store, [victim, thief])
-            told = {d.event.event_id for d in found[victim].deliveries}
-            assert told == {named.event_id, paid.event_id}
+            events = {d.event.event_id for d in found[victim].deliveries}
+            assert events == {named.event_id, paid.event_id}
             assert {d.event.event_id for d in found[thief].deliveries} == {forged.event_id}
         assert await rows(store, "SELECT * FROM contested") == []

@@ -115,7 +115,7 @@ class ReportingContract:
     """What reports read. A subclass gives `url`."""
 
     @pytest.mark.alike
-    async def test_an_outcome_that_changed_within_a_period_is_told_with_its_ends(
+    async def test_an_outcome_that_changed_within_a_period_is_reported_with_its_ends(
         self, store: Store
     ) -> None:
         """Only where it was final at the start; whatever happened between, it is one change."""
@@ -141,7 +141,7 @@ class ReportingContract:
         assert found == [[("A", "failed", "refunded", seconds(96))], early, early, []]
 
     @pytest.mark.alike
-    async def test_what_was_written_off_is_told_as_it_was_then_whatever_came_since(
+    async def test_what_was_written_off_is_reported_as_it_was_then_whatever_came_since(
         self, store: Store
     ) -> None:
         """At the money of then, in the period of then; what ends it is a transaction of its own."""
@@ -196,14 +196,14 @@ class ReportingContract:
         await match_break(
             now, stray.identity, line=f"{line_id_of('hand', 'order')}.1", reason="the same", by=None
         )
-        told = []
+        reported = []
         for start, end in ((T, border), (border, border + 10 * DAY)):
             wanted = scope(start=start, end=end)
             report = await report_period(now, wanted, progress=quiet)
             rows = {(e.side, e.bucket): e.count for e in report.matching}
-            told.append((rows, [line.cause for line in report.break_lines]))
+            reported.append((rows, [line.cause for line in report.break_lines]))
             assert report.ties_hold
-        assert told[0] == (
+        assert reported[0] == (
             {
                 ("book", "by_group"): 3,
                 ("book", "by_hand"): 1,
@@ -218,7 +218,7 @@ class ReportingContract:
             },
             [],
         )
-        assert told[1] == ({}, [])
+        assert reported[1] == ({}, [])
 
     async def test_a_report_heeds_an_acceptance_at_its_own_money_only(self, store: Store) -> None:
         """What came since the last run may have made it another break than was accepted."""

@@ -205,7 +205,7 @@ class RestoringContract:
 
     @pytest.mark.alike
     async def test_a_cursor_beyond_the_head(self, store: Store) -> None:
-        """It is told from where to read on; one up to the head is not."""
+        """It is given from where to read on; one up to the head is not."""
         await publish_orders(store, "A", "B")
         assert await read_from(context(store), after=2) is None
         assert await read_from(context(store), after=3) == 0, "no restore was noted"
@@ -249,7 +249,7 @@ class RestoringContract:
 
     # --- people ----------------------------------------------------------------------------------
 
-    async def test_who_may_come_in_is_told(self, store: Store) -> None:
+    async def test_who_may_come_in_is_reported(self, store: Store) -> None:
         """All tokens and operators in force; what was done is in the trail."""
         at = context(store)
         for name in ("old", "new"):
@@ -262,8 +262,8 @@ class RestoringContract:
         done, _ = await after_restore(at, again, without=None)
         assert (done.may.tokens, done.may.operators, done.gone) == (("new",), ("Ann",), None)
         assert _words(done, "These tokens are in force: new", "These operators are in force: Ann")
-        (deed,) = await trail(at, action="restored", limit=10)
-        assert (deed.role, deed.facts) == ("account", {"head": 0, "first": done.first})
+        (entry,) = await trail(at, action="restored", limit=10)
+        assert (entry.role, entry.facts) == ("account", {"head": 0, "first": done.first})
 
     # --- schema ----------------------------------------------------------------------------------
 
@@ -291,7 +291,7 @@ class RestoringContract:
         the migrations make is made once for all."""
         monkeypatch.setattr(schema, "_made_on_sqlite", cache(schema._made_on_sqlite))
         monkeypatch.setattr(schema, "_made_on_postgresql", _once(schema._made_on_postgresql))
-        for name, (statements, told) in PLANTED[store.writer.dialect].items():
+        for name, (statements, expected) in PLANTED[store.writer.dialect].items():
             found: Any = None
             try:
                 async with store.writing() as connection:
@@ -302,13 +302,13 @@ class RestoringContract:
                         await schema.require_own(connection, schema.newest_version())
                     raise _TakenBack
             except _TakenBack:
-                assert any(told in each for each in found), (name, found)
+                assert any(expected in each for each in found), (name, found)
         assert await store.strange_objects() == []
 
     # --- writes that fail ------------------------------------------------------------------------
 
     async def test_writes_that_fail_again_and_again(self, store: Store) -> None:
-        """After some in a row it is told, until one succeeds, or would."""
+        """After some in a row it is reported, until one succeeds, or would."""
         broken, mended = _REFUSING[store.writer.dialect]
         await _do(store, *broken)
         try:
@@ -316,9 +316,9 @@ class RestoringContract:
                 assert await refusal(context(store)) is None, number
                 with pytest.raises(DBAPIError):
                     await keep(store, arrival(said(f"e{number}", order=f"O{number}")))
-            told = await refusal(context(store))
-            assert told is not None
-            assert "deliveries that were accepted cannot be appended" in told
+            found = await refusal(context(store))
+            assert found is not None
+            assert "deliveries that were accepted cannot be appended" in found
         finally:
             await _do(store, *mended)
         before = await rows(store, "SELECT count(*) FROM deliveries")

@@ -1,4 +1,4 @@
-"""What every database must keep when bodies are let go, and what a redelivery then finds."""
+"""What every database must keep when bodies are deleted, and what a redelivery then finds."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from tests.database.builders import (
     session_opened,
 )
 from tests.database.contract_checking import of_the_builders, quiet
-from tests.database.contract_histories import Part, tell
+from tests.database.contract_histories import Part, deliver
 from tests.reconcile.build import T
 
 MONTH = 30 * DAY
@@ -103,7 +103,7 @@ class RetentionContract:
     async def test_what_is_kept_and_what_goes(self, store: Store) -> None:
         """Bodies and headers of all deliveries of a settled order go; everything else stays."""
         paid, declined = said("e1", "succeeded", **PAID), said("e2", "declined", **PAID)
-        await tell(store, [paid, declined, paid, session_opened("A", "s")])
+        await deliver(store, [paid, declined, paid, session_opened("A", "s")])
         await keep(store, arrival(None), rejection())
         await keep(store, arrival(said("e9", "declined", order="N"), at=LATER - 60))
         await refold_until_quiet(context(store, at=LATER), limit=100, progress=quiet)
@@ -122,7 +122,7 @@ class RetentionContract:
         assert await rows(store, "SELECT count(*) FROM rejections") == [(0,)]
         assert (await pruned(store)).document()["deliveries"] == 0
 
-    async def test_what_was_let_go_is_in_the_trail_however_the_pass_ended(
+    async def test_what_was_deleted_is_in_the_trail_however_the_pass_ended(
         self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A disk that fails in the middle of it, for example."""
@@ -139,8 +139,8 @@ class RetentionContract:
             await prune_by_hand(then, RETENTION, by="ann", signer=SIGNER, keep=0, progress=quiet)
         assert await emptied(store) == {"e1"}
         async with store.reading() as connection:
-            (deed,) = await audit_entries(connection, limit=9)
-        assert (deed.who, deed.action, deed.facts) == ("ann", "pruned", {"bodies": 1})
+            (entry,) = await audit_entries(connection, limit=9)
+        assert (entry.who, entry.action, entry.facts) == ("ann", "pruned", {"bodies": 1})
 
     @pytest.mark.alike
     async def test_never_too_early(self, store: Store) -> None:
@@ -156,7 +156,7 @@ class RetentionContract:
     @pytest.mark.parametrize("kind", UNSETTLED)
     async def test_what_is_not_settled_is_kept(self, store: Store, kind: str) -> None:
         """Whatever waits for somebody, is wrong, or cannot be judged keeps its bodies."""
-        await tell(store, UNSETTLED[kind])
+        await deliver(store, UNSETTLED[kind])
         assert (await pruned(store)).orders == 0
         assert await emptied(store) == set()
 
@@ -164,11 +164,13 @@ class RetentionContract:
         self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """An account's own news, such as a customer's new address, goes a month after it arrived;
-        what may tell of a payment stays, and so does what nobody knows of."""
+        what may be about a payment stays, and so does what nobody knows of."""
         monkeypatch.setattr("app.privacy.prune.PRUNED_AT_ONCE", 2)
         news = [said(f"n{n}", "ignored") for n in range(5)]
-        await tell(store, [*news, news[0], said("u1", "unrecognized"), said("p1", "pending")])
-        await tell(store, [said("o1", "ignored", source="other"), said("a1", "ignored", order="A")])
+        await deliver(store, [*news, news[0], said("u1", "unrecognized"), said("p1", "pending")])
+        await deliver(
+            store, [said("o1", "ignored", source="other"), said("a1", "ignored", order="A")]
+        )
         await keep(store, arrival(said("late", "ignored"), at=LATER - 60))
         await keep(store, arrival(None))
         for n, event in enumerate((said("phone0", "ignored"), said("phone1", "unrecognized"))):
@@ -189,7 +191,7 @@ class RetentionContract:
 
     async def test_news_that_is_read_anew_in_between(self, store: Store) -> None:
         """A newer profile may read a payment in it, and then its body stays."""
-        await tell(store, [said("n1", "ignored"), said("n2", "ignored")])
+        await deliver(store, [said("n1", "ignored"), said("n2", "ignored")])
         then = context(store, at=LATER)
         await seal(store)
         pages = [page async for page in settled_orders(then, RETENTION)]
@@ -222,7 +224,7 @@ class RetentionContract:
 
     @pytest.mark.alike
     async def test_redeliveries_of_what_was_pruned(self, store: Store) -> None:
-        """The same is a duplicate, another body is told apart, and news is judged with the rest."""
+        """The same is a duplicate, another body is kept apart, and news is judged with the rest."""
         paid = said("e1", "succeeded", **PAID)
         await keep(store, arrival(paid))
         assert (await pruned(store)).orders == 1
@@ -238,7 +240,7 @@ class RetentionContract:
         """After reindex and refold --all nothing of a pruned order is lost or changed."""
         paid = said("e1", "succeeded", **PAID)
         nameless = said("n1", "pending", payment="p")
-        await tell(store, [nameless, paid, session_opened("A", "s"), paid])
+        await deliver(store, [nameless, paid, session_opened("A", "s"), paid])
         assert (await pruned(store)).deliveries == 3
         await keep(store, arrival(said("e2", "refunded", **PAID, movement="r"), at=LATER))
         then = context(store, at=LATER)
@@ -271,8 +273,8 @@ class RetentionContract:
             report = await check_database(
                 then, again=Rebuilding(sources=lambda: SOURCES), progress=quiet
             )
-            told = [each for each in report.problems if words is not None and words in each]
-            assert len(told) == (words is not None), report.problems
+            found = [each for each in report.problems if words is not None and words in each]
+            assert len(found) == (words is not None), report.problems
 
     @pytest.mark.alike
     async def test_many_deliveries_of_one_order(
@@ -282,7 +284,7 @@ class RetentionContract:
         for name in ("PAGE", "PRUNED_AT_ONCE"):
             monkeypatch.setattr(f"app.privacy.prune.{name}", 2)
         events = [said(f"e{n}", "declined", **{**PAID, "payment": f"p{n}"}) for n in range(7)]
-        await tell(store, [*events, *events, said("f", "declined", order="F", payment="f")])
+        await deliver(store, [*events, *events, said("f", "declined", order="F", payment="f")])
         would = await pruned(store, dry_run=True)
         did = await pruned(store)
         assert would.document() == did.document()

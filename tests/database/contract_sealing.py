@@ -94,7 +94,7 @@ async def begin(store: Store) -> None:
 
 
 async def some_of_each(store: Store) -> None:
-    """Deliveries of several verdicts, a record, a deed, and the revisions of a fold."""
+    """Deliveries of several verdicts, a record, an audit entry, and the revisions of a fold."""
     again = genuine("e1", order="A")
     await keep(store, again, replace(again, delivery_id="dlv_again"), arrival(None))
     async with store.writing() as connection:
@@ -126,7 +126,7 @@ class SealingContract:
     """Sealing, with one sealer and with several."""
 
     async def test_everything_is_sealed(self, store: Store) -> None:
-        """Deliveries of every verdict, records, revisions and deeds; and then nothing is left."""
+        """Deliveries of every verdict, records, revisions, audit entries; then nothing is left."""
         await begin(store)
         await some_of_each(store)
         async with store.reading() as connection:
@@ -188,7 +188,7 @@ class SealingContract:
         assert await everything_is_sealed_once(store) == 36
 
     async def test_a_row_that_lost_its_mark(self, store: Store) -> None:
-        """Once the sweep is over it is told as a stray, and sealed by a sweep that is asked for."""
+        """Once the sweep is over it is reported as a stray, and sealed by a sweep on request."""
         await begin(store)
         await keep(store, genuine("e1", order="A"))
         await seal(store)
@@ -341,7 +341,7 @@ class SealingContract:
 
     @pytest.mark.alike
     async def test_an_order_that_was_erased_is_named_anew(self, store: Store) -> None:
-        """Nobody can tell any more which order the leaves before are of, and the log still fits."""
+        """Which order the leaves before are of cannot be determined, and the log still fits."""
         await begin(store)
         await keep(store, genuine("e1", order="A"))
         async with store.writing() as connection:
@@ -395,8 +395,8 @@ class SealingContract:
         assert (await verify_log(context(store), progress=lambda done, of: None)).problems == []
         async with store.writing() as connection:
             await connection.exec_driver_sql(sql)
-        (told,) = (await verify_log(context(store), progress=lambda done, of: None)).problems
-        assert f"a row of {table} was changed or deleted" in told
+        (found,) = (await verify_log(context(store), progress=lambda done, of: None)).problems
+        assert f"a row of {table} was changed or deleted" in found
 
     async def test_a_tree_of_a_clock_that_was_ahead_is_waited_for_by_none(
         self, store: Store

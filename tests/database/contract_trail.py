@@ -1,5 +1,5 @@
 """What every database must do with what people did: a row that was changed without an entry of the
-trail is told by the check, whichever table it is of."""
+trail is reported by the check, whichever table it is of."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ PLANTED: Final[tuple[tuple[str, str, str, str], ...]] = (
         "what was done about break brk_1 is not in the trail",
     ),
 )
-"""The table, what is changed in it, what puts it right again, and what is told."""
+"""The table, what is changed in it, what puts it right again, and what is reported."""
 
 
 async def found(store: Store) -> list[str]:
@@ -220,7 +220,7 @@ DIGESTS: Final = {
 class TrailContract:
     """What people did, in the tables and in the trail. A subclass gives `store`."""
 
-    async def test_a_row_that_was_changed_behind_the_trail_is_told(
+    async def test_a_row_that_was_changed_behind_the_trail_is_reported(
         self, store: Store, tmp_path: Path
     ) -> None:
         await everything(store, tmp_path)
@@ -244,16 +244,16 @@ class TrailContract:
             again = await digests_again(connection, lambda count: None)
         assert {number: again.facts[number]["lines_sha256"] for number in DIGESTS} == DIGESTS
 
-    async def test_an_act_whose_row_is_gone_is_told(self, store: Store, tmp_path: Path) -> None:
+    async def test_an_act_whose_row_is_gone_is_reported(self, store: Store, tmp_path: Path) -> None:
         await everything(store, tmp_path)
         for table in ("imports", "match_rules", "signoffs", "attachments", "tokens"):
             await tamper(store, table, f"DELETE FROM {table}")
-        told = await found(store)
+        shown = await found(store)
         missing = [f"import {number}" for number in range(1, 7)] + ["rules 1", "token shop"]
         missing += ["what was signed of rollback"]
         for name in missing:
-            assert f"the trail tells of {name}, and it is not there" in told
-        assert sum("the trail tells of attachment att_" in each for each in told) == 1
+            assert f"the trail tells of {name}, and it is not there" in shown
+        assert sum("the trail tells of attachment att_" in each for each in shown) == 1
 
     async def test_numbers_that_an_erasure_takes_out_change_no_digest_that_counts(
         self, store: Store, tmp_path: Path

@@ -177,8 +177,8 @@ class WatchingContract:
         assert (facts.off, facts.standbys) == ((), ())
         assert facts.journal_mode == ("wal" if facts.kind == "SQLite" else None)
 
-    async def test_what_is_told_of_alarms(self, store: Store) -> None:
-        """One row for each alarm and way: claimed by one, told once, over when it is not seen."""
+    async def test_messages_about_alarms(self, store: Store) -> None:
+        """One row for each alarm and way: claimed by one, sent once, over when it is not seen."""
         async with store.writing() as connection:
             assert not await any_lasts(connection)
             for way in ("mail", "post"):

@@ -64,7 +64,7 @@ def bring_to(connection: Connection, version: str) -> None:
 
 
 def _fill(connection: Connection) -> Contents:
-    """Two rows in each table that the database itself tells of: one with something in every column,
+    """Two rows in each table that the database itself names: one with something in every column,
     one with nothing where it may. Returns all that is there then."""
     names = {}
     for (_, name), columns in inspect(connection).get_multi_columns().items():

@@ -84,7 +84,7 @@ async def test_what_a_later_statement_gives_is_not_mixed_with_an_earlier_ones(
     assert first.scalars().all() == [2]
 
 
-async def test_what_the_driver_refuses_is_told(connection: AsyncConnection) -> None:
+async def test_what_the_driver_refuses_is_reported(connection: AsyncConnection) -> None:
     """Before the first row, and in the middle of them; what comes after is none the worse."""
     await connection.execute(text("INSERT INTO t VALUES (1, '1'), (2, '{')"))
     with pytest.raises(IntegrityError):

@@ -195,8 +195,8 @@ async def test_a_fault_of_the_disk_poisons(
 ) -> None:
     """After one such error, under whichever file, nothing more is acknowledged, even where the disk
     works again."""
-    told: list[str] = []
-    store.on_poison = told.append
+    reported: list[str] = []
+    store.on_poison = reported.append
     known = said("e1", order="A")
     await keep(store, arrival(known))
     await submit(store, arrival(known))
@@ -213,7 +213,7 @@ async def test_a_fault_of_the_disk_poisons(
                 await keep(store, new)
     await refuses_for_good(store, known)
     assert on_disk(path) == before
-    assert len(told) == 1
+    assert len(reported) == 1
 
 
 CORRUPT = """
@@ -242,10 +242,10 @@ async def test_a_damaged_database_is_not_served(url: str, path: Path) -> None:
     damage(path)
     with pytest.raises(
         StorePoisoned, match=r"^the database file: Page \d+.*`tallyhook restore"
-    ) as told:
+    ) as raised:
         async with opened(url):
             pass
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(raised.value)
 
 
 async def test_a_damaged_page_poisons(

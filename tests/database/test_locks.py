@@ -28,8 +28,8 @@ import asyncio, os, sys, time
 from pathlib import Path
 from app.database.locks import WriteLock
 
-name, database, told, turns, pause = sys.argv[1:]
-log = os.open(told, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+name, database, written, turns, pause = sys.argv[1:]
+log = os.open(written, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 async def write():
     lock, done = WriteLock(Path(database)), 0
@@ -52,7 +52,7 @@ def a_writer(
     name: str, database: Path, *, turns: int = -1, pause: float = 0.0
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A process that writes so many times, or for ever, with seconds of pause between."""
-    words = [name, str(database), str(database.with_name("told")), str(turns), str(pause)]
+    words = [name, str(database), str(database.with_name("written")), str(turns), str(pause)]
     process = subprocess.Popen([sys.executable, "-c", WRITERS, *words])
     try:
         yield process
@@ -62,16 +62,16 @@ def a_writer(
 
 
 def lines(database: Path) -> list[str]:
-    told = database.with_name("told")
-    return told.read_text().splitlines() if told.exists() else []
+    log = database.with_name("written")
+    return log.read_text().splitlines() if log.exists() else []
 
 
 def waits(database: Path) -> bool:
     """Whether some process has a place in the queue."""
     with database.with_name(database.name + ".waiting").open("rb+") as queue:
         form = struct.Struct("hhqqi4x")
-        told = fcntl.fcntl(queue, fcntl.F_OFD_GETLK, form.pack(fcntl.F_WRLCK, 0, 0, 0, 0))
-        return bool(form.unpack(told)[0] != fcntl.F_UNLCK)
+        answer = fcntl.fcntl(queue, fcntl.F_OFD_GETLK, form.pack(fcntl.F_WRLCK, 0, 0, 0, 0))
+        return bool(form.unpack(answer)[0] != fcntl.F_UNLCK)
 
 
 def test_who_comes_beside_two_that_write_without_a_pause_has_its_turn_after_them(

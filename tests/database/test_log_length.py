@@ -46,7 +46,7 @@ async def look(store: Store, over: asyncio.Event, *, seconds: float | None) -> N
 
 @asynccontextmanager
 async def looked_at(store: Store) -> AsyncIterator[None]:
-    """Short readers, one after another: each has its snapshot before the last lets go of its."""
+    """Short readers, one after another: each has its snapshot before the last releases its."""
     over, reading = asyncio.Event(), asyncio.Event()
 
     async def one_after_another() -> None:

@@ -1,5 +1,5 @@
 """Migrations go forward; asked to go back, each after the first says what to do instead. Their file
-names tell the versions there are."""
+names give the versions there are."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ sys.stdin.readline()
 
 
 class Reader:
-    """Another process with the database open: it holds a snapshot until told to let it go."""
+    """Another process with the database open: it holds a snapshot until asked to release it."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -50,7 +50,7 @@ class Reader:
         assert self._process.stdout is not None
         assert self._process.stdout.readline().strip() == word
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """End its snapshot. It stays connected, so that it does not fold the log itself."""
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
@@ -101,7 +101,7 @@ async def test_starting_while_another_process_reads(
             assert not await store.writer.checkpoint()
             assert await keep(store, arrival(said("e3", order="A"))) == ["stored"]
         assert written.stat().st_size > 0
-        reader.let_go()
+        reader.release()
         async with opened(url) as store:
             assert written.stat().st_size == 0
             assert len(warnings(log)) == 1
@@ -110,7 +110,7 @@ async def test_starting_while_another_process_reads(
 
 
 async def test_a_file_that_cannot_be_looked_at(tmp_path: Path) -> None:
-    """As in a folder of another user: told as what it is, with the exit code of the store."""
+    """As in a folder of another user: reported as what it is, with the exit code of the store."""
     url = f"sqlite+aiosqlite:///{tmp_path}/{'x' * 300}.db"
     with pytest.raises(StoreUnavailable, match="cannot be opened: File name too long"):
         async with open_store(StoreSettings(url=url, environment="sandbox"), purpose="reading"):
@@ -289,7 +289,7 @@ async def test_who_works_behind_a_receiver_makes_sure_of_the_disk_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The receiver deletes what it has read from then on: what the one before it left in the page
-    cache alone is let go, and its log is folded and synced."""
+    cache alone is dropped, and its log is folded and synced."""
     url = f"sqlite+aiosqlite:///{tmp_path}/t.db"
     async with opened(url):
         pass

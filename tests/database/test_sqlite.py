@@ -95,10 +95,10 @@ async def test_how_connections_are_opened(tmp_path: Path) -> None:
             with pytest.raises(OperationalError, match="readonly"):
                 await connection.exec_driver_sql("DELETE FROM counters")
         async with store.writing() as connection:
-            told = {
+            pragmas = {
                 name: (await connection.exec_driver_sql(f"PRAGMA {name}")).scalar_one()
                 for name in ("wal_autocheckpoint", "secure_delete", "synchronous", "temp_store")
             }
-        assert told == {
+        assert pragmas == {
             "wal_autocheckpoint": 0, "secure_delete": 1, "synchronous": 2, "temp_store": 2
         }  # fmt: skip

@@ -23,7 +23,7 @@ from reconcile.matching.match import Part
 from tests.bench.reconciled import RULES
 from tests.database.builders import opened
 from tests.database.contract_ledgers import quiet
-from tests.database.contract_reconciling import TRUTH, filled, told
+from tests.database.contract_reconciling import TRUTH, filled, found_by
 
 ASKED = RunRequest(rules=RULES)
 
@@ -67,7 +67,7 @@ async def test_a_process_that_dies_ends_the_run_of_which_nothing_counts(
     assert not any(each.is_alive() for each in seen[0].processes)
     monkeypatch.setattr(Ranges, "match", match)
     done = await reconcile_period(context, ASKED, progress=quiet, helpers=helpers)
-    assert await told(context, done) == TRUTH
+    assert await found_by(context, done) == TRUTH
 
 
 async def test_what_was_imported_since_the_run_was_prepared_counts(
@@ -82,7 +82,7 @@ async def test_what_was_imported_since_the_run_was_prepared_counts(
     prepare = Ranges.prepare
     monkeypatch.setattr(Ranges, "prepare", before_the_first_import)
     done = await reconcile_period(context, ASKED, progress=quiet, helpers=helpers)
-    assert await told(context, done) == TRUTH
+    assert await found_by(context, done) == TRUTH
 
 
 async def test_a_run_that_is_interrupted_ends_its_processes(
