@@ -21,7 +21,7 @@ async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
 
 @pytest.fixture(scope="module")
 async def one_driver() -> AsyncIterator[Driver]:
-    """One service for a file's tables of requests that leave nothing behind, or what is told apart
+    """One service for a file's tables of requests that leave nothing behind, or what is kept apart
     by its id: to begin one takes longer than each of them."""
     with TemporaryDirectory(dir=memory(), prefix="tallyhook-") as folder:
         async with driving(Path(folder)) as driven:

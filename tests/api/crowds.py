@@ -31,7 +31,7 @@ async def delivered(crowd: Crowd, bodies: Sequence[bytes]) -> list[str]:
 
 
 async def ledgers(crowd: Crowd, names: Sequence[str]) -> list[Ledger]:
-    """The orders as the first receiver's database tells of them."""
+    """The orders as the first receiver's database has them."""
     found: dict[str, Any] = {}
     for start in range(0, len(names), 500):
         found |= await histories(crowd[0].service.store, names[start : start + 500])
@@ -89,7 +89,7 @@ WAYS = ("the true one first", "the other first", "at once")
 
 async def collisions(crowd: Crowd, *, number: int) -> None:
     """So many ids with two bodies each, in both orders and at once: both are kept, every time the
-    contradiction is told, and what is concluded never depends on which came first."""
+    contradiction is reported, and what is concluded never depends on which came first."""
     names = [f"O-{each}" for each in range(number)]
     for start in range(0, number, AT_ONCE // 2):
         chunk = names[start : start + AT_ONCE // 2]
@@ -101,11 +101,11 @@ async def collisions(crowd: Crowd, *, number: int) -> None:
     )
     kept = {(event_id, bytes(body)) for event_id, _, body in verdicts}
     assert kept == {(f"evt-{n}", _paid(n, amount)) for n in names for amount in (1500, 1)}
-    told = Counter((event_id, verdict) for event_id, verdict, _ in verdicts)
+    found = Counter((event_id, verdict) for event_id, verdict, _ in verdicts)
     for name in names:
-        assert told[f"evt-{name}", "stored"] == 1
-        assert told[f"evt-{name}", "duplicate_with_different_body"] == 1
-    await _told_alike(crowd, names)
+        assert found[f"evt-{name}", "stored"] == 1
+        assert found[f"evt-{name}", "duplicate_with_different_body"] == 1
+    await _reported_alike(crowd, names)
 
 
 def _turns(names: list[str]) -> Iterator[list[bytes]]:
@@ -121,7 +121,7 @@ def _pair(true: dict[str, bytes], other: dict[str, bytes], name: str, n: int) ->
     return [true[name], other[name]][:: 1 if n % 2 else -1]
 
 
-async def _told_alike(crowd: Crowd, names: list[str]) -> None:
+async def _reported_alike(crowd: Crowd, names: list[str]) -> None:
     found = Counter[Any]()
     for ledger in await ledgers(crowd, names):
         codes = tuple(sorted(finding.code for finding in ledger.findings))
@@ -129,4 +129,4 @@ async def _told_alike(crowd: Crowd, names: list[str]) -> None:
         assert (ledger.outcome, ledger.fulfillable) == ("unresolved", False)
         found[codes, ledger.balances] += 1
     assert list(found.values()) == [len(names)], found
-    print(f"{len(names)} collisions at {len(crowd)} receivers: both bodies kept, each told alike")
+    print(f"{len(names)} collisions at {len(crowd)} receivers: both bodies kept, reported alike")

@@ -161,10 +161,10 @@ class Following(httpx2.AsyncBaseTransport):
         if answer.status_code != 200:
             return answer
         body = await answer.aread()
-        told = re.fullmatch(rb'\{"verdict": "accepted", "delivery": "(dlv_\w+)"\}', body)
-        if told is None:
+        answered = re.fullmatch(rb'\{"verdict": "accepted", "delivery": "(dlv_\w+)"\}', body)
+        if answered is None:
             return httpx2.Response(200, headers=list(answer.headers.raw), stream=Body(body))
-        name = told[1].decode("ascii")
+        name = answered[1].decode("ascii")
         rows = await self._read(name)
         verdict = min((each for (each,) in rows), key=TELLING.index, default="accepted")
         said = json.dumps({"verdict": verdict, "delivery": name}).encode()

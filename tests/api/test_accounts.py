@@ -77,10 +77,10 @@ async def test_another_merchants_event_is_answered_like_a_forged_one(
         answer = await send(driver, "woovi", [RSA], charge(company), to="pix")
         forged = await driver.client.post("/webhooks/pix", content=b"{}")
         assert answer.status_code == forged.status_code == 401
-        told, of_forged = answer.json(), forged.json()
-        assert told["code"] == "signature_invalid"
-        assert told.keys() == of_forged.keys()
-        assert {k: v for k, v in told.items() if k != "delivery"} == {
+        body, of_forged = answer.json(), forged.json()
+        assert body["code"] == "signature_invalid"
+        assert body.keys() == of_forged.keys()
+        assert {k: v for k, v in body.items() if k != "delivery"} == {
             k: v for k, v in of_forged.items() if k != "delivery"
         }
         verdicts = driver.rows("SELECT verdict FROM rejections ORDER BY verdict")
@@ -109,7 +109,7 @@ async def test_a_body_that_cannot_be_read_is_refused_too(tmp_path: Path) -> None
 
 
 async def test_it_is_judged_again_after_the_account_was_put_right(tmp_path: Path) -> None:
-    """`reverify` takes what was refused for a wrong ACCOUNT, and `reindex` lets go what is not."""
+    """`reverify` takes what was refused for a wrong ACCOUNT, and `reindex` drops what is not."""
     async with driving(tmp_path, with_worker=False, **PIX) as driver:
         await send(driver, "woovi", [RSA], charge({"id": "m2"}), to="pix")
         words: dict[str, Any] = {"only": None, "environment": "sandbox", "progress": quiet}
@@ -183,8 +183,8 @@ async def test_orders_of_its_own_never_meet_the_shops(tmp_path: Path) -> None:
         body = json.dumps(event("e1")).encode()
         at_till = signed(body, at=driver.clock.now(), key=KEY)
         assert (await driver.send(body, at_till, source="till")).status_code == 200
-        told = await folded(driver, "ORD-1")
-        assert (told["outcome"], told["fulfillable"]) == ("not_attempted", False)
+        found = await folded(driver, "ORD-1")
+        assert (found["outcome"], found["fulfillable"]) == ("not_attempted", False)
         put = await driver.api("PUT", "/orders/@till:ORD-1", json=shops)
         assert (put.status_code, put.json()["fulfillable"]) == (200, True)
         reserved = event("e2", order={"reference": "@till:ORD-1"}, payment={"reference": "p2"})

@@ -185,7 +185,7 @@ async def test_an_application_that_ends_within_the_body(ends: Exception | None) 
 
 
 async def test_a_body_that_is_asked_for_while_its_answer_waits() -> None:
-    """The client is told to go on, before the answer."""
+    """The client is asked to go on, before the answer."""
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         answer = asyncio.ensure_future(answering(WHOLE)(scope, receive, send))

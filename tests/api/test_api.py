@@ -1,4 +1,4 @@
-"""The API over HTTP: what is answered, what the shop may tell, and the feed."""
+"""The API over HTTP: what is answered, what the shop may state, and the feed."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ async def test_the_fingerprint_is_of_all_members_before_it_but_the_instant(drive
     plain words of findings, as all plain words, are no part of it."""
     for _ in range(2):
         await driver.send(event("e1", "pending"))
-    told = await driver.api("PUT", "/orders/ORD-1", json=TOLD)
-    for answer in (told, await driver.api("GET", "/orders/ORD-1")):
+    found = await driver.api("PUT", "/orders/ORD-1", json=TOLD)
+    for answer in (found, await driver.api("GET", "/orders/ORD-1")):
         ledger = answer.json()
         assert list(ledger)[-2:] == ["fingerprint", "plain"]
         outside = ("as_of", "fingerprint", "plain")
@@ -102,7 +102,7 @@ async def test_telling_twice_is_telling_once(driver: Driver) -> None:
 
 
 async def test_telling_news(driver: Driver) -> None:
-    """Every change that the shop tells is one more record, and the ledger follows at once."""
+    """Every change that the shop states is one more record, and the ledger follows at once."""
     first = await driver.api("PUT", "/orders/ORD-1", json=TOLD)
     assert (first.status_code, first.json()["outcome"]) == (200, "not_attempted")
     driver.clock.put(T + SECOND)
@@ -122,8 +122,8 @@ async def test_telling_news(driver: Driver) -> None:
 
 async def test_fulfilled_but_not_paid(driver: Driver) -> None:
     """An order that was shipped without money says so."""
-    told = TOLD | {"fulfilled_at": format_instant(T)}
-    ledger = (await driver.api("PUT", "/orders/ORD-1", json=told)).json()
+    facts = TOLD | {"fulfilled_at": format_instant(T)}
+    ledger = (await driver.api("PUT", "/orders/ORD-1", json=facts)).json()
     assert "fulfilled_but_not_paid" in {finding["code"] for finding in ledger["findings"]}
 
 

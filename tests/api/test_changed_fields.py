@@ -118,12 +118,12 @@ def pays(document: dict[str, Any]) -> set[str]:
 
 
 async def placed(driver: Driver, names: Iterable[str] = PRICES, suffix: str = "") -> None:
-    """The shop tells of its orders."""
+    """The shop states its orders."""
     for name in names:
         amount, currency = PRICES[name]
         body = {"amount": amount, "currency": currency}
-        told = await driver.api("PUT", f"/orders/{name}{suffix}", json=body)
-        assert told.status_code == 200
+        answer = await driver.api("PUT", f"/orders/{name}{suffix}", json=body)
+        assert answer.status_code == 200
 
 
 def renamed(document: dict[str, Any], suffix: str) -> dict[str, Any]:

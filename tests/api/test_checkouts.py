@@ -102,9 +102,9 @@ async def test_two_hundred_calls_at_once_make_one_request(tmp_path: Path) -> Non
 
 
 async def cancel(driver: Driver) -> None:
-    """The shop tells that it has canceled the order."""
-    told = {"amount": "1500.00", "currency": "KES", "canceled_at": "2026-11-20T09:00:00Z"}
-    assert (await driver.api("PUT", "/orders/ORD-1", json=told)).status_code == 200
+    """The shop states that it has canceled the order."""
+    facts = {"amount": "1500.00", "currency": "KES", "canceled_at": "2026-11-20T09:00:00Z"}
+    assert (await driver.api("PUT", "/orders/ORD-1", json=facts)).status_code == 200
 
 
 @pytest.mark.parametrize("begun", [False, True])
@@ -155,10 +155,10 @@ async def test_an_order_that_is_paid_is_called_paid_and_nothing_is_sent(
             assert (await driver.send(each)).status_code == 200
         again = await start(driver)
     assert again.status_code == 200
-    told = again.json()
-    detail = told.pop("detail", "")
+    body = again.json()
+    detail = body.pop("detail", "")
     url = {"checkout_url": None} if status == "paid" else {}
-    assert told == first.json() | {"status": status} | url
+    assert body == first.json() | {"status": status} | url
     assert ("paid, by the verified event e1" in detail) == (status == "paid")
     assert len(pay.seen) == 1
 
@@ -220,10 +220,10 @@ async def test_where_it_is_in_doubt_what_was_paid_nobody_is_sent_to_pay(
             assert (await driver.send(each)).status_code == 200
         for reference in ("ORD-1", "ORD-2"):
             for new_payment in (False, True):
-                told = await start(driver, reference=reference, new_payment=new_payment)
-                assert (told.status_code, told.json()["status"]) == (200, "unresolved"), reference
-                assert "is not settled" in told.json()["detail"]
-                assert told.json()["checkout_url"] is None
+                found = await start(driver, reference=reference, new_payment=new_payment)
+                assert (found.status_code, found.json()["status"]) == (200, "unresolved"), reference
+                assert "is not settled" in found.json()["detail"]
+                assert found.json()["checkout_url"] is None
     assert len(pay.seen) == 1
 
 
@@ -309,12 +309,12 @@ async def test_a_session_whose_time_is_over_is_not_called_open(
             assert (await driver.send(each)).status_code == 200
         driver.clock.put(parse_instant(EXPIRES) + after)
         again = await start(driver)
-    told = again.json()
+    body = again.json()
     assert again.status_code == 200
     start_of = f"The checkout session cs_1 of order ORD-1 expired at {EXPIRES}, and the order's "
     expected = f"{start_of}outcome is {detail}" if detail else ""
-    assert told.pop("detail", "") == expected
-    assert told == first.json() | {"status": "expired" if detail else "open"}
+    assert body.pop("detail", "") == expected
+    assert body == first.json() | {"status": "expired" if detail else "open"}
     assert len(pay.seen) == 1
 
 
@@ -388,7 +388,7 @@ async def test_in_the_background_nothing_is_asked_while_it_is_in_doubt_what_was_
     assert len(pay.seen) == 2
 
 
-async def test_the_services_refusal_is_told_in_its_words(tmp_path: Path) -> None:
+async def test_the_services_refusal_is_reported_in_its_words(tmp_path: Path) -> None:
     words = answer(422, {"detail": f"No wallet for {PHONE}."})
     async with shop(tmp_path, words) as (driver, pay):
         refused = await start(driver)

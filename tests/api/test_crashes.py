@@ -1,4 +1,4 @@
-"""Whatever function of a running service raises, and whatever the error has to tell: none of it
+"""Whatever function of a running service raises, and whatever the error says: none of it
 comes out in an answer, a figure, a log line or on standard error."""
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class World:
     canaries: Canaries
     heard: list[bytes]
     broken: list[str]
-    told: str = ""
+    answered: str = ""
 
     async def ask(self, request: bytes) -> None:
         """One request on a connection of its own."""
@@ -58,13 +58,13 @@ class World:
         try:
             client = Client(connection)
             await client.ask(request)
-        except PlantedError as error:  # told as the loop's own transport does
+        except PlantedError as error:  # handled as the loop's own transport does
             said = {"message": "Fatal error: protocol.data_received() call failed."}
             own = {"exception": error, "protocol": connection}
             asyncio.get_running_loop().call_exception_handler(said | own)
             return
         await self.patiently(lambda: is_whole(client.wire.sent[0]))
-        self.told += client.wire.sent[0].decode("latin-1")
+        self.answered += client.wire.sent[0].decode("latin-1")
 
     async def patiently(self, holds: Callable[[], bool]) -> None:
         """Wait for it, but not for ever: a crash may have ended what would bring it."""
@@ -103,7 +103,7 @@ async def forged_deliveries(world: World) -> None:
     await world.ask(post(body, key, path="/webhooks/nobody"))
 
 
-async def order_told(world: World) -> None:
+async def order_placed(world: World) -> None:
     placed = {"amount": "5.00", "currency": "KES"}
     await world.ask(world.api("PUT", f"/orders/P-{next(NUMBERS)}", placed))
     await world.ask(world.api("PUT", "/orders/P", placed | {"amount": world.canaries.word("n")}))
@@ -141,7 +141,7 @@ async def figures(world: World) -> None:
 
 Step = Callable[[World], Awaitable[None]]
 STEPS: tuple[Step, ...] = (
-    delivery, delivery_through_asgi, forged_deliveries, order_told, orders_read, feed_read,
+    delivery, delivery_through_asgi, forged_deliveries, order_placed, orders_read, feed_read,
     checkout_started, notification, figures,
 )  # fmt: skip
 
@@ -190,7 +190,7 @@ async def world(
 class Collected:
     """What was answered, and what came of the crashes."""
 
-    told: str = field(default="", repr=False)
+    answered: str = field(default="", repr=False)
     crashed: int = 0
     failed: int = 0
     broken: int = 0
@@ -220,18 +220,18 @@ async def crash_at(points: list[Point], make: Callable[[], Any], crash: Crash) -
                 await stack.aclose()
                 made: World = await stack.enter_async_context(make())
                 whole = made
-            before, whole.told = crash.count, ""
+            before, whole.answered = crash.count, ""
             with crashing(function, crash):
                 await step(whole)
                 if crash.count == before:  # called in the background, whatever step there was
                     await notification(whole)
-            seen.told += whole.told
+            seen.answered += whole.answered
             seen.crashed += crash.count > before
-            seen.failed += "HTTP/1.1 500" in whole.told
+            seen.failed += "HTTP/1.1 500" in whole.answered
             seen.broken += bool(whole.broken)
         assert whole is not None
         await figures(whole)
-        seen.told += whole.told
+        seen.answered += whole.answered
     return seen
 
 
@@ -265,7 +265,7 @@ def test_none_comes_out(
 
     points, seen = asyncio.run(crash_everywhere())
     written = "".join(capfd.readouterr())
-    assert canaries.seen_in(seen.told) == []
+    assert canaries.seen_in(seen.answered) == []
     assert canaries.seen_in(log.getvalue()) == []
     assert canaries.seen_in(written) == []
     gc.unfreeze()

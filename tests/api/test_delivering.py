@@ -95,9 +95,9 @@ async def test_answers_come_in_order(tmp_path: Path) -> None:
         await client.ask(ONE + TWO + LIVE)
         await soon(lambda: waiting)
         assert (len(waiting), client.wire.writes) == (1, [])
-        await let_go(waiting, client)
+        await let_through(waiting, client)
         await soon(lambda: waiting)
-        await let_go(waiting, client)
+        await let_through(waiting, client)
         sent, _ = client.wire.sent
         texts = sent.split(b"HTTP/1.1 200 ")[1:]
         assert [b"accepted" in text for text in texts] == [True, True, False]
@@ -118,7 +118,7 @@ def held(there: Door) -> list[asyncio.Event]:
     return waiting
 
 
-async def let_go(waiting: list[asyncio.Event], client: Client) -> None:
+async def let_through(waiting: list[asyncio.Event], client: Client) -> None:
     """Hand it over now, and wait for what comes of it."""
     before = len(client.wire.writes)
     waiting.pop().set()
@@ -128,15 +128,15 @@ async def let_go(waiting: list[asyncio.Event], client: Client) -> None:
 # --- ends -----------------------------------------------------------------------------------------
 
 
-async def test_told_to_stop_while_it_waits(tmp_path: Path) -> None:
-    """It is answered after its commit, told that the connection ends, and the connection ends."""
+async def test_asked_to_stop_while_it_waits(tmp_path: Path) -> None:
+    """It is answered after its commit, also that the connection ends, and the connection ends."""
     async with door(tmp_path) as there:
         waiting, client = held(there), there.connect()
         await client.ask(ONE)
         await soon(lambda: waiting)
         client.connection.shutdown()
         assert not client.wire.is_closing()
-        await let_go(waiting, client)
+        await let_through(waiting, client)
         sent, closed = client.wire.sent
         assert sent.startswith(b"HTTP/1.1 200 ")
         assert b"\r\nconnection: close\r\n" in sent
@@ -144,10 +144,10 @@ async def test_told_to_stop_while_it_waits(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("before", [0, 1], ids=["new", "at rest"])
-async def test_a_delivery_on_its_way_while_the_service_is_told_to_stop(
+async def test_a_delivery_on_its_way_while_the_service_is_asked_to_stop(
     tmp_path: Path, before: int
 ) -> None:
-    """On a connection that is open already it is taken like any other, and told of the end."""
+    """On a connection that is open already it is taken like any other; the answer says it ends."""
     async with door(tmp_path) as there:
         client = there.connect()
         for _ in range(before):
@@ -246,15 +246,15 @@ async def test_what_is_not_stored_is_not_acknowledged(
         )
 
 
-async def test_another_reason_is_told_again(tmp_path: Path, log: io.StringIO) -> None:
+async def test_another_reason_is_logged_again(tmp_path: Path, log: io.StringIO) -> None:
     """Not each delivery, but each change."""
     async with door(tmp_path) as there:
         queue = there.driver.service.store.queue
         for error, _ in (*FAULTS[:2], FAULTS[1], FAULTS[0]):
             queue._commit = Mock(side_effect=error)  # type: ignore[method-assign]
             await there.ask(ONE)
-        told = re.findall(r'"deliveries are not stored","reason":"(\w+)"', log.getvalue())
-        assert told == ["busy", "disk", "busy"]
+        lines = re.findall(r'"deliveries are not stored","reason":"(\w+)"', log.getvalue())
+        assert lines == ["busy", "disk", "busy"]
 
 
 async def test_a_journal_that_takes_nothing(tmp_path: Path) -> None:

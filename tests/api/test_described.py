@@ -118,20 +118,20 @@ def test_every_ledger_there_is_an_example_of_is_as_described() -> None:
     """With refunds, disputes, several attempts and currencies; so is its row in a list."""
     for make in LEDGERS:
         ledger = make()
-        told = with_plain(ledger_document(ledger), ledger)
-        assert faults(SCHEMAS["Ledger"], told) == [], make
+        document = with_plain(ledger_document(ledger), ledger)
+        assert faults(SCHEMAS["Ledger"], document) == [], make
         assert faults(SCHEMAS["OrderRow"], ledger_summary(ledger)) == [], make
 
 
 def test_a_member_that_is_not_described_is_found() -> None:
     ledger = LEDGERS[0]()
-    told = with_plain(ledger_document(ledger), ledger)
-    told["totals"]["expected"]["tax"] = "1"
-    assert any("tax" in each for each in faults(SCHEMAS["Ledger"], told | {}))
-    assert faults(SCHEMAS["Ledger"], {**told, "more": 1})
+    document = with_plain(ledger_document(ledger), ledger)
+    document["totals"]["expected"]["tax"] = "1"
+    assert any("tax" in each for each in faults(SCHEMAS["Ledger"], document | {}))
+    assert faults(SCHEMAS["Ledger"], {**document, "more": 1})
 
 
-def test_what_else_is_told_is_as_described() -> None:
+def test_what_else_is_answered_is_as_described() -> None:
     """A notification, a closed month, rules that nobody saved, and every problem."""
     published = Published(
         seq=1, order="ORD-1", at=T, outcome="succeeded", fulfillable=True,
@@ -141,9 +141,9 @@ def test_what_else_is_told_is_as_described() -> None:
     month = Closed(period="2026-10", as_of=T, closed_at=T, by="ann", digest="sha256:" + "5f" * 32)
     assert faults(SCHEMAS["Period"], month.document()) == []
     assert faults(SCHEMAS["Rules"], rules_document(None)) == []
-    told = json.loads(problem_body(404, "order_unknown", "Nothing."))
-    assert told["type"] == f"{TYPE}order_unknown"
-    assert faults(SCHEMAS["Problem"], told) == []
+    body = json.loads(problem_body(404, "order_unknown", "Nothing."))
+    assert body["type"] == f"{TYPE}order_unknown"
+    assert faults(SCHEMAS["Problem"], body) == []
 
 
 class _Asking:
@@ -180,11 +180,11 @@ class _Asking:
 async def _orders(asking: _Asking, driver: Driver) -> None:
     await driver.send(of_order("ORD-7", "evt_7", "declined"))
     await driver.send(of_order("ORD-7", "evt_8", "disputed"))
-    told = {"amount": "9.00", "currency": "KES", "placed_at": format_instant(T)}
+    facts = {"amount": "9.00", "currency": "KES", "placed_at": format_instant(T)}
     references = [{"source": "shop", "payment": "pay-own"}]
-    await asking.ask("orders/ORD-8", method="PUT", json={**told, "references": references})
+    await asking.ask("orders/ORD-8", method="PUT", json={**facts, "references": references})
     refused = await asking.ask(
-        "orders/ORD-9", 409, method="PUT", json={**told, "references": references}
+        "orders/ORD-9", 409, method="PUT", json={**facts, "references": references}
     )
     assert refused["order"] == "ORD-8"
     for status, body in ((422, {}), (400, [])):
@@ -335,7 +335,7 @@ def _making(driver: Driver) -> Callable[[Settings], Makes]:
 async def test_every_operation_answers_as_described(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each with what it has to tell and with what it refuses; none is left out."""
+    """Each with what it has to say and with what it refuses; none is left out."""
 
     async def print_of(connection: Any, period: str, form: str) -> bytes | None:
         return b'{"period": "2026-10"}' if period == "2026-10" else None
@@ -348,8 +348,8 @@ async def test_every_operation_answers_as_described(
 
     monkeypatch.setattr("app.bootstrap_elsewhere.building_bundles", lambda settings: bundle)
     monkeypatch.setattr(closed_periods, "print_of", print_of)
-    for told_by in (closed_periods, report_routes):
-        monkeypatch.setattr(told_by, "list_closed", all_closed)
+    for module in (closed_periods, report_routes):
+        monkeypatch.setattr(module, "list_closed", all_closed)
     settings = {"SCHEDULE": "nightly | 30 2 * * * | reconcile"}
     async with shop(tmp_path, opened(), **settings) as (driver, _):
         monkeypatch.setattr(bootstrap_elsewhere, "making_reports", _making(driver))

@@ -41,7 +41,7 @@ async def test_the_replacement_character_is_a_reference_as_any_other(driver: Dri
 @pytest.mark.parametrize("reference", ["A", "2026/11/0042", "%FF"])
 @pytest.mark.parametrize("method", ["DELETE", "POST", "PATCH"])
 async def test_the_methods_of_an_order(driver: Driver, method: str, reference: str) -> None:
-    """A method that an order does not take is told both that it does."""
+    """A method that an order does not take is answered both that it does."""
     answer = await driver.api(method, f"/orders/{reference}")
     assert answer.status_code == answer.json()["status"] == 405
     allowed = set(re.split(r",\s*", answer.headers["allow"]))
@@ -92,7 +92,7 @@ async def test_what_is_refused_by_its_headers_is_counted(driver: Driver) -> None
 async def test_long_bodies_beyond_the_room_for_all_are_counted_as_not_stored(
     tmp_path: Path,
 ) -> None:
-    """The sender is told to come again; the figure says why, and what is short is taken."""
+    """The sender is asked to try again; the figure says why, and what is short is taken."""
     body = json.dumps(event("e1", note={"filler": "x" * 100_000})).encode()
 
     async def parts() -> AsyncIterator[bytes]:

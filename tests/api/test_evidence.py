@@ -106,22 +106,22 @@ async def test_who_may_not_and_what_cannot_be_built(
     assert left_in(scratch) == []
 
 
-async def test_a_letter_is_told_by_a_process_of_its_own(driver: Driver) -> None:
+async def test_a_letter_is_written_by_a_process_of_its_own(driver: Driver) -> None:
     """What it says with the checklist, to a program that may read evidence."""
     driver.clock.put(SystemClock().now())  # as the other process has it
     await driver.send(event("evt_1"))
     token = await issue_token(driver.context, name="desk", scopes=["evidence"])
 
-    async def told(order: str, **words: str) -> httpx2.Response:
+    async def letter_of(order: str, **words: str) -> httpx2.Response:
         answer = await driver.client.get(
             f"/api/v1/letters/{order}", headers={"Authorization": f"Bearer {token}"}, params=words
         )
         assert not_as_described(answer) == [], answer.text
         return answer
 
-    letter = (await told("ORD-1", family="not_received")).json()
+    letter = (await letter_of("ORD-1", family="not_received")).json()
     assert letter["title"] == "Statement on the payment of order ORD-1"
     assert letter["checklist"]["family"] == "not_received"
-    assert (await told("nobody")).status_code == 404
-    late = await told("ORD-1", as_of="2999-01-01T00:00:00Z")
+    assert (await letter_of("nobody")).status_code == 404
+    late = await letter_of("ORD-1", as_of="2999-01-01T00:00:00Z")
     assert (late.status_code, late.json()["code"]) == (409, "letter_not_possible")

@@ -69,7 +69,7 @@ class Books:
                 return found
             following = f"&{by}={page['next']}"
 
-    async def told(self, *words: str) -> Any:
+    async def printed(self, *words: str) -> Any:
         """What a command shows as JSON."""
         written = io.StringIO()
 
@@ -129,43 +129,43 @@ async def test_what_a_command_lists_the_api_has_page_by_page(books: Books) -> No
         ("breaks", "breaks", "after", ("breaks", "list")),
         ("late?all=true", "late", "after", ("late", "list", "--all")),
     ):
-        told = await books.told(*words)
-        assert told, words
-        assert await books.pages(path, name, by=by) == told, path
+        printed = await books.printed(*words)
+        assert printed, words
+        assert await books.pages(path, name, by=by) == printed, path
         whole = await books.get(path)
-        assert (whole[name], whole["next"]) == (told, None), path
-    (withdrawn, *_) = await books.told("bank", "imports")
+        assert (whole[name], whole["next"]) == (printed, None), path
+    (withdrawn, *_) = await books.printed("bank", "imports")
     assert (withdrawn["withdraws"], withdrawn["reason"]) == (3, "of another shop")
 
 
 async def test_what_a_command_shows_the_api_shows(books: Books) -> None:
     """One break with all that was done about it, one run, one line of the bank, the rules."""
-    for each in await books.told("breaks", "list"):
+    for each in await books.printed("breaks", "list"):
         shown = await books.get(f"breaks/{each['id']}")
-        assert shown == await books.told("breaks", "show", each["id"])
-    run = await books.told("reconcile", "show", "2")
+        assert shown == await books.printed("breaks", "show", each["id"])
+    run = await books.printed("reconcile", "show", "2")
     assert await books.get("runs/2") == run | {"next": None}
     first = await books.get("runs/2?limit=1")
     assert first["breaks"] == run["breaks"][:1]
     more = await books.get(f"runs/2?after={first['next']}")
     assert more["breaks"] == run["breaks"][1:]
-    assert await books.get("rules") == await books.told("reconcile", "rules", "show")
+    assert await books.get("rules") == await books.printed("reconcile", "rules", "show")
     for line in (await books.get("bank/lines"))["lines"]:
         whole = await books.get(f"bank/lines/{line['line']}")
-        assert whole == await books.told("bank", "show", line["line"])
+        assert whole == await books.printed("bank", "show", line["line"])
         assert {"counterparty", "text"} <= whole.keys() - line.keys()
 
 
 async def test_lists_are_narrowed(books: Books) -> None:
-    causes = {each["cause"] for each in await books.told("breaks", "list")}
+    causes = {each["cause"] for each in await books.printed("breaks", "list")}
     for cause in causes:
         narrowed = await books.get(f"breaks?cause={cause}")
-        assert narrowed["breaks"] == await books.told("breaks", "list", "--cause", cause)
+        assert narrowed["breaks"] == await books.printed("breaks", "list", "--cause", cause)
     assert len(causes) > 1
     assert (await books.get("breaks?state=closed"))["breaks"] == []
     assert (await books.get("breaks?assignee=nobody"))["breaks"] == []
     of_order = await books.get("records/lines?reference=ord-2")
-    assert of_order["lines"] == await books.told("records", "list", "--reference", "ord-2")
+    assert of_order["lines"] == await books.printed("records", "list", "--reference", "ord-2")
     paged = await books.pages("records/lines?reference=ord-2", "lines")
     assert paged == of_order["lines"]
     before = f"records/lines?as_of={format_instant(T)}"
@@ -196,8 +196,8 @@ async def test_a_closed_month_is_what_was_kept(
 
     monkeypatch.setattr(closed_periods, "print_of", print_of)
     assert await books.get("periods/2026-10") == json.loads(kept)
-    told = {"periods": await books.told("period", "list"), "next": None}
-    assert await books.get("periods") == told
+    expected = {"periods": await books.printed("period", "list"), "next": None}
+    assert await books.get("periods") == expected
 
 
 async def test_closed_months_page_by_page(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -170,19 +170,19 @@ async def test_figures(driver: Driver) -> None:
 async def test_figures_of_what_is_done_now_and_then(driver: Driver) -> None:
     """Absent before it was ever done: their alerts are for what has stopped."""
 
-    async def told() -> dict[str, float]:
+    async def figures() -> dict[str, float]:
         text = (await driver.client.get("/metrics")).text
         found = re.findall(r"^tallyhook_(last_\w+) (\S+)$", text, re.MULTILINE)
         return {name: float(value) for name, value in found}
 
-    assert await told() == {}
+    assert await figures() == {}
     async with driver.context.store.writing() as connection:
         for size, at in ((7, T + 90 * MINUTE), (9, T)):
             departure = Departure(size=size, way="mail", head=bytes(32), at=Instant(at))
             await add_departure(connection, departure)
     await note_backup(driver.context, at=Instant(T + MINUTE))
     await note_backup(driver.context, at=Instant(T + 2 * MINUTE))
-    assert await told() == {
+    assert await figures() == {
         "last_checkpoint_left_seconds": T // SECOND,
         "last_checkpoint_left_leaves": 9,
         "last_backup_seconds": (T + 2 * MINUTE) // SECOND,

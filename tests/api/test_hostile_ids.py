@@ -41,7 +41,7 @@ def with_id(event_id: Any, source: str) -> bytes:
     return json.dumps(of_order(f"O-{source}", "e") | {"id": event_id}).encode()
 
 
-async def told(driver: Driver, ids: list[Any], source: str) -> list[str]:
+async def verdicts(driver: Driver, ids: list[Any], source: str) -> list[str]:
     """The verdicts of events of these ids, sent by a source under its own secret, all at once."""
     key: dict[str, Any] = {"key": TILL} if source == "till" else {}
     bodies = [with_id(event_id, source) for event_id in ids]
@@ -65,7 +65,7 @@ async def test_no_id_is_taken_for_another(two: Any) -> None:
     async with two as driver:
         for verdict in ("stored", "duplicate"):
             for source in ("shop", "till"):
-                found = zip(KEPT, await told(driver, KEPT, source), strict=True)
+                found = zip(KEPT, await verdicts(driver, KEPT, source), strict=True)
                 assert [event_id for event_id, said in found if said != verdict] == []
         kept = set(driver.rows("SELECT source, event_id FROM events"))
         assert kept == {(source, each) for source in ("shop", "till") for each in KEPT}
@@ -77,6 +77,6 @@ async def test_what_is_no_id_is_kept_as_unreadable(two: Any) -> None:
     async with two as driver:
         for _ in range(2):
             for source in ("shop", "till"):
-                assert set(await told(driver, NO_IDS, source)) == {"unreadable"}
-            await told(driver, [PLAIN], "shop")
+                assert set(await verdicts(driver, NO_IDS, source)) == {"unreadable"}
+            await verdicts(driver, [PLAIN], "shop")
         assert driver.rows("SELECT source, event_id FROM events") == [("shop", PLAIN)]

@@ -79,7 +79,7 @@ async def test_the_rest_of_a_short_body_leaves_the_connection_as_it_was() -> Non
 
 
 async def test_a_request_behind_a_body_that_was_answered_early_is_not_taken() -> None:
-    """Whoever was told that the connection ends has to send it on another one."""
+    """Whoever was answered that the connection ends has to send it on another one."""
     client = connect(too_long)
     await client.ask(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nxx")
     assert client.wire.ended

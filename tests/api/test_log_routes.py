@@ -1,4 +1,4 @@
-"""What came and what the shop was told, by the API, for people: by role, masked, without bodies."""
+"""What came and what the shop was sent, by the API, for people: by role, masked, without bodies."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WITNESS = TestWitness("witness.example", lambda: 0).key
 
 
 class Desk:
-    """Operators with tokens of their own, before what came and what the shop is told."""
+    """Operators with tokens of their own, before what came and what the shop is sent."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
@@ -78,7 +78,7 @@ class Desk:
 
 @asynccontextmanager
 async def desk_in(folder: Path) -> AsyncIterator[Desk]:
-    """A service with a shop to tell, of which nothing is sent by itself."""
+    """A service with a shop to notify, of which nothing is sent by itself."""
     settings: dict[str, Any] = {
         "SHOP__URL": "https://shop.example/told",
         "SHOP__SECRET": "whsec_c2hvcC1zZWNyZXQtb2YtMzAtYnl0ZXMtbG9uZyE=",
@@ -120,13 +120,13 @@ async def test_what_arrived_newest_first_in_pages(desk: Desk) -> None:
 async def test_one_arrival_is_masked_and_has_no_body(desk: Desk) -> None:
     listed = (await desk.ask("Sue", "deliveries")).json()["deliveries"]
     one = await desk.ask("Vic", f"deliveries/{listed[-1]['delivery']}")
-    told = one.json()
-    assert (told["order"], told["event"], told["verdict"]) == ("ORD-1", "e1", "stored")
-    assert told | listed[-1] == told
+    body = one.json()
+    assert (body["order"], body["event"], body["verdict"]) == ("ORD-1", "e1", "stored")
+    assert body | listed[-1] == body
     for secret in (PHONE, "hush", "1500"):
         assert secret not in one.text
-    assert len(told["phones"]) == 1
-    assert any(each.startswith("webhook-id: ") for each in told["headers"])
+    assert len(body["phones"]) == 1
+    assert any(each.startswith("webhook-id: ") for each in body["headers"])
     assert (await desk.ask("Sue", "deliveries/dlv_x")).json()["code"] == "delivery_unknown"
 
 
@@ -144,13 +144,13 @@ async def test_refused_ones_are_for_who_may_see_them_and_the_trail_says_who_did(
     assert (refused.status_code, refused.json()["code"]) == (403, "role_missing")
     noted = "SELECT who, subject FROM audit WHERE action='rejection_read'"
     assert desk.driver.rows(noted) == []
-    told = await desk.ask("Sue", path)
-    assert (told.status_code, told.json()["phones"]) == (200, [])
-    assert PHONE not in told.text
+    answer = await desk.ask("Sue", path)
+    assert (answer.status_code, answer.json()["phones"]) == (200, [])
+    assert PHONE not in answer.text
     assert desk.driver.rows(noted) == [("Sue", everything[0]["delivery"])]
 
 
-async def test_what_the_shop_is_told_newest_first_in_pages(desk: Desk) -> None:
+async def test_what_the_shop_is_sent_newest_first_in_pages(desk: Desk) -> None:
     whole = (await desk.ask("Ann", "notifications")).json()
     assert [each["order"] for each in whole["notifications"]] == ["ORD-1", "ORD-2", "ORD-1"]
     first = (await desk.ask("Ann", "notifications?limit=2")).json()
@@ -206,11 +206,11 @@ async def test_the_witnesses_of_the_log_and_what_left(desk: Desk) -> None:
     context = desk.driver.context
     async with context.store.writing() as connection:
         await add_departure(connection, Departure(size=4, way="mail", head=bytes(32), at=T))
-    told = (await desk.ask("Vic", "log/witnesses")).json()
-    (one,) = told["witnesses"]
-    assert (told["quorum"], told["cosigned"]) == (1, 0)
+    body = (await desk.ask("Vic", "log/witnesses")).json()
+    (one,) = body["witnesses"]
+    assert (body["quorum"], body["cosigned"]) == (1, 0)
     assert (one["key"], one["state"], one["leaves"]) == (WITNESS, "waiting", 0)
-    assert [(each["way"], each["leaves"]) for each in told["left"]] == [("mail", 4)]
+    assert [(each["way"], each["leaves"]) for each in body["left"]] == [("mail", 4)]
     async with context.store.writing() as connection:
         await claim_witness(connection, WITNESS, before=None, until=T)
         state = WitnessState(witness=WITNESS, next_at=T, failures=1, since=T, problem="clock_off")

@@ -74,7 +74,7 @@ async def test_a_new_payment_waits_until_no_event_of_the_earlier_one_is_on_its_w
     tmp_path: Path,
 ) -> None:
     """The session's time and the grace: before that its payment may have come in time, and its
-    event be under way. When to ask again is told as a moment, and in seconds."""
+    event be under way. When to ask again is given as a moment, and in seconds."""
     async with shop(tmp_path, opened("cs_1"), opened("cs_2", expires_at=LATE)) as (driver, pay):
         await start(driver)
         over = parse_instant(EXPIRES) + GRACE

@@ -1,4 +1,4 @@
-"""One delivery's way through the log is found by its id: received, read, folded, told."""
+"""One delivery's way through the log is found by its id: received, read, folded, notified."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def log() -> Iterator[io.StringIO]:
     configure_logging(format="json", level="warning")
 
 
-async def tell(driver: Driver) -> None:
-    """Fold what is due, and tell the shop, which takes everything."""
+async def notify(driver: Driver) -> None:
+    """Fold what is due, and notify the shop, which takes everything."""
     await refold_until_quiet(driver.context, limit=10, progress=lambda count: None)
     taken = httpx2.MockTransport(lambda request: httpx2.Response(204, content=stream(b"")))
     source = Source(name="shop", profile=load_profile("checkout"), secrets=[SHOP_SECRET])
@@ -53,7 +53,7 @@ async def test_one_id_finds_the_way_of_a_delivery(tmp_path: Path, log: io.String
         ids = []
         for name, claim in (("e1", "pending"), ("e2", "succeeded")):
             ids.append((await driver.send(event(name, claim))).json()["delivery"])
-            await tell(driver)
+            await notify(driver)
             driver.clock.put(driver.clock.now() + SECOND)
     lines = [json.loads(line) for line in log.getvalue().splitlines()]
     for delivery, outcome in zip(ids, ("pending", "succeeded"), strict=True):

@@ -60,7 +60,7 @@ async def test_a_get_delivers_where_the_profile_says_so(tmp_path: Path) -> None:
 
 
 async def test_the_methods_of_a_source(tmp_path: Path) -> None:
-    """Its own methods are taken, others are told which; a question is answered, and not kept."""
+    """Its own methods are taken, others learn which; a question is answered, and not kept."""
     async with driving(
         tmp_path, SOURCES__SHOP__PROFILE=profile(tmp_path), SOURCES__SHOP__SECRETS=TOKEN
     ) as driver:

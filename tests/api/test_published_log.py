@@ -36,15 +36,15 @@ async def test_a_stranger_follows_the_log_without_a_token(tmp_path: Path) -> Non
         for name in ("e1", "e2"):
             await driver.send(event(name))
             await sealed(driver, tmp_path)
-            told = (await driver.client.get(f"{PLACE}/")).json()
-            public = read_public_key(told["keys"][-1]["minisign"])
-            note = (await driver.client.get(told["checkpoint"])).text
-            heads.append(verified_checkpoint(note, origin=told["log"], public=public))
+            body = (await driver.client.get(f"{PLACE}/")).json()
+            public = read_public_key(body["keys"][-1]["minisign"])
+            note = (await driver.client.get(body["checkpoint"])).text
+            heads.append(verified_checkpoint(note, origin=body["log"], public=public))
         old, new = heads
         assert old.size < new.size
-        address = told["consistency"].format(old=old.size, new=new.size)
+        address = body["consistency"].format(old=old.size, new=new.size)
         proof = (await driver.client.get(address)).json()
-        assert "ORD-1" not in str(told) + note + str(proof)
+        assert "ORD-1" not in str(body) + note + str(proof)
     assert consistency_holds(
         old=old.size, old_head=old.head, size=new.size, head=new.head,
         proof=[bytes.fromhex(each) for each in proof["path"]],
@@ -80,9 +80,9 @@ async def test_what_witnesses_have_cosigned_is_shown_with_their_signatures(tmp_p
     async with driving(tmp_path, with_worker=False, looking=True, **settings) as driver:  # type: ignore[arg-type]
         await driver.send(event("e1"))
         await sealed(driver, tmp_path)
-        told = (await driver.client.get(f"{PLACE}/")).json()
-        assert told["witnesses"] == [key.key]
-        assert (await driver.client.get(told["cosigned"])).status_code == 404
+        body = (await driver.client.get(f"{PLACE}/")).json()
+        assert body["witnesses"] == [key.key]
+        assert (await driver.client.get(body["cosigned"])).status_code == 404
         head = await newest_checkpoint(driver.context)
         line = key.cosignature(body_of(head.note))
         left = Departure(
@@ -90,7 +90,7 @@ async def test_what_witnesses_have_cosigned_is_shown_with_their_signatures(tmp_p
         )
         async with driver.context.store.writing() as connection:
             await add_departure(connection, left)
-        shown = await driver.client.get(told["cosigned"])
+        shown = await driver.client.get(body["cosigned"])
     assert shown.text == head.note + line
 
 

@@ -40,7 +40,7 @@ PERIOD = "reports?from=2026-01-01&to=2026-12-31"
 
 
 class Maker:
-    """Makes them in this process, and waits before each where it is told to.
+    """Makes them in this process, and waits before each where it is asked to.
 
     asked   the periods of which there was a report or a journal
     words   what else each was asked with: a journal's form, a month, rules
@@ -125,11 +125,11 @@ async def test_it_is_the_document_of_the_command(
         ),
     ):
         file = tmp_path / "report.json"
-        told = ("report", "period", *words, "--format", "json", "-o", str(file))
-        assert await asyncio.to_thread(main.run, told) == 0
-        told = json.loads(file.read_bytes())
-        assert told["breaks"]
-        assert await books.get(f"reports?{query}") == told
+        command = ("report", "period", *words, "--format", "json", "-o", str(file))
+        assert await asyncio.to_thread(main.run, command) == 0
+        report = json.loads(file.read_bytes())
+        assert report["breaks"]
+        assert await books.get(f"reports?{query}") == report
     assert SystemClock().now() == driver.clock.now()
 
 
@@ -146,7 +146,7 @@ async def test_what_was_made_a_moment_ago_is_given_again(
     assert [each.basis for each in maker.asked] == ["captured", "received", "captured"]
 
 
-async def test_who_asks_while_it_is_made_is_told_so(
+async def test_who_asks_while_it_is_made_is_answered_so(
     ask: Ask, maker: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And asks again; of another period there is none meanwhile."""
@@ -294,11 +294,11 @@ async def test_the_proof_of_closed_months_is_that_of_the_command(
         )
         done = await close_period.close_period(driver.context, asked, progress=lambda _: None)
         assert isinstance(done, Closing), done
-    told = await books.told("period", "verify")
-    assert [each["period"] for each in told] == ["2026-08"] * 4 + ["2026-09"] * 4
-    assert (await ask("periods/verification")).json() == {"passed": True, "steps": told}
+    found = await books.printed("period", "verify")
+    assert [each["period"] for each in found] == ["2026-08"] * 4 + ["2026-09"] * 4
+    assert (await ask("periods/verification")).json() == {"passed": True, "steps": found}
     one = (await ask("periods/2026-09/verification")).json()
-    assert one == {"passed": True, "steps": told[4:]}
+    assert one == {"passed": True, "steps": found[4:]}
     unknown = await ask("periods/2026-10/verification")
     assert (unknown.status_code, unknown.json()["code"]) == (404, "period_not_closed")
     assert maker.words == [None, None, "2026-09"]
@@ -327,10 +327,10 @@ async def test_a_preview_of_rules_is_that_of_the_command(
     rules, file = '[tolerance]\nKES = "100.00"\n', tmp_path / "rules.toml"
     file.write_text(rules)
     before = await books.get("rules")
-    told = await books.told("reconcile", "preview", "--rules", str(file))
-    assert told["changes"]
+    found = await books.printed("reconcile", "preview", "--rules", str(file))
+    assert found["changes"]
     for _ in range(2):
-        assert (await post({"toml": rules})).json() == told
+        assert (await post({"toml": rules})).json() == found
     assert await books.get("rules") == before
     assert maker.words == [rules]
     await save_rules(driver.context, rules, by=None)

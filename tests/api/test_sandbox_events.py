@@ -1,5 +1,5 @@
 """Events of the providers' sandboxes, aimed at the orders of a live service: each is genuine to the
-last bit, and none changes an order, the feed or what the shop is told."""
+last bit, and none changes an order, the feed or what the shop is sent."""
 
 from __future__ import annotations
 
@@ -203,13 +203,13 @@ async def shoot(driver: Driver, shots: Iterator[Shot], *, strict: bool = True) -
 
 
 async def state(driver: Driver) -> dict[str, Any]:
-    """All that is known of the orders, all that was published, and all that the shop is told."""
+    """All that is known of the orders, all that was published, and all that the shop is sent."""
     await behind_s(driver.context)
     await refold_until_quiet(driver.context, limit=100, progress=quiet)
     tables = {name: driver.rows(f"SELECT * FROM {name} ORDER BY 1, 2") for name in TABLES}
     ledgers = [await order_document(driver.context, name, as_of=T) for name in ORDERS]
     feed = (await driver.api("GET", "/outcomes")).json()
-    return {**tables, "ledgers as told": ledgers, "feed": feed}
+    return {**tables, "ledgers as published": ledgers, "feed": feed}
 
 
 @asynccontextmanager
@@ -224,10 +224,10 @@ async def live(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[D
     monkeypatch.setattr(bootstrap, "outgoing_client", client)
     async with driving(folder, with_worker=False, **settings()) as driver:
         for name, (amount, currency) in ORDERS.items():
-            told = await driver.api(
+            answer = await driver.api(
                 "PUT", f"/orders/{name}", json={"amount": amount, "currency": currency}
             )
-            assert told.status_code == 200
+            assert answer.status_code == 200
         paid = event("e-live", environment="live")
         shot = Account("checkout", "new"), "checkout", paid, "", {200}
         assert await shoot(driver, iter([shot])) == {200: 1}
@@ -266,4 +266,4 @@ async def test_they_would_change_it(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             changed = {name for name in before if before[name] != after[name]}
             assert "events" in changed, profile
             if profile not in ("mercadopago", "mollie"):  # those name no order by themselves
-                assert {"feed", "notifications", "ledgers as told"} <= changed, profile
+                assert {"feed", "notifications", "ledgers as published"} <= changed, profile

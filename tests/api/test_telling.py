@@ -1,4 +1,4 @@
-"""What the shop's programs tell over HTTP: who told it, and whose payment is whose."""
+"""What the shop's programs state over HTTP: who stated it, and whose payment is whose."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ async def test_a_payment_whose_events_name_no_order(
     if event_first:
         await driver.send(nameless("e1"))
         assert (await driver.api("GET", "/orders/ORD-1")).status_code == 404
-    status, told = await put(driver, "ORD-1", reference)
-    assert (status, told["fulfillable"]) == (200, event_first)
+    status, found = await put(driver, "ORD-1", reference)
+    assert (status, found["fulfillable"]) == (200, event_first)
     if not event_first:
         await driver.send(nameless("e1"))
     ledger = (await driver.api("GET", "/orders/ORD-1")).json()
@@ -65,7 +65,7 @@ async def test_a_session_that_was_opened_here_needs_no_naming(tmp_path: Path) ->
 
 
 async def test_one_payment_pays_one_order(driver: Driver) -> None:
-    """A second order is refused the reference and told whose it is; nothing of the call is
+    """A second order is refused the reference and answered whose it is; nothing of the call is
     written."""
     await put(driver, "ORD-1", PAYMENT)
     status, refused = await put(driver, "ORD-2", PAYMENT)
@@ -130,16 +130,16 @@ async def test_references_that_say_nothing(one_driver: Driver, references: Any, 
     assert one_driver.rows("SELECT * FROM records") == []
 
 
-# --- who told it ----------------------------------------------------------------------------------
+# --- who stated it --------------------------------------------------------------------------------
 
 
-async def test_each_record_says_who_told_it(tmp_path: Path) -> None:
-    """The token of the program that told; of an answer that was asked for, the service itself."""
+async def test_each_record_says_who_stated_it(tmp_path: Path) -> None:
+    """The token of the program that stated it; of an answer that was asked for, the service."""
     async with shop(tmp_path, opened("cs_1"), answer(422, {"detail": "no"})) as (driver, _pay):
         await start(driver)
-        told = {"placed_at": "2026-11-20T09:00:00Z", "fulfilled_at": "2026-11-20T12:00:00Z"}
+        facts = {"placed_at": "2026-11-20T09:00:00Z", "fulfilled_at": "2026-11-20T12:00:00Z"}
         driver.clock.put(T + TICK)
-        await put(driver, "ORD-1", PAYMENT, **told)
+        await put(driver, "ORD-1", PAYMENT, **facts)
         found = driver.rows("SELECT kind, author FROM records ORDER BY kind")
     assert found == [
         ("order_fulfilled", "token:shop"),
@@ -150,7 +150,7 @@ async def test_each_record_says_who_told_it(tmp_path: Path) -> None:
     ]
 
 
-async def test_another_price_is_told_with_both_and_with_who_changed_it(driver: Driver) -> None:
+async def test_another_price_is_recorded_with_both_and_with_who_changed_it(driver: Driver) -> None:
     """As a finding of the order over HTTP, and in the trail."""
     await driver.api("PUT", "/orders/ORD-1", json=TOLD)
     token = await issue_token(driver.context, name="till-3")
@@ -169,9 +169,11 @@ async def test_another_price_is_told_with_both_and_with_who_changed_it(driver: D
     assert finding["facts"]["before"] == {"amount": "1500.00", "currency": "KES"}
     assert finding["facts"]["after"] == {"amount": "1.00", "currency": "KES"}
     assert "token:till-3" in finding["sentence"]
-    deeds = driver.rows("SELECT who, role, action, subject, facts FROM audit WHERE subject='ORD-1'")
+    entries = driver.rows(
+        "SELECT who, role, action, subject, facts FROM audit WHERE subject='ORD-1'"
+    )
     facts = '{"after": "KES 1.00", "before": "KES 1,500.00"}'
-    assert deeds == [("token:till-3", "token", "price_changed", "ORD-1", facts)]
+    assert entries == [("token:till-3", "token", "price_changed", "ORD-1", facts)]
 
 
 # --- how long it takes ----------------------------------------------------------------------------

@@ -312,7 +312,7 @@ async def test_headers_that_are_too_large(driver: Driver) -> None:
 
 @pytest.mark.parametrize("error", [StoreUnavailable("busy"), StorePoisoned("gone")])
 async def test_what_cannot_be_stored_is_not_acknowledged(driver: Driver, error: Exception) -> None:
-    """When the store cannot take it, the sender is told to come again, and when."""
+    """When the store cannot take it, the sender is asked to try again, and when."""
 
     async def refuse(items: Any) -> None:
         raise error

@@ -56,8 +56,8 @@ async def not_refused(driver: Driver, headers: dict[str, Any]) -> list[tuple[str
 
 def refuses(answer: httpx2.Response, method: str) -> bool:
     """Whether it is the answer to who has no token in force; that to HEAD has no body to read."""
-    told = (answer.headers.get("www-authenticate"), answer.headers.get("content-type"))
-    if answer.status_code != 401 or told != ("Bearer", "application/problem+json"):
+    found = (answer.headers.get("www-authenticate"), answer.headers.get("content-type"))
+    if answer.status_code != 401 or found != ("Bearer", "application/problem+json"):
         return False
     return method == "HEAD" or bool(answer.json()["code"] == "token_invalid")
 
@@ -156,14 +156,14 @@ async def test_the_description_names_the_scopes(driver: Driver) -> None:
             continue
         for method, scope in route.scopes.items():
             if method != "HEAD":
-                told = described.pop((method, route.path.replace(":path}", "}")))
-                assert told["security"] == [{"bearer": [scope]}]
-                assert scope in told["responses"]["403"]["description"]
+                found = described.pop((method, route.path.replace(":path}", "}")))
+                assert found["security"] == [{"bearer": [scope]}]
+                assert scope in found["responses"]["403"]["description"]
     assert described == {}
 
 
 async def test_a_token_that_has_ended(driver: Driver) -> None:
-    """It opens until then; from then on it is refused as any other, and its holder is told when
+    """It opens until then; from then on it is refused as any other, and its holder is notified when
     it ended."""
     token = await issue_token(driver.context, name="trial", until="1h")
     bearer = {"Authorization": f"Bearer {token}"}
