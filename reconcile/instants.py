@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, overload
 
 if TYPE_CHECKING:
-    # A checker is told what times and lengths of time give together: two instants have no sum.
+    # What times and lengths of time give together, for a type checker: two instants have no sum.
     # When the program runs both are plain integers, which cost nothing.
     class Duration(int):
         """A length of time in microseconds."""

@@ -137,7 +137,7 @@ class Calendar:
 
     def month_at(self, instant: Instant) -> Month:
         """The open month that an instant is in. Raises ValueError for an instant before its
-        beginning: which closed month that is, its closing tells."""
+        beginning: which closed month that is, its closing states."""
         closed = self._closed
         month = self.month(self.day_of(instant)[:7])
         if closed is None:

@@ -31,7 +31,7 @@ from app.api.schemas import (
 from app.core.schedule import FORMS, SPANS, WAYS
 from app.evidence.attachments import ATTACHMENT_KINDS
 from app.evidence.dispute import FAMILIES, STATE_WORDS
-from reconcile.matching.breaks import BREAK_CAUSES, DEEDS, SETTLINGS, STANDINGS, STATES, Turn
+from reconcile.matching.breaks import ACTS, BREAK_CAUSES, SETTLINGS, STANDINGS, STATES, Turn
 from reconcile.matching.control import BUCKETS, SIDES, Family
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ _BREAK_MEMBERS: Final = {
 _STEP: Final = members(
     {
         "at": INSTANT,
-        "step": {"enum": [*get_args(Turn), *DEEDS]},
+        "step": {"enum": [*get_args(Turn), *ACTS]},
         "by": WORD,
         "second": described(MAYBE_WORD, "Who agreed, where two had to."),
         "value": WORD,

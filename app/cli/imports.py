@@ -115,7 +115,7 @@ def _document(done: Imported) -> dict[str, Any]:
         "preset": done.preset,
         "notes": done.notes,
         "rows_ignored": done.ignored_documents(),
-        "told_with_others": done.told_with,
+        "told_with_others": done.joined,
     }
     return whole | ({"rows": done.rows} if done.rows else {})
 
@@ -140,8 +140,8 @@ def _print(done: Imported) -> None:
     for (column, word), ignored in done.ignored.items():
         why = f"{column} is {word}" if word else f"{column} is none of what is kept"
         printing.note(f"Left out by the mapping: {counted(ignored, 'row')}, of which {why}.")
-    if done.told_with:
-        rows = counted(done.told_with, "row")
+    if done.joined:
+        rows = counted(done.joined, "row")
         printing.note(f"Read with another row of their order, as what was refunded of it: {rows}.")
     if done.passed_over and done.preset is None:
         printing.note(f"Columns that were not read: {_few(done.passed_over)}.")

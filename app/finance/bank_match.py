@@ -43,14 +43,14 @@ class Booked:
     def document(self, *, whole: bool = False) -> dict[str, Any]:
         """For JSON. whole: with what names people, the counterparty and the bank's text."""
         line = self.line
-        told = {"counterparty": line.counterparty, "text": line.text} if whole else {}
+        texts = {"counterparty": line.counterparty, "text": line.text} if whole else {}
         return {
             "line": line.line_id,
             "account": line.account,
             "booked_at": format_instant(line.booked_at),
             "amount": to_json(Money(minor=line.minor, currency=line.currency)),
             "reference": line.reference,
-            **told,
+            **texts,
             "family": FAMILIES[self.bucket],
             "stands": self.bucket,
             "rate": self.rate,

@@ -2,8 +2,8 @@
 one.
 
 A line is known by what the bank says of it (`subject`) and, where several are alike, by its place
-among them (`ordinal`). A later file that has it again changes nothing; one that tells another text
-of it is a new version.
+among them (`ordinal`). A later file that has it again changes nothing; one that states another
+text of it is a new version.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ LINE_COLUMNS: Final = ("subject", "ordinal", "since", "line", *CONTENT)
 
 def bank_line_id(subject: str, ordinal: int) -> str:
     """What all versions of a line share: `bnk_` and 20 hex digits."""
-    told = hashlib.blake2b(f"{subject}\x1f{ordinal}".encode(), digest_size=10)
-    return "bnk_" + told.hexdigest()
+    digest = hashlib.blake2b(f"{subject}\x1f{ordinal}".encode(), digest_size=10)
+    return "bnk_" + digest.hexdigest()
 
 
 def payout_id(source: str, reference: str, currency: str) -> str:
     """What a payout is called: `pyt_` and 20 hex digits."""
-    told = hashlib.blake2b("\x1f".join((source, reference, currency)).encode(), digest_size=10)
-    return "pyt_" + told.hexdigest()
+    digest = hashlib.blake2b("\x1f".join((source, reference, currency)).encode(), digest_size=10)
+    return "pyt_" + digest.hexdigest()
 
 
 def subject_digest(subject: str) -> str:
@@ -100,16 +100,16 @@ def _write(
         table="bank_lines",
         columns=LINE_COLUMNS,
         rows=[
-            (subject, ordinal, number, bank_line_id(subject, ordinal), *told)
-            for subject, ordinal, told in fresh
+            (subject, ordinal, number, bank_line_id(subject, ordinal), *content)
+            for subject, ordinal, content in fresh
         ],
     )
     return counts
 
 
 _VERSIONS: Final = statement(
-    "SELECT subject, ordinal, since, until, {told} FROM bank_lines WHERE subject IN ({})",
-    told=", ".join(CONTENT),
+    "SELECT subject, ordinal, since, until, {content} FROM bank_lines WHERE subject IN ({})",
+    content=", ".join(CONTENT),
 )
 
 _Place = tuple[str, int]
@@ -131,19 +131,19 @@ def _decide(
             erased[subject, ordinal] = tuple(rest[_TEXTS_FROM:])
     counts, fresh, behind = import_store.WrittenVersions(), _Fresh(), list[tuple[Any, ...]]()
     for subject, group in groupby(given, key=lambda row: row[0]):
-        for ordinal, told in enumerate(sorted(row[1] for row in group)):
+        for ordinal, content in enumerate(sorted(row[1] for row in group)):
             place = (subject, ordinal)
             before, texts = known.get(place), erased.get(place)
             if before is None:
                 counts.new += 1
-                told = told if texts is None else (*told[:_TEXTS_FROM], *texts)
-            elif before[1:] == told or texts is not None:
+                content = content if texts is None else (*content[:_TEXTS_FROM], *texts)
+            elif before[1:] == content or texts is not None:
                 counts.unchanged += 1
                 continue
             else:
                 counts.changed += 1
                 behind.append((subject, ordinal, before[0]))
-            fresh.append((subject, ordinal, told))
+            fresh.append((subject, ordinal, content))
     return counts, fresh, behind
 
 
@@ -200,7 +200,7 @@ async def bank_lines(connection: AsyncConnection, *, as_of: Instant) -> AsyncIte
 
 def bank_line_of(row: Sequence[Any]) -> BankLine:
     """The value of a row of `bank_lines`."""
-    line_id, account, currency, minor, booked_at, reference, counterparty, told = row
+    line_id, account, currency, minor, booked_at, reference, counterparty, words = row
     return BankLine(
         line_id=line_id,
         account=account,
@@ -209,7 +209,7 @@ def bank_line_of(row: Sequence[Any]) -> BankLine:
         booked_at=booked_at,
         reference=reference or None,
         counterparty=counterparty or None,
-        text=told or None,
+        text=words or None,
     )
 
 
@@ -240,7 +240,7 @@ BankKey = tuple[str, int, int]
 """(subject, ordinal, since): one version of one line."""
 
 BankTexts = tuple[str, str, str, str]
-"""What is told of a line in words: entry, reference, counterparty, what else is told."""
+"""What a line states in words: entry, reference, counterparty, and the rest."""
 
 _TEXTS: Final = (
     "SELECT subject, ordinal, since, entry, reference, counterparty, told FROM bank_lines"
@@ -265,7 +265,7 @@ async def rewrite_bank_texts(
     connection: AsyncConnection, texts: Iterable[tuple[BankKey, BankTexts]]
 ) -> None:
     """Put these texts in the place of those that are there."""
-    for (subject, ordinal, since), (entry, reference, counterparty, told) in texts:
+    for (subject, ordinal, since), (entry, reference, counterparty, words) in texts:
         await connection.execute(
             text(
                 "UPDATE bank_lines SET entry = :entry, reference = :reference, "
@@ -276,7 +276,7 @@ async def rewrite_bank_texts(
                 "entry": entry,
                 "reference": reference,
                 "counterparty": counterparty,
-                "told": told,
+                "told": words,
                 "subject": subject,
                 "ordinal": ordinal,
                 "since": since,

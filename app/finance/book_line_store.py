@@ -74,15 +74,15 @@ _OF_GROUPS: Final = statement(
     known=import_store.KNOWN_AT,
 )
 _VERSIONS: Final = statement(
-    "SELECT match_key, kind, since, until, {told} FROM book_lines WHERE match_key IN ({})",
-    told=", ".join(STAGED[2:]),
+    "SELECT match_key, kind, since, until, {content} FROM book_lines WHERE match_key IN ({})",
+    content=", ".join(STAGED[2:]),
 )
 
 
 def line_id_of(match_key: str, kind: str) -> str:
     """What all versions of a line share: `bok_` and 20 hex digits."""
-    told = hashlib.blake2b(f"{kind}\x1f{match_key}".encode(), digest_size=10)
-    return "bok_" + told.hexdigest()
+    digest = hashlib.blake2b(f"{kind}\x1f{match_key}".encode(), digest_size=10)
+    return "bok_" + digest.hexdigest()
 
 
 async def write_book(

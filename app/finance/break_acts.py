@@ -25,8 +25,8 @@ from reconcile.instants import DAY, Instant, format_instant
 from reconcile.ledger.ledger import Facts
 from reconcile.matching.breaks import (
     STATES,
+    Act,
     Break,
-    Deed,
     Life,
     State,
     Step,
@@ -139,8 +139,8 @@ async def breaks_of_run(
             if not found:
                 return
             after = found[-1][0]
-            told = await _with_lives(connection, dict(found))
-        yield told  # outside: who reads may stop, or wait for long
+            living = await _with_lives(connection, dict(found))
+        yield living  # outside: who reads may stop, or wait for long
 
 
 async def living_breaks(
@@ -166,10 +166,10 @@ async def living_breaks(
             if not names:
                 return
             after = names[-1]
-            told = await seen_breaks(connection, names)
+            living = await seen_breaks(connection, names)
         yield [
             each
-            for each in told
+            for each in living
             if each.life.state in states and assignee in (None, each.life.assignee)
         ]
 
@@ -254,7 +254,7 @@ async def finished_runs(
 # --- what people do about breaks ------------------------------------------------------------------
 
 
-BREAK_ACTIONS: Final[dict[Deed, operators.Action]] = {
+BREAK_ACTIONS: Final[dict[Act, operators.Action]] = {
     "assigned": "break_assigned",
     "commented": "break_commented",
     "accepted": "break_accepted",
@@ -273,7 +273,7 @@ class BreakAct:
            is settled
     """
 
-    deed: Deed
+    kind: Act
     by: str | None
     reason: str = ""
     value: str = ""
@@ -284,7 +284,7 @@ async def assign_break(
 ) -> None:
     """Make it somebody's; an empty name makes it nobody's. seen: as of `accept_break`."""
     _check_assignee(to)
-    await _do(context, name, BreakAct(deed="assigned", by=by, value=to), seen=seen)
+    await _do(context, name, BreakAct(kind="assigned", by=by, value=to), seen=seen)
 
 
 def _check_assignee(to: str) -> None:
@@ -294,7 +294,7 @@ def _check_assignee(to: str) -> None:
 
 async def comment_break(context: AppContext, name: str, *, note: str, by: str | None) -> None:
     """Say something about it."""
-    await _do(context, name, BreakAct(deed="commented", by=by, reason=note))
+    await _do(context, name, BreakAct(kind="commented", by=by, reason=note))
 
 
 async def accept_break(
@@ -306,7 +306,7 @@ async def accept_break(
     seen  the `mark_of` it as it was shown: where it is another by now, UsageError is raised. None:
           whatever it is now
     """
-    return await _decide(context, name, BreakAct(deed="accepted", by=by, reason=reason), seen=seen)
+    return await _decide(context, name, BreakAct(kind="accepted", by=by, reason=reason), seen=seen)
 
 
 MOST_AT_ONCE: Final = 200
@@ -366,14 +366,14 @@ async def assign_breaks(
 ) -> None:
     """Make all of them somebody's, or none. seen: the mark of what was shown."""
     _check_assignee(to)
-    await _do_all(context, names, BreakAct(deed="assigned", by=by, value=to), seen=seen)
+    await _do_all(context, names, BreakAct(kind="assigned", by=by, value=to), seen=seen)
 
 
 async def comment_breaks(
     context: AppContext, names: Sequence[str], *, note: str, by: str | None, seen: str
 ) -> None:
     """Say something about all of them, or none. seen: the mark of what was shown."""
-    await _do_all(context, names, BreakAct(deed="commented", by=by, reason=note), seen=seen)
+    await _do_all(context, names, BreakAct(kind="commented", by=by, reason=note), seen=seen)
 
 
 async def accept_breaks(
@@ -381,14 +381,14 @@ async def accept_breaks(
 ) -> None:
     """Write all of them off, or none: each must be one that a person may accept alone. seen: the
     mark of what was shown. Raises UsageError that names those that must be proposed instead."""
-    await _do_all(context, names, BreakAct(deed="accepted", by=by, reason=reason), seen=seen)
+    await _do_all(context, names, BreakAct(kind="accepted", by=by, reason=reason), seen=seen)
 
 
 async def match_break(
     context: AppContext, name: str, *, line: str, reason: str, by: str | None
 ) -> None:
     """Say that a left-over line belongs to it; the next run heeds that."""
-    await _do(context, name, BreakAct(deed="matched", by=by, reason=reason, value=line))
+    await _do(context, name, BreakAct(kind="matched", by=by, reason=reason, value=line))
 
 
 async def unmatch_break(
@@ -398,7 +398,7 @@ async def unmatch_break(
 
     line  which, if there are several. Returns the line in the version that was matched.
     """
-    return await _do(context, name, BreakAct(deed="unmatched", by=by, reason=reason, value=line))
+    return await _do(context, name, BreakAct(kind="unmatched", by=by, reason=reason, value=line))
 
 
 async def settle_break(
@@ -412,7 +412,7 @@ async def settle_break(
 ) -> Proposal | None:
     """Decide what becomes of late money. What keeps it is an acceptance, and is proposed as one.
     seen: as of `accept_break`."""
-    doing = BreakAct(deed="settled", by=by, reason=reason, value=action)
+    doing = BreakAct(kind="settled", by=by, reason=reason, value=action)
     return await _decide(context, name, doing, seen=seen)
 
 
@@ -421,14 +421,14 @@ async def _do(context: AppContext, name: str, doing: BreakAct, *, seen: str | No
     _check_reason(doing)
     async with context.store.writing() as connection:
         await break_store.deciding_alone(connection)
-        who = await operators.permitted(connection, by=doing.by, action=BREAK_ACTIONS[doing.deed])
+        who = await operators.permitted(connection, by=doing.by, action=BREAK_ACTIONS[doing.kind])
         found = await break_in(connection, name)
         _check_same([found], seen)
         value = doing.value
-        if doing.deed == "matched":
+        if doing.kind == "matched":
             _check_open(found)
             await _free_line(connection, found, value)
-        if doing.deed == "unmatched":
+        if doing.kind == "unmatched":
             value = await _standing_match(connection, name, line=value)
         await _write(context, connection, replace(doing, value=value), who, found)
     return value
@@ -441,7 +441,7 @@ async def _decide(
     _check_reason(doing)
     async with context.store.writing() as connection:
         await break_store.deciding_alone(connection)
-        who = await operators.permitted(connection, by=doing.by, action=BREAK_ACTIONS[doing.deed])
+        who = await operators.permitted(connection, by=doing.by, action=BREAK_ACTIONS[doing.kind])
         found = await break_in(connection, name)
         _check_same([found], seen)
         _check_open(found)
@@ -458,7 +458,7 @@ async def _decide(
             because=because,
             subject=name,
             sentence=_proposed_sentence(found, doing),
-            given={"deed": doing.deed, "value": doing.value},
+            given={"deed": doing.kind, "value": doing.value},
             reason=doing.reason,
         )
 
@@ -472,10 +472,10 @@ async def _do_all(context: AppContext, names: Sequence[str], doing: BreakAct, *,
     _check_reason(doing)
     async with context.store.writing() as connection:
         await break_store.deciding_alone(connection)
-        who = await operators.permitted(connection, by=doing.by, action=BREAK_ACTIONS[doing.deed])
+        who = await operators.permitted(connection, by=doing.by, action=BREAK_ACTIONS[doing.kind])
         found = await seen_breaks(connection, names)
         _check_same(found, seen)
-        if doing.deed == "accepted":
+        if doing.kind == "accepted":
             await _check_alone(connection, found)
         for each in found:
             await _write(context, connection, doing, who, each)
@@ -499,7 +499,7 @@ async def _check_alone(connection: Connection, found: Sequence[SeenBreak]) -> No
 
 
 def _check_reason(doing: BreakAct) -> None:
-    proposals.check_reason(doing.reason, of="a break", needed=doing.deed != "assigned")
+    proposals.check_reason(doing.reason, of="a break", needed=doing.kind != "assigned")
 
 
 def _check_open(found: SeenBreak) -> None:
@@ -518,13 +518,13 @@ async def _write(
 ) -> None:
     """The step of the break, and its audit entry."""
     now, money = context.clock.now(), found.seen.money
-    await break_store.add_break_deed(
+    await break_store.add_act(
         connection,
-        break_store.BreakDeed(
+        break_store.DoneAct(
             break_id=found.identity,
             at=now,
             who=who.name,
-            deed=doing.deed,
+            kind=doing.kind,
             money=money,
             value=doing.value,
             reason=doing.reason,
@@ -537,7 +537,7 @@ async def _write(
     await operators.note_in_trail(
         connection,
         who,
-        action=BREAK_ACTIONS[doing.deed],
+        action=BREAK_ACTIONS[doing.kind],
         subject=found.identity,
         at=now,
         reason=doing.reason,
@@ -549,13 +549,13 @@ def acceptance_kind(context: AppContext) -> proposals.ProposalKind:
     """Accepting a break, or keeping late money, of more than one person may accept alone."""
 
     async def perform(proposal: Proposal, agree: proposals.Agree) -> None:
-        deed: Deed = "settled" if proposal.given["deed"] == "settled" else "accepted"
+        kind: Act = "settled" if proposal.given["deed"] == "settled" else "accepted"
         async with context.store.writing() as connection:
             await break_store.deciding_alone(connection)
             agreed = await agree(connection)
             found = await break_in(connection, proposal.subject)
             doing = BreakAct(
-                deed=deed, by=agreed.who.name, reason=proposal.reason, value=proposal.given["value"]
+                kind=kind, by=agreed.who.name, reason=proposal.reason, value=proposal.given["value"]
             )
             await _write(context, connection, doing, agreed.who, found, agreed=agreed)
 
@@ -585,7 +585,7 @@ def _proposed_sentence(found: SeenBreak, doing: BreakAct) -> str:
     money = found.seen.money
     what = (
         f"Accept {found.identity}: {_booked(found.seen)}."
-        if doing.deed == "accepted"
+        if doing.kind == "accepted"
         else f"Settle {found.identity}: {money} that came late is kept ({doing.value})."
     )
     return f"{what} {break_sentence(found.seen)}"
@@ -632,9 +632,9 @@ def too_much_together(rules: Rules, found: Sequence[SeenBreak]) -> str | None:
     above = [(each, most) for each in whole if (most := rules.above(each)) is not None]
     if not above:
         return None
-    told = ", and ".join([f"{money}, more than the {most}" for money, most in above])
+    exceeded = ", and ".join([f"{money}, more than the {most}" for money, most in above])
     return (
-        f"together they are {told} that one person may accept at once: decide about fewer, and "
+        f"together they are {exceeded} that one person may accept at once: decide about fewer, and "
         "let another operator decide about the others"
     )
 

@@ -78,7 +78,7 @@ class Choice:
         return self._is_of(found, as_of=as_of) and self._comes_to(found)
 
     def leaves_open(self, found: break_acts.SeenBreak, *, as_of: Instant) -> bool:
-        """Whether nobody can tell: all else is so, and what is at stake is not known."""
+        """Whether it cannot be determined: all else is so, and what is at stake is not known."""
         unknown = bool(self.amounts) and break_acts.not_known(found.seen)
         return unknown and self._is_of(found, as_of=as_of)
 
@@ -91,7 +91,7 @@ class Choice:
         )
 
     def _is_of(self, found: break_acts.SeenBreak, *, as_of: Instant) -> bool:
-        told = {
+        facts = {
             "cause": found.seen.cause,
             "state": found.life.state,
             "currency": found.seen.money.currency,
@@ -102,7 +102,7 @@ class Choice:
         if "state" not in dict(self.words) and found.life.state not in worklist.TO_DO:
             return False
         age = break_acts.age_days(found.seen, as_of)
-        return all(told[name] == value for name, value in self.words) and all(
+        return all(facts[name] == value for name, value in self.words) and all(
             _COMPARE[sign](age, days) for sign, days in self.ages
         )
 
@@ -255,8 +255,8 @@ async def few_breaks(context: AppContext, where: str) -> Chosen:
     for none and for too many."""
     chosen = await every_chosen(context, read_choice(where))
     if not chosen.of:
-        told = ("no break is meant: look at the list again", *chosen.left_out())
-        raise UsageError(". ".join(told).rstrip("."))
+        sentences = ("no break is meant: look at the list again", *chosen.left_out())
+        raise UsageError(". ".join(sentences).rstrip("."))
     if len(chosen.of) > break_acts.MOST_AT_ONCE:
         raise UsageError(
             f"{counted(len(chosen.of), 'break')} are meant, and a page decides about "

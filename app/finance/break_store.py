@@ -197,13 +197,13 @@ async def latest_seen(connection: AsyncConnection, names: Sequence[str]) -> dict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BreakDeed:
+class DoneAct:
     """One thing that a person did about a break; the fields are those of `Step`."""
 
     break_id: str
     at: Instant
     who: str
-    deed: str
+    kind: str
     money: Money
     value: str = ""
     reason: str = ""
@@ -215,7 +215,7 @@ async def deciding_alone(connection: AsyncConnection) -> None:
     await run(connection, take_lock, RECONCILING)
 
 
-async def add_break_deed(connection: AsyncConnection, done: BreakDeed) -> None:
+async def add_act(connection: AsyncConnection, done: DoneAct) -> None:
     """Write it after all others."""
     number = await connection.scalar(
         text(
@@ -231,11 +231,12 @@ async def add_break_deed(connection: AsyncConnection, done: BreakDeed) -> None:
         ),
         {
             "number": number,
+            "deed": done.kind,
             "minor": done.money.minor,
             "currency": done.money.currency,
             **{
                 name: getattr(done, name)
-                for name in ("break_id", "at", "who", "deed", "value", "reason", "second")
+                for name in ("break_id", "at", "who", "value", "reason", "second")
             },
         },
     )

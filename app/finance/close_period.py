@@ -243,7 +243,7 @@ async def _looked(
 
 
 OPEN_SHOWN: Final = 24
-"""Months that are told as open: two years."""
+"""Months that are shown as open: two years."""
 
 
 async def months(context: AppContext) -> tuple[list[period_store.Closed], list[Month]]:
@@ -557,7 +557,7 @@ async def _figures(
     )
     now = figures(report)
     changes = difference(closing.figures, now)
-    wrong = _told(changes[0]) if changes else None
+    wrong = _changed(changes[0]) if changes else None
     if wrong is None and adjusted_in(report.adjustments) != closing.adjusted:
         wrong = "the adjustments to months before are not those that follow from the evidence"
     right = f"{len(now):,} figures follow from the evidence"
@@ -568,15 +568,15 @@ async def _figures(
 
 
 def _by_other_rules(changes: int, *, by: str, of_now: str) -> str:
-    """A month stays what it was closed as; what an upgrade makes of its evidence is told later."""
+    """A month stays what it was closed as; what an upgrade makes of its evidence comes later."""
     return (
         f"closed by the rules {by} of an earlier version; by those of now ({of_now}) "
         f"{counted(changes, 'figure is', 'figures are')} otherwise, which the report of the open "
-        "month tells as adjustments"
+        "month gives as adjustments"
     )
 
 
-def _told(change: Figure) -> str:
+def _changed(change: Figure) -> str:
     line = " ".join(part for part in (change.currency, change.line, change.what) if part)
     return (
         f"{change.table}, {line}: the evidence gives {change.count:+,} in number and "

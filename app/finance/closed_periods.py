@@ -34,7 +34,7 @@ MATCHING_FORM: Final = "m4"
 m2: what went back and no statement takes, won disputes, lines of payments in doubt. m3: rows of one
 order that add up are one story; what groups, decisions and payments join is of one month whole, and
 a line counts in one month. m4: parts of a payment are settled each, a line is of a payment or of
-what went back of its own source, one of another payment's dispute is told; a payout is named
+what went back of its own source, one of another payment's dispute is reported; a payout is named
 whatever stands around its name, by whoever paid too, and never by a date."""
 
 
@@ -101,7 +101,7 @@ async def stated_before(connection: Connection, scope: Scope) -> list[Stated]:
         closing = await closing_named(connection, each.period)
         for adjusted in closing.adjusted:
             old = found[adjusted.period]
-            found[adjusted.period] = replace(old, told=(*old.told, *adjusted.figures))
+            found[adjusted.period] = replace(old, reported=(*old.reported, *adjusted.figures))
         found[each.period] = Stated(
             month=closing.month, closing=each.digest, original=closing.figures
         )

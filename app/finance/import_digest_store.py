@@ -1,4 +1,4 @@
-"""Digests of imported lines, by which a line that was changed without an audit entry is told.
+"""Digests of imported lines, by which a line that was changed without an audit entry is found.
 
     1 import   of what an import states, and of the lines that it puts out of force, a digest is
                made before it is published; its audit entry has the digest, and the log seals that
@@ -6,7 +6,7 @@
 
 A digest is SHA-256 over one line of JSON for each version that the import stated (`+`) and each
 that it put out of force (`-`), in order of the table's key. A number is erased from a line at any
-time, so no book's `phone` is in it; and what a bank tells in words has a digest of its own, which
+time, so no book's `phone` is in it; and what a bank states in words has a digest of its own, which
 holds until an erasure rewrites one of those texts.
 """
 
@@ -125,17 +125,19 @@ class DigestsNow:
 
 async def digests_again(connection: AsyncConnection, progress: Callable[[int], None]) -> DigestsNow:
     """Go through all lines. `progress` is called with how many were since it was called last."""
-    told = [
+    known_imports = [
         (number, kind, published is not None)
         for number, kind, published in await connection.execute(
             text("SELECT number, kind, published_at FROM imports")
         )
     ]
     # One that is under way, or was killed: the next import takes its lines away, of any kind.
-    passing = {number for number, _, published in told if not published}
+    passing = {number for number, _, published in known_imports if not published}
     now = DigestsNow()
     for kind in KINDS:
-        found = {number: LineDigests(kind) for number, of, done in told if done and of == kind}
+        found = {
+            number: LineDigests(kind) for number, of, done in known_imports if done and of == kind
+        }
         async for rows in _stream(connection, kind, "", {}):
             for row in rows:
                 _add(row, kind, found)
@@ -170,21 +172,21 @@ def _stream(
 
 def _add(row: tuple[Any, ...], kind: ImportKind, found: Mapping[int, LineDigests]) -> None:
     """One version of a line, to the digests of who stated it and of who put it out of force."""
-    since, until, *told = row
+    since, until, *content = row
     keys = len(SEALED[kind].keys)
     width = keys + len(SEALED[kind].kept)
     stated = found.get(since)
     if stated is not None:
-        stated.lines.update(_line("+", told[:width]))
+        stated.lines.update(_line("+", content[:width]))
         if stated.texts is not None:
-            stated.texts.update(_line("+", told[:keys] + told[width:]))
+            stated.texts.update(_line("+", content[:keys] + content[width:]))
     ended = found.get(until) if until is not None else None
     if ended is not None:
-        ended.lines.update(_line("-", [*told[:keys], since]))
+        ended.lines.update(_line("-", [*content[:keys], since]))
 
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
-def _line(sign: str, told: Sequence[Any]) -> bytes:
-    return _ENCODER.encode([sign, *told]).encode() + b"\n"
+def _line(sign: str, content: Sequence[Any]) -> bytes:
+    return _ENCODER.encode([sign, *content]).encode() + b"\n"

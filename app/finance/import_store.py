@@ -78,14 +78,14 @@ class Import:
 
     def document(self) -> dict[str, Any]:
         """For JSON, of one that was published."""
-        told = {name: getattr(self, name) for name in _TOLD_OF_ONE}
-        return told | {"published_at": format_known(self.published_at)}
+        stated = {name: getattr(self, name) for name in _STATED_OF_ONE}
+        return stated | {"published_at": format_known(self.published_at)}
 
 
 _COLUMNS: Final = tuple(Import.__dataclass_fields__)
 _IMPORTS: Final = table("imports", *map(column, _COLUMNS))
 
-_TOLD_OF_ONE: Final = (
+_STATED_OF_ONE: Final = (
     "number", "published_at", "file", "who", "read", "new", "changed", "unchanged", "rejected",
     "withdraws", "reason", "sha256",
 )  # fmt: skip
@@ -311,7 +311,7 @@ _KEYS: Final[dict[ImportKind, tuple[str, ...]]] = {
     "bank": ("subject", "ordinal"),
 }
 
-_TOLD: Final[dict[ImportKind, tuple[str, ...]]] = {
+_CONTENT: Final[dict[ImportKind, tuple[str, ...]]] = {
     "book": (
         "line", "reference", "minor", "currency", "placed_at", "status", "group_key", "group_name",
         "refunded", "refunded_at", "phone",
@@ -356,8 +356,8 @@ _IN_FORCE: Final = (
 )
 
 _STATE_AGAIN: Final = (
-    "INSERT INTO {table} ({keys}, since, {told}) "
-    "SELECT {one_keys}, :by, {told_before} FROM {table} AS one JOIN {table} AS before ON {both} "
+    "INSERT INTO {table} ({keys}, since, {content}) "
+    "SELECT {one_keys}, :by, {content_before} FROM {table} AS one JOIN {table} AS before ON {both} "
     "WHERE {by_it} AND before.since = ({standing_before})"
 )
 
@@ -396,8 +396,8 @@ def _sql(form: str, kind: ImportKind, stretch: Stretch) -> TextClause:
         "date": date,
         "keys": ", ".join(keys),
         "one_keys": ", ".join(f"one.{name}" for name in keys),
-        "told": ", ".join(_TOLD[kind]),
-        "told_before": ", ".join(f"before.{name}" for name in _TOLD[kind]),
+        "content": ", ".join(_CONTENT[kind]),
+        "content_before": ", ".join(f"before.{name}" for name in _CONTENT[kind]),
         "both": _equal("before", "one", keys),
         "of_it": _equal("one", table, keys),
         "by_it": statement(_BY_IT, one_within=_within(f"one.{first}", stretch), standing=standing),

@@ -43,7 +43,7 @@ from reconcile.periods import Calendar
 
 
 MAX_PROBLEMS: Final = 100
-"""Problems that are told; the others are counted."""
+"""Problems that are reported; the others are counted."""
 
 MONEY: Final = ("minor", "gross", "fee", "net")
 """Staged columns of money: of a book or a bank, and of a statement."""
@@ -61,8 +61,8 @@ class ImportForm:
 
     order           of the columns in which the store wants the rows
     identity        columns in which at most `at_most` rows of a file may be equal, the first ones
-    names           the field of the file that a row too many is told of; where only one row may be,
-                    a column that every good row has, too
+    names           the field of the file that a problem of a row too many names; where only one
+                    row may be, a column that every good row has, too
     compare, write  what the store does with staged rows
     opens           opens a file as a table
     """
@@ -78,7 +78,7 @@ class ImportForm:
     opens: presets.Open = opening.open_table
 
     def too_many(self, other: int) -> str:
-        """What a row is told that is equal to another one, of row `other`."""
+        """What is wrong with a row that is equal to another one, row `other`."""
         if self.at_most == 1:
             return f"row {other:,} has the same one, and a book says one thing of each"
         return f"there are more than {self.at_most:,} rows of the same one, such as row {other:,}"
@@ -173,7 +173,7 @@ class Imported:
     preset   the name of the one it was read with; None for none
     notes    how the file was read, and why so, one sentence each
     ignored  how many rows the mapping leaves out, by its column and word
-    told_with  rows that were read with another row of their order, and are no lines of their own
+    joined  rows that were read with another row of their order, and are no lines of their own
     """
 
     file: str
@@ -196,7 +196,7 @@ class Imported:
     preset: str | None = None
     notes: list[str] = field(default_factory=list)
     ignored: Mapping[shaping.Ignored, int] = field(default_factory=dict)
-    told_with: int = 0
+    joined: int = 0
 
     @property
     def left_out(self) -> int:
@@ -211,7 +211,7 @@ class Imported:
         ]
 
     def note(self, problems: Sequence[tables.Problem]) -> None:
-        """Keep what is told, count the rest."""
+        """Keep what is reported, count the rest."""
         self.found += len(problems)
         self.problems += problems[: MAX_PROBLEMS - len(self.problems)]
 
@@ -363,7 +363,7 @@ SHOWN: Final = 5
 async def import_file(
     context: AppContext, wanted: Wanted, *, by: str | None, progress: Progress
 ) -> Imported:
-    """Import it, or find out what an import would do. `progress` is told how far it is.
+    """Import it, or find out what an import would do. `progress` is called with how far it is.
 
     Raises NotFoundError for a file that is not there, UsageError for who may not.
     """
@@ -388,7 +388,7 @@ async def import_file(
             )
             if reading.names and done.number is not None:
                 unfit = await name_references(context, reading.staged, number=done.number)
-                reading.tell_unfit(unfit)
+                reading.report_unfit(unfit)
     done.problems.sort(key=lambda problem: problem.row)
     return done
 
@@ -482,13 +482,13 @@ class _Reading:
     def _look(self, understanding: books.Understanding) -> None:
         """Find rows that cannot all be true; none of them is taken, for nobody knows which is."""
         kind = self._wanted.kind
-        if kind is not BOOK or self._tell_stories(understanding):
-            self._tell_crowds(understanding.name_of(kind.names))
+        if kind is not BOOK or self._join_stories(understanding):
+            self._report_crowds(understanding.name_of(kind.names))
         if self._claims:
             self.staged.drop_without(kind.names)
         self._count_rejected()
 
-    def _tell_crowds(self, column: str | None) -> None:
+    def _report_crowds(self, column: str | None) -> None:
         """Refuse rows of which too many are equal."""
         kind, before, any_crowd = self._wanted.kind, None, False
         for first, row in self.staged.crowded(kind.identity, at_most=kind.at_most):
@@ -507,7 +507,7 @@ class _Reading:
         if any_crowd:
             self.staged.drop_crowded(kind.identity, at_most=kind.at_most)
 
-    def _tell_stories(self, understanding: books.Understanding) -> bool:
+    def _join_stories(self, understanding: books.Understanding) -> bool:
         """Bring together the rows of one order that add up; refuse refunds without their order.
         Returns whether any rows are of one order."""
         stories, parts, several = list[tuple[Any, ...]](), list[int](), False
@@ -518,7 +518,7 @@ class _Reading:
                 parts += [row[0] for row in rows]
         self.staged.drop(parts)
         self.staged.add(stories)
-        self.done.told_with = len(parts) - len(stories)
+        self.done.joined = len(parts) - len(stories)
         column, alone = understanding.name_of("amount"), list[int]()
         for rows in self.staged.negative("minor") if self._negative else ():
             alone += [row[0] for row in rows if row[2] != "entry"]
@@ -529,16 +529,16 @@ class _Reading:
         return several
 
     def _count_rejected(self) -> None:
-        self.done.rejected = self.done.read - self.done.told_with - self.staged.count()
+        self.done.rejected = self.done.read - self.done.joined - self.staged.count()
 
     def leave_out(self, unfit: Sequence[Unfit]) -> None:
         """Take none of these rows: what they name pays another order."""
         if unfit:
-            self.tell_unfit(unfit)
+            self.report_unfit(unfit)
             self.staged.drop(number for number, _ in unfit)
             self._count_rejected()
 
-    def tell_unfit(self, unfit: Sequence[Unfit]) -> None:
+    def report_unfit(self, unfit: Sequence[Unfit]) -> None:
         """Note why these rows, or what they name, are not taken."""
         self._note([tables.Problem(row=row, column=None, sentence=said) for row, said in unfit])
 

@@ -267,7 +267,7 @@ def _to_minor(given: Values, key: str, currency: str, where: str) -> Iterator[Mi
 
 
 MOST_REPORTED: Final = 1_000
-"""Changes that a preview tells one by one, about a kilobyte each; all are counted."""
+"""Changes that a preview lists one by one, about a kilobyte each; all are counted."""
 
 
 async def current_rules(context: AppContext) -> SavedRules | None:
@@ -394,13 +394,13 @@ class RulesPreview:
     """What other rules would change.
 
     totals  how many changes, and their money in minor units, by (effect, kind or cause, currency)
-    told    the first MOST_REPORTED changes
+    listed  the first MOST_REPORTED changes
     """
 
     as_of: Instant
     counts: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     sums: Counter[tuple[str, str, str]] = field(default_factory=Counter)
-    told: list[Change] = field(default_factory=list)
+    listed: list[Change] = field(default_factory=list)
 
     def add(self, change: Change) -> None:
         """Count one more."""
@@ -409,16 +409,16 @@ class RulesPreview:
         key = (change.effect, kind_of(decision), decision.money.currency)
         self.counts[key] += 1
         self.sums[key] += decision.money.minor
-        if len(self.told) < MOST_REPORTED:
-            self.told.append(change)
+        if len(self.listed) < MOST_REPORTED:
+            self.listed.append(change)
 
     def document(self) -> dict[str, Any]:
         """For JSON."""
         return {
             "as_of": format_instant(self.as_of),
             "totals": self.totals(),
-            "changes": [_change_json(each) for each in self.told],
-            "not_told": self.counts.total() - len(self.told),
+            "changes": [_change_json(each) for each in self.listed],
+            "not_told": self.counts.total() - len(self.listed),
         }
 
     def totals(self) -> list[dict[str, Any]]:

@@ -1,5 +1,5 @@
-"""What the rows of an order book say that orders were paid by: told of rows that cannot be right,
-and written down for the others.
+"""What the rows of an order book say that orders were paid by: a problem where a row cannot be
+right, and written down for the others.
 
 A reference, of a session or of a payment, belongs to one order for good; the provider's events find
 their order by it.

@@ -9,8 +9,8 @@ A run of many orders is matched by ranges of keys, each in a process of its own,
     1 cut      all keys into ranges of about as many orders, and look how far everything reaches,
                while the processes start: neither needs the snapshot
     2 share    one instant of the database, which every process holds from then on
-    3 match    a range: what is told of it goes to the one that writes as it is found, at the end
-               what was counted and left over
+    3 match    a range: its decisions go to the one that writes as they are found, at the end what
+               was counted and left over
     4 absorb   the ranges in the order of their keys, in the process that writes
 
 A process that matches only reads. One that dies ends the run, of which then nothing counts: its
@@ -109,10 +109,11 @@ async def reconcile_period(
 ) -> Ran:
     """Match everything that was asked for, and keep the run.
 
-    `progress` is told of rows that were folded or read. helpers: other processes that match ranges
-    of keys where there are many orders; None: this one does all of it. Raises ConfigurationError
-    with every mistake of a file of rules, UsageError for an instant that is still to come or a time
-    that ends before it begins, and UnreachableError where another process died.
+    `progress` is called with counts of rows that were folded or read. helpers: other processes that
+    match ranges of keys where there are many orders; None: this one does all of it. Raises
+    ConfigurationError with every mistake of a file of rules, UsageError for an instant that is
+    still to come or a time that ends before it begins, and UnreachableError where another process
+    died.
     """
     at = context.clock.now()
     if asked.since is not None and asked.until is not None and asked.since >= asked.until:
@@ -413,10 +414,10 @@ def _matched(control: Control) -> dict[str, Any]:
 FEW_ORDERS: Final = 50_000
 """Orders up to which one process matches: to start another takes as long."""
 
-TOLD_AT_ONCE: Final = 500
+DECISIONS_AT_ONCE: Final = 500
 """Decisions that go to the process that writes together, about two kilobytes each."""
 
-ROWS_TOLD: Final = 40_000
+ROWS_AT_ONCE: Final = 40_000
 """Rows read between two words of progress: each costs both processes a tenth of a millisecond."""
 
 Progress = Callable[[int], None]
@@ -558,8 +559,8 @@ def _started(store: StoreSettings) -> tuple[BaseProcess, Pipe]:
     spawning = get_context("spawn")
     ours, theirs = spawning.Pipe()
     process = spawning.Process(target=_serve, args=(theirs, store), daemon=True)
-    # Whoever interrupts the run tells the process that writes, which ends this one: it is deaf to
-    # that from its first moment on.
+    # Whoever interrupts the run interrupts the process that writes, which ends this one: it ignores
+    # that signal from its first moment on.
     resource_tracker.ensure_running()  # at its first start it would let the signal through again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -605,30 +606,30 @@ async def _opened_and_matched(pipe: Pipe, settings: StoreSettings) -> None:
                 waiting: list[Decision] = []
                 for decision in snapshot.merged(matching, known, progress=rows.more, keys=keys):
                     waiting.append(decision)
-                    if len(waiting) == TOLD_AT_ONCE:
+                    if len(waiting) == DECISIONS_AT_ONCE:
                         pipe.send(waiting)
                         waiting = []
                 pipe.send(waiting)
 
             await matching_store.in_step(connection, work)
-            rows.tell()
+            rows.report()
             pipe.send(matching.part())
 
 
 class _RowsRead:
-    """Tells the process that writes of rows that were read, many at a time."""
+    """Reports rows that were read to the process that writes, many at a time."""
 
     def __init__(self, pipe: Pipe) -> None:
         self._pipe = pipe
-        self._untold = 0
+        self._unreported = 0
 
     def more(self, count: int) -> None:
         """So many were read."""
-        self._untold += count
-        if self._untold >= ROWS_TOLD:
-            self.tell()
+        self._unreported += count
+        if self._unreported >= ROWS_AT_ONCE:
+            self.report()
 
-    def tell(self) -> None:
-        """Say what was not said yet."""
-        self._pipe.send(self._untold)
-        self._untold = 0
+    def report(self) -> None:
+        """Report what was not reported yet."""
+        self._pipe.send(self._unreported)
+        self._unreported = 0

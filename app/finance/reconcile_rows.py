@@ -242,11 +242,13 @@ class Snapshot:
         at, first, beyond = known.as_of, keys.first, keys.beyond
         cached = ledger_lines_now(self.takings, known.overlay, as_of=at, within=keys)
         lines = book_line_store.book_rows(self.connection, as_of=at, first=first, beyond=beyond)
-        told = statement_store.statement_rows(self.connection, as_of=at, first=first, beyond=beyond)
+        stated = statement_store.statement_rows(
+            self.connection, as_of=at, first=first, beyond=beyond
+        )
         takings = matching_store.rows_of(cached, progress)
         # Bare tuples are enough for the matcher (`reconcile.matching.rows`).
         book = cast(Iterator[BookRow], matching_store.rows_of(lines, progress))
-        statements = cast(Iterator[StatementRow], matching_store.rows_of(told, progress))
+        statements = cast(Iterator[StatementRow], matching_store.rows_of(stated, progress))
         if known.period is not None:
             takings, book, statements = within(
                 known.period,

@@ -64,15 +64,15 @@ def check_scope(scope: Scope, *, now: Instant) -> None:
 
 
 async def report_period(context: AppContext, scope: Scope, *, progress: Progress) -> PeriodReport:
-    """The report. `progress` is told of rows that were folded or read. Raises as `check_scope`.
+    """The report. `progress` is called with counts of rows folded or read. Raises as `check_scope`.
 
-    A report that begins where the closed books end also tells what was learned of each closed month
+    A report that begins where the closed books end also says what was learned of each closed month
     since: each of them is reported again in the same snapshot, and compared.
     """
     check_scope(scope, now=context.clock.now())
     async with snapshot_of(context, scope.as_of, progress) as snapshot:
         report = await _reported(context, snapshot, scope, progress)
-        told: list[AdjustmentRow] = []
+        adjusted: list[AdjustmentRow] = []
         for stated in await stated_before(snapshot.connection, scope):
             again = replace(
                 scope,
@@ -82,8 +82,8 @@ async def report_period(context: AppContext, scope: Scope, *, progress: Progress
                 zone=stated.month.zone,
             )
             now = await _reported(context, snapshot, again, progress)
-            told += adjustments(stated, figures(now))
-    return replace(report, adjustments=tuple(told))
+            adjusted += adjustments(stated, figures(now))
+    return replace(report, adjustments=tuple(adjusted))
 
 
 async def _reported(

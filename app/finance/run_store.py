@@ -74,10 +74,10 @@ async def save_seen(
     nothing else, the date at which it was seen first stays.
     """
     await run(connection, take_lock, RECONCILING)
-    told = {each.identity: (each, break_text(each)) for each in found}
-    versions = await _versions_of(connection, list(told))
+    breaks = {each.identity: (each, break_text(each)) for each in found}
+    versions = await _versions_of(connection, list(breaks))
     seen, fresh = [], []
-    for name, (each, words) in told.items():
+    for name, (each, words) in breaks.items():
         undated = break_text(replace(each, since=EARLIEST)) if each.since == as_of else words
         digest = hashlib.sha256(undated.encode()).hexdigest()
         known = versions.get(name, {})
@@ -89,7 +89,7 @@ async def save_seen(
         seen.append((number, name, version))
     new = [
         (name, each.cause, each.order, each.payment, each.subject)
-        for name, (each, _) in told.items()
+        for name, (each, _) in breaks.items()
         if name not in versions
     ]
     await run(connection, insert_rows, table="breaks", columns=_BREAK, rows=new)

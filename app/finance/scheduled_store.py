@@ -71,11 +71,11 @@ class ScheduledRun:
 
 def _run_of(row: Any) -> ScheduledRun:
     given = dict(row._mapping)
-    told, reconciled = json.loads(given.pop("delivered")), given.pop("run")
+    delivered, reconciled = json.loads(given.pop("delivered")), given.pop("run")
     return ScheduledRun(
         reconciled=reconciled,
         **{**given, "asked": bool(given["asked"]), "late": bool(given["late"])},
-        delivered=tuple(Delivered(**each) for each in told),
+        delivered=tuple(Delivered(**each) for each in delivered),
     )
 
 

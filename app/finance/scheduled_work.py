@@ -82,8 +82,8 @@ class Parcel:
 
     def id_of(self, file: str) -> str:
         """The same at every try, and of no other file of no other time."""
-        told = f"{self.entry}|{self.due_at}|{file}"
-        return "rpt_" + sha256(told.encode()).hexdigest()[:24]
+        name = f"{self.entry}|{self.due_at}|{file}"
+        return "rpt_" + sha256(name.encode()).hexdigest()[:24]
 
 
 class Delivers(Protocol):
@@ -217,8 +217,8 @@ def posted(parcel: Parcel, name: str) -> bytes:
 
 
 def _when(parcel: Parcel) -> str:
-    told = f"Made by the schedule's entry {parcel.entry}, due {format_instant(parcel.due_at)}"
-    return f"{told}, and made late." if parcel.late else f"{told}."
+    sentence = f"Made by the schedule's entry {parcel.entry}, due {format_instant(parcel.due_at)}"
+    return f"{sentence}, and made late." if parcel.late else f"{sentence}."
 
 
 Ways = Mapping[Way, Delivers]
@@ -377,11 +377,11 @@ async def _deliver(
         left = [file for file in parcel.files if file not in done]
         if left:
             await schedule.ways[way].deliver(parcel, left)
-            told = tuple(
+            delivered = tuple(
                 Delivered(way=way, file=file, sha256=sha256(parcel.files[file]).hexdigest())
                 for file in left
             )
-            run = await _note_delivered(context, run, told, way=way, head=head)
+            run = await _note_delivered(context, run, delivered, way=way, head=head)
     return run
 
 
@@ -392,19 +392,19 @@ def _files(report: PeriodReport, entry: Entry, name: str) -> dict[str, bytes]:
 async def _note_delivered(
     context: AppContext,
     run: ScheduledRun,
-    told: tuple[Delivered, ...],
+    delivered: tuple[Delivered, ...],
     *,
     way: Way,
     head: SignedHead | None,
 ) -> ScheduledRun:
-    after = replace(run, delivered=(*run.delivered, *told))
+    after = replace(run, delivered=(*run.delivered, *delivered))
     async with context.store.writing() as connection:
         if not await change_run(connection, after, before=run):
             raise LeaseLost(f"another process has taken {run.name} over")
         if head is not None:
             left = Departure(size=head.size, way=way, head=head.head, at=context.clock.now())
             await add_departure(connection, left)
-        for each in told:
+        for each in delivered:
             await note_in_trail(
                 connection,
                 SERVICE,

@@ -124,8 +124,8 @@ class Staged:
         lie so already."""
         found = Staged((self._columns[0], *of), order=(*of, self._columns[0]))
         if not self._lies_by(of):
-            told = map(self._places(found._columns), self._merged())
-            found.add(row for row in told if None not in row)
+            rows = map(self._places(found._columns), self._merged())
+            found.add(row for row in rows if None not in row)
         return found
 
     def crowds(self, of: Sequence[str]) -> Iterator[Rows]:

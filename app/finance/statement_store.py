@@ -1,7 +1,7 @@
 """Lines of statements as of an instant: by the key of their order, or by order and payment.
 
 The key of a line is `match_key` of the order reference that it names; of a line that names none, of
-the order whose payment it is, as far as events told by then. A payment of no order, or of several
+the order whose payment it is, as far as events stated by then. A payment of no order, or of several
 orders, has the key "".
 """
 
@@ -193,12 +193,13 @@ COLUMNS: Final = (
     "known_at",
 )
 
-# Only for the few that bear no date: the import that first told of the line.
+# Only for the few that bear no date: the import that first stated the line.
 _SEEN_AT: Final = """
     CASE WHEN settled_at IS NULL THEN (SELECT published_at FROM imports WHERE number = (
-        SELECT min(told.since) FROM statement_lines AS told
-        WHERE told.subject = statement_lines.subject AND told.kind = statement_lines.kind
-        AND told.source = statement_lines.source AND told.ordinal = statement_lines.ordinal
+        SELECT min(version.since) FROM statement_lines AS version
+        WHERE version.subject = statement_lines.subject AND version.kind = statement_lines.kind
+        AND version.source = statement_lines.source
+        AND version.ordinal = statement_lines.ordinal
     )) END
 """
 

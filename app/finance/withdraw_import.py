@@ -7,7 +7,7 @@
                 with the audit entry, in one transaction
 
 Nothing is deleted: runs and reports as of an instant before see the lines, closed months stay what
-they are, and the report of the first open month tells what changed of them as adjustments.
+they are, and the report of the first open month states what changed of them as adjustments.
 """
 
 from __future__ import annotations
@@ -80,13 +80,13 @@ class Foreseen:
         if self.closed:
             found.append(
                 f"{counted(self.closed, 'line is', 'lines are')} of closed months: those stay as "
-                "they were closed, and the report of the first open month tells what changes as "
+                "they were closed, and the report of the first open month states what changes as "
                 "adjustments."
             )
         if self.unchanged:
-            told = ", ".join(map(str, self.unchanged))
+            numbers = ", ".join(map(str, self.unchanged))
             found.append(
-                f"Later imports ({told}) had rows that were unchanged then, maybe these: import "
+                f"Later imports ({numbers}) had rows that were unchanged then, maybe these: import "
                 f"their files again (`tallyhook {group} imports` names them)."
             )
         if self.named:

@@ -35,7 +35,7 @@ from app.finance.import_digest_store import digests_again
 from app.finance.imports import FORMS
 from app.finance.withdraw_import import ACTIONS
 from reconcile.instants import format_instant
-from reconcile.matching.breaks import Deed
+from reconcile.matching.breaks import Act
 from reconcile.money import Money, MoneyError, major_text
 
 Facts = dict[str, Any]
@@ -146,7 +146,7 @@ _RULES: Final = Acts(
 
 
 def _break_row(
-    name: str, at: int, who: str, step: Deed, value: str, reason: str, second: str | None,
+    name: str, at: int, who: str, step: Act, value: str, reason: str, second: str | None,
     minor: int, currency: str,
 ) -> tuple[str, Facts]:  # fmt: skip
     return f"what was done about break {name}", {

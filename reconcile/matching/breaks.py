@@ -181,8 +181,8 @@ STATES: Final[tuple[State, ...]] = get_args(State)
 Turn = Literal["opened", "changed", "closed", "reopened"]
 """What a run did: it saw the break first, with other content, no longer, or again."""
 
-Deed = Literal["assigned", "commented", "accepted", "matched", "unmatched", "settled"]
-DEEDS: Final[tuple[Deed, ...]] = get_args(Deed)
+Act = Literal["assigned", "commented", "accepted", "matched", "unmatched", "settled"]
+ACTS: Final[tuple[Act, ...]] = get_args(Act)
 """What a person did. unmatched: took a match back. settled: decided what becomes of late money."""
 
 Settling = Literal["accept", "refund", "credit"]
@@ -209,7 +209,7 @@ class Step:
     """
 
     at: Instant
-    kind: Turn | Deed
+    kind: Turn | Act
     money: Money
     by: str | None = None
     second: str | None = None

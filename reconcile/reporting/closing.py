@@ -96,7 +96,7 @@ def _negative(figure: Figure) -> Figure:
 
 
 def _rows(report: PeriodReport) -> Iterator[Figure]:
-    """Breaks are told without their ages: a break that grows older is no news of the period."""
+    """Breaks stand without their ages: a break that grows older is no news of the period."""
     for step in report.flow:
         yield _figure("flow", step.currency, step.step, "", step.count, step.sum)
     for orders in report.control:
@@ -141,22 +141,22 @@ class Stated:
     month: Month
     closing: str
     original: tuple[Figure, ...]
-    told: tuple[Figure, ...] = ()
+    reported: tuple[Figure, ...] = ()
 
 
 def adjustments(stated: Stated, now: Iterable[Figure]) -> tuple[AdjustmentRow, ...]:
     """What a report must add to what was stated, so that it comes to the figures of now."""
     original = {each.name: each for each in stated.original}
-    told = {each.name: each for each in added(stated.told)}
-    changes = difference([*stated.original, *stated.told], now)
+    reported = {each.name: each for each in added(stated.reported)}
+    changes = difference([*stated.original, *stated.reported], now)
     return tuple(
-        _row(stated, change, original=original.get(change.name), told=told.get(change.name))
-        for change in changes
+        _row(stated, change, original=original.get(name), reported=reported.get(name))
+        for name, change in ((each.name, each) for each in changes)
     )
 
 
 def _row(
-    stated: Stated, change: Figure, *, original: Figure | None, told: Figure | None
+    stated: Stated, change: Figure, *, original: Figure | None, reported: Figure | None
 ) -> AdjustmentRow:
     return AdjustmentRow(
         period=stated.month.name,
@@ -164,7 +164,7 @@ def _row(
         currency=change.currency or None,
         count_change=change.count,
         sum_original=0 if original is None else original.sum,
-        sum_told=0 if told is None else told.sum,
+        sum_told=0 if reported is None else reported.sum,
         sum_change=change.sum,
         closing=stated.closing.removeprefix("sha256:")[:SHOWN],
     )
@@ -230,8 +230,8 @@ class Closing:
     margin_days  how long after its end it could be closed at the earliest
     policy       what folds and matches depended on: the merchant's policy and rules
     program      what made it: the program's version
-    checkpoint   size and head of the sealed log then; None where nothing was sealed. The deed of
-                 closing, which bears the closing's digest, is sealed after it
+    checkpoint   size and head of the sealed log then; None where nothing was sealed. The audit
+                 entry of closing, which bears the closing's digest, is sealed after it
     """
 
     month: Month
@@ -263,7 +263,7 @@ class Closing:
 
 
 def adjusted_in(rows: Iterable[AdjustmentRow]) -> tuple[Adjusted, ...]:
-    """The adjustments that a report tells, by the month that they speak of."""
+    """The adjustments that a report states, by the month that they speak of."""
     found: dict[str, list[Figure]] = {}
     for row in rows:
         found.setdefault(row.period, []).append(change_in(row))
@@ -356,11 +356,11 @@ def first_difference(then: Iterable[Sealed], now: Iterable[Sealed]) -> str | Non
     for day, part in sorted(before.keys() | after.keys()):
         old, new = before.get((day, part)), after.get((day, part))
         if old != new:
-            return _told(part, day, old, new)
+            return _changed(part, day, old, new)
     return None
 
 
-def _told(part: str, day: str, old: Sealed | None, new: Sealed | None) -> str:
+def _changed(part: str, day: str, old: Sealed | None, new: Sealed | None) -> str:
     was, are = (0 if each is None else each.count for each in (old, new))
     what = part.replace("_", " ")
     if was == are:

@@ -185,7 +185,7 @@ def settled(seen: OrderSeen, *, strange: Set[str] = frozenset()) -> tuple[Settle
             )
             continue
         fresh, taken = ((), ()) if line.line_id in strange else _beside(line, left, claimed, gross)
-        gone = set(map(id, fresh))  # one event may tell of two movements of one amount
+        gone = set(map(id, fresh))  # one event may state two movements of one amount
         left = [each for each in left if id(each) not in gone]
         claimed += fresh
         found.append(Settled(line=line, taken=taken, fresh=fresh, gross=gross, fee=fee, net=net))

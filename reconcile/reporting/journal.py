@@ -80,7 +80,7 @@ _LEFT_BEFORE: Final[dict[BreakCause, int]] = {"not_settled": 1, "settled_never_n
 statement that pays out, the contrary where it takes back. What it booked stays as it is."""
 
 _TAKES_BACK: Final[frozenset[StatementKind]] = frozenset({"refund", "dispute"})
-"""As a break tells the kind of its line; a dispute that gave money back is a `returned dispute`."""
+"""As a break gives the kind of its line; a dispute that gave money back is a `returned dispute`."""
 
 
 @frozen
@@ -145,7 +145,7 @@ def _abroad(
 ) -> Iterator[Transaction]:
     """What takes a payment out of clearing in its own currency, and puts it there in the other, at
     the rate of the rules; what arrived beyond that is a gain. Of what went back the contrary, and
-    a loss. Beyond what they tolerate the rest stays in clearing: its break tells of it."""
+    a loss. Beyond what they tolerate the rest stays in clearing: its break reports it."""
     came = Money(minor=sum([each.minor for each in taken]), currency=taken[0].currency)
     arrived = Money(minor=sum(map(balance_of, lines)), currency=lines[0].currency)
     due, within = expected_of(came, arrived, rates)
@@ -271,7 +271,7 @@ def written_off(
     before `end`: exactly what it left in clearing, or on its way to the bank, nothing where it left
     nothing.
 
-    found  the break as any run saw it: what it left then is told by its steps
+    found  the break as any run saw it: what it left then is stated by its steps
     """
     account: Role = "in_transit" if found.cause in BANK_CAUSES else "clearing"
     for step, before, after in acceptances(steps):

@@ -101,7 +101,7 @@ _BUCKETS: Final[tuple[Bucket, ...]] = (*OUTCOMES, "no_order")
 
 
 class ControlSums:
-    """Orders, prices and money by currency and outcome. `money` is told by flow."""
+    """Orders, prices and money by currency and outcome. `money` is given by flow."""
 
     def __init__(self) -> None:
         self._orders: Counter[tuple[str, Bucket]] = Counter()

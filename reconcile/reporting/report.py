@@ -80,9 +80,9 @@ FLOWS: Final[tuple[Flow, ...]] = get_args(Flow)
 """The rows of the money table. The first five come from ledgers and fees, the rest lead from net to
 the statement: net = settled + not_settled + differs + other_currency − not_notified − no_movement.
 other_currency: what was settled in another one, less what was settled of another one; there only
-where any was. not_notified: statement lines of which no webhook has told us: those of the breaks
-`settled_never_notified`. no_movement: lines that are no certain movement of money and are told of
-otherwise: of disputes that are open or were won, of payments in doubt, given to a line of the book
+where any was. not_notified: statement lines that no webhook has stated: those of the breaks
+`settled_never_notified`. no_movement: lines that are no certain movement of money and are reported
+elsewhere: of disputes that are open or were won, of payments in doubt, given to a line of the book
 by a person, or of what is carried from one payout to another. The last five are there once files of
 the bank are, and lead from the statement to it: settled = in_bank + exchanged + bank_differs +
 not_in_bank + no_payout. exchanged: payouts that the bank booked in another currency. bank_differs:
@@ -154,7 +154,7 @@ class FlowRow:
 @frozen
 class ControlRow:
     """Orders of the period with one outcome in one currency; every one is in one row. The bucket
-    `no_order` has no orders: only money that a statement tells of and no ledger does.
+    `no_order` has no orders: only money that a statement states and no ledger does.
 
     sum       what these orders cost; 0 where that is not known
     captured, refunded, lost   money of this currency placed in the period that moved on orders of
@@ -262,7 +262,7 @@ class BreakRow:
     """Breaks of one cause, age and state in one currency, with their money.
 
     at_risk  what of the money may be lost (`breaks.at_risk`), nothing of what was accepted; None:
-             by a version that did not tell it from the rest
+             by a version that did not distinguish it from the rest
     """
 
     cause: BreakCause

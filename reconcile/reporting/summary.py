@@ -109,8 +109,8 @@ def _sum(money: dict[Flow, MoneyRow], flow: Flow) -> int:
 
 
 def risk_of(row: BreakRow) -> int:
-    """What of it may be lost: nothing of what was accepted, nor of mistakes of unit, which are told
-    apart. A version that did not tell it from the rest put the whole sum at risk."""
+    """What of it may be lost: nothing of what was accepted, nor of mistakes of unit, which are kept
+    apart. A version that did not distinguish it from the rest put the whole sum at risk."""
     if row.state == "accepted" or row.cause in MISTAKES_OF_FILES:
         return 0
     return row.sum if row.at_risk is None else row.at_risk

@@ -58,7 +58,7 @@ from reconcile.reporting.report import (
 Line = TypeVar("Line")
 
 _AGES: Final = (1, 7, 30, 90)
-"""Upper ends of the age classes but the last, in whole days, as the lists tell ages."""
+"""Upper ends of the age classes but the last, in whole days, as the lists give ages."""
 
 
 class Bounded(Generic[Line]):
@@ -147,7 +147,7 @@ class BreakSums:
         )
 
     def ties(self, money: Sequence[MoneyRow]) -> Iterator[Tie]:
-        """Lines that no webhook told of are the same in the way of the money and among the breaks:
+        """Lines that no webhook stated are the same in the way of the money and among the breaks:
         in number, and in what they brought or took."""
         rows = [row for row in money if row.flow == "not_notified"]
         counted = sum(n for key, n in self._counts.items() if key[0] == "settled_never_notified")
@@ -389,11 +389,11 @@ class PeriodTally:
         break_lines: int = BREAK_LINES_MAX,
         bank: BankView | None = None,
     ) -> None:
-        """Breaks are told before orders.
+        """Breaks are given before orders.
 
         calendar   that of the scope's zone
         elsewhere  ids of statement lines that the matching has in another period than that of
-                   their own date (`within`); complete once every break was told
+                   their own date (`within`); complete once every break was given
         bank       None where nobody says what the bank has
         """
         self._scope, self._elsewhere, self._bank = scope, elsewhere, bank
@@ -432,7 +432,7 @@ class PeriodTally:
         self._breaks.add(seen)
 
     def never_notified_elsewhere(self, lines: Set[str]) -> None:
-        """The ids of lines of other periods' orders that are of no movement (`OtherPeriods`), told
+        """The ids of lines of other periods' orders that are of no movement (`OtherPeriods`), given
         before orders; those of this period's orders are known by their breaks."""
         self._breaks.never_notified |= lines
 
@@ -518,7 +518,7 @@ class PeriodTally:
         """Movements by their dates; a line by that of its first movement, else by its own."""
         moved = False
         apart: Counter[str] = Counter()
-        # By what they are: one event may tell of two movements that are equal in all.
+        # By what they are: one event may state two movements that are equal in all.
         abroad = {id(taken) for each in lines if each.exchanged for taken in each.taken}
         settled_by_now = {id(taken) for each in lines for taken in each.taken}
         for taken in () if taking is None else taking.taken:

@@ -181,5 +181,5 @@ _FIGURE_WORDS: Final[Mapping[str, str]] = {
 def figure_words(figure: str) -> str:
     """A figure of a closed report in words: `money/not_notified` is `Money, settled without a
     webhook`."""
-    told = [_FIGURE_WORDS.get(part, part.replace("_", " ")) for part in figure.split("/")]
-    return ", ".join([told[0].capitalize(), *(each[:1].lower() + each[1:] for each in told[1:])])
+    parts = [_FIGURE_WORDS.get(part, part.replace("_", " ")) for part in figure.split("/")]
+    return ", ".join([parts[0].capitalize(), *(each[:1].lower() + each[1:] for each in parts[1:])])

@@ -31,7 +31,7 @@ from app.finance.reconcile_period import RunRequest, ran, reconcile_period, run_
 from app.finance.scheduled_work import FolderWay, Schedule, run_now
 from app.providers.source import Source
 from reconcile.instants import DAY, MINUTE, Instant
-from reconcile.matching.breaks import BREAK_CAUSES, DEEDS, STATES
+from reconcile.matching.breaks import ACTS, BREAK_CAUSES, STATES
 from reconcile.matching.control import SIDES
 from reconcile.reporting.closing import Blocker
 from tests.api.driving import environ
@@ -61,7 +61,7 @@ def test_every_word_of_a_break_has_a_sentence() -> None:
     assert set(SIDE_SENTENCES) == set(SIDES)
     assert set(CAUSES) == set(BREAK_CAUSES)
     assert set(STATES) <= set(BREAK_STATES)
-    assert set(DEEDS) <= set(STEPS)
+    assert set(ACTS) <= set(STEPS)
 
 
 async def test_without_a_run_the_page_says_what_to_do(console: RunningConsole) -> None:

@@ -505,7 +505,7 @@ async def test_rows_of_one_order_that_add_up_are_one_line(
     put(path, REFUNDS + "\n".join(lines))
     done = await import_book(context, ImportRequest(path=path))
     assert (done.read, done.new, done.rejected) == (len(lines), 1, 0)
-    assert done.told_with == len(lines) - 1
+    assert done.joined == len(lines) - 1
     (line,) = await list_book(replace_clock(context), reference=None, as_of=None, limit=9)
     day = None if line.refunded_at is None else format_instant(line.refunded_at)[8:10]
     assert (line.money.minor, line.status, line.refunded, day) == story

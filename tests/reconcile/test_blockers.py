@@ -147,7 +147,7 @@ def test_what_was_told_once_is_not_told_again() -> None:
         month=OCTOBER,
         closing="sha256:ab",
         original=(figure,),
-        told=(replace(figure, count=1, sum=5),),
+        reported=(replace(figure, count=1, sum=5),),
     )
     assert adjustments(stated, [replace(figure, count=2, sum=15)]) == ()
     (row,) = adjustments(stated, [replace(figure, count=2, sum=12)])

@@ -104,9 +104,9 @@ class BankForm:
         entries = attempt("entry_reference", _references, cells["entry_reference"])
         references = attempt("reference", _references, cells["reference"])
         parties = attempt("counterparty", _texts, cells["counterparty"])
-        told = attempt("text", _texts, cells["text"])
+        texts = attempt("text", _texts, cells["text"])
         days = attempt("booked_at", self._days, booked)
-        identity = (accounts, currencies, minor, days, entries, references, parties, told)
+        identity = (accounts, currencies, minor, days, entries, references, parties, texts)
         return (
             attempt(WHOLE_ROW, _subjects, *identity),
             accounts,
@@ -116,7 +116,7 @@ class BankForm:
             entries,
             references,
             parties,
-            told,
+            texts,
         )
 
     def _booked(self, cells: Sequence[str]) -> list[Instant]:
@@ -131,7 +131,7 @@ class BankForm:
 
     def shown(self, row: Sequence[Any]) -> dict[str, Any]:
         """A staged row, after its number, as people see it."""
-        number, _, account, currency, minor, booked, entry, reference, counterparty, told = row
+        number, _, account, currency, minor, booked, entry, reference, counterparty, words = row
         return {
             "row": number,
             "account": account,
@@ -140,7 +140,7 @@ class BankForm:
             "entry_reference": entry,
             "reference": reference,
             "counterparty": counterparty,
-            "text": told,
+            "text": words,
         }
 
 
@@ -203,11 +203,11 @@ def _one(amount: int | None, credit: int | None, debit: int | None) -> int:
 
 def _subjects(*columns: Sequence[Any]) -> list[str]:
     """What makes a line the same in another file of that bank: account, currency, amount and day,
-    with the bank's reference of the entry, else with all that is told of it. Phone numbers are
+    with the bank's reference of the entry, else with all that it states. Phone numbers are
     hidden but for their last digits: what is erased cannot be found by trying numbers out."""
     return [_subject(*row) for row in zip(*columns, strict=True)]
 
 
-def _subject(account: str, currency: str, minor: int, day: str, entry: str, *told: str) -> str:
-    names = (f"={entry}",) if entry else told
+def _subject(account: str, currency: str, minor: int, day: str, entry: str, *words: str) -> str:
+    names = (f"={entry}",) if entry else words
     return "\x1f".join((account, currency, str(minor), day, *map(without_phones, names)))

@@ -109,8 +109,8 @@ def _amount(text: str, *, debit: bool) -> str:
 
 def _joined(texts: Sequence[str]) -> str:
     """Texts as one line, each once."""
-    told = " ".join(dict.fromkeys(" ".join(text.split()) for text in texts if text.strip()))
-    return told[:MAX_TEXT]
+    joined = " ".join(dict.fromkeys(" ".join(text.split()) for text in texts if text.strip()))
+    return joined[:MAX_TEXT]
 
 
 @dataclass(slots=True)
@@ -513,10 +513,10 @@ def _signed(found: re.Match[str]) -> Decimal:
 
 
 def _swift_row(
-    entry: tuple[int, re.Match[str]], account: str, currency: str, told: str
+    entry: tuple[int, re.Match[str]], account: str, currency: str, information: str
 ) -> tuple[int, Sequence[str]]:
     number, found = entry
-    text, name = _information(told)
+    text, name = _information(information)
     amount = _signed(found)
     return number, _cells(
         account=account,
@@ -540,15 +540,15 @@ def _swift_day(found: re.Match[str]) -> str:
     return tables.CellMoment(f"{year:04}-{month:02}-{day:02}")
 
 
-def _information(told: str) -> tuple[str, str]:
+def _information(written: str) -> tuple[str, str]:
     """The text and the counterparty of field 86, in codes (`?20…?32…`), with SWIFT's own words
     (`/NAME/`), or as it stands."""
-    flat = told.replace("\n", "")
+    flat = written.replace("\n", "")
     parts = _CODE.split(flat)
     if len(parts) < 3:
         named = _NAMED.search(flat)
-        told = _BROKEN_NUMBER.sub("", told)
-        return told.replace("\n", " "), "" if named is None else named[1].strip()
+        written = _BROKEN_NUMBER.sub("", written)
+        return written.replace("\n", " "), "" if named is None else named[1].strip()
     fields = [(int(code), text) for code, text in zip(parts[1::2], parts[2::2], strict=True)]
     lines = [text for code, text in fields if code in _PURPOSE]
     purpose = "".join(f" {line}" if _KEYWORD.match(line) else line for line in lines)
@@ -574,7 +574,7 @@ _ACCOUNTS: Final = ("BANKACCTFROM", "CCACCTFROM")
 AMOUNT_IN: Final = "CURRENCY.CURSYM"
 """The currency of an entry's amount where it is not the account's. OFX 2.2, section 5.2: with
 `<CURRENCY>` an amount is as it was, in that currency; with `<ORIGCURRENCY>` it was converted to the
-account's already, and only tells where it came from."""
+account's already, and only says where it came from."""
 
 
 class OfxTable(_BankTable):

@@ -34,7 +34,7 @@ Columns = Sequence[Any]
 
 
 MAX_NAME: Final = 60
-"""Characters that are told of the name of a column that is not read."""
+"""Characters that are shown of the name of a column that is not read."""
 
 
 class Attempt(Protocol):
@@ -153,7 +153,7 @@ class Understanding:
         return self._heading[self._places[field]] if field in self._places else None
 
     def batch(self, batch: tables.Batch) -> Understood:
-        """Its rows and problems; rows that are totals are told apart."""
+        """Its rows and problems; rows that are totals are kept apart."""
         found, rest = Understood(), batch
         for number, row in self._totals.named(batch).items():
             before, rest = _split(rest, number)
@@ -572,7 +572,7 @@ def _check_refunds(refunded: Sequence[int | None], amounts: Sequence[int]) -> No
 def _check_signs(
     amounts: Sequence[int], kinds: Sequence[str], statuses: Sequence[str | None]
 ) -> None:
-    """Only an accounting entry may be negative, and a row that tells what of another row's charge
+    """Only an accounting entry may be negative, and a row that states what of another row's charge
     went back (`story_of`). Raises UnclearCell."""
     if min(amounts) < 0:
         for amount, kind, status in zip(amounts, kinds, statuses, strict=True):
@@ -589,7 +589,7 @@ def _groups(cells: Sequence[str]) -> tuple[Sequence[str | None], Sequence[str | 
     return [None if name is None else next(keys) for name in names], names
 
 
-# --- rows that tell one order's story -------------------------------------------------------------
+# --- rows that are one order's story --------------------------------------------------------------
 
 
 _PLACE: Final = {name: place for place, name in enumerate(BookForm.STAGED, 1)}
@@ -599,7 +599,7 @@ REFUND_ALONE: Final = (
     "is a refund, and the order that it is of is not in the file: put both rows into one file, or "
     "say that the row is an accounting entry (kind)"
 )
-"""What a negative row is told that has no row to be told with."""
+"""The problem of a negative row that has no row to be joined with."""
 
 
 def story_of(rows: Sequence[Sequence[Any]]) -> tuple[Any, ...] | None:

@@ -301,7 +301,7 @@ class JoinedOf:
 class SumOf:
     """An amount that is columns added and subtracted; unsigned: each without its minus sign.
 
-    sign         a column that says which way the sum went; None: its own sign tells
+    sign         a column that says which way the sum went; None: its own sign does
     plus, minus  the words there that leave it as it is, and those that turn it round
     """
 

@@ -36,7 +36,7 @@ MAX_DIGITS: Final = 100
 
 MAX_BROKEN: Final = 100
 """Of the first lines, so many may be no objects even where fewer are: that many problems can be
-told one by one. A JSON document over several lines has more."""
+reported one by one. A JSON document over several lines has more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -483,7 +483,7 @@ def open_table(
     *,
     check: Check | None = None,
 ) -> tables.SourceTable:
-    """The table in a file, of which only the rows that are its data are told. Raises RefusedTable,
+    """The table in a file, of which only the rows that are its data are given. Raises RefusedTable,
     NotFoundError or UsageError where there is none, and OSError where it cannot be read.
 
     check  looks at the heading before anything else is looked for in it

@@ -175,7 +175,7 @@ def read_preset(
 
 
 def _kind_in(text: str) -> Any:
-    """What it says it is; anything where it says none: reading it then tells that."""
+    """What it says it is; anything where it says none: reading it then reports that."""
     if len(text) > MAX_BYTES:
         return None
     try:
@@ -239,7 +239,7 @@ class Recognized:
 
 def recognized(path: Path, *, encoding: str | None = None) -> list[Recognized]:
     """The shipped presets that a file looks like, by name; none for what cannot be read, for
-    reading it tells why."""
+    reading it reports why."""
     try:
         headings = list(_headings(path, encoding))
     except (tables.RefusedTable, TallyhookError, OSError):
@@ -391,8 +391,8 @@ def _looks_like(request: Asked, kind: PresetKind) -> Chosen:
     fitting = [each for each in found if each.kind == kind]
     if len(fitting) > 1:
         names = " or ".join(f"--preset {each.name}" for each in fitting)
-        told = " ".join(each.because for each in fitting)
-        raise UsageError(f"the file looks like {len(fitting)} exports: say {names}. {told}")
+        reasons = " ".join(each.because for each in fitting)
+        raise UsageError(f"the file looks like {len(fitting)} exports: say {names}. {reasons}")
     if not fitting:
         notes = [_of_another_kind(each) for each in found]
         return Chosen(mapping=_mapping(request, KINDS[kind]), notes=notes)

@@ -194,7 +194,7 @@ class _Folding:
         self._heading, self._by = table.heading, place_of(fold.by, table.heading, row=row)
         self._sum = [place_of(name, table.heading, row=row) for name in fold.sum]
         wanted = {tables.plain_name(name) for name in looked_for}
-        self._told = [
+        self._compared = [
             place
             for place, name in enumerate(table.heading)
             if tables.plain_name(name) in wanted and place not in self._sum
@@ -240,7 +240,7 @@ class _Folding:
                 sentence = f"row {number:,} has {len(other)} cells, and the heading {width}"
                 broken.setdefault(first, tables.Problem(row=first, column=None, sentence=sentence))
         for number, other in group[1:]:
-            for place in self._told:
+            for place in self._compared:
                 cell = _cell(other, place)
                 if not whole[place].strip():
                     whole[place] = cell
@@ -514,8 +514,8 @@ class Totals:
         sums = (self._above, self._since, self._above_unsigned)
         try:
             cell = self._sum_of(row)
-            told = cell.strip() or _cell_of(row, self._debit).strip()
-            if told and not any(self._adds_up(row, cell, each) for each in sums):
+            written = cell.strip() or _cell_of(row, self._debit).strip()
+            if written and not any(self._adds_up(row, cell, each) for each in sums):
                 above = [str(Money(minor=m, currency=c)) for c, m in sorted(self._above.items())]
                 return (
                     "is called a total, and is not the sum of the rows above, which is "

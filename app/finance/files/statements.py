@@ -2,8 +2,8 @@
 
 What leaves the merchant is negative: a refund of 500 has gross -500, however its file writes it,
 and a fee is positive where it costs. gross - fee = net holds for every row that is taken. A fee in
-a row of its own is told by its sign: what is negative costs, what is positive was given back, where
-a preset or a mapping says that signs of the file mean that; else a positive one is refused.
+a row of its own is known by its sign: what is negative costs, what is positive was given back,
+where a preset or a mapping says that signs of the file mean that; else a positive one is refused.
 """
 
 from __future__ import annotations
@@ -145,14 +145,14 @@ class StatementForm:
             )
         if self._fee_added_up:  # parts of a fee of which none says anything come to nothing
             fee = [0 if f is None and g is None else f for f, g in zip(fee, gross, strict=True)]
-        told = list(zip(kinds, gross, fee, net, strict=True))
-        if not self._fee_signed and any(_gives_more(*row) for row in told):
+        given = list(zip(kinds, gross, fee, net, strict=True))
+        if not self._fee_signed and any(_gives_more(*row) for row in given):
             raise tables.UnclearCell(
-                "the fee is negative and not both gross and net are told, so that more would be "
+                "the fee is negative and not both gross and net are given, so that more would be "
                 "paid out than came: write a fee that costs as positive, or turn the sign round "
                 'in a mapping (subtract = ["Fee"] under [amounts.fee])'
             )
-        rows = [_row(*row) for row in told]
+        rows = [_row(*row) for row in given]
         if not self._signed and any(
             kind == "fee" and row[1] < 0 and not written
             for kind, row, written in zip(kinds, rows, fee, strict=True)

@@ -68,7 +68,7 @@ def no_column(name: str, heading: Sequence[str], *, row: int) -> RefusedTable:
 
 
 MAX_NAMED: Final = 20
-"""Columns that are told in a sentence."""
+"""Columns that are named in a sentence."""
 
 
 def found_instead(wanted: Sequence[str], heading: Sequence[str]) -> str:
@@ -84,9 +84,9 @@ def found_instead(wanted: Sequence[str], heading: Sequence[str]) -> str:
         if (found := get_close_matches(plain_name(name), plain, n=1))
     ]
     nearest = f"; the nearest is {', '.join(map(repr, dict.fromkeys(near)))}" if near else ""
-    told = ", ".join(name[:QUOTED_NAME] for name in names[:MAX_NAMED])
+    listed = ", ".join(name[:QUOTED_NAME] for name in names[:MAX_NAMED])
     more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
-    return f"{nearest}; the file has {told or 'no names of columns'}{more}"
+    return f"{nearest}; the file has {listed or 'no names of columns'}{more}"
 
 
 QUOTED_NAME: Final = 60
@@ -243,7 +243,7 @@ class Batch:
     """Some rows that follow each other, and the number of each in the file.
 
     broken  by their number, rows that are not as their format must be: a problem of a column leaves
-            the other cells; where one of the whole row is told, its text stands in the first cell
+            the other cells; where the whole row has one, its text stands in the first cell
     """
 
     rows: list[Sequence[str]]
@@ -309,7 +309,7 @@ def known_encoding(name: str) -> str:
 def encoding_of(path: Path, declared: str | None) -> str:
     """The declared one, else what the byte order mark says, else UTF-8 where the whole file is
     that, else the one of GUESSED that decodes it. UTF-8 where none does, or both do: reading it
-    then tells the byte."""
+    then names the byte."""
     if declared is not None:
         return known_encoding(declared)
     with path.open("rb") as file:
@@ -324,7 +324,7 @@ def encoding_of(path: Path, declared: str | None) -> str:
 
 
 GUESSED: Final = {"cp1252": "Windows-1252", "cp932": "Shift-JIS"}
-"""Encodings that are told apart by what decodes: each has bytes that the other cannot have."""
+"""Encodings that are distinguished by what decodes: each has bytes that the other cannot have."""
 
 _NO_CONTROLS: Final = bytes(byte for byte in range(32) if byte not in b"\t\n\f\r")
 
@@ -418,7 +418,7 @@ DELIMITERS: Final = (",", ";", "\t", "|")
 
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 _DECLARATION: Final = re.compile(r"sep=(.)\s*", re.IGNORECASE)
-"""A first line with which Excel is told the delimiter."""
+"""A first line that names the delimiter for Excel."""
 
 
 class CsvTable:
@@ -433,7 +433,7 @@ class CsvTable:
         recognize: Recognize,
         heading_row: int | None = None,
     ) -> None:
-        """recognize: how many columns of a heading are known, to tell it and its delimiter.
+        """recognize: how many columns of a heading are known, to find it and its delimiter.
 
         Of rows that were rejected before, the file itself says its delimiter: what is declared is
         how the export was written, and a spreadsheet may have saved the file as it writes.
@@ -467,7 +467,7 @@ class CsvTable:
     def _heading_line(
         self, delimiter: str | None, recognize: Recognize, given: int | None
     ) -> tuple[int, str, str | None]:
-        """How many lines come before the heading, its line, and the delimiter told before it."""
+        """How many lines are before the heading, its line, and the delimiter declared before it."""
         declared, found = None, list[tuple[int, str]]()
         for number, line in enumerate(lines(self._path, self._encoding)):
             declaration = _DECLARATION.fullmatch(line)

@@ -68,9 +68,11 @@ def whole(text: str) -> Markup:
 
 def _css_text(text: str) -> Markup:
     """A text as a string of a stylesheet, in which every character but a letter is escaped."""
-    told = text.encode("utf-8", "replace").decode()
-    signs = [each if each.isascii() and each.isalnum() else f"\\{ord(each):06x}" for each in told]
-    return Markup('"' + "".join(signs) + '"')  # noqa: S704  # letters and escapes, nothing else
+    encodable = text.encode("utf-8", "replace").decode()
+    characters = [
+        each if each.isascii() and each.isalnum() else f"\\{ord(each):06x}" for each in encodable
+    ]
+    return Markup('"' + "".join(characters) + '"')  # noqa: S704  # letters and escapes, nothing else
 
 
 def _section(part: layout.Part, report: PeriodReport) -> dict[str, Any]:

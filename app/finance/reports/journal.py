@@ -131,8 +131,8 @@ async def write_journal(
 def head(form: JournalFormat, *, accounts: Accounts, scope: Scope) -> str:
     """What stands before the first transaction."""
     if form == "json":
-        told = dumps(scope_document(scope), ensure_ascii=False, indent=2)
-        return told.removesuffix("\n}") + ',\n  "transactions": ['
+        document = dumps(scope_document(scope), ensure_ascii=False, indent=2)
+        return document.removesuffix("\n}") + ',\n  "transactions": ['
     if form == "csv":
         return "\ufeff" + csv_line(CSV_COLUMNS)
     title = f"{scope.merchant or 'Tallyhook'} {scope.environment}"
@@ -171,7 +171,7 @@ def _json(transaction: Transaction, accounts: Accounts, *, number: int, day: str
         _posted(accounts, each.role, Money(minor=each.minor, currency=transaction.currency))
         for each in transaction.postings
     ]
-    told = {
+    document = {
         "transaction": number,
         "date": day,
         "at": format_instant(transaction.at),
@@ -182,7 +182,7 @@ def _json(transaction: Transaction, accounts: Accounts, *, number: int, day: str
         "cites": list(transaction.cites),
         "postings": postings,
     }
-    return ("" if number == 1 else ",") + "\n    " + dumps(told, ensure_ascii=False)
+    return ("" if number == 1 else ",") + "\n    " + dumps(document, ensure_ascii=False)
 
 
 def _posted(accounts: Accounts, role: Role, money: Money) -> dict[str, Any]:
@@ -199,7 +199,7 @@ def _beancount(transaction: Transaction, accounts: Accounts, *, day: str) -> str
         "",
         f"{day} * {_quoted(transaction.what)} {_quoted(transaction.order or '')}",
     ]
-    lines += [f"  {name}: {_quoted(text)}" for name, text in _told(transaction) if text]
+    lines += [f"  {name}: {_quoted(text)}" for name, text in _named(transaction) if text]
     lines += [
         f"  {accounts[posting.role]}  {_major(posting.minor, transaction)} {transaction.currency}"
         for posting in transaction.postings
@@ -207,7 +207,7 @@ def _beancount(transaction: Transaction, accounts: Accounts, *, day: str) -> str
     return "\n".join([*lines, ""])
 
 
-def _told(transaction: Transaction) -> Iterator[tuple[str, str]]:
+def _named(transaction: Transaction) -> Iterator[tuple[str, str]]:
     yield "order", transaction.order or ""
     yield "payment", transaction.payment or ""
     yield "source", transaction.source or ""
@@ -215,7 +215,7 @@ def _told(transaction: Transaction) -> Iterator[tuple[str, str]]:
 
 
 def _csv(transaction: Transaction, accounts: Accounts, *, number: int, day: str) -> str:
-    told = [safe_cell(text) for _, text in _told(transaction)]
+    names = [safe_cell(text) for _, text in _named(transaction)]
     return "".join(
         csv_line(
             (
@@ -225,7 +225,7 @@ def _csv(transaction: Transaction, accounts: Accounts, *, number: int, day: str)
                 accounts[posting.role],
                 _major(posting.minor, transaction),
                 transaction.currency,
-                *told,
+                *names,
             )
         )
         for posting in transaction.postings

@@ -46,8 +46,8 @@ def csv(report: PeriodReport) -> bytes:
     """
     scope = {name.replace(" ", "_"): text for name, text in layout.scope_lines(report.scope)}
     columns = tuple(dict.fromkeys((*COLUMNS, *scope)))
-    told = {name: safe_cell(text) for name, text in scope.items()}
-    lines = [csv_line(columns), _line(columns, {"section": "scope", **told})]
+    cells = {name: safe_cell(text) for name, text in scope.items()}
+    lines = [csv_line(columns), _line(columns, {"section": "scope", **cells})]
     for table in TABLES:
         for row in table.rows(report):
             cells = {"section": table.name}

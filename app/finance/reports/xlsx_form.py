@@ -157,8 +157,8 @@ class _Book:
     def _sheet(self, name: str) -> Worksheet:
         """A sheet whose printed pages each say what they are of."""
         sheet = self._workbook.add_worksheet(name)
-        told = " · ".join(layout.masthead(self._report.scope)).replace("&", "&&")
-        sheet.set_header("&L" + _fitting(told)[:_HEADER_MAX])
+        masthead = " · ".join(layout.masthead(self._report.scope)).replace("&", "&&")
+        sheet.set_header("&L" + _fitting(masthead)[:_HEADER_MAX])
         sheet.set_footer("&L&A&RPage &P of &N")
         sheet.set_landscape()
         sheet.set_paper(9)
