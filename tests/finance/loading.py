@@ -36,7 +36,7 @@ READER = Source(name="shop", profile=load_profile("checkout"), secrets=[SECRET])
 
 
 async def through_the_door(driver: Driver, month: Month) -> None:
-    """Every webhook signed and sent, every word of the shop told, each at its own moment."""
+    """Every webhook signed and sent, every word of the shop recorded, each at its own moment."""
     said: list[Arrived | ShopSaid] = []
     for story in month.stories():
         said += [*story.said, *story.arrivals]

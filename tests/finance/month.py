@@ -59,7 +59,7 @@ class Truth:
 
     outcomes    orders by (currency, outcome): those that anybody spoke to us of
     gaps        every break, by (cause, order)
-    untold      sums of the statement lines of its orders of which no webhook told, by currency
+    not_notified  sums of the statement lines of its orders that no webhook stated, by currency
     captured, returned, lost, fees, settled
                 sums by currency; `fees` and `settled` (net) are those of the statement: of lines
                 whose movement is of the month and, where no movement is known, whose order is
@@ -75,7 +75,7 @@ class Truth:
     lost: Counter[str] = field(default_factory=Counter)
     fees: Counter[str] = field(default_factory=Counter)
     settled: Counter[str] = field(default_factory=Counter)
-    untold: Counter[str] = field(default_factory=Counter)
+    not_notified: Counter[str] = field(default_factory=Counter)
     gaps: dict[tuple[str, str], Gap] = field(default_factory=dict)
 
     def count(self, cause: str) -> int:
@@ -105,7 +105,7 @@ class Truth:
             self.fees[row.currency] += row.fee
             self.settled[row.currency] += row.net
             if any(gap.cause == "settled_never_notified" for gap in story.gaps):
-                self.untold[row.currency] += row.gross
+                self.not_notified[row.currency] += row.gross
         for gap in story.gaps:
             self.gaps[gap.cause, gap.order] = gap
 

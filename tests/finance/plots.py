@@ -1,6 +1,6 @@
 """The plots that stories follow: what can happen to an order, each with its truth.
 
-A plot tells what happens and says in the end which outcome, which money and which breaks there
+A plot states what happens and says in the end which outcome, which money and which breaks there
 truly are. `CYCLE` is forty orders in a row; every break cause is in it a known number of times.
 """
 
@@ -338,7 +338,7 @@ def overpaid(t: Telling) -> None:
 
 
 def second_payment_unclear(t: Telling) -> None:
-    """Paid; of a second payment two events tell different amounts, and the statement has one."""
+    """Paid; of a second payment two events state different amounts, and the statement has one."""
     t.places()
     t.hears("succeeded", 60)
     t.hears("succeeded", 90, place=1, paid=70)

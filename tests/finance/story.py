@@ -1,6 +1,6 @@
 """What happened to one order, and everything that was written of it: by provider, shop and books.
 
-The truth is noted by whoever tells the story, as it is told. Nothing here asks the product.
+The truth is noted by whoever makes the story, as it is made. Nothing here asks the product.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShopSaid:
-    """What the shop told us of an order, at `placed_at` or, of a cancellation, at `canceled_at`."""
+    """What the shop stated of an order, at `placed_at` or, of a cancellation, at `canceled_at`."""
 
     order: str
     minor: int
@@ -44,7 +44,7 @@ class ShopSaid:
 
     @property
     def at(self) -> Instant:
-        """When we were told."""
+        """When it was stated to us."""
         return self.placed_at if self.canceled_at is None else self.canceled_at
 
 
@@ -154,11 +154,11 @@ class Telling:
     # --- provider and shop -----------------------------------------------------------------------
 
     def places(self, minor: int | None = None) -> None:
-        """The shop tells us of the order as it is placed."""
+        """The shop reports the order as it is placed."""
         self.story.said.append(self._said(minor, None))
 
     def cancels(self, after: int) -> None:
-        """The shop tells us that the order is canceled."""
+        """The shop reports that the order is canceled."""
         self.story.said.append(self._said(None, self.placed_at + after * SECOND))
 
     def _said(self, minor: int | None, canceled_at: Instant | None) -> ShopSaid:

@@ -164,7 +164,7 @@ async def test_a_run_finds_every_difference_and_ties(context: AppContext, tmp_pa
     later = await both(context, tmp_path)
     ran = await reconcile_period(later, RunRequest(), progress=lambda _: None)
     assert ran.control.holds
-    assert {each.seen.cause: str(each.seen.money) for each in await told(later, ran)} == {
+    assert {each.seen.cause: str(each.seen.money) for each in await breaks_of_bank(later, ran)} == {
         "payout_not_in_bank": "KES 291.00",
         "payout_amount_differs": "KES 4.00",
         "bank_line_unknown": "KES 88.00",
@@ -209,7 +209,7 @@ async def test_what_is_carried_from_one_payout_to_the_next_is_a_part_of_both(
     later = replace(context, clock=context_of(context.store, at=600).clock)
     ran = await reconcile_period(later, RunRequest(), progress=lambda _: None)
     assert ran.control.holds
-    assert await told(later, ran) == []
+    assert await breaks_of_bank(later, ran) == []
     for first, last, fee, settled in (
         ("2026-01-01", "2026-01-31", 300, 0),
         ("2026-02-01", "2026-02-28", 200, 140_00),
@@ -243,7 +243,7 @@ async def test_a_match_by_hand_closes_both_and_an_acceptance_holds(
 ) -> None:
     later = await both(context, tmp_path)
     ran = await reconcile_period(later, RunRequest(), progress=lambda _: None)
-    found = {each.seen.cause: each for each in await told(later, ran)}
+    found = {each.seen.cause: each for each in await breaks_of_bank(later, ran)}
     missing, unknown = found["payout_not_in_bank"], found["bank_line_unknown"]
     line = unknown.seen.cites[0]
     then = replace(later, clock=context_of(later.store, at=900).clock)
@@ -252,16 +252,18 @@ async def test_a_match_by_hand_closes_both_and_an_acceptance_holds(
     await accept_break(then, accepting, reason="the bank's charge", by=None)
     after = replace(later, clock=context_of(later.store, at=1_200).clock)
     again = await reconcile_period(after, RunRequest(), progress=lambda _: None)
-    states = [(each.life.state, str(each.seen.money)) for each in await told(after, again)]
-    # The two that belong together differ by 203.00, and nothing else is told of them.
+    states = [
+        (each.life.state, str(each.seen.money)) for each in await breaks_of_bank(after, again)
+    ]
+    # The two that belong together differ by 203.00, and nothing else is reported of them.
     assert sorted(states) == [("accepted", "KES 4.00"), ("open", "KES 203.00")]
     closed = await one_break(after, missing.identity)
     assert closed.life.state == "closed"
     assert "match by" in closed.life.because
 
 
-async def told(context: AppContext, ran: Ran) -> list[SeenBreak]:
-    """The breaks of a run that are of the bank's side; nobody told of these payments."""
+async def breaks_of_bank(context: AppContext, ran: Ran) -> list[SeenBreak]:
+    """The breaks of a run that are of the bank's side; no webhook stated these payments."""
     return [
         each
         async for part in breaks_of_run(context, ran.number)
@@ -334,7 +336,7 @@ async def test_two_periods_that_meet_have_together_the_sums_of_the_whole(
 async def test_a_line_without_a_date_counts_where_it_was_imported(
     context: AppContext, tmp_path: Path
 ) -> None:
-    """Once, whatever was told of it later: it names no order of which there is a date."""
+    """Once, whatever was stated of it later: it names no order of which there is a date."""
     path = tmp_path / "statement.csv"
     for later_s, net in ((60, "9.00"), (5 * 86_400, "8.00")):
         path.write_text(
@@ -414,14 +416,14 @@ def test_rules_of_the_bank_are_read_with_every_mistake() -> None:
         read_rules(RULES.replace("KES", "USD"))
 
 
-async def test_a_preview_of_rules_tells_what_they_change_at_the_bank(
+async def test_a_preview_of_rules_shows_what_they_change_at_the_bank(
     context: AppContext, tmp_path: Path
 ) -> None:
     """Jane's gift is of no provider; the bank's rate is farther from the rule's than tolerated."""
     later = await both(context, tmp_path)
     found = await preview_rules(later, RULES, progress=lambda _: None)
-    told = {(row["effect"], row["kind"]): row["count"] for row in found.totals()}
-    assert told == {
+    counts = {(row["effect"], row["kind"]): row["count"] for row in found.totals()}
+    assert counts == {
         ("gone_break", "bank_line_unknown"): 1,
         ("no_longer_matched", "by_exchange"): 1,
         ("new_break", "payout_amount_differs"): 1,

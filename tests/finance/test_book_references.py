@@ -40,7 +40,7 @@ async def records(context: AppContext) -> list[tuple[Any, ...]]:
 
 async def test_a_book_leads_events_to_their_orders(context: AppContext, tmp_path: Path) -> None:
     """An event that names only its payment is the order's once the book says so; the same file
-    again writes nothing, and no price was told."""
+    again writes nothing, and no price was reported."""
     await keep(context.store, arrival(said("n", "succeeded", payment="p", money=PRICE)))
     content = "A,15.00,KES,Shop,p,\nB,15.00,KES,mpesa,,ws_1\nC,15.00,KES,,,\n"
     done = await imported(context, tmp_path, content)

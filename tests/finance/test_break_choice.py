@@ -1,4 +1,4 @@
-"""Which breaks are meant by what is said of them, and what mistakes are told."""
+"""Which breaks are meant by what is said of them, and what mistakes are reported."""
 
 from __future__ import annotations
 
@@ -104,15 +104,15 @@ def test_those_of_which_all_is_so_are_meant(where: str, meant: str) -> None:
         ("amount=1 =", "no condition"),
     ],
 )
-def test_what_means_nothing_is_told(where: str, why: str) -> None:
+def test_what_means_nothing_is_refused(where: str, why: str) -> None:
     """Nothing is passed over: a condition that is misread would mean others."""
     with pytest.raises(UsageError, match=why):
         read_choice(where)
 
 
 def test_money_is_added_up_by_cause_and_currency() -> None:
-    told = [(each.cause, each.count, str(each.money)) for each in sums_of(ALL[:5])]
-    assert told == [
+    sums = [(each.cause, each.count, str(each.money)) for each in sums_of(ALL[:5])]
+    assert sums == [
         ("late_money", 1, "KES 5.00"),
         ("not_settled", 1, "JPY 999"),
         ("not_settled", 3, "KES 1,519.99"),
@@ -143,7 +143,7 @@ def test_what_is_not_known_is_no_small_sum(where: str, meant: bool, open_: bool)
 
 
 async def test_what_is_not_known_is_counted_as_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And told, also where nothing else is meant."""
+    """And reported, also where nothing else is meant."""
     here = [seen("small", 999), seen("doubt", 0, cause="unresolved")]
 
     async def living(*context: object, **words: object) -> AsyncIterator[list[SeenBreak]]:
@@ -169,8 +169,8 @@ def test_small_sums_are_not_small_together() -> None:
     assert too_much_together(rules, [*two, yen]) is None
     assert too_much_together(rules, []) is None
     assert too_much_together(Rules(), three) is None
-    told = too_much_together(rules, [*three, seen("d", 11, currency="USD")]) or ""
-    assert told.startswith(
+    sentence = too_much_together(rules, [*three, seen("d", 11, currency="USD")]) or ""
+    assert sentence.startswith(
         "together they are KES 20.01, more than the KES 20.00, and USD 0.11, more than the "
         "USD 0.10 that one person may accept at once"
     )
@@ -190,7 +190,7 @@ def test_a_mark_is_of_what_is_shown() -> None:
     assert len(chosen.mark) == 16
 
 
-async def test_where_a_later_part_is_refused_the_earlier_ones_are_told() -> None:
+async def test_where_a_later_part_is_refused_the_earlier_ones_are_passed_on() -> None:
     """Nothing is said to be undone that was done; the first part's refusal stands as it is."""
     chosen = Chosen(of=ALL[:3])
     taken: list[int] = []

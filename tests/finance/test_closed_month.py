@@ -54,8 +54,8 @@ def test_on_the_basis_settled_a_report_is_what_the_statement_says(tmp_path: Path
         until = parse_instant(f"{last}T00:00:00Z") + DAY
         fees, net = shop.month.settled_between(parse_instant(f"{first}T00:00:00Z"), until)
         for flow, true in (("fees", fees), ("settled", net), ("net", net)):
-            told = summed([row for row in report["money"] if row["flow"] == flow], "sum")
-            assert told == +true, (first, last, flow)
+            reported = summed([row for row in report["money"] if row["flow"] == flow], "sum")
+            assert reported == +true, (first, last, flow)
 
 
 def whole_month(shop: Shop) -> None:
@@ -98,7 +98,7 @@ def minor(money: dict[str, str]) -> tuple[int, str]:
 
 
 def it_closes_once_the_blockers_are_dealt_with(shop: Shop, truth: Truth) -> None:
-    """The undecided breaks are told, and nothing else; a person accepts them."""
+    """The undecided breaks are reported, and nothing else; a person accepts them."""
     refused = shop.run("period", "close", "2024-10", "--format", "json")
     causes = ("ambiguous", "payment_in_doubt", "unresolved")
     undecided = [truth.count(cause) for cause in causes]
@@ -130,8 +130,8 @@ def every_sum_is_the_truth(report: Any, truth: Truth) -> None:
     assert summed(control, "lost") == +truth.lost
     assert summed([r for r in report["money"] if r["flow"] == "fees"], "sum") == truth.fees
     assert summed([r for r in report["money"] if r["flow"] == "settled"], "sum") == truth.settled
-    untold = [row for row in report["money"] if row["flow"] == "not_notified"]
-    assert summed(untold, "sum") == +truth.untold
+    not_notified = [row for row in report["money"] if row["flow"] == "not_notified"]
+    assert summed(not_notified, "sum") == +truth.not_notified
     for cause in ORDER_CAUSES:
         rows = [row for row in report["breaks"] if row["cause"] == cause]
         assert sum(row["count"] for row in rows) == truth.count(cause)

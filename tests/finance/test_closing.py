@@ -178,8 +178,8 @@ async def test_a_reason_is_kept_and_names_no_phone(context: AppContext) -> None:
         await close(context, reason="as +254712345678 said")
     assert await list_closed(context) == []
     await close(context, reason="October is complete")
-    (deed,) = await trail(context, action="period_closed", limit=9)
-    assert deed.reason == "October is complete"
+    (entry,) = await trail(context, action="period_closed", limit=9)
+    assert entry.reason == "October is complete"
 
 
 async def test_months_are_closed_once_in_order_and_without_gaps(context: AppContext) -> None:
@@ -198,7 +198,7 @@ async def test_months_are_closed_once_in_order_and_without_gaps(context: AppCont
     assert await wrong(context) == []
 
 
-async def test_of_two_who_close_at_once_one_is_told_that_it_is_closed(context: AppContext) -> None:
+async def test_of_two_who_close_at_once_one_hears_that_it_is_closed(context: AppContext) -> None:
     """Both look, one writes."""
     done = await asyncio.gather(
         *(close_period(context, asked(by=name), progress=quiet) for name in ("Ann", "Ben")),
@@ -220,7 +220,7 @@ async def test_nothing_is_known_of_the_future(context: AppContext) -> None:
 
 
 async def test_who_closes_is_of_finance_and_stands_in_the_trail(context: AppContext) -> None:
-    """A viewer may not; the deed names the person, the month and the closing's digest."""
+    """A viewer may not; the audit entry names the person, the month and the closing's digest."""
     await register_operator(context, name="Root", role="admin", by=None)
     await register_operator(context, name="Vic", role="viewer", by="Root")
     await register_operator(context, name="Fin", role="finance", by="Root")
@@ -230,8 +230,12 @@ async def test_who_closes_is_of_finance_and_stands_in_the_trail(context: AppCont
     closing = await close(context, by="Fin")
     assert (closing.by, closing.role) == ("Fin", "finance")
     async with context.store.reading() as connection:
-        (deed,) = await audit_entries(connection, limit=9, subject="2026-10")
-    assert (deed.who, deed.action, deed.facts["digest"]) == ("Fin", "period_closed", closing.digest)
+        (entry,) = await audit_entries(connection, limit=9, subject="2026-10")
+    assert (entry.who, entry.action, entry.facts["digest"]) == (
+        "Fin",
+        "period_closed",
+        closing.digest,
+    )
 
 
 # --- what blocks ---------------------------------------------------------------------------------
@@ -309,7 +313,7 @@ async def test_a_month_that_is_not_closed_is_not_found(context: AppContext) -> N
 
 
 async def test_pruned_bodies_change_nothing(context: AppContext) -> None:
-    """What retention lets go is not what a closing rests on."""
+    """What retention deletes is not what a closing rests on."""
     await close(context)
     ids = [row[0] for row in await rows(context.store, "SELECT id FROM deliveries")]
     async with context.store.writing() as connection:
@@ -318,7 +322,7 @@ async def test_pruned_bodies_change_nothing(context: AppContext) -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "change", "step", "told"),
+    ("table", "change", "step", "said"),
     [
         ("closings", "UPDATE closings SET document = replace(document, 'succ', 'fail')",
          "chain", "its digest is another"),
@@ -335,13 +339,13 @@ async def test_pruned_bodies_change_nothing(context: AppContext) -> None:
     ],
 )  # fmt: skip
 async def test_whatever_is_changed_behind_a_closing_is_named(
-    context: AppContext, table: str, change: str, step: str, told: str
+    context: AppContext, table: str, change: str, step: str, said: str
 ) -> None:
-    """The closing, its prints, the evidence: the first difference is told."""
+    """The closing, its prints, the evidence: the first difference is reported."""
     await close(context)
     assert await wrong(context) == []
     await tamper(context.store, table, change)
-    assert [told in sentence for each, sentence in await wrong(context) if each == step] == [True]
+    assert [said in sentence for each, sentence in await wrong(context) if each == step] == [True]
 
 
 async def test_a_closing_that_is_exchanged_breaks_the_chain(context: AppContext) -> None:
@@ -362,7 +366,7 @@ async def test_a_closing_is_verified_by_the_policy_of_then(context: AppContext) 
 
 
 async def test_a_closing_names_a_checkpoint_of_the_sealed_log(context: AppContext) -> None:
-    """What was sealed by then; the deed of closing, with its digest, is sealed after."""
+    """What was sealed by then; the audit entry of closing, with its digest, is sealed after."""
     sealer = Sealer(context, SIGNER)
     while await sealer.seal_some():
         pass
@@ -387,7 +391,7 @@ async def test_closed_figures_and_all_adjustments_are_what_a_fresh_report_says(
     tmp_path: Path,
 ) -> None:
     """Over two closings after the first, with a late event before each: every figure adds up, and
-    what was told once is not told again."""
+    what was reported once is not reported again."""
     await three_closings(f"sqlite+aiosqlite:///{tmp_path}/t.db")
 
 
@@ -397,17 +401,17 @@ async def three_closings(url: str) -> None:
     await into_store(url, month)
     async with opened(url) as store:
         context = AppContext(store=store, policy=Policy(), clock=SetClock(CLOSED_AT))
-        told = list((await close(context)).figures)
+        stated = list((await close(context)).figures)
         for place, (period, at) in enumerate((("2026-11", DECEMBER), ("2026-12", JANUARY))):
             await keep_arrivals(store, [month.late(at - DAY)[place]])
             context.clock.put(at)  # type: ignore[attr-defined]
             closing = await close(context, period)
             (adjusted,) = [each for each in closing.adjusted if each.period == "2026-10"]
             assert adjusted.figures
-            told += adjusted.figures
+            stated += adjusted.figures
             fresh = scope_of(context, month_named("2026-10"), at)
             now = figures(await report_period(context, fresh, progress=quiet))
-            assert sorted(added(told), key=repr) == sorted(now, key=repr)
+            assert sorted(added(stated), key=repr) == sorted(now, key=repr)
         assert await wrong(context) == []
 
 
@@ -458,9 +462,9 @@ async def closing_of(context: AppContext, period: str) -> Closing:
         return await closing_named(connection, period)
 
 
-def captured(told: Iterable[Figure]) -> int:
-    """How many captures these figures tell of."""
-    return sum(each.count for each in told if (each.table, each.line) == ("money", "captured"))
+def captured(figures: Iterable[Figure]) -> int:
+    """How many captures these figures state."""
+    return sum(each.count for each in figures if (each.table, each.line) == ("money", "captured"))
 
 
 async def test_an_import_taken_back_leaves_closed_months_and_is_an_adjustment(
@@ -501,7 +505,7 @@ async def test_a_closing_of_utc_is_what_earlier_versions_wrote(context: AppConte
     assert "zone" not in document["report"]
 
 
-async def test_a_report_of_any_other_time_tells_no_adjustments(tmp_path: Path) -> None:
+async def test_a_report_of_any_other_time_has_no_adjustments(tmp_path: Path) -> None:
     """Only the one that begins where the closed books end, once something was learned."""
     url = f"sqlite+aiosqlite:///{tmp_path}/t.db"
     month = Month(orders=6, plots=(pays, never_notified))
@@ -526,7 +530,7 @@ async def test_a_report_of_any_other_time_tells_no_adjustments(tmp_path: Path) -
 
 async def test_what_new_rules_make_of_a_closed_month_is_an_adjustment(tmp_path: Path) -> None:
     """October was closed by an earlier version, which called what is paid charged back. After the
-    upgrade the report of November tells what is otherwise, once; the closing stays what it was and
+    upgrade the report of November says what is otherwise, once; the closing stays what it was and
     is still verified; the orders are held meanwhile, which changes no figure."""
     url = f"sqlite+aiosqlite:///{tmp_path}/t.db"
     copy_of(month_in, tmp_path, QUIET)
@@ -542,8 +546,8 @@ async def test_what_new_rules_make_of_a_closed_month_is_an_adjustment(tmp_path: 
         assert held[0][0] > 0
         assert await closed_report(context, "2026-10", "json")
         assert await wrong(context) == []
-        (told,) = [each.sentence for each in await verified(context) if each.step == "figures"]
-        assert told.startswith(
+        (sentence,) = [each.sentence for each in await verified(context) if each.step == "figures"]
+        assert sentence.startswith(
             f"closed by the rules v1+{MATCHING_FORM} of an earlier version; "
             f"by those of now (v{FORM}+{MATCHING_FORM})"
         )

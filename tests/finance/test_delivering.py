@@ -1,4 +1,4 @@
-"""Ways of a report to who reads it: mails and signed posts, and what is told where they fail."""
+"""Ways of a report to who reads it: mails and signed posts, and what a failure reports."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Session(socketserver.StreamRequestHandler):
 
 
 class MailServer(socketserver.ThreadingTCPServer):
-    """It takes what it is given, unless it is told another answer."""
+    """It takes what it is given, unless it is set to another answer."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -151,16 +151,16 @@ async def test_a_mail_has_the_files_and_says_what_they_are() -> None:
         ({"signing_in": b"535 pw is wrong"}, {"user": "u", "password": "pw"}, "refuses user and"),
     ],
 )
-async def test_a_mail_server_that_refuses_is_told_without_its_words_and_our_secrets(
+async def test_a_mail_server_that_refuses_is_reported_without_its_words_and_our_secrets(
     changed: dict[str, bytes], words: dict[str, str], said: str
 ) -> None:
     with mail_server() as server:
         for name, value in changed.items():
             setattr(server, name, value)
-        with pytest.raises(DeliveryFailed, match=said) as told:
+        with pytest.raises(DeliveryFailed, match=said) as raised:
             await mailing(server, **words).deliver(parcel(), ["month-2026-10.pdf"])
-    assert "pw" not in str(told.value)
-    assert "secret" not in str(told.value)
+    assert "pw" not in str(raised.value)
+    assert "secret" not in str(raised.value)
 
 
 async def test_nothing_is_said_unencrypted_to_another_machine(

@@ -63,14 +63,19 @@ def replace_clock(context: AppContext) -> AppContext:
     return replace(context, clock=context_of(context.store, at=120).clock)
 
 
-def told(done: Imported) -> list[tuple[int, str | None]]:
+def problems_of(done: Imported) -> list[tuple[int, str | None]]:
     return [(problem.row, problem.column) for problem in done.problems]
 
 
 async def test_one_bad_row_keeps_all_others_out(context: AppContext, path: Path) -> None:
     put(path, HEADING + GOOD + BAD)
     done = await import_book(context, ImportRequest(path=path))
-    assert (done.read, done.rejected, done.number, told(done)) == (4, 1, None, [(4, "amount")])
+    assert (done.read, done.rejected, done.number, problems_of(done)) == (
+        4,
+        1,
+        None,
+        [(4, "amount")],
+    )
     assert (await references(context), await rows(context.store, "SELECT * FROM imports")) == (
         [],
         [],
@@ -138,7 +143,7 @@ async def test_a_file_that_breaks_off_is_not_taken_in_part(context: AppContext, 
     """Not even where good rows would be: nobody knows what followed."""
     put(path, HEADING + GOOD + '"C,1.00,KES,paid\n')
     done = await import_book(context, ImportRequest(path=path, accept_good=True))
-    assert (done.refused, done.number, told(done)) == (True, None, [(4, None)])
+    assert (done.refused, done.number, problems_of(done)) == (True, None, [(4, None)])
     assert await references(context) == []
 
 
@@ -189,14 +194,14 @@ async def test_a_good_row_is_not_taken_beside_one_of_the_same_reference_that_is_
 async def test_lines_of_json_that_are_none_are_rows_like_any_other(
     context: AppContext, path: Path
 ) -> None:
-    """They are counted, told, and set aside; a line of which one value is unfit still speaks of its
-    order, and of one that cannot be read nobody knows it."""
+    """They are counted, reported, and set aside; a line of which one value is unfit still names its
+    order, and of one that cannot be read the order is unknown."""
     line = '{{"reference": "{}", "amount": {}, "currency": "KES"}}\n'
     bad = 'A\n=1\n{"reference": "B",\n' + line.format("C", "true")
     put(path, line.format("A", 1) + bad + line.format("C", 3) + line.format("D", 4))
     done = await import_book(context, ImportRequest(path=path))
     assert (done.read, done.rejected, done.number) == (7, 5, None)
-    assert told(done) == [(2, None), (3, None), (4, None), (5, "amount"), (5, "reference"),
+    assert problems_of(done) == [(2, None), (3, None), (4, None), (5, "amount"), (5, "reference"),
                           (6, "reference")]  # fmt: skip
     taken = await import_book(context, ImportRequest(path=path, accept_good=True))
     assert (taken.new, taken.rejected, await references(context)) == (2, 5, ["A", "D"])
@@ -215,7 +220,10 @@ async def test_too_many_rows_of_one_payment_are_a_problem(
     lines = ["p1,1.00,KES", *["p2,1.00,KES"] * 3]
     put(path, "payment_reference,gross,currency\n" + "\n".join(lines))
     done = await import_statement(context, ImportRequest(path=path), source="")
-    assert told(done) == [(3, "payment_reference"), *[(n, "payment_reference") for n in (4, 5)]]
+    assert problems_of(done) == [
+        (3, "payment_reference"),
+        *[(n, "payment_reference") for n in (4, 5)],
+    ]
     put(path, "payment_reference,gross,currency\n" + "\n".join(lines[:3]))
     assert (await import_statement(context, ImportRequest(path=path), source="")).new == 3
     found = await list_statement(replace_clock(context), reference="p2", as_of=None, limit=9)
@@ -235,7 +243,7 @@ async def test_rows_of_one_payment_are_written_together(
         assert (done.new, done.changed, done.unchanged) == (new, 0, unchanged)
 
 
-async def test_problems_are_told_up_to_a_number_and_the_rest_is_counted(
+async def test_problems_are_reported_up_to_a_number_and_the_rest_is_counted(
     context: AppContext, path: Path
 ) -> None:
     put(path, HEADING + "".join(f"A{n},x,KES,?\n" for n in range(300)))
@@ -303,9 +311,7 @@ async def test_an_import_is_not_taken_for_killed_while_its_digest_is_made(
     assert signs == [2, -1, -2, 2]
 
 
-async def test_only_who_may_imports_and_the_trail_tells_of_it(
-    context: AppContext, path: Path
-) -> None:
+async def test_only_who_may_imports_and_the_trail_has_it(context: AppContext, path: Path) -> None:
     put(path, HEADING + GOOD)
     for name, role in (("Ann", "admin"), ("Fin", "finance"), ("Sue", "support")):
         await register_operator(context, name=name, role=role, by="Ann")  # type: ignore[arg-type]
@@ -313,11 +319,11 @@ async def test_only_who_may_imports_and_the_trail_tells_of_it(
         await import_book(context, ImportRequest(path=path, by="Sue"))
     done = await import_book(context, ImportRequest(path=path, by="Fin"))
     async with context.store.reading() as connection:
-        deed = (await audit_entries(connection, limit=9))[-1]
-    assert (deed.who, deed.action, deed.subject) == ("Fin", "records_imported", "book.csv")
-    assert "account" in deed.facts  # whoever holds the machine can write any name
+        entry = (await audit_entries(connection, limit=9))[-1]
+    assert (entry.who, entry.action, entry.subject) == ("Fin", "records_imported", "book.csv")
+    assert "account" in entry.facts  # whoever holds the machine can write any name
     apart = ("account", "lines_sha256")
-    assert {name: fact for name, fact in deed.facts.items() if name not in apart} == {
+    assert {name: fact for name, fact in entry.facts.items() if name not in apart} == {
         "import": 1, "sha256": done.sha256, "read": 2, "new": 2, "changed": 0, "rejected": 0,
     }  # fmt: skip
     (import_,) = await past_imports(context, kind="book", limit=9)
@@ -417,11 +423,13 @@ TOTALS = {
 
 
 @pytest.mark.parametrize("row", TOTALS)
-async def test_a_totals_row_is_left_out_and_told(context: AppContext, path: Path, row: str) -> None:
+async def test_a_totals_row_is_left_out_and_reported(
+    context: AppContext, path: Path, row: str
+) -> None:
     """It is no order, whatever else stands in it, and the other rows are taken."""
     put(path, "reference,amount,currency,status\nA,1.00,KES,paid\nB,2.00,KES,paid\n" + TOTALS[row])
     done = await import_book(context, ImportRequest(path=path))
-    assert (done.read, done.new, done.totals, told(done)) == (2, 2, [4], [])
+    assert (done.read, done.new, done.totals, problems_of(done)) == (2, 2, [4], [])
     assert await references(context) == ["A", "B"]
 
 
@@ -448,7 +456,7 @@ async def test_what_is_called_a_total_and_is_another_sum_is_refused(
     """It may be an order of that name, or rows may be missing: nobody knows."""
     put(path, "reference,amount,currency\nA,1.00,KES\nTotal,9.00,KES\nTotally,3.00,KES\n")
     done = await import_book(context, ImportRequest(path=path))
-    assert (done.number, done.totals, told(done)) == (None, [], [(3, "reference")])
+    assert (done.number, done.totals, problems_of(done)) == (None, [], [(3, "reference")])
     assert "which is KES 1.00" in done.problems[0].sentence
 
 
@@ -526,7 +534,7 @@ async def test_rows_of_one_order_that_add_up_are_one_line(
         (["A,10,KES,,paid,x,"], [2]),
     ],
 )
-async def test_rows_of_one_order_that_do_not_add_up_are_told(
+async def test_rows_of_one_order_that_do_not_add_up_are_reported(
     context: AppContext, path: Path, lines: list[str], rejected: list[int]
 ) -> None:
     """None of them is taken: nobody knows which is true."""
@@ -557,7 +565,7 @@ async def test_local_times_are_those_of_the_mapping_else_of_the_setting(
     done = await import_book(zoned, ImportRequest(path=path, mapping=said))
     lines = await list_book(replace_clock(context), reference=None, as_of=None, limit=9)
     assert [format_known(line.placed_at) for line in lines] == ([placed_at] if placed_at else [])
-    assert told(done) == ([] if placed_at else [(2, "placed_at")])
+    assert problems_of(done) == ([] if placed_at else [(2, "placed_at")])
 
 
 @pytest.mark.parametrize(
@@ -576,7 +584,7 @@ async def test_local_times_are_those_of_the_mapping_else_of_the_setting(
 async def test_a_day_of_settlement_is_one_of_the_zone(
     context: AppContext, path: Path, zone: str | None, first: str, later: str, lines: int
 ) -> None:
-    """A payment that a later file tells of again, with the time of that day, is the same: its money
+    """A payment that a later file states again, with the time of that day, is the same: its money
     is not counted twice. On another day it is another."""
     zoned = replace(context, zone=zone_named(zone) if zone else None)
     for at in (first, later):
@@ -590,7 +598,7 @@ async def test_a_day_of_settlement_is_one_of_the_zone(
 
 
 @pytest.mark.parametrize("zone", ["Africa/Nairobi", "Europe/Berlin", "America/New_York"])
-async def test_a_statement_of_days_read_again_in_a_zone_tells_of_the_same_money(
+async def test_a_statement_of_days_read_again_in_a_zone_states_the_same_money(
     context: AppContext, path: Path, zone: str
 ) -> None:
     """Two equal refunds on days that follow each other among it."""
@@ -626,5 +634,5 @@ async def test_national_numbers_are_of_the_mappings_country_else_of_the_setting(
     done = await import_book(there, ImportRequest(path=path, mapping=said))
     kept = await rows(context.store, "SELECT phone FROM book_lines")
     assert kept == ([(phone,)] if phone else [])
-    assert told(done) == ([] if phone else [(2, "phone")])
+    assert problems_of(done) == ([] if phone else [(2, "phone")])
     assert all("TALLYHOOK_PHONE_COUNTRY" in each.sentence for each in done.problems)

@@ -46,10 +46,10 @@ async def test_every_order_ends_as_its_plot_says(tmp_path: Path) -> None:
     """The engine that judges orders agrees with the truth on outcome and money, order by order."""
     url = f"sqlite+aiosqlite:///{tmp_path}/t.db"
     await into_store(url, SMALL)
-    told = {story.order: story for story in SMALL.stories() if story.outcome is not None}
+    stories = {story.order: story for story in SMALL.stories() if story.outcome is not None}
     async with open_store(StoreSettings(url=url), purpose="reading") as store:
-        found = await histories(store, told)
-    for order, story in told.items():
+        found = await histories(store, stories)
+    for order, story in stories.items():
         ledger = fold(found[order], policy=Policy(), as_of=CLOSED_AT)
         money = [(each.captured, each.refunded, each.lost) for each in ledger.balances]
         assert (ledger.outcome, money or [(0, 0, 0)]) == (
@@ -73,13 +73,13 @@ def test_every_cause_comes_in_every_currency() -> None:
     """Three cycles of plots hold each plot once in each currency, and every cause of a break."""
     assert len(CYCLE) % len(CURRENCIES) != 0
     month = Month(orders=len(CYCLE) * len(CURRENCIES))
-    told = Counter((story.plot, story.currency) for story in month.stories())
+    plots = Counter((story.plot, story.currency) for story in month.stories())
     odd = [plot.__name__ for plot in (*ORDINARY, *BROKEN, *WENT_BACK)]
-    assert {told[plot, currency] for plot in odd for currency in CURRENCIES} == {1}
+    assert {plots[plot, currency] for plot in odd for currency in CURRENCIES} == {1}
     assert {gap.cause for gap in month.truth().gaps.values()} == set(ORDER_CAUSES)
 
 
-def test_a_month_is_the_same_however_often_it_is_told() -> None:
+def test_a_month_is_the_same_however_often_it_is_made() -> None:
     """Equal seeds give equal stories, other seeds others; a story does not depend on its turn."""
     assert list(SMALL.stories()) == list(SMALL.stories())
     other = Month(orders=SMALL.orders, seed=2)

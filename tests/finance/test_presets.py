@@ -193,7 +193,7 @@ async def test_another_file_than_that_of_the_preset_is_refused_with_what_it_lack
         assert nearest == (name == "mpesa_portal")
 
 
-async def test_a_file_of_the_other_kind_is_told_with_its_command(context: AppContext) -> None:
+async def test_a_file_of_the_other_kind_is_refused_with_its_command(context: AppContext) -> None:
     done = await import_book(context, ImportRequest(path=sample("stripe_payouts")))
     assert done.refused
     assert done.notes == [
@@ -214,9 +214,9 @@ async def test_a_file_that_looks_like_two_exports_is_refused_with_both(
     path = tmp_path / "both.csv"
     names = ("paystack_settlement", "stripe_payouts")
     path.write_text("\n".join(sample(name).read_text().splitlines()[0] for name in names))
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as raised:
         await import_statement(context, ImportRequest(path=path), source="")
-    assert "say --preset paystack_settlement or --preset stripe_payouts" in str(told.value)
+    assert "say --preset paystack_settlement or --preset stripe_payouts" in str(raised.value)
 
 
 async def test_a_file_with_the_usual_names_is_read_as_such_where_that_is_said(
@@ -280,7 +280,7 @@ async def test_rows_that_were_rejected_are_corrected_and_imported_as_the_same_ex
     assert await lines_of(context, "shopify_orders") == golden()["shopify_orders"]
 
 
-async def test_what_is_no_preset_is_told_with_the_nearest(context: AppContext) -> None:
+async def test_what_is_no_preset_is_refused_with_the_nearest(context: AppContext) -> None:
     request = ImportRequest(path=sample("mpesa_portal"), preset="mpesa")
     with pytest.raises(NotFoundError, match="the nearest one is mpesa_portal"):
         await import_statement(context, request, source="")
@@ -288,11 +288,11 @@ async def test_what_is_no_preset_is_told_with_the_nearest(context: AppContext) -
         await import_statement(context, replace(request, mapping=sample("mpesa_portal")), source="")
 
 
-def test_a_preset_file_that_is_wrong_tells_all_that_is() -> None:
+def test_a_preset_file_that_is_wrong_is_refused_with_all_that_is() -> None:
     text = 'kind = "bill"\ncolour = 1\n[recognize]\ncolumns = "Date"\n[amounts.gross]\nadd = 3\n'
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as raised:
         read_preset("mine", text, file="mine.toml")
-    lines = str(told.value).splitlines()
+    lines = str(raised.value).splitlines()
     assert [line.partition(": ")[0] for line in lines] == [
         "mine.toml:1", "mine.toml:2", "mine.toml:4", "mine.toml:5", "mine.toml", "mine.toml",
     ]  # fmt: skip

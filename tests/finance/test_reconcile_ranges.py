@@ -49,7 +49,7 @@ def helpers(url: str) -> Helpers:
 async def test_a_process_that_dies_ends_the_run_of_which_nothing_counts(
     context: AppContext, helpers: Helpers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is told so, and the next run finds everything."""
+    """It is reported so, and the next run finds everything."""
     match, seen = Ranges.match, list[Ranges]()
 
     async def killed(ranges: Ranges, known: Known, **words: object) -> list[Part]:

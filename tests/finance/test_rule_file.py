@@ -1,4 +1,4 @@
-"""A file of rules is read strictly, and all its mistakes are told at once."""
+"""A file of rules is read strictly, and all its mistakes are reported at once."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def test_an_empty_file_is_the_built_in_rules() -> None:
     assert read_rules('refund_margin = "36 hours"').match.refund_margin == 36 * HOUR
 
 
-def test_every_mistake_is_told_at_once() -> None:
+def test_every_mistake_is_reported_at_once() -> None:
     """One line each, with the file, the line and the key."""
     with pytest.raises(ConfigurationError) as raised:
         read_rules(WRONG)
-    told = [line.split(": ")[:2] for line in raised.value.problems]
-    assert [(int(place.removeprefix("the rules:")), key) for place, key in told] == [
+    problems = [line.split(": ")[:2] for line in raised.value.problems]
+    assert [(int(place.removeprefix("the rules:")), key) for place, key in problems] == [
         (2, "date_windw"), (3, "settle_margin"), (4, "book_margin"), (5, "currency"),
         (7, "tolerance.KES"), (8, "tolerance.UGX"), (9, "tolerance.XAU"),
         (11, "accept_alone_max.KES"), (15, "fee.1.percent"), (16, "fee.2"), (19, "fee.2.percent"),

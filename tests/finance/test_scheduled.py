@@ -1,4 +1,4 @@
-"""What the schedule does: once for each due time, delivered whole, told where it fails."""
+"""What the schedule does: once for each due time, delivered whole, reported where it fails."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ async def test_an_entry_is_done_at_its_times_from_when_it_was_first_seen(
     assert sorted(await delivered(now)) == FILES
 
 
-async def test_what_was_missed_is_done_once_and_told_as_late(
+async def test_what_was_missed_is_done_once_and_reported_as_late(
     context: AppContext, tmp_path: Path
 ) -> None:
     """Down for two months and a half: the newest month is made up, and no other."""
@@ -358,7 +358,7 @@ async def register(connection: Connection, context: AppContext) -> None:
     )
 
 
-async def test_a_fault_of_ours_is_told_without_its_words(
+async def test_a_fault_of_ours_is_reported_without_its_words(
     context: AppContext, tmp_path: Path
 ) -> None:
     class Faulty:
@@ -382,10 +382,10 @@ async def test_a_person_has_an_entry_done_and_its_own_time_still_comes(
     done = await run_now(now, schedule, "month", by=None)
     assert (done.state, done.asked) == ("done", True)
     assert await due_now(later(now, DUE), [MONTH]) == [(MONTH, DUE)]
-    (told,) = await schedule_document(now, [MONTH])
-    assert told["next"] == format_instant(DUE)
-    assert told["last"]["state"] == "done"
-    assert [each["file"] for each in told["last"]["delivered"]] == FILES
+    (entry,) = await schedule_document(now, [MONTH])
+    assert entry["next"] == format_instant(DUE)
+    assert entry["last"]["state"] == "done"
+    assert [each["file"] for each in entry["last"]["delivered"]] == FILES
     with pytest.raises(NotFoundError, match="no entry 'weekly'"):
         await run_now(now, schedule, "weekly", by=None)
 

@@ -1,5 +1,5 @@
 """Rows that are staged: sorted, grouped and dropped as a list in memory would be, wherever they are
-parted, and with a full disk told as such."""
+parted, and with a full disk reported as such."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def crowd(rows: list[Row], places: tuple[int, ...], at_most: int) -> list[Row]:
 
 @settings(deadline=None)
 @given(tables(), st.sampled_from([1, 2]))
-def test_staged_rows_are_told_as_a_list_would_tell_them(rows: list[Row], at_most: int) -> None:
+def test_staged_rows_are_grouped_as_a_list_would_group_them(rows: list[Row], at_most: int) -> None:
     with closing(staged_of(rows)) as staged:
         assert staged.count() == len(rows)
         assert flat(staged.in_order()) == flat(staged.in_order()) == in_order(rows)
@@ -121,7 +121,7 @@ class Full:
         raise OSError(28, "No space left on device")
 
 
-def test_a_full_disk_for_temporary_files_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_for_temporary_files_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.TemporaryFile", Full)
     staged = Staged(("number",), order=("number",))
     with pytest.raises(StoreUnavailable, match=r"TMPDIR.*No space left on device"):

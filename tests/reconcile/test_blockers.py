@@ -140,7 +140,7 @@ def test_a_break_that_only_grows_older_is_no_adjustment() -> None:
     )
 
 
-def test_what_was_told_once_is_not_told_again() -> None:
+def test_what_was_reported_once_is_not_reported_again() -> None:
     """An adjustment of an earlier report counts as stated; only what is new is a change."""
     figure = Figure(table="money", currency="KES", line="captured", what="", count=1, sum=10)
     stated = Stated(

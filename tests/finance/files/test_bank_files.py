@@ -101,7 +101,7 @@ main,2026-11-03,,10.25,KES,FEE
 """
 
 
-def told(found: Found) -> list[tuple[Any, ...]]:
+def shown(found: Found) -> list[tuple[Any, ...]]:
     """(row, day, amount, currency, bank's reference, reference, counterparty, text)"""
     rows, problems = found
     assert not problems
@@ -123,7 +123,7 @@ def told(found: Found) -> list[tuple[Any, ...]]:
 def test_camt_053(tmp_path: Path) -> None:
     """Booked entries with their texts, on the bank's own day; what is pending is no row."""
     found = bank(CAMT, folder=tmp_path)
-    assert told(found) == [
+    assert shown(found) == [
         (1, "2026-11-02", "50500.00", "KES", "BANK-1", "PO-100200", "PROVIDER LTD",
          "PAYOUT PO-100200"),
         (2, "2026-11-03", "-10.25", "KES", "", "", "", "MONTHLY FEE & TAX"),
@@ -138,12 +138,12 @@ def test_camt_053_of_a_later_version(tmp_path: Path) -> None:
                           "<Dbtr><Pty><Nm>PROVIDER LTD</Nm></Pty></Dbtr>")  # fmt: skip
     later = later.replace("<IBAN>XX00TEST0000000001</IBAN>", "<Othr><Id>0100</Id></Othr>")
     found = bank(later, folder=tmp_path)
-    assert (told(found)[0][6], found[0][0]["account"]) == ("PROVIDER LTD", "0100")
+    assert (shown(found)[0][6], found[0][0]["account"]) == ("PROVIDER LTD", "0100")
 
 
 def test_a_batch_of_several_transfers_is_one_row_with_all_their_references(tmp_path: Path) -> None:
     more = "<TxDtls><Refs><EndToEndId>PO-100201</EndToEndId></Refs></TxDtls></NtryDtls>"
-    ((_, _, _, _, _, reference, _, text), _) = told(
+    ((_, _, _, _, _, reference, _, text), _) = shown(
         bank(CAMT.replace("</NtryDtls>", more, 1), folder=tmp_path)
     )
     assert (reference, text) == ("", "PAYOUT PO-100200 PO-100201")
@@ -153,7 +153,7 @@ def test_mt940(tmp_path: Path) -> None:
     """The entry's day has no year: that of 2 January is the next one. Codes of field 86 are read,
     and lines that the bank broke are whole again."""
     found = bank(MT940, folder=tmp_path)
-    assert told(found) == [
+    assert shown(found) == [
         (6, "2027-01-02", "500.50", "EUR", "BANK-1", "", "PROVIDER GMBH",
          "SUPPLEMENT EREF+PO-100200 SVWZ+PAYOUT PO-100200 THANKS"),
         (10, "2027-01-03", "-1.00", "EUR", "", "", "", "FEE OF DECEMBER"),
@@ -167,7 +167,7 @@ def test_a_reference_of_mt940_ends_where_the_next_keyword_begins(tmp_path: Path)
     """A payout that is named in EREF alone is found by it; also one that the bank broke in two."""
     lines = "?20EREF+PO-10?210200?22KREF+12?23SVWZ+PAYOUT OF NO?24VEMBER"
     content = MT940.replace("?20EREF+PO-100200?21SVWZ+PAYOUT PO-1002?2200 THANKS", lines)
-    text = told(bank(content, folder=tmp_path))[0][7]
+    text = shown(bank(content, folder=tmp_path))[0][7]
     assert text == "SUPPLEMENT EREF+PO-100200 KREF+12 SVWZ+PAYOUT OF NOVEMBER"
     assert match_key("PO-100200") in named_in([text])
 
@@ -197,7 +197,7 @@ def test_camt_053_in_utf_16(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("word", ["NONREF", "NOTPROVIDED", "notprovided"])
 def test_a_word_for_no_reference_is_none(tmp_path: Path, word: str) -> None:
-    """Whichever format it is of: bookings of an amount and a day are told apart by their texts."""
+    """Whichever format it is of: bookings of an amount and a day are kept apart by their texts."""
     camt = CAMT.replace("BANK-1", word).replace(">PO-100200</End", f">{word}</End")
     table = (
         f"account,booked_at,amount,currency,entry_reference,reference\nm,2026-11-02,1,KES,{word},"
@@ -209,8 +209,8 @@ def test_a_word_for_no_reference_is_none(tmp_path: Path, word: str) -> None:
         (f"{table}{word}\n", ""),
         (f"{table}PO-1\n", "PO-1"),
     ):
-        assert told(bank(content, folder=tmp_path))[0][4:6] == ("", reference)
-    assert told(bank(camt, folder=tmp_path))[0][4] == "1"
+        assert shown(bank(content, folder=tmp_path))[0][4:6] == ("", reference)
+    assert shown(bank(camt, folder=tmp_path))[0][4] == "1"
 
 
 def test_mt940_without_an_envelope_and_in_another_encoding(tmp_path: Path) -> None:
@@ -222,13 +222,13 @@ def test_mt940_without_an_envelope_and_in_another_encoding(tmp_path: Path) -> No
 def test_ofx(tmp_path: Path) -> None:
     """1.x, whose elements need no end, and 2.x, which is XML."""
     found = bank(OFX, folder=tmp_path)
-    assert told(found) == [
+    assert shown(found) == [
         (1, "2026-11-02", "1050.50", "USD", "F1", "", "PROVIDER & CO", "PO-100200"),
         (2, "2026-11-03", "-1.00", "USD", "F2", "", "FEE", ""),
     ]
     assert {row["account"] for row in found[0]} == {"000999"}
     later = bank(OFX_2, folder=tmp_path)
-    assert told(later) == [(1, "2026-11-02", "5.25", "EUR", "F9", "PO-7", "Ünal", "")]
+    assert shown(later) == [(1, "2026-11-02", "5.25", "EUR", "F9", "PO-7", "Ünal", "")]
     assert later[0][0]["account"] == "42"
 
 
@@ -236,13 +236,13 @@ def test_an_amount_of_ofx_is_in_the_currency_that_it_names(tmp_path: Path) -> No
     """With CURRENCY it is as it was; with ORIGCURRENCY it was converted already."""
     for name, currency in (("CURRENCY", "GBP"), ("ORIGCURRENCY", "EUR")):
         aggregate = f"<{name}><CURRATE>1.1</CURRATE><CURSYM>GBP</CURSYM></{name}>"
-        ((_, _, amount, told_currency, *_),) = told(
+        ((_, _, amount, stated_currency, *_),) = shown(
             bank(OFX_2.replace("</STMTTRN>", f"{aggregate}</STMTTRN>"), folder=tmp_path)
         )
-        assert (amount, told_currency) == ("5.25", currency)
+        assert (amount, stated_currency) == ("5.25", currency)
 
 
-def test_a_number_in_a_text_is_not_told_by_what_names_the_line(tmp_path: Path) -> None:
+def test_a_number_in_a_text_is_not_given_away_by_what_names_the_line(tmp_path: Path) -> None:
     """Texts that differ in hidden digits only are one subject; those of other last digits are not,
     and neither are short numbers."""
 
@@ -263,7 +263,7 @@ def test_a_number_in_a_text_is_not_told_by_what_names_the_line(tmp_path: Path) -
 
 
 def test_a_table_with_credit_and_debit(tmp_path: Path) -> None:
-    rows = told(bank(CSV, folder=tmp_path))
+    rows = shown(bank(CSV, folder=tmp_path))
     assert [row[:4] for row in rows] == [
         (2, "2026-11-02", "500.00", "KES"),
         (3, "2026-11-03", "-10.25", "KES"),
@@ -326,12 +326,12 @@ def test_a_table_under_a_mapping(tmp_path: Path) -> None:
         (",2026-11-02,1.00,,KES,x", "is empty: say of which account it is, as --account NAME"),
     ],
 )
-def test_a_row_that_is_not_clear_is_told_alone(tmp_path: Path, row: str, sentence: str) -> None:
+def test_a_row_that_is_not_clear_is_reported_alone(tmp_path: Path, row: str, sentence: str) -> None:
     rows, problems = bank(CSV + row + "\n", folder=tmp_path)
     assert (len(rows), [(each[0], each[2]) for each in problems]) == (2, [(4, sentence)])
 
 
-def test_an_entry_of_a_bank_that_is_not_clear_is_told_by_its_place(tmp_path: Path) -> None:
+def test_an_entry_of_a_bank_that_is_not_clear_is_reported_by_its_place(tmp_path: Path) -> None:
     """The others are read; a balance cannot be checked then, and nothing is imported but by
     --accept-good."""
     rows, problems = bank(CAMT.replace('"KES">10.25', '"KES">10.2x'), folder=tmp_path)
@@ -430,14 +430,14 @@ def test_a_file_of_ofx_beyond_the_bound_is_not_read(
 def test_a_name_of_ofx_without_end_is_read_at_once(tmp_path: Path) -> None:
     """A megabyte of one took hours."""
     began = time.process_time()
-    assert told(
+    assert shown(
         bank(OFX.replace("<LEDGERBAL>", "<" + "A" * 60_000 + "<LEDGERBAL>"), folder=tmp_path)
     )
     assert time.process_time() - began < 3
 
 
 @pytest.mark.parametrize("content", [CAMT, MT940, OFX])
-def test_a_file_cut_anywhere_is_refused_or_told(tmp_path: Path, content: str) -> None:
+def test_a_file_cut_anywhere_is_refused_or_reported(tmp_path: Path, content: str) -> None:
     """No cut passes for a whole statement, and none is a fault of ours."""
     for end in range(0, len(content.rstrip()) - 2, 37):
         _, problems = bank(content[:end], folder=tmp_path)

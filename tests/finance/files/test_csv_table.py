@@ -29,7 +29,7 @@ def test_delimiter_mark_and_line_end_are_found_out(
     assert not problems
 
 
-def test_the_line_for_excel_tells_the_delimiter_and_counts_as_a_row(tmp_path: Path) -> None:
+def test_the_line_for_excel_names_the_delimiter_and_counts_as_a_row(tmp_path: Path) -> None:
     rows, problems = book("sep=|\nreference|amount|currency\nA|x|KES\n", folder=tmp_path)
     assert (rows, [problem[:2] for problem in problems]) == ([], [(3, "amount")])
 

@@ -29,8 +29,8 @@ def micros(moment: datetime) -> int:
 
 @given(moment=MOMENTS, zone=OFFSETS)
 def test_rfc_3339_says_its_own_zone(moment: datetime, zone: timezone) -> None:
-    told = moment.replace(tzinfo=zone)
-    assert Dates("iso", UTC).read([told.isoformat()]) == [micros(told)]
+    stated = moment.replace(tzinfo=zone)
+    assert Dates("iso", UTC).read([stated.isoformat()]) == [micros(stated)]
 
 
 @given(moment=MOMENTS.map(lambda m: m.replace(second=0, microsecond=0)), zone=OFFSETS,

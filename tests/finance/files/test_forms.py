@@ -190,7 +190,7 @@ def money(row: dict[str, Any]) -> tuple[str, ...]:
     ("100.00,2.00,102.00,KES,,,refund", ("-100.00", "2.00", "-102.00")),
     ("0.00,3.00,-3.00,KES,,,fee", ("0.00", "3.00", "-3.00")),
     ("-100.00,15.00,-115.00,KES,,,dispute", ("-100.00", "15.00", "-115.00")),
-    ("100.00,-3.00,103.00,KES,,,", ("100.00", "-3.00", "103.00")),  # a rebate, told by all three
+    ("100.00,-3.00,103.00,KES,,,", ("100.00", "-3.00", "103.00")),  # a rebate, stated by all three
     ("-100.00,-3.00,,KES,,,refund", ("-100.00", "-3.00", "-97.00")),
     ("100.00,0.00,100.00,KES,,,dispute", ("100.00", "0.00", "100.00")),
 ])  # fmt: skip
@@ -244,7 +244,7 @@ def test_a_statement_says_what_its_heading_lacks(tmp_path: Path) -> None:
 # --- mappings ------------------------------------------------------------------------------------
 
 
-def test_all_that_is_wrong_with_a_mapping_is_told_at_once() -> None:
+def test_all_that_is_wrong_with_a_mapping_is_reported_at_once() -> None:
     mapping = b"""
         colour = "red"
         zone = 3
@@ -258,8 +258,8 @@ def test_all_that_is_wrong_with_a_mapping_is_told_at_once() -> None:
     """
     with pytest.raises(UsageError) as caught:
         read_mapping(mapping, BookForm.FIELDS)
-    told = [line.split(": ")[:2] for line in str(caught.value).splitlines()]
-    assert told == [
+    problems = [line.split(": ")[:2] for line in str(caught.value).splitlines()]
+    assert problems == [
         ["the mapping:2", "colour"], ["the mapping:3", "zone"],
         ["the mapping:5", "columns.price"], ["the mapping:7", "defaults.currency"],
         ["the mapping:8", "defaults.kind"], ["the mapping:10", "words.status.x"],

@@ -41,7 +41,7 @@ def test_numbers_are_exact_and_do_not_depend_on_declared_marks(tmp_path: Path) -
 def test_a_line_that_is_no_row_is_one_row_with_a_problem(
     line: str, said: str, tmp_path: Path
 ) -> None:
-    """It is told with its number, and what comes after it is read."""
+    """It is reported with its number, and what comes after it is read."""
     last = GOOD.replace('"A"', '"Z"')
     rows, problems = book(GOOD + line + "\n\n" + last, folder=tmp_path)
     assert [(row["row"], row["reference"]) for row in rows] == [(1, "A"), (4, "Z")]
@@ -49,7 +49,7 @@ def test_a_line_that_is_no_row_is_one_row_with_a_problem(
     assert (row, said in sentence) == (2, True)
 
 
-def test_every_bad_line_is_told_even_where_they_are_more_than_the_good(tmp_path: Path) -> None:
+def test_every_bad_line_is_reported_even_where_they_are_more_than_the_good(tmp_path: Path) -> None:
     bad = '{"reference": "B"\n' * 3 + '{"reference": "C", "amount": true, "currency": "KES"}\n'
     rows, problems = book(bad + GOOD, folder=tmp_path)
     assert [row["row"] for row in rows] == [5]

@@ -42,8 +42,8 @@ def problem(row: int, sentence: str, column: str | None = None) -> Problem:
 
 def test_each_row_is_there_once_with_its_cells_and_all_that_is_wrong(tmp_path: Path) -> None:
     path = rejects_beside(tmp_path / "book.xlsx")
-    told = [problem(4, "no", "name"), problem(4, "nor this"), problem(5, "never")]
-    write_rejects(path, Rows(), told)
+    problems = [problem(4, "no", "name"), problem(4, "nor this"), problem(5, "never")]
+    write_rejects(path, Rows(), problems)
     assert path.name == "book.rejects.csv"
     assert path.stat().st_mode & 0o777 == 0o600
     with path.open(newline="") as file:

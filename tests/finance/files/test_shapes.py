@@ -17,7 +17,7 @@ KES = '[defaults]\ncurrency = "KES"\n'
 
 
 def references(found: Found) -> list[str]:
-    """Those of the rows, and nothing else is to tell."""
+    """Those of the rows, and nothing else is noted."""
     rows, problems = found
     assert problems == []
     return [row["reference"] for row in rows]
@@ -184,11 +184,11 @@ def test_a_column_may_say_which_way_the_money_went(
     if cell.startswith("-") and gross is None and way != "x":
         mapping = mapping.replace("sign =", "unsigned = true\nsign =")
         rows, problems = statement(content, mapping, folder=tmp_path)
-        told = "-7.00" if way == "DR" else "7.00"
-        assert (problems, rows[0]["gross"]["amount"]) == ([], told)
+        signed = "-7.00" if way == "DR" else "7.00"
+        assert (problems, rows[0]["gross"]["amount"]) == ([], signed)
 
 
-def test_a_total_of_amounts_whose_way_stands_beside_them_is_told(tmp_path: Path) -> None:
+def test_a_total_of_amounts_whose_way_stands_beside_them_is_found(tmp_path: Path) -> None:
     content = "payment_reference,Sum,DR/CR,type\np,5.00,CR,\nTotal,5.00,CR,\nTotal,5.00,,\n"
     rows, problems = statement(content, WAYS + KES, folder=tmp_path)
     assert ([row["row"] for row in rows], [each[0] for each in problems]) == ([2], [4])
@@ -200,8 +200,8 @@ def test_parts_of_a_fee_that_say_nothing_come_to_nothing(tmp_path: Path) -> None
     content = "payment_reference,gross,net,Scheme,Markup,type\np,,-9.50,,,dispute\nq,9.00,8.00,,,\n"
     mapping = '[amounts.fee]\nadd = ["Scheme", "Markup"]\n' + KES
     rows, problems = statement(content, mapping, folder=tmp_path)
-    told = [tuple(row[each]["amount"] for each in ("gross", "fee", "net")) for row in rows]
-    assert (problems, told) == ([], [("-9.50", "0.00", "-9.50"), ("9.00", "1.00", "8.00")])
+    amounts = [tuple(row[each]["amount"] for each in ("gross", "fee", "net")) for row in rows]
+    assert (problems, amounts) == ([], [("-9.50", "0.00", "-9.50"), ("9.00", "1.00", "8.00")])
     content = content.replace(",Scheme,Markup", ",fee,Other")
     _, problems = statement(content, KES, folder=tmp_path)
     assert "no gross amount, and not both net and fee" in problems[0][2]
@@ -210,8 +210,8 @@ def test_parts_of_a_fee_that_say_nothing_come_to_nothing(tmp_path: Path) -> None
 def test_what_is_carried_names_a_payout_and_one_amount_is_enough(tmp_path: Path) -> None:
     content = "payment_reference,payout,gross,net,type\n,B1,-5.00,,carried\n,B1,,-5.00,carried\n"
     rows, problems = statement(content, KES, folder=tmp_path)
-    told = [tuple(row[each]["amount"] for each in ("gross", "fee", "net")) for row in rows]
-    assert (problems, told) == ([], [("-5.00", "0.00", "-5.00")] * 2)
+    amounts = [tuple(row[each]["amount"] for each in ("gross", "fee", "net")) for row in rows]
+    assert (problems, amounts) == ([], [("-5.00", "0.00", "-5.00")] * 2)
     _, problems = statement(content.replace("B1", ""), KES, folder=tmp_path)
     assert {each[2] for each in problems} == {"the row names neither a payment nor an order"}
 
@@ -230,8 +230,8 @@ def test_a_row_that_is_a_fee_is_one_however_its_file_writes_it(tmp_path: Path) -
         "p,0.00,2.00,-2.00,fee\np,,,-2.00,fee\n"
     )
     rows, problems = statement(content, KES, folder=tmp_path)
-    told = {tuple(row[each]["amount"] for each in ("gross", "fee", "net")) for row in rows}
-    assert (problems, len(rows), told) == ([], 4, {("0.00", "2.00", "-2.00")})
+    amounts = {tuple(row[each]["amount"] for each in ("gross", "fee", "net")) for row in rows}
+    assert (problems, len(rows), amounts) == ([], 4, {("0.00", "2.00", "-2.00")})
 
 
 def test_a_fee_of_its_own_with_a_positive_amount_is_clear_where_signs_are_said(
@@ -251,8 +251,8 @@ def test_a_fee_of_its_own_with_a_positive_amount_is_clear_where_signs_are_said(
     ]
     for content, mapping in said:
         rows, problems = statement(content, mapping, folder=tmp_path)
-        told = [tuple(row[each]["amount"] for each in ("gross", "fee", "net")) for row in rows]
-        assert (problems, told) == ([], [("0.00", "-10.00", "10.00")])
+        amounts = [tuple(row[each]["amount"] for each in ("gross", "fee", "net")) for row in rows]
+        assert (problems, amounts) == ([], [("0.00", "-10.00", "10.00")])
 
 
 def test_what_goes_back_names_the_payment_that_it_is_of(tmp_path: Path) -> None:
@@ -313,7 +313,7 @@ def test_a_number_that_is_no_day_since_1970_is_a_problem(cell: str, tmp_path: Pa
     ("café", "cp1252"), ("Müller", "cp1252"), ("“A”", "cp1252"),
     ("注文番号、一", "cp932"), ("領収書①", "cp932"),
 ])  # fmt: skip
-def test_windows_1252_and_shift_jis_are_told_apart_by_what_decodes(
+def test_windows_1252_and_shift_jis_are_distinguished_by_what_decodes(
     text: str, encoding: str, tmp_path: Path
 ) -> None:
     content = f"reference,amount,currency\n{text},1.00,KES\n".encode(encoding)
@@ -330,7 +330,7 @@ def test_text_that_is_both_is_asked_for(tmp_path: Path) -> None:
     )
 
 
-def test_a_column_that_is_missing_is_told_with_the_nearest_and_all_that_are_there(
+def test_a_column_that_is_missing_is_reported_with_the_nearest_and_all_that_are_there(
     tmp_path: Path,
 ) -> None:
     content = "Order No,Total amount,Curency\nA,1.00,KES\n"
@@ -364,10 +364,10 @@ def test_a_column_that_is_missing_is_told_with_the_nearest_and_all_that_are_ther
     ('[currency_signs]\n"." = "USD"', "could be part of an amount"),
     ('[zones]\nPST = "west"', 'must be a section of offsets, such as PST = "-08:00"'),
 ])  # fmt: skip
-def test_what_a_mapping_may_not_say_is_told(mapping: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as told:
+def test_what_a_mapping_may_not_say_is_refused(mapping: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as raised:
         book("reference\n", mapping, folder=tmp_path)
-    assert said in str(told.value)
+    assert said in str(raised.value)
 
 
 def test_a_pattern_matches_what_its_stars_stand_for() -> None:

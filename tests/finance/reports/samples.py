@@ -175,8 +175,8 @@ def breaks(count: int) -> Iterator[BreakSeen]:
         )
 
 
-def untold(found: Break) -> Iterator[StatementLine]:
-    """The refund that a break is about of which no webhook told."""
+def not_notified(found: Break) -> Iterator[StatementLine]:
+    """The refund that a break is about, which no webhook stated."""
     if found.cause == "settled_never_notified":
         took = -found.money.minor
         yield StatementLine(
@@ -214,7 +214,7 @@ def sample(
     tally = PeriodTally(scope(basis), break_lines=break_lines)
     for each in breaks(broken):
         tally.found(each)
-        tally.order(OrderSeen(taking=None, lines=tuple(untold(each.found))))
+        tally.order(OrderSeen(taking=None, lines=tuple(not_notified(each.found))))
     for seen in orders(count):
         tally.order(seen)
     late = taken(70_000, START - DAY, order="ORD-S", delay=3 * DAY)

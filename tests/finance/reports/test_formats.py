@@ -185,8 +185,8 @@ def test_the_summary_comes_first_and_every_tie_has_a_row() -> None:
     assert column.count("Yes") == len(report().ties) == 23
     rows = list(book["Summary"].iter_rows(values_only=True))
     assert rows[0][0] == MASTHEAD
-    told = dict(row[:2] for row in rows)
-    assert (told["Sums"], told["Breaks"]) == headlines(report())
+    headlined = dict(row[:2] for row in rows)
+    assert (headlined["Sums"], headlined["Breaks"]) == headlines(report())
 
 
 def test_every_sheet_keeps_its_header_in_sight_and_says_on_paper_what_it_is_of() -> None:
@@ -207,8 +207,8 @@ def test_a_workbook_has_words_where_the_report_has_codes() -> None:
     references = {"Order", "Payment", "Break", "Rests on", "Why"}
     for sheet in book:
         for row in rows_of(sheet):
-            told = [str(value) for name, value in row.items() if name not in references]
-            assert not [text for text in told if "_" in text], sheet.title
+            cells = [str(value) for name, value in row.items() if name not in references]
+            assert not [text for text in cells if "_" in text], sheet.title
         headings = [cell.value for cell in sheet[1] if cell.value is not None]
         assert [each for each in headings if not each[0].isupper() and each[0].isalpha()] == []
 
@@ -306,7 +306,7 @@ def test_the_page_refers_to_nothing_and_runs_nothing() -> None:
 def test_the_page_gives_every_text_back_and_marks_its_cells_as_text(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A spreadsheet program that opens the page is told that its cells are texts."""
+    """The page marks its cells as texts for a spreadsheet program that opens it."""
     monkeypatch.setattr(html_form, "LIST_MAX", len(PAYLOADS))
     page = html_form.html(hostile())
     texts = {text.replace("\r\n", "\n") for text in read(page).texts}
@@ -340,7 +340,7 @@ def test_the_headlines_stand_before_every_table_and_what_proves_them_after() -> 
         assert places == sorted(places)
 
 
-def test_the_headline_of_breaks_counts_open_money_and_tells_what_was_accepted() -> None:
+def test_the_headline_of_breaks_counts_open_money_and_says_what_was_accepted() -> None:
     """Accepted money is no longer at risk."""
     first = report().breaks[0]
     rows = [
@@ -367,7 +367,7 @@ def test_the_headline_of_breaks_counts_open_money_and_tells_what_was_accepted() 
     )
 
 
-def test_a_broken_tie_is_told_first() -> None:
+def test_a_broken_tie_is_shown_first() -> None:
     broken = replace(report().ties[0], left_value=7)
     page = html_form.html(replace(report(), ties=(broken, *report().ties[1:]))).decode()
     assert "1 of 23 control sums do not agree: orders in JPY." in page
@@ -531,14 +531,14 @@ def test_a_terminal_shows_every_digit_and_every_amount_on_one_line() -> None:
     lines = render(whole, "table").decode().splitlines()
     for column, rows in (("sum", large), ("sum", breaks), ("at_risk", break_totals(whole))):
         for row in rows:
-            told = str(Money(minor=getattr(row, column), currency=row.currency)).partition(" ")[2]
-            assert any(told in line for line in lines), told
+            amount = str(Money(minor=getattr(row, column), currency=row.currency)).partition(" ")[2]
+            assert any(amount in line for line in lines), amount
     for amount in money_apart(note.sentence)[1::2]:
         assert any(amount in line for line in lines), amount
     assert not [line for line in lines if "\ue000" in line]
 
 
-def test_times_are_told_to_the_minute_in_the_merchants_zone() -> None:
+def test_times_are_shown_to_the_minute_in_the_merchants_zone() -> None:
     scope = replace(report().scope, zone="Africa/Nairobi")
     words = dict(fact_lines(scope))
     assert words["Known as of"] == "2026-11-12 12:00"
@@ -549,7 +549,7 @@ def test_times_are_told_to_the_minute_in_the_merchants_zone() -> None:
 
 
 @pytest.mark.parametrize("form", ["html", "table", "xlsx"])
-def test_sentences_tell_the_times_of_the_merchants_zone(form: ReportFormat) -> None:
+def test_sentences_give_the_times_of_the_merchants_zone(form: ReportFormat) -> None:
     """As the columns beside them do; programs read them as they are."""
     said = "Booked at 2026-10-17T21:00:00Z, beyond 2026-10-16T09:05:00Z"
     line = replace(report().break_lines[0], sentence=said)

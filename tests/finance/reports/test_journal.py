@@ -192,13 +192,13 @@ def test_a_write_off_is_taken_back_when_its_money_changed_or_evidence_came() -> 
         did("accepted", 120, at=START + 12 * TICK),
         did("closed", 120, at=START + 21 * TICK, cites=("stm_1.2",)),
     )
-    told = [
+    transactions = [
         [(each.what, each.postings[0].minor, each.at - START) for each in
          booked(found, *steps, start=start, end=start + 10 * TICK)]
         for start in (START + later * TICK for later in (0, 10, 20, 30))
     ]  # fmt: skip
     back = "write-off taken back: not_settled"
-    assert told == [
+    assert transactions == [
         [("written off: not_settled", -100, 1)],
         [(back, 100, 11), ("written off: not_settled", -120, 12)],
         [(back, 120, 21)],
@@ -211,7 +211,7 @@ def test_a_write_off_is_taken_back_when_its_money_changed_or_evidence_came() -> 
 @pytest.mark.parametrize(
     ("kind", "minor"), [("payment", 500), ("refund", -500), ("dispute", -500), ("dispute", 500)]
 )
-def test_a_written_off_line_that_no_webhook_told_of_leaves_nothing_in_clearing(
+def test_a_written_off_line_that_no_webhook_stated_leaves_nothing_in_clearing(
     kind: Any, minor: int
 ) -> None:
     """Whether it pays out or takes back."""
@@ -253,10 +253,10 @@ def test_no_text_breaks_the_syntax_and_each_stands_in_its_transaction(tmp_path: 
     assert not errors
     found = [entry for entry in entries if type(entry).__name__ == "Transaction"]
     by_line = sorted(found, key=lambda entry: entry.meta["lineno"])
-    assert [_told(entry) for entry in by_line] == [_shown(each) for each in HOSTILE]
+    assert [_named(entry) for entry in by_line] == [_shown(each) for each in HOSTILE]
 
 
-def _told(entry: Any) -> tuple[str, str, str]:
+def _named(entry: Any) -> tuple[str, str, str]:
     return entry.narration, entry.meta["payment"], entry.meta["cites"]
 
 
@@ -286,7 +286,7 @@ def test_the_json_journal_is_that_of_the_csv_in_one_document() -> None:
     the same; and what each account has in all."""
     first = month(1)[0]
     some = [*month(), *(replace(first, order=text, cites=(text,)) for text in HOSTILE)]
-    told = json.loads(written(some, "json").encode("utf-8", "backslashreplace"))
+    document = json.loads(written(some, "json").encode("utf-8", "backslashreplace"))
     rows = list(
         csv.DictReader(io.StringIO(written(some, "csv").removeprefix("\ufeff"), newline=""))
     )
@@ -296,27 +296,29 @@ def test_the_json_journal_is_that_of_the_csv_in_one_document() -> None:
             **{name: str(each[name]) for name in ("transaction", "date", "what")},
             **{"account": part["account"], **part["money"]},
         }
-        for each in told["transactions"]
+        for each in document["transactions"]
         for part in each["postings"]
     ] == [{name: row[name] for name in names} for row in rows]
-    assert [(each["order"], each["cites"]) for each in told["transactions"]] == [
+    assert [(each["order"], each["cites"]) for each in document["transactions"]] == [
         (each.order, list(each.cites)) for each in some
     ]
-    assert told["count"] == len(some)
-    posted = {(each["role"], each["money"]["currency"]): each["minor"] for each in told["totals"]}
+    assert document["count"] == len(some)
+    posted = {
+        (each["role"], each["money"]["currency"]): each["minor"] for each in document["totals"]
+    }
     assert posted == sums(some)
-    assert all(each["account"] == DEFAULTS[each["role"]] for each in told["totals"])
+    assert all(each["account"] == DEFAULTS[each["role"]] for each in document["totals"])
     for each in (
-        *told["totals"],
-        *(part for one in told["transactions"] for part in one["postings"]),
+        *document["totals"],
+        *(part for one in document["transactions"] for part in one["postings"]),
     ):
         assert from_major(each["money"]["amount"], each["money"]["currency"]).minor == each["minor"]
-    assert (told["from"], told["merchant"]) == (format_instant(START), 'a "title" \\')
+    assert (document["from"], document["merchant"]) == (format_instant(START), 'a "title" \\')
 
 
 def test_a_json_journal_of_nothing_is_a_document() -> None:
-    told = json.loads(written([], "json"))
-    assert (told["transactions"], told["count"], told["totals"]) == ([], 0, [])
+    document = json.loads(written([], "json"))
+    assert (document["transactions"], document["count"], document["totals"]) == ([], 0, [])
 
 
 def test_a_mapping_names_the_merchants_own_accounts() -> None:
