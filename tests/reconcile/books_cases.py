@@ -26,22 +26,22 @@ def decided(
     as_of: Instant = AS_OF,
     hands: tuple[tuple[str, str], ...] = (),
 ) -> tuple[list[Decision], Control]:
-    """What is told of these cases together."""
+    """What is reported of these cases together."""
     paired = [HandMatch(one=one, other=other) for one, other in hands]
     matching = Matching(rules=rules, as_of=as_of, coverage=coverage, hands=paired)
-    told = matching.decide(
+    decisions = matching.decide(
         takings=in_key_order([ledger_line_row(each) for one in cases for each in one.takings]),
         book=in_key_order([book_row(each) for one in cases for each in one.book]),
         statements=in_key_order([statement_row(each) for one in cases for each in one.lines]),
     )
-    found = list(told)
+    found = list(decisions)
     assert matching.control().holds
     return found, matching.control()
 
 
-def causes(told: list[Decision]) -> list[str]:
-    """The causes and kinds that are told, sorted."""
-    return sorted(each.cause if isinstance(each, Break) else each.kind for each in told)
+def causes(decisions: list[Decision]) -> list[str]:
+    """The causes and kinds that are reported, sorted."""
+    return sorted(each.cause if isinstance(each, Break) else each.kind for each in decisions)
 
 
 def stands(control: Control, side: str) -> list[str]:

@@ -64,16 +64,16 @@ class World:
         return Matching(rules=self.rules, as_of=AS_OF, coverage=self.coverage, hands=self.hands)
 
     def decided(self) -> tuple[list[Decision], Control]:
-        """Everything that is told of it, and the totals."""
+        """Everything that is reported of it, and the totals."""
         matching = self.matching()
-        told = list(
+        reported = list(
             matching.decide(
                 takings=in_key_order(self.takings),
                 book=in_key_order(self.book),
                 statements=in_key_order(self.lines),
             )
         )
-        return told, matching.control()
+        return reported, matching.control()
 
     def __add__(self, other: World) -> World:
         return replace(
@@ -148,7 +148,7 @@ def amounts() -> st.SearchStrategy[tuple[Money, ...]]:
     """Mostly none; one amount a currency."""
     some = st.dictionaries(st.sampled_from(["KES", "UGX"]), st.sampled_from(AMOUNTS), max_size=2)
     return (st.just({}) | some).map(
-        lambda told: tuple([Money(minor=m, currency=c) for c, m in sorted(told.items())])
+        lambda sums: tuple([Money(minor=m, currency=c) for c, m in sorted(sums.items())])
     )
 
 

@@ -3,7 +3,7 @@
 Pure and seeded: one seed and one size give the same rows. Every kind of trouble stands in it in a
 known number, at places that the seed chooses; all other orders are plain. A case knows which
 breaks it must cause, and which matches that are not plain, so that false and missed ones can be
-told from each other.
+distinguished from each other.
 """
 
 from __future__ import annotations
@@ -199,12 +199,12 @@ class Case:
         return self
 
     def breaks_as(self, cause: str, minor: int | None = None) -> Case:
-        """It must be told so."""
+        """It must be reported so."""
         self.breaks.append((cause, self.reference, self.minor if minor is None else minor))
         return self
 
     def matches_as(self, kind: str) -> Case:
-        """It must be told so."""
+        """It must be reported so."""
         self.matches.append((kind, self.reference))
         return self
 
@@ -246,7 +246,7 @@ def _overpaid(case: Case, *, surplus: int, returned: int = 0) -> Case:
 
 
 def _stranger(case: Case, unsure: bool = False) -> Case:
-    """Paid, and a second payment of 700 whose amount is told in two ways, or that is in doubt for
+    """Paid, and a second payment of 700 whose amount is stated in two ways, or that is in doubt for
     another reason. The statement has it."""
     second = case.taken(minor=700, payment=case.payment + "_2")
     doubt = Doubted(

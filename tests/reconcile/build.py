@@ -67,15 +67,15 @@ def document_bytes(ledger: Ledger) -> bytes:
 def seven_deliveries() -> tuple[Delivery, ...]:
     """A failed attempt, then a paid one whose success is redelivered, has a second body under its
     own id, and is contradicted by a decline that is dated later."""
-    told = {"session": "cs_1", "money": DUE, "order_money": DUE}
-    paid = event("evt_4", "succeeded", 15, payment="pay_2", **told)
-    other_body = {**told, "money": Money(minor=1, currency="KES")}
+    fields = {"session": "cs_1", "money": DUE, "order_money": DUE}
+    paid = event("evt_4", "succeeded", 15, payment="pay_2", **fields)
+    other_body = {**fields, "money": Money(minor=1, currency="KES")}
     return (
-        delivery("d1", 1, event("evt_1", "pending", 0, payment="pay_1", **told)),
-        delivery("d2", 6, event("evt_2", "declined", 5, payment="pay_1", reason="no", **told)),
-        delivery("d3", 11, event("evt_3", "pending", 10, payment="pay_2", **told)),
+        delivery("d1", 1, event("evt_1", "pending", 0, payment="pay_1", **fields)),
+        delivery("d2", 6, event("evt_2", "declined", 5, payment="pay_1", reason="no", **fields)),
+        delivery("d3", 11, event("evt_3", "pending", 10, payment="pay_2", **fields)),
         delivery("d4", 16, paid),
         delivery("d5", 17, paid),
         delivery("d6", 18, event("evt_4", "succeeded", 15, payment="pay_2", **other_body)),
-        delivery("d7", 19, event("evt_5", "declined", 16, payment="pay_2", **told)),
+        delivery("d7", 19, event("evt_5", "declined", 16, payment="pay_2", **fields)),
     )

@@ -44,9 +44,9 @@ def check(name: str, found: Sequence[str]) -> None:
     assert list(found) == pinned
 
 
-def same_text(name: str, told: str) -> None:
+def same_text(name: str, text: str) -> None:
     """Raises AssertionError where the text is not to the byte the one in this golden file."""
     path = FOLDER / name
     if WRITE:
-        path.write_text(told, encoding="utf-8")
-    assert path.read_bytes().decode() == told
+        path.write_text(text, encoding="utf-8")
+    assert path.read_bytes().decode() == text

@@ -9,7 +9,7 @@ them), when a row reached us. WHAT is one of
     tick                          the clock only
     policy since=T                the shop's own price is demanded of orders first heard of later
     CLAIM id [pay=] [ses=] …      an event; `at=` dates it otherwise than its arrival, or `at=none`
-    again id [body=]              one more delivery of an event already told
+    again id [body=]              one more delivery of an event already stated
     record KIND id [due=] …       a record of the merchant's side; `at=` as above
 
 with `money=`, `due=` and `sum=` as `1500.00/KES`. Two events of one id need different `body=`.
@@ -168,8 +168,8 @@ def _delivery(scenario: Scenario, event: Event, now: Instant) -> Delivery:
 
 def _again(scenario: Scenario, words: list[str], now: Instant) -> Delivery:
     wanted = {"digest": f"body of {words[0]}", **_options(words[1:], _EVENT)}
-    told = [m.event for m in scenario.members if isinstance(m, Delivery)]
-    (event,) = {e for e in told if (e.event_id, e.digest) == (words[0], wanted["digest"])}
+    events = [m.event for m in scenario.members if isinstance(m, Delivery)]
+    (event,) = {e for e in events if (e.event_id, e.digest) == (words[0], wanted["digest"])}
     return _delivery(scenario, event, now)
 
 

@@ -1,4 +1,4 @@
-"""Payouts against bank lines: what is found, what is told, and that nothing is counted twice."""
+"""Payouts against bank lines: what is found and reported, and that nothing is counted twice."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def stands(found: BankLeg) -> dict[str, str]:
 
 
 def breaks(found: BankLeg) -> list[Break]:
-    """What is told."""
+    """What is reported."""
     return [each for each in found.decisions() if isinstance(each, Break)]
 
 
@@ -221,11 +221,11 @@ def test_what_is_said_is_what_is_known(name: str) -> None:
     """Each cause has its sentence with every fact in it, its next step, its age and its evidence;
     a run keeps all of it."""
     found, sentence, step = SAID[name]
-    (told,) = breaks(found())
-    assert (break_sentence(told), next_step(told)) == (sentence, step)
-    assert T <= told.since < AS_OF
-    assert told.cites
-    assert break_in(break_text(told)) == told
+    (reported,) = breaks(found())
+    assert (break_sentence(reported), next_step(reported)) == (sentence, step)
+    assert T <= reported.since < AS_OF
+    assert reported.cites
+    assert break_in(break_text(reported)) == reported
 
 
 def test_every_cause_of_the_bank_is_in_the_table() -> None:
@@ -240,7 +240,7 @@ def test_a_break_keeps_its_identity_when_its_line_has_a_new_version() -> None:
     assert before.identity == after.identity
 
 
-def test_equal_sums_are_exchangeable_and_one_too_many_is_told_once() -> None:
+def test_equal_sums_are_exchangeable_and_one_too_many_is_reported_once() -> None:
     """Two payouts of a sum and three lines of it: two are matched, and one is not known."""
     both = [paid(f"PO-{n}", 500, 10 + n) for n in range(2)]
     lines = [booked(f"l{n}", 500, 11 + n) for n in range(3)]
@@ -290,7 +290,7 @@ def test_a_payout_that_is_called_by_its_day_is_found_by_amount_and_date(name: st
     ("PO.1.2", "NO: PO.1.2."),
 ])  # fmt: skip
 def test_a_payout_is_found_whatever_stands_around_its_name(name: str, text: str) -> None:
-    """The bank took a charge, so that the name alone tells which payout it is."""
+    """The bank took a charge, so that the name alone says which payout it is."""
     found = leg(paid(name, 500, 10), booked("a", 495, 11, text=text))
     assert set(stands(found).values()) == {"payout_amount_differs"}
     other = leg(paid(name, 500, 10), booked("a", 495, 11, text=text.replace(name, f"{name}9")))
@@ -320,7 +320,7 @@ def test_lines_of_nobody_who_pays_out_are_left_out_once_the_rules_say_who_does()
 
 
 def test_a_person_says_which_line_is_a_payouts() -> None:
-    """The amounts must still agree, else the difference is told, and nothing else."""
+    """The amounts must still agree, else the difference is reported, and nothing else."""
     hand = HandMatch(one="pyt_PO-100200", other="bnk_a")
     for minor, bucket in ((50_000, "by_hand"), (49_000, "payout_amount_differs")):
         found = leg(PO, booked("a", minor, 40), hands=[hand])
@@ -515,9 +515,9 @@ def test_every_payout_and_line_is_matched_or_explained_once_and_the_sums_tie(wor
     for row in control.lines:
         counted[row.side] += row.count
     assert counted == Counter(payouts=len(payouts), bank=len(lines))
-    told = breaks(found)
-    assert len({each.identity for each in told}) == len(told)
-    assert sum(each.count for each in control.breaks) == len(told)
+    reported = breaks(found)
+    assert len({each.identity for each in reported}) == len(reported)
+    assert sum(each.count for each in control.breaks) == len(reported)
     assert all(FAMILIES[link.bucket] != "waiting" for link in found.links)
 
 
@@ -531,8 +531,8 @@ def test_two_periods_that_meet_are_together_the_whole(world: Any, day: int) -> N
     halves = [Period(until=border), Period(since=border)]
     dated = {e.payout_id for e in payouts if e.paid_at is None}
     assert not dated
-    told = [repr(each) for half in halves for each in found.decisions(half)]
-    assert Counter(told) == Counter(repr(each) for each in found.decisions())
+    reported = [repr(each) for half in halves for each in found.decisions(half)]
+    assert Counter(reported) == Counter(repr(each) for each in found.decisions())
     whole = found.control(halves[0]) + found.control(halves[1])
     assert whole == found.control()
 
@@ -561,7 +561,7 @@ def settled(payouts: list[Payout]) -> list[OrderSeen]:
 
 @few
 @given(worlds())
-def test_what_was_settled_is_in_the_bank_or_it_is_told_why_not(world: Any) -> None:
+def test_what_was_settled_is_in_the_bank_or_it_is_reported_why_not(world: Any) -> None:
     """The report's way from settled to the bank ties, in each of two periods; what it calls in the
     bank is what the bank booked for payouts."""
     payouts, lines, rules = world

@@ -67,7 +67,7 @@ def test_a_tolerance_is_met_to_the_minor_unit(minor: int, bucket: str) -> None:
     rules = MatchRules(tolerances=(Tolerance(currency="KES", minor=100),))
     found = leg(PO, booked("a", minor, 12, text="PO-100200"), rules=rules)
     assert set(stands(found).values()) == {bucket}
-    missing = [each.minor for told in breaks(found) for each in told.left or ()]
+    missing = [each.minor for each_break in breaks(found) for each in each_break.left or ()]
     assert missing == ([50_000 - minor] if bucket == "payout_amount_differs" else [])
 
 
@@ -99,12 +99,12 @@ def test_a_currency_without_a_tolerance_has_none_in_the_bank(currency: str, apar
 def test_what_names_a_payout(reference: str, text: str, named: bool) -> None:
     """In a text or as the bank's own reference: how short, and of how many words."""
     payout = paid("named", 50_000, 10, reference=reference)
-    for told in ({"text": text}, {"reference": text}, {"reference": "none", "text": text}):
-        found = leg(payout, booked("a", 50_000, 40, **told))
+    for texts in ({"text": text}, {"reference": text}, {"reference": "none", "text": text}):
+        found = leg(payout, booked("a", 50_000, 40, **texts))
         assert stands(found)["pyt_named"] == ("by_reference" if named else "payout_not_in_bank")
 
 
-@pytest.mark.parametrize(("payout", "line", "told"), [
+@pytest.mark.parametrize(("payout", "line", "expected"), [
     (10_000, 1_290_000, {"by_exchange"}),
     (1, 1, {"by_exchange"}),
     (1, 0, {"payout_not_in_bank", "other_business"}),
@@ -114,7 +114,7 @@ def test_what_names_a_payout(reference: str, text: str, named: bool) -> None:
     (-1, -1, {"payout_not_in_bank", "other_business"}),
 ])  # fmt: skip
 def test_only_money_that_came_is_exchanged_by_its_name(
-    payout: int, line: int, told: set[str]
+    payout: int, line: int, expected: set[str]
 ) -> None:
     """What a reference brings together in two currencies; a person may say more."""
     edges = (paid("EDGE-0003", 11, 0, "USD"), paid("EDGE-0004", 11, 50, "USD"),
@@ -123,11 +123,11 @@ def test_only_money_that_came_is_exchanged_by_its_name(
              booked("u3", -1, 59, "USD"))  # fmt: skip
     both = paid("PO-100300", payout, 10, "USD"), booked("a", line, 11, text="PO-100300")
     found = stands(leg(*both, *edges))
-    assert {found["pyt_PO-100300"], found["bnk_a.1"]} == told
+    assert {found["pyt_PO-100300"], found["bnk_a.1"]} == expected
 
 
-@pytest.mark.parametrize(("both", "told"), [
-    # Nobody could tell what was exchanged for what.
+@pytest.mark.parametrize(("both", "expected"), [
+    # What was exchanged for what would be unknown.
     ((PO, paid("PO-100201", 9, 11, "USD"), booked("a", 50_000, 12, text="PO-100200 PO-100201")),
      {"pyt_PO-100200": "by_reference", "pyt_PO-100201": "not_covered", "bnk_a.1": "by_reference"}),
     ((paid("PO-100200", 9, 10, "USD"), paid("PO-100201", 9, 11, "EUR"),
@@ -156,13 +156,13 @@ def test_only_money_that_came_is_exchanged_by_its_name(
       "bnk_a.1": "by_date_window"}),
 ])  # fmt: skip
 def test_which_payout_takes_which_line(
-    both: tuple[Payout | BankLine, ...], told: dict[str, str]
+    both: tuple[Payout | BankLine, ...], expected: dict[str, str]
 ) -> None:
     """By name and by date."""
-    assert stands(leg(*both)) == told
+    assert stands(leg(*both)) == expected
 
 
-@pytest.mark.parametrize(("told", "ours"), [
+@pytest.mark.parametrize(("texts", "ours"), [
     ({"counterparty": "STRIPE Ltd"}, True),
     ({"reference": "to stripe"}, True),
     ({"text": "by Stripe"}, True),
@@ -172,13 +172,13 @@ def test_which_payout_takes_which_line(
 ])  # fmt: skip
 @pytest.mark.parametrize("minor", [700, -700])
 def test_who_pays_out_is_found_in_each_text_of_a_line(
-    told: dict[str, str], ours: bool, minor: int
+    texts: dict[str, str], ours: bool, minor: int
 ) -> None:
     """In whatever case, whatever the sign."""
     rules = MatchRules(bank_payers=("Stripe",))
-    found = leg(booked("a", minor, 20, **told), rules=rules)
+    found = leg(booked("a", minor, 20, **texts), rules=rules)
     assert stands(found) == {"bnk_a.1": "bank_line_unknown" if ours else "other_business"}
-    matched = leg(paid("PO-1", minor, 20), booked("a", minor, 20, **told), rules=rules)
+    matched = leg(paid("PO-1", minor, 20), booked("a", minor, 20, **texts), rules=rules)
     assert (stands(matched)["bnk_a.1"] == "by_date_window") == ours
 
 
@@ -242,11 +242,11 @@ def test_of_many_payouts_of_a_group_three_are_named() -> None:
     (49_950, MatchRules(tolerances=(Tolerance(currency="KES", minor=100),)), [("difference", 50)]),
     (50_050, MatchRules(tolerances=(Tolerance(currency="KES", minor=100),)), [("difference", -50)]),
 ])  # fmt: skip
-def test_a_match_tells_what_was_let_pass(
+def test_a_match_says_what_was_let_pass(
     minor: int, rules: MatchRules, facts: list[tuple[str, int]]
 ) -> None:
     """And nothing where there was nothing; the ids of both, and what was paid out."""
-    told = [
+    matches = [
         each
         for each in leg(
             PO,
@@ -256,13 +256,15 @@ def test_a_match_tells_what_was_let_pass(
         ).decisions()
         if isinstance(each, Match)
     ]
-    # A person's match within the tolerance is told as what lets it pass.
-    assert [each.lines for each in told] == [("bnk_a.1", "pyt_PO-100200")]
-    assert [(name, each.minor) for name, each in told[0].facts if isinstance(each, Money)] == facts
-    assert told[0].money == Money(minor=50_000, currency="KES")
+    # A person's match within the tolerance is reported as what lets it pass.
+    assert [each.lines for each in matches] == [("bnk_a.1", "pyt_PO-100200")]
+    assert [
+        (name, each.minor) for name, each in matches[0].facts if isinstance(each, Money)
+    ] == facts
+    assert matches[0].money == Money(minor=50_000, currency="KES")
 
 
-def test_an_exchange_tells_its_rate_and_what_the_bank_has() -> None:
+def test_an_exchange_states_its_rate_and_what_the_bank_has() -> None:
     (found,) = [
         each
         for each in leg(
@@ -280,12 +282,15 @@ def test_only_what_may_be_a_payouts_is_a_near_miss_of_one() -> None:
     """Not what leaves the bank otherwise; and the nearest is named first, by its distance."""
     near, nearer = booked("a", 49_990, 16), booked("b", 49_990, 12)
     rent = booked("c", -50_000, 10)
-    told = {each.cause: each for each in breaks(leg(PO, near, nearer, rent))}
-    assert [each.line for each in told["payout_not_in_bank"].candidates] == ["bnk_b.1", "bnk_a.1"]
-    assert [each.days for each in told["payout_not_in_bank"].candidates] == [2, 6]
+    by_cause = {each.cause: each for each in breaks(leg(PO, near, nearer, rent))}
+    assert [each.line for each in by_cause["payout_not_in_bank"].candidates] == [
+        "bnk_b.1",
+        "bnk_a.1",
+    ]
+    assert [each.days for each in by_cause["payout_not_in_bank"].candidates] == [2, 6]
 
 
-def test_groups_are_told_in_the_order_of_their_first_payouts() -> None:
+def test_groups_are_reported_in_the_order_of_their_first_payouts() -> None:
     """By id; in a group the earliest is the first."""
     found = leg(
         paid("PO-C000", 5, 10), paid("PO-A000", 5, 11), paid("PO-B000", 5, 12),
@@ -294,5 +299,5 @@ def test_groups_are_told_in_the_order_of_their_first_payouts() -> None:
     )  # fmt: skip
     names = [[each.reference for each in link.payouts] for link in found.links]
     assert names == [["PO-B000", "PO-D000"], ["PO-C000", "PO-A000"]]
-    told = [each.lines for each in found.decisions() if isinstance(each, Match)]
-    assert [lines[0] for lines in told] == ["bnk_b.1", "bnk_a.1"]
+    reported = [each.lines for each in found.decisions() if isinstance(each, Match)]
+    assert [lines[0] for lines in reported] == ["bnk_b.1", "bnk_a.1"]

@@ -1,4 +1,4 @@
-"""What stands against closing a month is told at once, each with what to do."""
+"""What stands against closing a month is reported at once, each with what to do."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_only_breaks_that_say_nothing_certain_block_and_only_until_accepted(
     assert codes(replace(EMPTY, break_lines=(found(cause, "accepted"),))) == []
 
 
-def test_every_reason_is_told_at_once_with_what_to_do() -> None:
+def test_every_reason_is_reported_at_once_with_what_to_do() -> None:
     """A tie, breaks of two causes, breaks beyond the list, pending orders and rejections."""
     tie = Tie(
         name="net", currency="KES", left="captured", left_value=2, right="settled", right_value=3
@@ -105,8 +105,8 @@ def test_every_reason_is_told_at_once_with_what_to_do() -> None:
         break_lines=(found("unresolved"), found("ambiguous"), found("unresolved", "assigned")),
         unlisted=(Unlisted(table="break_lines", listed=3, bound=3, left_out=4),),
     )
-    told: list[Blocker] = [*in_report(report), *rejected(1)]
-    assert [each.code for each in told] == [
+    blockers: list[Blocker] = [*in_report(report), *rejected(1)]
+    assert [each.code for each in blockers] == [
         "ties",
         "breaks",
         "breaks",
@@ -114,11 +114,11 @@ def test_every_reason_is_told_at_once_with_what_to_do() -> None:
         "pending",
         "rejected",
     ]
-    assert told[0].sentence == "net does not hold in KES: captured is 2, settled is 3."
-    assert told[2].sentence.startswith(
+    assert blockers[0].sentence == "net does not hold in KES: captured is 2, settled is 3."
+    assert blockers[2].sentence.startswith(
         "Breaks to be decided, order to be resolved: 2 (brk_unresolved"
     )
-    assert all(each.do for each in told)
+    assert all(each.do for each in blockers)
 
 
 def test_a_break_that_only_grows_older_is_no_adjustment() -> None:

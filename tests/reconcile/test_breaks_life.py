@@ -105,7 +105,7 @@ def test_an_accepted_break_whose_money_changed_says_both_amounts() -> None:
 
 
 def test_what_was_decided_while_a_run_saw_other_money_is_to_be_decided_again() -> None:
-    """A run is dated when it began: who accepted during it had seen what the one before told."""
+    """A run is dated when it began: who accepted during it had seen what the last one found."""
     overtaken = life([OPENED, step("changed", 150_000), step("accepted")])
     assert overtaken.state == "open"
     assert "KES 1.00" in overtaken.because
@@ -155,7 +155,7 @@ def money(minor: int) -> Money:
         ("fee_unexpected", (("fee", 100), ("expected_fee", 600)), 0, 0),
         ("refund_amount_differs", (("returned", 100), ("settled", 600)), 500, 500),
         ("refund_amount_differs", (("returned", 600), ("settled", 100)), -500, 0),
-        # Money of which no webhook told: what came is there, what was taken is gone.
+        # Money that no webhook stated: what came is there, what was taken is gone.
         ("settled_never_notified", (("settled", 500), ("kind", "payment")), -500, 0),
         ("settled_never_notified", (("settled", 500), ("kind", "refund")), 500, 500),
         ("settled_never_notified", (("settled", 500), ("won", True)), -500, 0),

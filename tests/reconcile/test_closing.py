@@ -121,6 +121,6 @@ FIGURES = st.lists(
 @given(FIGURES, FIGURES)
 def test_what_was_and_the_difference_are_what_is(then: list[Figure], now: list[Figure]) -> None:
     """The law of adjustments on any two sets of figures."""
-    told = difference(then, now)
-    assert sorted(added([*then, *told]), key=repr) == sorted(added(now), key=repr)
+    changes = difference(then, now)
+    assert sorted(added([*then, *changes]), key=repr) == sorted(added(now), key=repr)
     assert canonical_json([each.document() for each in difference(now, now)]) == b"[]"

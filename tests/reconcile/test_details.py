@@ -50,9 +50,9 @@ def facts(ledger: Ledger, code: str) -> dict[str, object]:
 
 
 def test_amounts_that_conflict_are_counted_from_one_the_least_first() -> None:
-    """Of a movement, and of a price, whichever was told first."""
-    told = facts(folded(PLACED, paid("e1", 5, 1_500), paid("e2", 6, 1_400)), "amounts_conflict")
-    assert [(name, told[name]) for name in told if name.startswith("amount_")] == [
+    """Of a movement, and of a price, whichever was stated first."""
+    counted = facts(folded(PLACED, paid("e1", 5, 1_500), paid("e2", 6, 1_400)), "amounts_conflict")
+    assert [(name, counted[name]) for name in counted if name.startswith("amount_")] == [
         ("amount_1", kes(1_400)),
         ("amount_2", kes(1_500)),
     ]
@@ -140,7 +140,7 @@ def test_words_that_only_look_like_them_are_not(kind: str) -> None:
 # --- matching -------------------------------------------------------------------------------------
 
 
-def test_three_lines_that_fit_are_told_however_many_there_are() -> None:
+def test_three_lines_that_fit_are_reported_however_many_there_are() -> None:
     """By name, and cited: a person chooses among them."""
     lines = [case(name).books() for name in ("XD", "XB", "XC", "XA")]
     (found,) = decided(case("ORD-1").pays().settles(), *lines, rules=WINDOW)[0]

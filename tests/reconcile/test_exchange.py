@@ -1,4 +1,4 @@
-"""Payments that a statement settles in another currency: matched, told, reported and posted."""
+"""Payments that a statement settles in another currency: matched, reported and posted."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_rule_says_how_far_from_its_rate_is_tolerated(gross: int, within: bool
     assert isinstance(found, Match) == within
 
 
-def test_what_is_beyond_it_is_told_with_rate_and_difference() -> None:
+def test_what_is_beyond_it_is_reported_with_rate_and_difference() -> None:
     (found,) = decided(abroad(40_000), rules=AT_28)[0]
     assert isinstance(found, Break)
     assert (found.cause, str(found.money)) == ("amount_differs", "UGX 2,000")
@@ -133,7 +133,7 @@ def test_the_journal_names_the_lines_as_the_break_does() -> None:
 
 
 def test_a_line_that_the_matching_found_to_be_of_no_movement_is_no_exchange() -> None:
-    """What is told of as never notified stands with its break alone."""
+    """What is reported as never notified stands with its break alone."""
     (each,) = seen(abroad())
     (line,) = each.lines
     (found,) = settled(each, strange={line.line_id})
@@ -175,7 +175,7 @@ def test_what_goes_back_is_settled_at_the_rate_that_the_statement_implies(made: 
     assert clearing(made) == {}
 
 
-def test_what_is_taken_beyond_the_rate_is_told_and_left() -> None:
+def test_what_is_taken_beyond_the_rate_is_reported_and_left() -> None:
     """One per cent of 14,000 is tolerated, and is a loss; more is a break with its difference."""
     assert clearing(returned(-14_140), AT_28) == {}
     assert not any(isinstance(e, Break) for e in decided(returned(-14_140), rules=AT_28)[0])
@@ -210,7 +210,7 @@ def test_what_goes_back_otherwise_is_no_exchange(made: Case) -> None:
 
 
 @pytest.mark.parametrize("kinds", [("refunded", "reversed"), ("reversed", "refunded")])
-def test_what_goes_back_in_two_ways_is_told_as_its_first(
+def test_what_goes_back_in_two_ways_is_reported_as_its_first(
     kinds: tuple[EntryKind, EntryKind],
 ) -> None:
     """As many lines as movements, together at another rate than the rules have."""
@@ -226,7 +226,7 @@ def test_what_goes_back_in_two_ways_is_told_as_its_first(
 
 
 def nothing_moved(kind: StatementKind) -> Case:
-    """A provider that told a capture, or a refund, of nothing; its statement has money of it."""
+    """A provider that stated a capture, or a refund, of nothing; its statement has money of it."""
     made = case(minor=150_000, at=AT)
     if kind == "payment":
         made.pays(more=(replace(made.taken(), minor=0, payment="pay_none"),)).books().settles()
@@ -237,16 +237,16 @@ def nothing_moved(kind: StatementKind) -> Case:
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    ("kind", "expected"),
     [
         ("payment", ["by_group", "currency_differs"]),
         ("refund", ["refund_not_settled", "settled_never_notified"]),
     ],
 )
-def test_nothing_is_exchanged_for_nothing(kind: StatementKind, told: list[str]) -> None:
-    """There is no rate of it; the line is told as any other that does not fit."""
+def test_nothing_is_exchanged_for_nothing(kind: StatementKind, expected: list[str]) -> None:
+    """There is no rate of it; the line is reported as any other that does not fit."""
     made = nothing_moved(kind)
-    assert causes(decided(made)[0]) == told
+    assert causes(decided(made)[0]) == expected
     assert not [one for each in seen(made) for one in settled(each) if one.exchanged]
 
 
@@ -298,7 +298,7 @@ CAME = Capture("k", "ORD-1", "shop", "p", 150_000, "KES", AT, ())
 BACK = Return("ORD-1", "refunded", "shop", "p", 50_000, "KES", AT, ())
 
 
-def told(line_id: str = "s1", gross: int = 41_900, **more: Any) -> StatementRow:
+def stated(line_id: str = "s1", gross: int = 41_900, **more: Any) -> StatementRow:
     """A line of the payment, in Ugandan shillings."""
     row = StatementRow("k", line_id, "p", None, "payment", "UGX", gross, 0, gross, AT, None, "shop")
     return row._replace(**more)
@@ -306,41 +306,41 @@ def told(line_id: str = "s1", gross: int = 41_900, **more: Any) -> StatementRow:
 
 def taken(line_id: str = "s1", gross: int = -14_000, **more: Any) -> StatementRow:
     """A line of what went back."""
-    return told(line_id, gross, **{"kind": "refund", **more})
+    return stated(line_id, gross, **{"kind": "refund", **more})
 
 
 @pytest.mark.parametrize(("captures", "lines", "exchanged"), [
-    ([CAME], [told()], ["s1"]),
-    ([CAME], [told(gross=1)], ["s1"]),
-    ([CAME], [told(source="")], ["s1"]),
-    ([CAME], [told("s2"), told("s1")], ["s1", "s2"]),
-    ([CAME, CAME._replace(payment="q", currency="UGX")], [told()], ["s1"]),
-    ([CAME, CAME._replace(payment="q")], [told(), told("s2", 150_000, payment="q", currency="KES")],
-     ["s1"]),
-    ([CAME._replace(payment="q"), CAME], [told("s1", payment="q"), told("s2")], ["s2", "s1"]),
-    ([CAME], [told(), taken("s2")], ["s1"]),
-    ([CAME], [told(), told("s2", payment=None)], ["s1"]),
+    ([CAME], [stated()], ["s1"]),
+    ([CAME], [stated(gross=1)], ["s1"]),
+    ([CAME], [stated(source="")], ["s1"]),
+    ([CAME], [stated("s2"), stated("s1")], ["s1", "s2"]),
+    ([CAME, CAME._replace(payment="q", currency="UGX")], [stated()], ["s1"]),
+    ([CAME, CAME._replace(payment="q")],
+     [stated(), stated("s2", 150_000, payment="q", currency="KES")], ["s1"]),
+    ([CAME._replace(payment="q"), CAME], [stated("s1", payment="q"), stated("s2")], ["s2", "s1"]),
+    ([CAME], [stated(), taken("s2")], ["s1"]),
+    ([CAME], [stated(), stated("s2", payment=None)], ["s1"]),
     # The same number in another currency is none.
-    ([CAME], [told(gross=1_499)], ["s1"]),
-    ([CAME], [told(gross=1_500)], []),
-    ([CAME], [told(gross=700), told("s2", 800)], []),
-    ([CAME], [told(gross=150_000)], ["s1"]),
-    ([CAME], [told(gross=1_500_000, currency="KWD")], []),
-    ([CAME], [told(gross=150_000, currency="KWD")], ["s1"]),
+    ([CAME], [stated(gross=1_499)], ["s1"]),
+    ([CAME], [stated(gross=1_500)], []),
+    ([CAME], [stated(gross=700), stated("s2", 800)], []),
+    ([CAME], [stated(gross=150_000)], ["s1"]),
+    ([CAME], [stated(gross=1_500_000, currency="KWD")], []),
+    ([CAME], [stated(gross=150_000, currency="KWD")], ["s1"]),
     # Nor is what is of nothing, undated, of another source, or of several.
-    ([CAME], [told(gross=0)], []),
-    ([CAME], [told(gross=-41_900)], []),
-    ([CAME], [told(), told("s2", 0)], []),
-    ([CAME], [told(settled_at=None)], []),
-    ([CAME], [told(), told("s2", settled_at=None)], []),
-    ([CAME], [told(source="other")], []),
-    ([CAME], [told(), told("s2", source="other")], []),
-    ([CAME], [told(), told("s2", currency="TZS")], []),
-    ([CAME], [told(), told("s2", currency="KES")], []),
-    ([CAME], [told(currency="KES")], []),
-    ([CAME._replace(minor=0)], [told()], []),
-    ([CAME, CAME], [told()], []),
-    ([], [told()], []),
+    ([CAME], [stated(gross=0)], []),
+    ([CAME], [stated(gross=-41_900)], []),
+    ([CAME], [stated(), stated("s2", 0)], []),
+    ([CAME], [stated(settled_at=None)], []),
+    ([CAME], [stated(), stated("s2", settled_at=None)], []),
+    ([CAME], [stated(source="other")], []),
+    ([CAME], [stated(), stated("s2", source="other")], []),
+    ([CAME], [stated(), stated("s2", currency="TZS")], []),
+    ([CAME], [stated(), stated("s2", currency="KES")], []),
+    ([CAME], [stated(currency="KES")], []),
+    ([CAME._replace(minor=0)], [stated()], []),
+    ([CAME, CAME], [stated()], []),
+    ([], [stated()], []),
 ])  # fmt: skip
 def test_which_payments_are_settled_in_another_currency(
     captures: list[Capture], lines: list[StatementRow], exchanged: list[str]
@@ -365,7 +365,7 @@ LATER = Instant(AT + 5)
     ([BACK._replace(kind="dispute_lost"), BACK], [taken(kind="dispute"), taken("s2")],
      ["s2", "s1"]),
     ([BACK._replace(payment="q"), BACK], [taken(payment="q"), taken("s2")], ["s2", "s1"]),
-    ([BACK], [taken(), told("s2")], ["s1"]),
+    ([BACK], [taken(), stated("s2")], ["s1"]),
     ([BACK], [taken(), taken("s2", payment=None)], ["s1"]),
     # What went back after the last line is not of it.
     ([BACK._replace(at=LATER)], [taken()], []),

@@ -36,9 +36,9 @@ def contradicted() -> Ledger:
 
 def recovered_and_refunded() -> Ledger:
     """Declined, paid late on a second attempt, refunded in part; an event of no known kind."""
-    told: dict[str, Any] = {"session": "cs_1", "order_money": DUE}
+    fields: dict[str, Any] = {"session": "cs_1", "order_money": DUE}
     part = {"money": Money(minor=50_000, currency="KES"), "movement": "re_1"}
-    pay_2 = {"payment": "pay_2", "money": DUE, **told}
+    pay_2 = {"payment": "pay_2", "money": DUE, **fields}
     return fold(
         history(
             record("rec_1", "order_placed", 0, money=DUE),
@@ -48,7 +48,7 @@ def recovered_and_refunded() -> Ledger:
                 expires_at=seconds(900),
             ),
             delivery("d1", 6, event("evt_1", "declined", 5, payment="pay_1",
-                                    reason="insufficient_funds", **told)),
+                                    reason="insufficient_funds", **fields)),
             delivery("d2", 1_000, event("evt_2", "succeeded", 20, **pay_2)),
             delivery("d3", 1_030, event("evt_2", "succeeded", 20, **pay_2)),
             delivery("d4", 1_001, event("evt_3", "pending", 10, **pay_2)),
@@ -124,7 +124,7 @@ def test_an_open_order_names_its_last_deadline() -> None:
 
 
 def test_a_session_that_never_ends_is_awaited_until_the_end_of_the_calendar() -> None:
-    """Services write that moment for never; no later one can be told."""
+    """Services write that moment for never; no later one can be written."""
     never = parse_instant("9999-12-31T23:59:59Z")
     opened = {"source": "shop", "key": "k1", "session": "cs_1", "expires_at": never}
     ledger = fold(

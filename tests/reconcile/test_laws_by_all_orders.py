@@ -14,48 +14,48 @@ from reconcile.ledger.fold import fold
 from tests.reconcile import laws
 from tests.reconcile.build import POLICY
 from tests.reconcile.test_laws_catch_broken_folds import first_body_wins
-from tests.reconcile.twelve import LAST, TWELVE, Told
+from tests.reconcile.twelve import LAST, TWELVE, Story
 
-EVERY = pytest.mark.parametrize("told", TWELVE, ids=[told.name for told in TWELVE])
+EVERY = pytest.mark.parametrize("story", TWELVE, ids=[story.name for story in TWELVE])
 SOME = 40
 
 Order = Sequence[Delivery]
 
 
-def eights(told: Told) -> Iterator[Order]:
+def eights(story: Story) -> Iterator[Order]:
     """All 40,320 orders of the eight."""
-    return permutations(told.arrivals)
+    return permutations(story.arrivals)
 
 
-def nines(told: Told) -> Iterator[Order]:
+def nines(story: Story) -> Iterator[Order]:
     """All 181,440 orders in which the redelivery comes after what it repeats."""
-    first, again = told.arrivals[told.redelivered], told.again
-    for order in permutations((*told.arrivals, again)):
+    first, again = story.arrivals[story.redelivered], story.again
+    for order in permutations((*story.arrivals, again)):
         if order.index(first) < order.index(again):
             yield order
 
 
-def shuffled(told: Told, *more: Delivery) -> Iterator[Order]:
+def shuffled(story: Story, *more: Delivery) -> Iterator[Order]:
     """Some orders, the same in each run, and the one that turns everything round."""
-    members, rng = [*told.arrivals, *more], Random(told.name)
+    members, rng = [*story.arrivals, *more], Random(story.name)
     yield members[::-1]
     for _ in range(SOME - 1):
         rng.shuffle(members)
         yield tuple(members)
 
 
-def tried(told: Told, orders: Iterator[Order], *more: Delivery, broken: laws.Fold = fold) -> int:
+def tried(story: Story, orders: Iterator[Order], *more: Delivery, broken: laws.Fold = fold) -> int:
     """How many orders came to the same ledger and the same explanation, to the byte."""
-    whole = told.history(*more)
-    seen = ([*order, *told.records] for order in orders)
+    whole = story.history(*more)
+    seen = ([*order, *story.records] for order in orders)
     return laws.order_law(broken, whole, seen, as_of=LAST)
 
 
 def test_the_twelve_are_as_hard_as_they_should_be() -> None:
     """Eight events each, and between them nearly everything that can be found or concluded."""
-    ledgers = [fold(told.history(told.again), policy=POLICY, as_of=LAST) for told in TWELVE]
-    for told in TWELVE:
-        assert len({each.event.key for each in told.arrivals}) == 8
+    ledgers = [fold(story.history(story.again), policy=POLICY, as_of=LAST) for story in TWELVE]
+    for story in TWELVE:
+        assert len({each.event.key for each in story.arrivals}) == 8
     outcomes = {ledger.outcome for ledger in ledgers}
     found = {finding.code for ledger in ledgers for finding in ledger.findings}
     outcomes_of_money = {"succeeded", "unresolved", "refunded", "disputed", "charged_back"}
@@ -70,18 +70,18 @@ def test_the_twelve_are_as_hard_as_they_should_be() -> None:
 
 
 @EVERY
-def test_some_orders_of_eight_events_and_with_one_doubled(told: Told) -> None:
+def test_some_orders_of_eight_events_and_with_one_doubled(story: Story) -> None:
     """Order: byte-identical ledgers and explanations."""
-    assert tried(told, shuffled(told)) == SOME
-    assert tried(told, shuffled(told, told.again), told.again) == SOME
+    assert tried(story, shuffled(story)) == SOME
+    assert tried(story, shuffled(story, story.again), story.again) == SOME
 
 
 def caught(broken: laws.Fold) -> int:
     """Of how many of the twelve some orders show that a fold depends on the order."""
     found = 0
-    for told in TWELVE:
+    for story in TWELVE:
         try:
-            tried(told, shuffled(told, told.again), told.again, broken=broken)
+            tried(story, shuffled(story, story.again), story.again, broken=broken)
         except AssertionError:
             found += 1
     return found
@@ -101,14 +101,14 @@ def test_a_fold_that_leaves_ties_as_they_came_is_caught(monkeypatch: pytest.Monk
 @pytest.mark.soak
 @pytest.mark.timeout(3_600)
 @EVERY
-def test_all_40320_orders_of_eight_events(told: Told) -> None:
+def test_all_40320_orders_of_eight_events(story: Story) -> None:
     """The long form of the above."""
-    assert tried(told, eights(told)) == 40_320
+    assert tried(story, eights(story)) == 40_320
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3_600)
 @EVERY
-def test_all_181440_orders_with_one_event_doubled(told: Told) -> None:
+def test_all_181440_orders_with_one_event_doubled(story: Story) -> None:
     """The same with a redelivery."""
-    assert tried(told, nines(told), told.again) == 181_440
+    assert tried(story, nines(story), story.again) == 181_440

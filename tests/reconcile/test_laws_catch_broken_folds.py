@@ -96,14 +96,14 @@ def test_law_2_catches_a_fold_that_dates_an_event_by_its_last_arrival() -> None:
 
 
 def with_memory() -> laws.Fold:
-    """A fold that never takes back a final outcome it once told."""
-    told: list[Ledger] = []
+    """A fold that never takes back a final outcome it once gave."""
+    given_before: list[Ledger] = []
 
     def broken(seen: History, **given: Any) -> Ledger:
         ledger = fold(seen, **given)
-        if told and told[-1].outcome in ("failed", "succeeded"):
-            ledger = replace(ledger, outcome=told[-1].outcome)
-        told.append(ledger)
+        if given_before and given_before[-1].outcome in ("failed", "succeeded"):
+            ledger = replace(ledger, outcome=given_before[-1].outcome)
+        given_before.append(ledger)
         return ledger
 
     return broken
@@ -263,7 +263,7 @@ def kes(minor: int) -> Money:
     return Money(minor=minor, currency="KES")
 
 
-def told(*said: Event) -> History:
+def history_of(*said: Event) -> History:
     """A priced order with these events, one second apart."""
     return history(PRICED, *(delivery(f"d{n}", n, each) for n, each in enumerate(said, 1)))
 
@@ -302,17 +302,17 @@ def surplus_of_what_came(seen: History, **given: Any) -> Ledger:
 _REFUND: dict[str, Any] = {"payment": "pay_1", "movement": "re_1"}
 _DISPUTE: dict[str, Any] = {"payment": "pay_1", "movement": "dp_1", "money": DUE}
 
-SUM = told(
+SUM = history_of(
     PAID,
     event("evt_2", "refunded", 1, money=kes(10), **_REFUND),
     event("evt_3", "refunded", 2, payment="pay_1", refunded_total=kes(10)),
 )
-REOPENED = told(
+REOPENED = history_of(
     PAID,
     event("evt_2", "dispute_lost", 1, **_DISPUTE),
     event("evt_3", "disputed", 2, **_DISPUTE),
 )
-SURPLUS = told(
+SURPLUS = history_of(
     event("evt_1", "succeeded", 0, payment="pay_1", money=kes(DUE.minor + 10)),
     event("evt_2", "refunded", 1, money=kes(4), **_REFUND),
 )
@@ -358,13 +358,13 @@ def doubt_of_the_order(seen: History, **given: Any) -> Ledger:
     return replace(ledger, outcome="unresolved", fulfillable=False)
 
 
-UNDER_WAY = told(PAID, event("evt_2", "refund_pending", 1, money=kes(10), **_REFUND))
-FAILED = told(
+UNDER_WAY = history_of(PAID, event("evt_2", "refund_pending", 1, money=kes(10), **_REFUND))
+FAILED = history_of(
     PAID,
     event("evt_2", "refunded", 1, payment="pay_1", movement="re_9", money=kes(10)),
     event("evt_3", "refund_failed", 2, money=kes(10), **_REFUND),
 )
-OPEN = told(PAID, event("evt_2", "disputed", 1, **_DISPUTE))
+OPEN = history_of(PAID, event("evt_2", "disputed", 1, **_DISPUTE))
 
 
 @pytest.mark.parametrize("seen", [UNDER_WAY, OPEN])
@@ -394,9 +394,9 @@ def test_law_10_catches_doubt_and_surplus_that_spread_to_the_order(minor: int) -
     """A stranger's payment of a hundred times the price, and of a little."""
     said = event("s1", "succeeded", 9, payment="pay_s", money=kes(minor))
     strange = [delivery("s1", 9, said)]
-    laws.stranger_law(fold, told(PAID), strange, NOW)
+    laws.stranger_law(fold, history_of(PAID), strange, NOW)
     with pytest.raises(AssertionError):
-        laws.stranger_law(doubt_of_the_order, told(PAID), strange, NOW)
+        laws.stranger_law(doubt_of_the_order, history_of(PAID), strange, NOW)
 
 
 def test_law_10_catches_unconfirmed_words_that_count() -> None:
@@ -405,6 +405,6 @@ def test_law_10_catches_unconfirmed_words_that_count() -> None:
         "s1", "unrecognized", 9, payment="pay_s", kind="refund.created", standing="unconfirmed"
     )
     strange = [delivery("s1", 9, said)]
-    laws.stranger_law(fold, told(PAID), strange, NOW)
+    laws.stranger_law(fold, history_of(PAID), strange, NOW)
     with pytest.raises(AssertionError):
-        laws.stranger_law(says_otherwise(standing="said"), told(PAID), strange, NOW)
+        laws.stranger_law(says_otherwise(standing="said"), history_of(PAID), strange, NOW)

@@ -96,7 +96,7 @@ YEN = Money(minor=7, currency="JPY")
 OTHERS = event("o", "succeeded", order="ORD-2", payment="p", money=MORE)
 
 
-def told(*events: Event, price: Money | None = None) -> LedgerLine:
+def ledger_line(*events: Event, price: Money | None = None) -> LedgerLine:
     """The ledger line of an order of which these were said, and which the shop gave this price."""
     heard = [delivery(f"d{number}", number, each) for number, each in enumerate(events)]
     placed = () if price is None else (record("r", "order_placed", 0, money=price),)
@@ -153,16 +153,16 @@ def test_what_an_unresolved_order_may_have_taken(
     events: list[Event], price: Money | None, in_doubt: tuple[Money, ...]
 ) -> None:
     """The rows of the README's table of what is at stake, as amounts beside what is certain."""
-    assert told(*events, price=price).in_doubt == in_doubt
+    assert ledger_line(*events, price=price).in_doubt == in_doubt
 
 
 PAID_ONCE = event("e1", "succeeded", payment="p", money=DUE)
 HALF = Money(minor=DUE.minor // 2, currency="KES")
 
 
-def again(kind: ClaimKind = "succeeded", number: int = 2, **told: Any) -> Event:
+def again(kind: ClaimKind = "succeeded", number: int = 2, **more: Any) -> Event:
     """A further event, of the second payment."""
-    return event(f"e{number}", kind, payment="q", **told)
+    return event(f"e{number}", kind, payment="q", **more)
 
 
 @pytest.mark.parametrize(
@@ -189,16 +189,16 @@ def again(kind: ClaimKind = "succeeded", number: int = 2, **told: Any) -> Event:
          (YEN,)),
     ],
 )  # fmt: skip
-def test_what_is_owed_back_is_told_by_currency(
+def test_what_is_owed_back_is_reported_by_currency(
     events: list[Event], owed: tuple[Money, ...]
 ) -> None:
     """What sure payments hold beyond the price: a surplus never hides, and is no guess."""
-    assert told(PAID_ONCE, *events, price=DUE).owed == owed
+    assert ledger_line(PAID_ONCE, *events, price=DUE).owed == owed
 
 
 def test_what_one_payment_brought_in_two_currencies_is_owed_in_the_other() -> None:
     """Though it is one payment, and what it brought in the order's is its price."""
-    found = told(
+    found = ledger_line(
         event("e1", "succeeded", payment="p", capture="c1", money=DUE),
         event("e2", "succeeded", payment="p", capture="c2", money=YEN),
         price=DUE,
@@ -208,18 +208,18 @@ def test_what_one_payment_brought_in_two_currencies_is_owed_in_the_other() -> No
 
 
 def test_a_payment_in_doubt_of_a_paid_order_neither_vanishes_nor_counts_as_sure() -> None:
-    """The greatest amount that was told is in doubt; where one is entered, the payment says so."""
-    conflicting = told(PAID_ONCE, again(money=LESS), again(number=3, money=HALF), price=DUE)
+    """The greatest amount stated is in doubt; where one is entered, the payment says so."""
+    conflicting = ledger_line(PAID_ONCE, again(money=LESS), again(number=3, money=HALF), price=DUE)
     assert conflicting.outcome == "succeeded"
     assert conflicting.in_doubt == (HALF,)
     assert conflicting.doubted == (
         Doubted(source="shop", payment="q", unsure=("captured",), cites=("e2", "e3")),
     )
-    canceled = told(PAID_ONCE, again(money=LESS), again("canceled", 3, at=None), price=DUE)
+    canceled = ledger_line(PAID_ONCE, again(money=LESS), again("canceled", 3, at=None), price=DUE)
     assert canceled.outcome == "succeeded"
     assert canceled.in_doubt == canceled.owed == ()
     assert [(each.payment, each.unsure) for each in canceled.doubted] == [("q", ())]
-    silent = told(PAID_ONCE, again(), price=DUE)
+    silent = ledger_line(PAID_ONCE, again(), price=DUE)
     assert (silent.in_doubt, silent.doubted[0].unsure) == ((DUE,), ("captured",))
 
 
@@ -252,7 +252,7 @@ def test_from_the_events_to_the_break(
     """A book that says paid, and no statement: each difference once, with its money."""
     line = BookLine(line_id="bok_1.1", reference=ORDER, kind="order", money=DUE, status="paid")
     matching = Matching(rules=MatchRules(), as_of=seconds(99) + 60 * DAY, coverage=Coverage())
-    rows = [ledger_line_row(told(*events, price=DUE))]
+    rows = [ledger_line_row(ledger_line(*events, price=DUE))]
     found = list(matching.decide(takings=rows, book=[book_row(line)], statements=[]))
     breaks = [each for each in found if isinstance(each, Break)]
     assert [(each.cause, each.money) for each in breaks] == expected
@@ -296,7 +296,7 @@ def test_what_statements_call_a_payment_of_which_a_session_was_asked(
 ) -> None:
     """What was asked about says it, where that is one word and the answer is dated first; the name
     of a session's own event is the session's."""
-    told = [
+    stated = [
         event(f"u{n}", "succeeded", session="cs_1", payment=name, standing="unconfirmed")
         for n, name in enumerate(names)
     ]
@@ -304,7 +304,7 @@ def test_what_statements_call_a_payment_of_which_a_session_was_asked(
         event(f"e{n}", "succeeded", n, session="cs_1", money=DUE, standing=standing)
         for n, standing in enumerate(standings)
     ]
-    heard = [delivery(f"d{n}", n, each) for n, each in enumerate((*told, *said))]
+    heard = [delivery(f"d{n}", n, each) for n, each in enumerate((*stated, *said))]
     known = history(record("r1", "order_placed", 0, money=DUE), *heard)
     found = ledger_line_of(fold(known, policy=Policy(), as_of=seconds(99)))
     assert found is not None

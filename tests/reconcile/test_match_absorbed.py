@@ -1,4 +1,4 @@
-"""What one matching leaves over and another takes over is told as one matching would have told it:
+"""What one matching leaves over and another takes over is reported as one matching would have done:
 two orders and several book lines of one key, of which people have paired some."""
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from tests.reconcile.books_strategies import in_key_order
 from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, Case
 
 Hands = tuple[tuple[str, str], ...]
-Told = tuple[list[tuple[str, str, int]], list[str]]
+Summary = tuple[list[tuple[str, str, int]], list[str]]
 
 
-def at_once(cases: list[Case], hands: Hands) -> Told:
-    """(cause or kind, order, minor units) of all that is told, and the lines of the totals."""
-    told, control = decided(*cases, hands=hands)
-    return _said(told), sorted(map(str, control.lines))
+def at_once(cases: list[Case], hands: Hands) -> Summary:
+    """(cause or kind, order, minor units) of all that is reported, and the lines of the totals."""
+    decisions, control = decided(*cases, hands=hands)
+    return _said(decisions), sorted(map(str, control.lines))
 
 
-def in_two(cases: list[Case], hands: Hands) -> Told:
+def in_two(cases: list[Case], hands: Hands) -> Summary:
     """The same, by a matching that takes over what another has left."""
     paired = [HandMatch(one=one, other=other) for one, other in hands]
     part, whole = (
         Matching(rules=RULES, as_of=AS_OF, coverage=COVERAGE, hands=paired) for _ in range(2)
     )
-    told = list(
+    reported = list(
         part.by_key(
             takings=in_key_order([ledger_line_row(e) for one in cases for e in one.takings]),
             book=in_key_order([book_row(e) for one in cases for e in one.book]),
@@ -41,16 +41,16 @@ def in_two(cases: list[Case], hands: Hands) -> Told:
         )
     )
     whole.absorb(part.part())
-    told += whole.rest()
+    reported += whole.rest()
     control = whole.control()
     assert control.holds
-    return _said(told), sorted(map(str, control.lines))
+    return _said(reported), sorted(map(str, control.lines))
 
 
-def _said(told: Sequence[Decision]) -> list[tuple[str, str, int]]:
+def _said(decisions: Sequence[Decision]) -> list[tuple[str, str, int]]:
     return sorted(
         (each.cause if isinstance(each, Break) else each.kind, str(each.order), each.money.minor)
-        for each in told
+        for each in decisions
     )
 
 

@@ -23,10 +23,10 @@ STRICT = replace(RULES, tolerances=())
 
 def changes(*cases: Case, before: MatchRules, after: MatchRules) -> list[tuple[str, str, int]]:
     """(effect, cause or kind, minor units) of each change."""
-    told = compare(decided(*cases, rules=before)[0], decided(*cases, rules=after)[0])
+    reported = compare(decided(*cases, rules=before)[0], decided(*cases, rules=after)[0])
     return [
         (each.effect, getattr(each.before or each.after, "cause", "match"), each.money.minor)
-        for each in told
+        for each in reported
     ]
 
 
@@ -64,16 +64,16 @@ def test_another_expected_fee_changes_the_money_of_a_break() -> None:
 @settings(search, max_examples=search.max_examples // 3)
 @given(worlds(), worlds())
 def test_a_comparison_is_exactly_what_differs(one: World, other: World) -> None:
-    """Nothing changes between equals; swapped, it tells the same the other way round; what is
-    told, applied to the before, is the after."""
+    """Nothing changes between equals; swapped, it reports the same the other way round; what is
+    reported, applied to the before, is the after."""
     before, after = one.decided()[0], other.decided()[0]
     assert list(compare(before, before)) == []
-    told = list(compare(before, after))
+    reported = list(compare(before, after))
     assert {(c.identity, c.before, c.after) for c in compare(after, before)} == {
-        (c.identity, c.after, c.before) for c in told
+        (c.identity, c.after, c.before) for c in reported
     }
     applied = {each.identity: each for each in before}
-    for change in told:
+    for change in reported:
         assert applied.get(change.identity) == change.before
         if change.after is None:
             del applied[change.identity]
@@ -84,7 +84,7 @@ def test_a_comparison_is_exactly_what_differs(one: World, other: World) -> None:
 
 @pytest.mark.parametrize("beside", [0, 1, 2])
 @pytest.mark.parametrize("turned", [False, True])
-def test_what_changed_is_told_with_both_sides_whichever_is_met_first(
+def test_what_changed_is_reported_with_both_sides_whichever_is_met_first(
     beside: int, turned: bool
 ) -> None:
     """Each of the two may come behind others that only one of the matchings has."""
@@ -92,32 +92,32 @@ def test_what_changed_is_told_with_both_sides_whichever_is_met_first(
     (new,) = decided(case().pays().books(minor=2_100).settles())[0]
     others = [decided(case(f"X{n}").books())[0][0] for n in range(beside)]
     before, after = ([old], [*others, new]) if turned else ([*others, old], [new])
-    told = list(compare(before, after))
-    assert [(e.before, e.after) for e in told if e.effect == "changed"] == [(old, new)]
-    assert sorted(each.identity for each in told if each.effect != "changed") == sorted(
+    reported = list(compare(before, after))
+    assert [(e.before, e.after) for e in reported if e.effect == "changed"] == [(old, new)]
+    assert sorted(each.identity for each in reported if each.effect != "changed") == sorted(
         each.identity for each in others
     )
-    only = {each.effect for each in told} - {"changed"}
+    only = {each.effect for each in reported} - {"changed"}
     assert only == (set() if not beside else {"new_break"} if turned else {"gone_break"})
-    assert [each.money for each in told if each.effect == "changed"] == [new.money]
+    assert [each.money for each in reported if each.effect == "changed"] == [new.money]
 
 
 def left_over(*cases: Case, as_of: Instant = AS_OF) -> Part:
     """What a matching of these leaves over."""
     part = Matching(rules=WINDOW, as_of=as_of, coverage=COVERAGE)
-    told = part.by_key(
+    reported = part.by_key(
         takings=in_key_order([ledger_line_row(each) for one in cases for each in one.takings]),
         book=in_key_order([book_row(each) for one in cases for each in one.book]),
         statements=in_key_order([statement_row(each) for one in cases for each in one.lines]),
     )
-    assert list(told) == []
+    assert list(reported) == []
     return part.part()
 
 
 def test_parts_may_be_absorbed_in_any_order() -> None:
-    """The same is told in the same order: of each kind of row that is left over one part has the
+    """The same is found in the same order: of each kind of row that is left over one part has the
     first and the third, and the other the second."""
-    told = []
+    reported = []
     for order in (0, 1):
         parts = [
             [
@@ -136,16 +136,16 @@ def test_parts_may_be_absorbed_in_any_order() -> None:
         whole = Matching(rules=WINDOW, as_of=AS_OF, coverage=COVERAGE)
         for each in (parts, parts[::-1])[order]:
             whole.absorb(left_over(*each))
-        told.append(list(whole.rest()))
+        reported.append(list(whole.rest()))
         assert whole.control().holds
-    assert [each.identity for each in told[0]] == [each.identity for each in told[1]]
-    assert [str(each.order) for each in told[0] if isinstance(each, Break)] == [
+    assert [each.identity for each in reported[0]] == [each.identity for each in reported[1]]
+    assert [str(each.order) for each in reported[0] if isinstance(each, Break)] == [
         f"{letter}{n}" for letter in "ABDE" for n in (1, 2, 3)
     ]
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_what_is_ambiguous_is_told_in_one_order_whichever_part_had_it(turned: bool) -> None:
+def test_what_is_ambiguous_is_reported_in_one_order_whichever_part_had_it(turned: bool) -> None:
     """Two payments of one name that are awaited still, and two lines that claim nothing of a group
     that each of two orders may be of."""
     soon = AT + 3 * HOUR

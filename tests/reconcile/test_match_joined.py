@@ -35,7 +35,7 @@ PERIODS = (Period(until=NOVEMBER), Period(since=NOVEMBER))
 
 
 def matched(world: World, period: Period) -> tuple[list[Decision], Control, list[str]]:
-    """What is told of a period alone, its totals, and the ids of the rows that are of it."""
+    """What is reported of a period alone, its totals, and the ids of the rows that are of it."""
     terms = Terms(rules=world.rules, as_of=AS_OF, coverage=world.coverage, hands=world.hands)
     joined = joined_dates(
         takings=world.takings,
@@ -53,8 +53,8 @@ def matched(world: World, period: Period) -> tuple[list[Decision], Control, list
     )
     takings, book, statements = list(streams[0]), list(streams[1]), list(streams[2])
     matching = world.matching()
-    told = list(matching.decide(takings=takings, book=book, statements=statements))
-    return told, matching.control(), ids_of(takings, book, statements)
+    decisions = list(matching.decide(takings=takings, book=book, statements=statements))
+    return decisions, matching.control(), ids_of(takings, book, statements)
 
 
 def ids_of(
@@ -121,7 +121,7 @@ def four_invoices() -> Rows:
 @pytest.mark.parametrize(
     ("rows", "hands", "first", "second"),
     [
-        # rows, decisions of people, what is told of the first period, and of the second
+        # rows, decisions of people, what is reported of the first period, and of the second
         (four_invoices(), [], ["by_group"], []),
         # The group's payments are of two months, and the book knows when each was placed.
         (
@@ -182,9 +182,9 @@ def test_what_is_joined_across_a_border_is_of_one_period(
 ) -> None:
     """That of the earliest date in the book, else of the first money, else of the settlement."""
     world = rows.world(*hands)
-    told = [matched(world, period) for period in PERIODS]
-    assert [causes(decisions) for decisions, _, _ in told] == [first, second]
-    assert all(control.holds for _, control, _ in told)
+    reported = [matched(world, period) for period in PERIODS]
+    assert [causes(decisions) for decisions, _, _ in reported] == [first, second]
+    assert all(control.holds for _, control, _ in reported)
     assert causes(world.decided()[0]) == sorted(first + second)
 
 
@@ -207,11 +207,11 @@ def sums(controls: Sequence[Control]) -> Control:
     return whole
 
 
-def names(told: Sequence[Decision]) -> Counter[Any]:
-    """What is told, without the candidates, which are looked for among what else is alone."""
+def names(decisions: Sequence[Decision]) -> Counter[Any]:
+    """What is reported, without the candidates, which are looked for among what else is alone."""
     return Counter(
         (each.identity, each.money, each.cites if isinstance(each, Break) else each.lines)
-        for each in told
+        for each in decisions
     )
 
 
@@ -244,7 +244,7 @@ def straddling(draw: st.DrawFn) -> World:
 
 
 @given(world=worlds() | straddling())
-def test_every_line_is_in_exactly_one_period_and_together_they_tell_everything(
+def test_every_line_is_in_exactly_one_period_and_together_they_give_everything(
     world: World,
 ) -> None:
     """Whatever is joined with what: each row once, the same breaks and matches, the same sums."""
@@ -255,8 +255,8 @@ def test_every_line_is_in_exactly_one_period_and_together_they_tell_everything(
     parts = [matched(world, month) for month in months]
     every = ids_of(world.takings, world.book, world.lines)
     assert Counter(name for _, _, ids in parts for name in ids) == Counter(every)
-    told, control = world.decided()
-    assert names([each for some, _, _ in parts for each in some]) == names(told)
+    decisions, control = world.decided()
+    assert names([each for some, _, _ in parts for each in some]) == names(decisions)
     together = sums([each for _, each, _ in parts])
     assert (together.lines, together.read, together.breaks) == (
         control.lines,

@@ -119,19 +119,19 @@ def test_every_row_stands_in_exactly_one_bucket_and_the_sums_tie(world: World) -
 @given(worlds())
 def test_a_line_is_claimed_once_and_an_identity_is_given_once(world: World) -> None:
     """No line stands in two matches of one side; no two decisions have one identity."""
-    told, _ = world.decided()
-    claimed = Counter(line for each in told if isinstance(each, Match) for line in each.lines)
+    decisions, _ = world.decided()
+    claimed = Counter(line for each in decisions if isinstance(each, Match) for line in each.lines)
     assert all(count == 1 for count in claimed.values())
-    names = Counter(each.identity for each in told)
-    assert all(count == 1 for count in names.values()), told
+    names = Counter(each.identity for each in decisions)
+    assert all(count == 1 for count in names.values()), decisions
 
 
 @search
 @given(worlds())
 def test_the_breaks_add_up_to_the_totals_of_breaks(world: World) -> None:
-    """What is told one by one is what the totals count; no money at stake is negative."""
-    told, control = world.decided()
-    breaks = [each for each in told if isinstance(each, Break)]
+    """What is reported one by one is what the totals count; no money at stake is negative."""
+    decisions, control = world.decided()
+    breaks = [each for each in decisions if isinstance(each, Break)]
     counted = Counter((each.cause, each.money.currency) for each in breaks)
     assert counted == {(each.cause, each.currency): each.count for each in control.breaks}
     assert sum(each.money.minor for each in breaks) == sum(e.minor for e in control.breaks)
@@ -144,10 +144,10 @@ def test_an_unrelated_order_changes_nothing_else(world: World) -> None:
     """Other orders' breaks and matches stay as they are when an order comes or breaks."""
     plain = _rows(Case("ZZ-77", 77_700, AS_OF).pays().books().settles())
     lonely = _rows(Case("ZZ-88", 88_800, AS_OF - 50 * TICK).books(currency="USD"))
-    told, _ = world.decided()
-    assert _told((world + plain).decided()[0]) == _told(told)
+    decisions, _ = world.decided()
+    assert _words((world + plain).decided()[0]) == _words(decisions)
     others = [each for each in (world + lonely).decided()[0] if _order(each) != "ZZ-88"]
-    assert _told(others) == _told(told)
+    assert _words(others) == _words(decisions)
 
 
 CUTS = st.sampled_from([["a1"], ["a12"], ["a1-2"], ["b"], ["a1", "a1-2", "a12", "b"]])
@@ -175,8 +175,8 @@ def test_so_it_is_where_the_parts_leave_more_than_there_is_room_for(
 
 def as_a_whole(world: World) -> tuple[list[str], Control]:
     """What one matching says, and its totals."""
-    told, control = world.decided()
-    return sorted(_told(told)), control
+    decisions, control = world.decided()
+    return sorted(_words(decisions)), control
 
 
 def in_parts(world: World, cuts: list[str], *, room: int = 99) -> tuple[list[str], Control]:
@@ -196,7 +196,7 @@ def in_parts(world: World, cuts: list[str], *, room: int = 99) -> tuple[list[str
         for each in parts:
             whole.absorb(pickle.loads(each))
         found += whole.rest()
-    return sorted(_told(found)), whole.control()
+    return sorted(_words(found)), whole.control()
 
 
 @search
@@ -264,11 +264,11 @@ def _rows(case: Case) -> World:
     )
 
 
-def _order(told: Decision) -> str | None:
-    return told.order
+def _order(decisions: Decision) -> str | None:
+    return decisions.order
 
 
-def _told(decisions: Iterable[Decision]) -> list[str]:
+def _words(decisions: Iterable[Decision]) -> list[str]:
     """Without the candidates, in which another order's line may rightly appear."""
     return [repr(replace(d, candidates=()) if isinstance(d, Break) else d) for d in decisions]
 

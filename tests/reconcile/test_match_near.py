@@ -1,4 +1,4 @@
-"""Near misses: how far apart two lines are in each field, which is told, and who is looked at."""
+"""Near misses: how far apart two lines are in each field, which is named, and who is looked at."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def later(moment: int) -> Instant:
 
 
 class Miss(NamedTuple):
-    """A near miss: its points, and what is told of it; `windowed`: with a window of two days."""
+    """A near miss: its points, and what is said of it; `windowed`: with a window of two days."""
 
     entry: Searchable
     points: int | None
@@ -98,13 +98,13 @@ TOO_FAR = [
 
 
 def found(*entries: Searchable, window: Duration | None = None) -> list[tuple[Any, ...]]:
-    """What is told of the nearest of these."""
-    told = Index(entries).nearest(WANTED, window=window)
-    return [(each.line, each.apart, each.facts, each.days) for each in told]
+    """What is reported of the nearest of these."""
+    reported = Index(entries).nearest(WANTED, window=window)
+    return [(each.line, each.apart, each.facts, each.days) for each in reported]
 
 
 @pytest.mark.parametrize("miss", MISSES, ids=lambda miss: miss.entry.line)
-def test_the_field_that_differs_most_is_told(miss: Miss) -> None:
+def test_the_field_that_differs_most_is_reported(miss: Miss) -> None:
     """With its facts, and the days between; of equal ones the amount before the others."""
     entry = miss.entry
     days = None if entry.at is None else abs(entry.at - T) // DAY
@@ -126,8 +126,8 @@ def test_the_points_of_all_fields_add_up() -> None:
     """Of each two the one with less comes first; of as many, the first by name."""
     for one, other in combinations(MISSES, 2):
         ordered = sorted((one, other), key=lambda each: (each.points, each.entry.line))
-        told = [name for name, *_ in found(other.entry, one.entry)]
-        assert told == [each.entry.line for each in ordered]
+        reported = [name for name, *_ in found(other.entry, one.entry)]
+        assert reported == [each.entry.line for each in ordered]
 
 
 @pytest.mark.parametrize(("mine", "its", "apart"), [
@@ -136,15 +136,15 @@ def test_the_points_of_all_fields_add_up() -> None:
 ])  # fmt: skip
 def test_a_third_of_a_reference_may_differ(mine: str, its: str, apart: str) -> None:
     """Two characters at most, of as many as six."""
-    told = Index([line("it", its)]).nearest(line("wanted", mine), window=None)
-    assert [each.apart for each in told] == [apart]
+    reported = Index([line("it", its)]).nearest(line("wanted", mine), window=None)
+    assert [each.apart for each in reported] == [apart]
     both = Index([line("a", "ZZZZZZZZZ"), line("it", its)]).nearest(
         line("wanted", mine), window=None
     )
     assert [each.line for each in both] == (["it", "a"] if apart == "characters" else ["a", "it"])
 
 
-def test_a_date_beyond_the_window_is_told_by_what_is_beyond() -> None:
+def test_a_date_beyond_the_window_is_reported_by_what_is_beyond() -> None:
     """To the tick."""
     assert found(line("in", at=later(2 * DAY)), window=2 * DAY) == [("in", "nothing", (), 2)]
     beyond = found(line("out", at=later(-2 * DAY - TICK)), window=2 * DAY)
@@ -208,8 +208,8 @@ def test_an_amount_that_is_no_whole_hundred_is_none_of_minor_units() -> None:
     """10,050 may be 100.50 of something, and never 100 of it."""
     wanted = line("wanted", minor=10_050)
     crowd = [line(f"c{n}", f"C{n}", 9_000) for n in range(9)]
-    told = Index([*crowd, line("hundred", "F", 100)]).nearest(wanted, window=None)
-    assert told == ()
+    reported = Index([*crowd, line("hundred", "F", 100)]).nearest(wanted, window=None)
+    assert reported == ()
 
 
 @pytest.mark.parametrize(("reference", "seen"), [
@@ -234,8 +234,8 @@ def test_four_references_on_each_side_are_looked_at(side: int, place: int, seen:
     ends = [each for n in range(5) for each in (f"AA{n}1042", f"{n}Z1042")]
     beside = [*ends, *(name for n, name in enumerate(row, 1) if n != place)]
     others = [line(f"x{n}", name, 9_999_999) for n, name in enumerate(beside)]
-    told = names([*CROWD, *others, line("near", row[place - 1], 10_090)])
-    assert ("near" in told) == seen
+    reported = names([*CROWD, *others, line("near", row[place - 1], 10_090)])
+    assert ("near" in reported) == seen
 
 
 @pytest.mark.parametrize(("one", "other", "currency", "factor"), [

@@ -26,7 +26,7 @@ def in_parts(*parts: int, event: str = "") -> Case:
 
 
 def breaks(made: Case) -> list[tuple[str, int, str | None]]:
-    """Cause, money and subject of what is told."""
+    """Cause, money and subject of what is reported."""
     found = [each for each in decided(made)[0] if isinstance(each, Break)]
     assert len({each.identity for each in found}) == len(found)
     return [(each.cause, each.money.minor, each.subject) for each in found]
@@ -41,12 +41,12 @@ def test_each_part_of_a_payment_that_no_statement_has_is_missed(
 ) -> None:
     """Once, by itself: none stands for another of its payment, whatever its amount."""
     made = in_parts(1_000, 300, 300, event=event)
-    told = zip((1_000, 300, 300), subjects, strict=True)
-    assert breaks(made) == [("not_settled", minor, subject) for minor, subject in told]
+    missed = zip((1_000, 300, 300), subjects, strict=True)
+    assert breaks(made) == [("not_settled", minor, subject) for minor, subject in missed]
     assert stands(decided(made)[1], "settlement") == ["not_settled"]
 
 
-@pytest.mark.parametrize(("captured", "lines", "settlement", "statement", "told"), [
+@pytest.mark.parametrize(("captured", "lines", "settlement", "statement", "expected"), [
     # each part in a line of its own, in whatever order
     ((1_000, 500), (500, 1_000), ["by_reference"], ["by_reference"], []),
     ((700, 700), (700, 700), ["by_reference"], ["by_reference"], []),
@@ -62,7 +62,7 @@ def test_each_part_of_a_payment_that_no_statement_has_is_missed(
     ((1_000, 500), (900, 600), ["by_group"], ["by_group"], []),
     ((1_000, 500), (1_000, 450, 50), ["by_group", "by_reference"],
      ["by_group", "by_reference"], []),
-    # one of another amount; one too many, which may be of a part that nobody told of
+    # one of another amount; one too many, which may be of a part that no webhook stated
     ((1_000, 500), (1_000, 480), ["amount_differs", "by_reference"],
      ["amount_differs", "by_reference"], [("amount_differs", 20, "stm_ORD-1_1")]),
     ((1_000, 500), (1_000, 500, 200), ["by_reference"],
@@ -80,7 +80,7 @@ def test_a_line_settles_the_part_of_its_amount(
     lines: tuple[int, ...],
     settlement: list[str],
     statement: list[str],
-    told: list[tuple[str, int, str]],
+    expected: list[tuple[str, int, str]],
     named: str,
 ) -> None:
     """Whether it names the payment's order, another, or none; and each row stands once."""
@@ -91,15 +91,15 @@ def test_a_line_settles_the_part_of_its_amount(
     plain = {"by_payment": "by_reference"}
     assert sorted({plain.get(each, each) for each in stands(control, "settlement")}) == settlement
     assert sorted({plain.get(each, each) for each in stands(control, "statement")}) == statement
-    assert sorted(breaks(made)) == sorted(told)
+    assert sorted(breaks(made)) == sorted(expected)
 
 
 def test_a_person_may_say_which_line_of_two_settles_a_part() -> None:
     """The other one is then of no payment that is known."""
     made = in_parts(1_000, 500).settles(gross=1_000).settles(gross=500).settles(gross=500)
-    told, control = decided(made, hands=(("ORD-1", "stm_ORD-1_2"),))
+    decisions, control = decided(made, hands=(("ORD-1", "stm_ORD-1_2"),))
     assert stands(control, "settlement") == ["by_hand", "by_reference"]
-    left = [each for each in told if isinstance(each, Break)]
+    left = [each for each in decisions if isinstance(each, Break)]
     assert [(each.cause, each.cites) for each in left] == [
         ("settled_never_notified", ("stm_ORD-1_1.1",))
     ]

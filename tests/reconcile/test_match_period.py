@@ -92,7 +92,7 @@ BOOKED = booked("a", 50)
 
 
 @pytest.mark.parametrize(
-    ("book", "statements", "told"),
+    ("book", "statements", "expected"),
     [
         ([], [SETTLED], False),
         ([BOOKED], [SETTLED], False),
@@ -107,8 +107,8 @@ BOOKED = booked("a", 50)
         ([BOOKED], [SETTLED._replace(payment=None)], False),
     ],
 )
-def test_of_an_order_beyond_the_period_is_told_what_its_line_does_not_settle(
-    book: list[BookRow], statements: list[StatementRow], told: bool
+def test_of_an_order_beyond_the_period_is_reported_what_its_line_does_not_settle(
+    book: list[BookRow], statements: list[StatementRow], expected: bool
 ) -> None:
     """One payment, one line of its amount, and at most one book line of no group say nothing of
     any other line."""
@@ -121,7 +121,7 @@ def test_of_an_order_beyond_the_period_is_told_what_its_line_does_not_settle(
         outside=lambda group: outside.append(group.key),
     )
     assert [list(each) for each in streams] == [[], [], []]
-    assert outside == ["a"] * told
+    assert outside == ["a"] * expected
 
 
 def test_lines_of_no_order_belong_to_their_own_dates() -> None:
@@ -204,7 +204,7 @@ def test_only_a_line_of_its_own_source_plainly_settles_an_order(
 def test_one_payment_and_one_line_of_its_amount_are_plainly_settled(
     takings: list[LedgerLineRow], statements: list[StatementRow], plainly: bool
 ) -> None:
-    """Of everything else each line that is of another period than its own date is told."""
+    """Of everything else each line that is of another period than its own date is reported."""
     found = set[str]()
     book = [booked("a", 150)]
     for each in within(
@@ -271,7 +271,7 @@ def dates(
 
 
 @pytest.mark.parametrize(
-    ("taken", "told", "joined"),
+    ("taken", "stated", "joined"),
     [
         ("shop", "shop", True),
         ("shop", "", True),
@@ -280,9 +280,9 @@ def dates(
         ("other", "third", True),
     ],
 )
-def test_a_payment_joins_lines_of_its_own_source(taken: str, told: str, joined: bool) -> None:
+def test_a_payment_joins_lines_of_its_own_source(taken: str, stated: str, joined: bool) -> None:
     """The line names an order of its own, and is of a payment of another."""
-    line = settled("b", 300)._replace(source=told)
+    line = settled("b", 300)._replace(source=stated)
     assert dates([took("a", 150)._replace(source=taken)], [line]) == ({"b": 150} if joined else {})
 
 

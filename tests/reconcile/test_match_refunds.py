@@ -42,7 +42,7 @@ def moved(captured: int, refunded: int) -> Case:
 
 
 @pytest.mark.parametrize(
-    ("captured", "refunded", "rows", "told"),
+    ("captured", "refunded", "rows", "expected"),
     [
         # One line that says what went back.
         (1_500, 500, [("order", 1_500, "paid", 500)], []),
@@ -54,7 +54,7 @@ def moved(captured: int, refunded: int) -> Case:
         (1_500, 500, [("order", 1_500, "paid", None)], ["refund_not_in_book"]),
         (1_500, 0, [("order", 1_500, "paid", 500)], ["refund_not_received"]),
         (1_500, 500, [("order", 1_500, "paid", 600)], ["refund_not_received"]),
-        # Rows of one order whose statuses add up are one story: what is told of it is a match.
+        # Rows of one order whose statuses add up are one story: what is reported of it is a match.
         (1_500, 500, [("order", 1_500, "paid", None), ("invoice", 500, "refunded", None)], 1),
         (1_500, 1_500, [("order", 1_500, "paid", None), ("invoice", 1_500, "refunded", None)], 1),
         (1_500, 500, [("order", 1_500, "paid", None), ("entry", -500, None, None)], 1),
@@ -77,26 +77,26 @@ def moved(captured: int, refunded: int) -> Case:
     ],
 )
 def test_what_the_book_says_went_back_is_held_against_what_did(
-    captured: int, refunded: int, rows: list[Row], told: list[str] | int
+    captured: int, refunded: int, rows: list[Row], expected: list[str] | int
 ) -> None:
-    """One row a case: the money that moved, the lines of the order, and what there is to tell."""
+    """One row a case: the money that moved, the lines of the order, and what there is to report."""
     found, control = decided(booked(moved(captured, refunded), *rows))
-    assert causes(found) == (["by_group"] if told == 1 else told)
+    assert causes(found) == (["by_group"] if expected == 1 else expected)
     assert control.holds
 
 
-@pytest.mark.parametrize(("days_after", "told"), [(0, ["refund_not_received"]), (1, [])])
-def test_a_refund_is_awaited_from_its_own_date_on(days_after: int, told: list[str]) -> None:
+@pytest.mark.parametrize(("days_after", "expected"), [(0, ["refund_not_received"]), (1, [])])
+def test_a_refund_is_awaited_from_its_own_date_on(days_after: int, expected: list[str]) -> None:
     """The margin begins when the book says that it was refunded, not when the order was placed."""
     made = booked(moved(1_500, 0), ("order", 1_500, "paid", 500))
     began = AS_OF - RULES.refund_margin
     made.book[0] = replace(made.book[0], refunded_at=began + days_after * DAY)
     assert RULES.refund_margin < OLD
-    assert causes(decided(made)[0]) == told
+    assert causes(decided(made)[0]) == expected
 
 
 def test_a_refund_of_the_first_moment_has_a_date() -> None:
-    """The date that is told is the latest of those that there are, also where it is 0."""
+    """The date that is reported is the latest of those that there are, also where it is 0."""
     first = Instant(0)
     row = BookRow("a", "b-1", "a", "order", 5, "KES", AS_OF, "paid", None, 3, first)
     assert lines_of([row]).refunded_at == first
@@ -114,7 +114,7 @@ def test_what_one_line_says_went_back(
     assert lines_of([row]).credit == credit
 
 
-@pytest.mark.parametrize(("refunded", "status", "told"), [
+@pytest.mark.parametrize(("refunded", "status", "expected"), [
     (1_499, None, ["paid_not_in_book"]),
     (1_500, None, []),
     (1_501, None, []),
@@ -125,13 +125,13 @@ def test_what_one_line_says_went_back(
     (0, "paid", []),
 ])  # fmt: skip
 def test_a_minor_unit_that_is_kept_or_went_back_is_missed_in_the_book(
-    refunded: int, status: BookStatus | None, told: list[str]
+    refunded: int, status: BookStatus | None, expected: list[str]
 ) -> None:
     """No tolerance is for what went back; of an order that gave back more nothing is kept."""
     made = moved(1_500, refunded)
     found = decided(made.books(status) if status else made)[0]
-    assert causes(found) == told
-    assert [each.money.minor for each in found] == [1] * len(told)
+    assert causes(found) == expected
+    assert [each.money.minor for each in found] == [1] * len(expected)
 
 
 @pytest.mark.parametrize("refunded", [1, 2])
@@ -146,7 +146,7 @@ AMOUNTS: tuple[FindingCode, ...] = ("amount_mismatch",)
 BODIES: tuple[FindingCode, ...] = ("amount_mismatch", "same_id_different_body")
 
 
-@pytest.mark.parametrize(("findings", "captured", "in_doubt", "told"), [
+@pytest.mark.parametrize(("findings", "captured", "in_doubt", "expected"), [
     (AMOUNTS, True, 0, "amount_differs"),
     (AMOUNTS, True, 900, "unresolved"),
     (AMOUNTS, False, 0, "unresolved"),
@@ -155,7 +155,7 @@ BODIES: tuple[FindingCode, ...] = ("amount_mismatch", "same_id_different_body")
     ((), True, 0, "unresolved"),
 ])  # fmt: skip
 def test_amounts_of_an_unresolved_order_are_compared_where_only_they_are_odd(
-    findings: tuple[FindingCode, ...], captured: bool, in_doubt: int, told: str
+    findings: tuple[FindingCode, ...], captured: bool, in_doubt: int, expected: str
 ) -> None:
     """And where they are known."""
     made = case().pays() if captured else case().untouched()
@@ -166,10 +166,10 @@ def test_amounts_of_an_unresolved_order_are_compared_where_only_they_are_odd(
         in_doubt=(kes(in_doubt),) * bool(in_doubt),
     )
     made = made.books(minor=1_400)
-    assert causes(decided(made.settles() if captured else made)[0]) == [told]
+    assert causes(decided(made.settles() if captured else made)[0]) == [expected]
 
 
-@pytest.mark.parametrize(("findings", "surplus", "status", "told"), [
+@pytest.mark.parametrize(("findings", "surplus", "status", "expected"), [
     (("paid_after_cancel",), 0, None, ["late_money"]),
     (("paid_after_cancel", "overpaid"), 100, None, ["overpaid", "paid_not_in_book"]),
     (("paid_after_cancel",), 0, "canceled", ["late_money"]),
@@ -177,11 +177,11 @@ def test_amounts_of_an_unresolved_order_are_compared_where_only_they_are_odd(
     (("success_after_deadline",), 0, "unpaid", ["late_money"]),
     ((), 0, "canceled", ["book_unpaid_but_received"]),
 ])  # fmt: skip
-def test_late_money_is_told_where_nothing_of_it_is_beyond_the_price(
-    findings: tuple[FindingCode, ...], surplus: int, status: BookStatus | None, told: list[str]
+def test_late_money_is_reported_where_nothing_of_it_is_beyond_the_price(
+    findings: tuple[FindingCode, ...], surplus: int, status: BookStatus | None, expected: list[str]
 ) -> None:
     """What is owed back has a break of its own then; the rest is looked for in the book."""
     owed = (kes(surplus),) * bool(surplus)
     made = case().pays(minor=1_500 + surplus, findings=findings, owed=owed)
     made.settles(gross=1_500 + surplus)
-    assert causes(decided(made.books(status) if status else made)[0]) == told
+    assert causes(decided(made.books(status) if status else made)[0]) == expected

@@ -21,24 +21,24 @@ def test_two_orders_with_one_key_are_ambiguous_and_a_person_can_tell_them_apart(
     """Nothing is merged silently; what a person pairs is matched, and the rest judged anew."""
     one, other = case("ORD-1").pays().books(), case("ord 1").pays(payment="pay_9")
     one.settles(), other.settles(payment="pay_9")
-    told, control = decided(one, other)
-    assert causes(told) == ["ambiguous", "ambiguous"]
+    decisions, control = decided(one, other)
+    assert causes(decisions) == ["ambiguous", "ambiguous"]
     assert stands(control, "book") == ["ambiguous"]
-    told, _ = decided(one, other, hands=(("bok_ORD-1_0", "ORD-1"),))
-    assert causes(told) == ["by_hand", "paid_not_in_book"]
+    decisions, _ = decided(one, other, hands=(("bok_ORD-1_0", "ORD-1"),))
+    assert causes(decisions) == ["by_hand", "paid_not_in_book"]
 
 
 def test_what_is_left_when_a_person_has_paired_is_matched_as_if_it_had_been_alone() -> None:
-    """One order and one book line of the same key; before, nobody could tell which is whose."""
+    """One order and one book line of the same key; before, it was unknown which is whose."""
     one, other = case("ORD-1").pays().books(), case("ord 1").pays(payment="pay_9").books()
     one.settles(), other.settles(payment="pay_9")
     assert set(causes(decided(one, other)[0])) == {"ambiguous"}
-    told, control = decided(one, other, hands=(("bok_ORD-1_0", "ORD-1"),))
-    assert causes(told) == ["by_hand"]
+    decisions, control = decided(one, other, hands=(("bok_ORD-1_0", "ORD-1"),))
+    assert causes(decisions) == ["by_hand"]
     assert stands(control, "book") == ["by_hand", "by_reference"]
 
 
-@pytest.mark.parametrize(("orders", "lines", "told"), [
+@pytest.mark.parametrize(("orders", "lines", "expected"), [
     (3, 2, ["ambiguous", "ambiguous", "by_hand"]),
     (2, 3, ["ambiguous", "by_hand"]),
     (2, 2, ["by_hand"]),
@@ -47,7 +47,7 @@ def test_what_is_left_when_a_person_has_paired_is_matched_as_if_it_had_been_alon
     (1, 1, []),
 ])  # fmt: skip
 def test_of_several_of_one_key_a_person_paired_the_first_two(
-    orders: int, lines: int, told: list[str]
+    orders: int, lines: int, expected: list[str]
 ) -> None:
     """What is left is a pair, alone, or ambiguous still."""
     written = ("ORD-1", "ord 1", "Ord_1")
@@ -55,7 +55,7 @@ def test_of_several_of_one_key_a_person_paired_the_first_two(
             for name in written[:orders]]  # fmt: skip
     books = [case(name).books() for name in written[:lines]]
     found, _ = decided(*made, *books, hands=(("bok_ORD-1_0", "ORD-1"),))
-    assert causes(found) == told
+    assert causes(found) == expected
 
 
 def test_a_person_pairs_an_order_with_a_line_of_another_reference() -> None:
@@ -69,28 +69,28 @@ def test_a_person_pairs_an_order_with_a_line_of_another_reference() -> None:
 
 
 def test_a_line_that_a_person_gave_and_that_does_not_fit_is_still_counted() -> None:
-    """One of two lines has the amount: the other is told alone, and every sum ties."""
+    """One of two lines has the amount: the other is reported alone, and every sum ties."""
     order, line = case("ORD-1").pays().settles(), case("X").books()
     hands = (("ORD-1", "bok_X_0"), ("ORD-1", "bok_Y_0"))
-    told, control = decided(order, line, case("Y").books(minor=300), hands=hands)
-    assert causes(told) == ["book_paid_not_received", "by_hand"]
+    decisions, control = decided(order, line, case("Y").books(minor=300), hands=hands)
+    assert causes(decisions) == ["book_paid_not_received", "by_hand"]
     assert stands(control, "book") == ["book_paid_not_received", "by_hand"]
-    told, control = decided(order, line, case("Y").books("unpaid", minor=300), hands=hands)
+    decisions, control = decided(order, line, case("Y").books("unpaid", minor=300), hands=hands)
     assert stands(control, "book") == ["by_hand", "nothing_due"]
 
 
-@pytest.mark.parametrize(("minors", "told"), [
+@pytest.mark.parametrize(("minors", "expected"), [
     ((1_000, 500), ["by_hand"]),
     ((1_000, 400), ["amount_differs"]),
     ((1_500,), ["by_hand"]),
 ])  # fmt: skip
 def test_a_person_pairs_several_lines_with_one_order(
-    minors: tuple[int, ...], told: list[str]
+    minors: tuple[int, ...], expected: list[str]
 ) -> None:
     """Of other references; together they are what it is compared with."""
     lines = [case(f"X{n}", minor).books() for n, minor in enumerate(minors)]
     hands = tuple([("ORD-1", f"bok_X{n}_0") for n in range(len(minors))])
-    assert causes(decided(case().pays().settles(), *lines, hands=hands)[0]) == told
+    assert causes(decided(case().pays().settles(), *lines, hands=hands)[0]) == expected
 
 
 def test_what_is_apart_from_the_price_has_no_near_miss() -> None:
@@ -112,8 +112,8 @@ def test_the_smallest_amount_is_matched_by_date_as_any_other(minor: int) -> None
     """And nothing is not: a line of nothing claims no money."""
     order = case(minor=minor).pays().settles()
     assert causes(decided(order, case("XYZ", minor).books(), rules=WINDOW)[0]) == ["by_date_window"]
-    told = decided(order, case("XYZ", 0).books(), rules=WINDOW)[0]
-    assert causes(told) == ["paid_not_in_book"]
+    decisions = decided(order, case("XYZ", 0).books(), rules=WINDOW)[0]
+    assert causes(decisions) == ["paid_not_in_book"]
 
 
 def test_a_person_pairs_several_orders_with_one_line() -> None:
@@ -140,14 +140,14 @@ def test_a_person_says_which_of_two_book_lines_is_the_orders() -> None:
     """Two lines of its own reference that have the amount, such as an order and its invoice."""
     doubled = case("ORD-1").pays().books().books().settles()
     assert causes(decided(doubled)[0]) == ["ambiguous"]
-    told, control = decided(doubled, hands=(("ORD-1", "bok_ORD-1_1"),))
-    assert causes(told) == ["book_paid_not_received", "by_hand"]
-    (other,) = [each for each in told if isinstance(each, Break)]
+    decisions, control = decided(doubled, hands=(("ORD-1", "bok_ORD-1_1"),))
+    assert causes(decisions) == ["book_paid_not_received", "by_hand"]
+    (other,) = [each for each in decisions if isinstance(each, Break)]
     assert other.subject == "bok_ORD-1_0"
     assert stands(control, "takings") == ["by_hand"]
 
 
-@pytest.mark.parametrize(("made", "hands", "told", "book"), [
+@pytest.mark.parametrize(("made", "hands", "expected", "book"), [
     (case().pays().books().books().books("unpaid"), (), ["ambiguous"],
      ["ambiguous", "nothing_due"]),
     (case().pays().books().books().books("unpaid"), (("ORD-1", "bok_ORD-1_1"),),
@@ -163,16 +163,16 @@ def test_a_person_says_which_of_two_book_lines_is_the_orders() -> None:
      ["book_paid_not_received", "nothing_due"]),
 ])  # fmt: skip
 def test_a_line_that_claims_nothing_beside_others_is_counted_once(
-    made: Case, hands: tuple[tuple[str, str], ...], told: list[str], book: list[str]
+    made: Case, hands: tuple[tuple[str, str], ...], expected: list[str], book: list[str]
 ) -> None:
     """Whatever becomes of those that do."""
     found, control = decided(made.settles() if made.takings and made.takings[0].taken else made,
                              hands=hands)  # fmt: skip
-    assert causes(found) == told
+    assert causes(found) == expected
     assert stands(control, "book") == book
 
 
-def test_what_is_alone_is_told_in_the_order_of_its_first_lines() -> None:
+def test_what_is_alone_is_reported_in_the_order_of_its_first_lines() -> None:
     """Of two references of one key that nobody paid, whichever has the later lines."""
     made = case().books().books(reference="ord 1").books(reference="ord 1").books()
     found = [each for each in decided(made)[0] if isinstance(each, Break)]
@@ -181,17 +181,17 @@ def test_what_is_alone_is_told_in_the_order_of_its_first_lines() -> None:
 
 
 def test_a_person_says_which_of_two_statement_lines_is_the_captures() -> None:
-    """A payment that was paid out twice: the break names both lines, and the other is told alone.
+    """A payment that was paid out twice: the break names both lines, the other is reported alone.
     Where a rule's window makes it ambiguous, too."""
     twice = case("ORD-1").pays().books().settles().settles()
     (found,) = decided(twice)[0]
     assert isinstance(found, Break)
     assert [each.line for each in found.candidates] == ["stm_ORD-1_0.1", "stm_ORD-1_1.1"]
     for number in (0, 1):
-        told, control = decided(twice, hands=(("ORD-1", f"stm_ORD-1_{number}"),))
-        assert causes(told) == ["by_hand", "settled_never_notified"]
+        decisions, control = decided(twice, hands=(("ORD-1", f"stm_ORD-1_{number}"),))
+        assert causes(decisions) == ["by_hand", "settled_never_notified"]
         assert stands(control, "settlement") == ["by_hand"]
-        (other,) = [each for each in told if isinstance(each, Break)]
+        (other,) = [each for each in decisions if isinstance(each, Break)]
         assert other.subject == f"stm_ORD-1_{1 - number}"
     both = (("ORD-1", "stm_ORD-1_0"), ("ORD-1", "stm_ORD-1_1"))
     assert causes(decided(twice, hands=both)[0]) == ["ambiguous"]
@@ -202,8 +202,8 @@ def test_a_person_says_which_of_two_statement_lines_is_the_captures() -> None:
     (found,) = decided(order, first, second, rules=near)[0]
     assert isinstance(found, Break)
     assert [each.line for each in found.candidates] == ["stm_X_0.1", "stm_Y_0.1"]
-    told, _ = decided(order, first, second, rules=near, hands=(("ORD-1", "stm_Y_0"),))
-    assert causes(told) == ["by_hand", "settled_never_notified"]
+    decisions, _ = decided(order, first, second, rules=near, hands=(("ORD-1", "stm_Y_0"),))
+    assert causes(decisions) == ["by_hand", "settled_never_notified"]
 
 
 def test_a_person_pairs_several_statement_lines_with_one_capture() -> None:
@@ -218,20 +218,20 @@ def test_a_person_pairs_several_statement_lines_with_one_capture() -> None:
 
 
 @pytest.mark.parametrize("named", [None, "ORD-7", "ORD-1"])
-@pytest.mark.parametrize(("source", "own", "told"), [
+@pytest.mark.parametrize(("source", "own", "expected"), [
     ("", True, []),
     (SOURCE, True, []),
     ("other", True, ["not_settled", "settled_never_notified"]),
     ("other", False, []),
 ])  # fmt: skip
 def test_another_sources_payment_of_the_same_reference_is_another(
-    named: str | None, source: str, own: bool, told: list[str]
+    named: str | None, source: str, own: bool, expected: list[str]
 ) -> None:
     """Two accounts that count their payments alike: the line of the one settles nothing of the
     other, whether it names no order, another, or, by mistake, the same. A source without statements
     of its own may share another's, whose line is of the order that it names."""
     if not own and named != "ORD-1":
-        told = ["settled_never_notified"]
+        expected = ["settled_never_notified"]
     paid = case("ORD-1").pays(payment="1001").books()
     line = case("ORD-1").settles(payment="1001", order=named or "").lines[0]
     for payment in ("1001", None)[: 1 + (named == "ORD-1")]:
@@ -244,7 +244,7 @@ def test_another_sources_payment_of_the_same_reference_is_another(
         )
         found = [each for each in causes(list(decisions)) if each != "by_payment"]
         assert matching.control().holds
-        assert found == told
+        assert found == expected
 
 
 def test_a_payment_settled_under_another_order_is_found_by_its_reference() -> None:
@@ -291,8 +291,8 @@ def test_two_payments_that_each_fit_a_group_are_ambiguous() -> None:
     """Which of the two is for the group, nobody has said."""
     paid = [case(f"MEM-{n}", 600).pays().settles() for n in range(2)]
     lines = [case(f"MEM-{n}", 300).books(group="F") for n in range(2)]
-    told, control = decided(*paid, *lines)
-    assert causes(told) == ["ambiguous", "ambiguous"]
+    decisions, control = decided(*paid, *lines)
+    assert causes(decisions) == ["ambiguous", "ambiguous"]
     assert stands(control, "book") == ["ambiguous"]
 
 
@@ -317,7 +317,7 @@ UNKNOWN = "settled_never_notified"
 
 
 @pytest.mark.parametrize(
-    ("order", "line", "told"),
+    ("order", "line", "expected"),
     [
         (case().pays(more=(case().taken(minor=-1_500),)).settles(), case("XYZ").books(),
          [UNPAID, "refund_not_settled"]),
@@ -336,31 +336,31 @@ UNKNOWN = "settled_never_notified"
     ],
 )  # fmt: skip
 def test_what_is_not_plain_is_not_matched_by_amount_and_date(
-    order: Case, line: Case, told: list[str]
+    order: Case, line: Case, expected: list[str]
 ) -> None:
     """Money that went back or is in doubt; other amounts and currencies; and statement lines that
     name their payment."""
-    assert causes(decided(order, line, rules=WINDOW)[0]) == told
+    assert causes(decided(order, line, rules=WINDOW)[0]) == expected
 
 
-@pytest.mark.parametrize(("gross", "currency", "told"), [
+@pytest.mark.parametrize(("gross", "currency", "expected"), [
     (1_500, "KES", ["by_hand"]),
     (1_499, "KES", ["book_paid_not_received", "settled_never_notified"]),
     (1_501, "KES", ["book_paid_not_received", "settled_never_notified"]),
     (1_500, "UGX", ["book_paid_not_received", "settled_never_notified"]),
 ])  # fmt: skip
 def test_a_book_line_and_a_statement_line_that_a_person_pairs_have_to_agree(
-    gross: int, currency: str, told: list[str]
+    gross: int, currency: str, expected: list[str]
 ) -> None:
     """No tolerance: no webhook says which of both is right."""
     booked, line = case().books(), case("XYZ").settles(gross=gross, currency=currency)
     found, control = decided(booked, line, hands=(("bok_ORD-1_0", "stm_XYZ_0"),))
-    assert causes(found) == told
+    assert causes(found) == expected
     matched = [each for each in found if isinstance(each, Match)]
     assert [(each.payment, each.money.minor, each.lines) for each in matched] == (
-        [("pay_XYZ", 1_500, ("bok_ORD-1_0.1", "stm_XYZ_0.1"))] if told == ["by_hand"] else []
+        [("pay_XYZ", 1_500, ("bok_ORD-1_0.1", "stm_XYZ_0.1"))] if expected == ["by_hand"] else []
     )
-    assert stands(control, "book") == [told[0]]
+    assert stands(control, "book") == [expected[0]]
 
 
 def test_a_statement_line_that_a_person_gave_to_an_order_of_two_open_captures_is_of_neither() -> (
@@ -368,9 +368,9 @@ def test_a_statement_line_that_a_person_gave_to_an_order_of_two_open_captures_is
 ):
     """Nobody said which of both it is."""
     order = case().pays(more=(case().taken(payment="pay_2"),)).books(minor=3_000)
-    told, control = decided(order, case("XYZ").settles(), hands=(("ORD-1", "stm_XYZ_0"),))
-    assert causes(told).count("not_settled") == 2
-    assert "settled_never_notified" in causes(told)
+    decisions, control = decided(order, case("XYZ").settles(), hands=(("ORD-1", "stm_XYZ_0"),))
+    assert causes(decisions).count("not_settled") == 2
+    assert "settled_never_notified" in causes(decisions)
     assert stands(control, "settlement") == ["not_settled"]
 
 
@@ -378,16 +378,16 @@ def test_a_line_of_the_order_s_own_reference_is_nearer_than_any_date() -> None:
     """Its amount differs and it names a group: it stays the order's."""
     order = case("ORD-1").pays().books(minor=1_800, group="G").settles()
     other = case("XYZ").books()
-    told = causes(decided(order, other, rules=WINDOW)[0])
-    assert told == ["amount_differs", "book_paid_not_received"]
+    found_causes = causes(decided(order, other, rules=WINDOW)[0])
+    assert found_causes == ["amount_differs", "book_paid_not_received"]
 
 
 def test_two_that_fit_by_amount_and_date_are_ambiguous() -> None:
     """Whichever were chosen would be a guess; a second order is in the way as well."""
     order, other = case("ORD-1").pays().settles(), case("ORD-2").pays().settles()
     line, again = case("XYZ").books(), case("XYW").books()
-    told, control = decided(order, line, again, rules=WINDOW)
-    assert causes(told) == ["ambiguous"]
+    decisions, control = decided(order, line, again, rules=WINDOW)
+    assert causes(decisions) == ["ambiguous"]
     assert stands(control, "book") == ["ambiguous"]
     assert causes(decided(order, other, line, rules=WINDOW)[0]) == ["ambiguous", "ambiguous"]
 
@@ -423,10 +423,10 @@ def test_the_one_field_that_keeps_the_nearest_apart(
     """Told in words, from both sides."""
     order = case("ORD-1042").pays().settles()
     breaks: list[Any] = decided(order, line, rules=rules)[0]
-    told = {each.cause: each for each in breaks}
-    found = told["paid_not_in_book"].candidates
+    by_cause = {each.cause: each for each in breaks}
+    found = by_cause["paid_not_in_book"].candidates
     assert [apart_words(each) for each in found] == ([] if apart is None else [apart])
-    back = told["book_paid_not_received"].candidates
+    back = by_cause["book_paid_not_received"].candidates
     assert [each.line for each in back] == ([] if apart is None else ["ORD-1042"])
 
 
@@ -434,13 +434,13 @@ def test_no_more_than_three_candidates_the_nearest_first() -> None:
     """The nearest differ least; of equals the first by name."""
     order = case("ORD-1042").pays().settles()
     lines = [case(name).books() for name in ("XA", "XB", "ORD-1O42", "XC", "ORD-10-42")]
-    told = decided(order, *lines)[0]
-    (found,) = [each for each in told if isinstance(each, Break) and each.candidates and
+    decisions = decided(order, *lines)[0]
+    (found,) = [each for each in decisions if isinstance(each, Break) and each.candidates and
                 each.cause == "paid_not_in_book"]  # fmt: skip
     assert [each.reference for each in found.candidates] == ["ORD-10-42", "ORD-1O42", "XA"]
 
 
-@pytest.mark.parametrize(("room", "made", "told", "unsearched"), [
+@pytest.mark.parametrize(("room", "made", "wanted", "unsearched"), [
     (0, [case().untouched().books()], ["book_paid_not_received"], 1),
     (0, [case().untouched().books("unpaid")], [], 1),
     (0, [case().books("unpaid")], [], 1),
@@ -468,12 +468,12 @@ def test_no_more_than_three_candidates_the_nearest_first() -> None:
      ["amount_differs", "paid_not_in_book"], 1),
 ])  # fmt: skip
 def test_what_there_is_no_room_for_is_decided_at_once(
-    monkeypatch: pytest.MonkeyPatch, room: int, made: list[Case], told: list[str], unsearched: int
+    monkeypatch: pytest.MonkeyPatch, room: int, made: list[Case], wanted: list[str], unsearched: int
 ) -> None:
-    """Each is told as what it is, and counted as not looked for where that was so."""
+    """Each is reported as what it is, and counted as not looked for where that was so."""
     monkeypatch.setattr("reconcile.matching.funds.MOST_LEFT", room)
     found, control = decided(*made)
-    assert causes(found) == told
+    assert causes(found) == wanted
     assert control.unsearched == unsearched
 
 

@@ -84,17 +84,17 @@ def test_a_finding_that_bears_on_a_match_is_not_plain(code: Any) -> None:
         assert (row.whole is not None) == (code in WEIGHTY)
 
 
-@pytest.mark.parametrize(("told", "subject", "name"), [
+@pytest.mark.parametrize(("line", "subject", "name"), [
     ("bok_1.2", "bok_1", "bok_1"),
     ("stm_1.2.3", "stm_1", "stm_1"),
     ("bnk_1", "bnk_1", "bnk_1"),
     ("ORD-1.2", "ORD-1", "ORD-1.2"),
 ])  # fmt: skip
 def test_what_a_line_is_called_from_one_version_to_the_next(
-    told: str, subject: str, name: str
+    line: str, subject: str, name: str
 ) -> None:
     """All before the dot; of an order's reference the dot is a part."""
-    assert (subject_of(told), name_of(told)) == (subject, name)
+    assert (subject_of(line), name_of(line)) == (subject, name)
 
 
 def row(
@@ -163,7 +163,7 @@ def test_what_the_lines_of_a_reference_say_together(
     ([row("b1", 5), row("b2", -3)], 5, 3, False),
     ([row("b1", 5), row("b2", 0)], 5, 0, False),
     ([row("b1", 5), row("b2", 1)], 6, 0, False),
-    # A line that says refunded tells what became of the paid one's charge, if that is as much.
+    # A line that says refunded states what became of the paid one's charge, if that is as much.
     ([row("b1", 5), row("b2", 5, "refunded")], 5, 5, True),
     ([row("b1", 5), row("b2", 6, "refunded")], 11, 6, False),
     ([row("b1", 5), row("b2", 6, "refunded", refunded=5)], 5, 5, True),
@@ -181,8 +181,8 @@ def test_what_the_lines_of_a_reference_charge_and_credit(
     rows: list[BookRow], charge: int, credit: int, repeated: bool
 ) -> None:
     """In whatever order they come."""
-    for told in (rows, rows[::-1]):
-        lines = lines_of(told)
+    for lines_now in (rows, rows[::-1]):
+        lines = lines_of(lines_now)
         assert (lines.charge, lines.credit, lines.repeated) == (charge, credit, repeated)
     apart = lines_of(rows, apart=True)
     assert apart.charge == sum(each.minor for each in rows if each.minor > 0)
@@ -277,16 +277,16 @@ def test_money_is_counted_in_one_currency(
     ((1_500, -1_501), 0, 1_500, 1_501, -1),
     ((1_000, 600), 100, 1_500, 0, 1_500),
 ])  # fmt: skip
-def test_what_came_beyond_the_price_is_told_from_the_rest(
+def test_what_came_beyond_the_price_is_kept_apart_from_the_rest(
     taken: tuple[int, ...], over: int, worth: int, given_back: int, kept: int
 ) -> None:
     """What goes back is of that first; without a price, or unresolved, nothing is beyond it."""
-    told = [moved(minor) for minor in taken]
-    found = funds(*told)
+    moves = [moved(minor) for minor in taken]
+    found = funds(*moves)
     assert (found.over, found.worth) == (over, worth)
     assert (found.given_back, found.kept) == (given_back, kept)
-    for other in (funds(*told, price=None), funds(*told, price=UGX),
-                  funds(*told, outcome="unresolved")):  # fmt: skip
+    for other in (funds(*moves, price=None), funds(*moves, price=UGX),
+                  funds(*moves, outcome="unresolved")):  # fmt: skip
         assert other.over == 0
         assert other.worth == sum(minor for minor in taken if minor > 0)
         assert other.kept == sum(taken)

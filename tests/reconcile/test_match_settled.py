@@ -38,8 +38,8 @@ SETTLED = AT + 2 * DAY
 
 def breaks_of(cause: str, *cases: Case) -> list[Break]:
     """The breaks of one cause."""
-    told = decided(*cases)[0]
-    return [each for each in told if isinstance(each, Break) and each.cause == cause]
+    decisions = decided(*cases)[0]
+    return [each for each in decisions if isinstance(each, Break) and each.cause == cause]
 
 
 @pytest.mark.parametrize("booked", [True, False])
@@ -129,7 +129,7 @@ def refunded(*given: tuple[int, Instant], lines: tuple[int, ...]) -> Case:
 
 
 @pytest.mark.parametrize(
-    ("made", "told"),
+    ("made", "expected"),
     [
         # The first of two equal refunds has the line.
         (refunded((300, AT), (300, AT + HOUR), lines=(300,)), [(300, AT + HOUR)]),
@@ -140,28 +140,28 @@ def refunded(*given: tuple[int, Instant], lines: tuple[int, ...]) -> Case:
         (refunded((300, AT), (200, AT + HOUR), lines=(0,)), [(200, AT + HOUR), (300, AT)]),
     ],
 )
-def test_which_refund_is_still_missed(made: Case, told: list[tuple[int, int]]) -> None:
+def test_which_refund_is_still_missed(made: Case, expected: list[tuple[int, int]]) -> None:
     """The money that no line took, as old as it is."""
     found = breaks_of("refund_not_settled", made)
-    assert sorted((each.money.minor, each.since) for each in found) == told
+    assert sorted((each.money.minor, each.since) for each in found) == expected
 
 
 def test_a_line_that_took_nothing_is_of_no_refund() -> None:
-    """It is told as a line of which nothing is known, and the refund stays missed."""
+    """It is reported as a line of which nothing is known, and the refund stays missed."""
     made = refunded((300, AT), lines=(0,))
     assert breaks_of("refund_amount_differs", made) == []
     assert [each.money.minor for each in breaks_of("settled_never_notified", made)] == [0]
 
 
-@pytest.mark.parametrize(("at", "told"), [
+@pytest.mark.parametrize(("at", "expected"), [
     (SETTLED - TICK, ["refund_amount_differs"]),
     (SETTLED, ["refund_amount_differs"]),
     (SETTLED + TICK, ["refund_not_settled", "settled_never_notified"]),
 ])  # fmt: skip
-def test_a_line_is_of_what_went_back_before_it(at: Instant, told: list[str]) -> None:
+def test_a_line_is_of_what_went_back_before_it(at: Instant, expected: list[str]) -> None:
     """What went back at the moment of the line still belongs to it."""
     found = causes(decided(refunded((300, at), lines=(400,)))[0])
-    assert [each for each in found if not each.startswith("refund_not_received")] == told
+    assert [each for each in found if not each.startswith("refund_not_received")] == expected
 
 
 def two_orders(lines: tuple[int, ...]) -> tuple[Case, Case]:
@@ -173,7 +173,7 @@ def two_orders(lines: tuple[int, ...]) -> tuple[Case, Case]:
     return unnamed(one), other
 
 
-def test_what_was_taken_otherwise_is_told_of_the_first_of_what_went_back() -> None:
+def test_what_was_taken_otherwise_is_reported_of_the_first_of_what_went_back() -> None:
     """Of two orders of one key; what is left is the sum of both against the line."""
     (found,) = breaks_of("refund_amount_differs", *two_orders((900,)))
     assert (found.order, found.payment, found.subject) == ("ORD-1", "pay_ORD-1", "stm_ORD-1_0")
@@ -181,7 +181,7 @@ def test_what_was_taken_otherwise_is_told_of_the_first_of_what_went_back() -> No
     assert len(found.cites) == 3
 
 
-def test_what_one_line_took_of_two_orders_is_told_of_the_first() -> None:
+def test_what_one_line_took_of_two_orders_is_reported_of_the_first() -> None:
     """It names neither payment, and is what went back of both."""
     (found,) = [e for e in decided(*two_orders((800,)))[0] if isinstance(e, Match)]
     assert (found.kind, found.order, found.payment) == ("by_group", "ORD-1", "pay_ORD-1")
@@ -195,7 +195,7 @@ def of_the_second(*, back: int = 0, won: bool = False) -> tuple[Case, Case]:
     return case("ORD-1").pays().settles(), other.settles(payment="pay_9")
 
 
-def test_what_went_back_in_parts_is_told_of_its_own_order() -> None:
+def test_what_went_back_in_parts_is_reported_of_its_own_order() -> None:
     """One refund that the statement has as two: it is of the order whose payment it names, which
     need not be the first of its key."""
     one, other = of_the_second(back=500)
@@ -208,7 +208,9 @@ def test_what_went_back_in_parts_is_told_of_its_own_order() -> None:
 
 
 @pytest.mark.parametrize(("payment", "order"), [("pay_9", "ord 1"), ("pay_7", "ORD-1")])
-def test_a_won_dispute_that_took_money_is_told_of_its_own_order(payment: str, order: str) -> None:
+def test_a_won_dispute_that_took_money_is_reported_of_its_own_order(
+    payment: str, order: str
+) -> None:
     """By the payment of the line; where that is of neither, of the first."""
     one, other = of_the_second(won=True)
     other.settles(kind="dispute", gross=-900, fee=0, payment=payment)
@@ -217,7 +219,7 @@ def test_a_won_dispute_that_took_money_is_told_of_its_own_order(payment: str, or
 
 
 @pytest.mark.parametrize("kinds", [("refunded", "reversed"), ("reversed", "refunded")])
-def test_how_it_went_back_is_told_of_the_first(kinds: tuple[EntryKind, EntryKind]) -> None:
+def test_how_it_went_back_is_reported_of_the_first(kinds: tuple[EntryKind, EntryKind]) -> None:
     """A refund and a reversal, and a line of neither's sum nor of both."""
     more = tuple([case().taken(minor=-300, kind=kind) for kind in kinds])
     made = case().pays(more=more).settles().settles(kind="refund", gross=-700, fee=0)
@@ -267,26 +269,26 @@ def test_what_is_ambiguous_by_date_leaves_each_line_once(
     """Each line is counted with the first capture that it fits, and with no other."""
     cases = [case(f"ORD-{n}").pays().books() for n in range(orders)]
     cases += [unnamed(case(f"XYZ-{n}").settles()) for n in range(lines)]
-    told, control = decided(*cases, rules=WINDOW)
-    found = [each for each in told if isinstance(each, Break)]
+    decisions, control = decided(*cases, rules=WINDOW)
+    found = [each for each in decisions if isinstance(each, Break)]
     assert [each.cause for each in found] == ["ambiguous"] * orders
     assert [[money.minor for money in each.left or ()] for each in found] == left
     assert stands(control, "settlement") == ["ambiguous"]
 
 
-@pytest.mark.parametrize(("more", "told"), [(0, ["by_date_window"]), (TICK, [])])
-def test_a_window_of_dates_ends_with_its_last_moment(more: int, told: list[str]) -> None:
+@pytest.mark.parametrize(("more", "expected"), [(0, ["by_date_window"]), (TICK, [])])
+def test_a_window_of_dates_ends_with_its_last_moment(more: int, expected: list[str]) -> None:
     """Both ways: the book's line and the statement's two days from the capture, and a tick more."""
     far = Instant(AT + HOUR + 2 * DAY + more)
     order, line = case().pays().settles(), case("XYZ", at=far).books()
     found = causes(decided(order, line, rules=WINDOW)[0])
-    assert [each for each in found if each == "by_date_window"] == told
+    assert [each for each in found if each == "by_date_window"] == expected
     order, line = case().pays().books(), unnamed(case("XYZ", at=Instant(far - 2 * DAY)).settles())
     found = causes(decided(order, line, rules=WINDOW)[0])
-    assert [each for each in found if each == "by_date_window"] == told
+    assert [each for each in found if each == "by_date_window"] == expected
 
 
-@pytest.mark.parametrize(("made", "told"), [
+@pytest.mark.parametrize(("made", "expected"), [
     ([case("ORD-1").untouched(), case("ord 1").pays()], ["not_settled", "paid_not_in_book"]),
     ([case("ORD-1").pays(), case("ord 1").untouched()], ["not_settled", "paid_not_in_book"]),
     ([case("ORD-1").untouched(), case("ord 1").pays().books()], ["ambiguous", "not_settled"]),
@@ -294,10 +296,10 @@ def test_a_window_of_dates_ends_with_its_last_moment(more: int, told: list[str])
     ([case("ORD-1").untouched().settles()], ["settled_never_notified"]),
     ([case("ORD-1").untouched().books(minor=500).books(minor=700)], ["book_paid_not_received"]),
 ])  # fmt: skip
-def test_what_nobody_paid_hides_no_money_beside_it(made: list[Case], told: list[str]) -> None:
+def test_what_nobody_paid_hides_no_money_beside_it(made: list[Case], expected: list[str]) -> None:
     """An order without money, and of the same key another order, a statement line, or two lines of
     the book: what came is looked for all the same."""
-    assert causes(decided(*made)[0]) == told
+    assert causes(decided(*made)[0]) == expected
 
 
 Changed = Callable[[LedgerLineRow, BookRow, StatementRow], tuple[list[LedgerLineRow], list[BookRow],
@@ -353,28 +355,28 @@ def test_the_quick_way_takes_what_plainly_agrees_and_nothing_else(name: str) -> 
     assert missed == ([] if lines else takings)
 
 
-@pytest.mark.parametrize(("since", "told"), [
+@pytest.mark.parametrize(("since", "expected"), [
     (0, ["not_settled", "paid_not_in_book"]), (TICK, ["not_settled"]),
 ])  # fmt: skip
-def test_a_book_covers_its_first_moment(since: int, told: list[str]) -> None:
+def test_a_book_covers_its_first_moment(since: int, expected: list[str]) -> None:
     """An order that was opened at the first date of the book has to stand in it."""
     assert COVERAGE.book is not None
     span = replace(COVERAGE.book, since=Instant(AT + since))
     found = decided(case().pays(), coverage=replace(COVERAGE, book=span))[0]
-    assert causes(found) == told
+    assert causes(found) == expected
 
 
-@pytest.mark.parametrize(("payment", "source", "kind", "told"), [
+@pytest.mark.parametrize(("payment", "source", "kind", "expected"), [
     ("pay_2", SOURCE, "payment", []),
     (None, SOURCE, "payment", []),
     ("pay_3", SOURCE, "payment", ["settled_never_notified"]),
     ("pay_2", "other", "payment", ["settled_never_notified"]),
     ("pay_2", SOURCE, "refund", ["settled_never_notified"]),
 ])  # fmt: skip
-def test_only_a_line_of_the_payment_in_doubt_is_told_of_by_its_break(
-    payment: str | None, source: str, kind: StatementKind, told: list[str]
+def test_only_a_line_of_the_payment_in_doubt_is_reported_by_its_break(
+    payment: str | None, source: str, kind: StatementKind, expected: list[str]
 ) -> None:
-    """Of its reference, its source and its kind; any other is told as what it is."""
+    """Of its reference, its source and its kind; any other is reported as what it is."""
     doubt = Doubted(source=SOURCE, payment="pay_2", unsure=("captured",), cites=("evt_2",))
     made = case().pays(
         findings=("conflicting_amounts",),
@@ -387,19 +389,19 @@ def test_only_a_line_of_the_payment_in_doubt_is_told_of_by_its_break(
     found = matching.decide(
         takings=[ledger_line_row(made.takings[0])], book=[book_row(made.book[0])], statements=rows
     )
-    assert causes(list(found)) == sorted(["payment_in_doubt", *told])
+    assert causes(list(found)) == sorted(["payment_in_doubt", *expected])
     assert matching.control().holds
 
 
-@pytest.mark.parametrize(("outcome", "in_doubt", "told", "bucket", "left"), [
+@pytest.mark.parametrize(("outcome", "in_doubt", "expected", "bucket", "left"), [
     ("unresolved", 900, ["unresolved"], "unresolved", [-900]),
     ("unresolved", 0, ["unresolved"], "unresolved", [-900]),
     ("succeeded", 900, ["payment_in_doubt"], "payment_in_doubt", [-900]),
-    # Nothing is at stake in it, so no break would tell of the line.
+    # Nothing is at stake in it, so no break would report the line.
     ("succeeded", 0, ["settled_never_notified"], "settled_never_notified", [-900]),
 ])  # fmt: skip
-def test_a_line_of_a_payment_in_doubt_stands_where_something_is_told_of_it(
-    outcome: Outcome, in_doubt: int, told: list[str], bucket: str, left: list[int]
+def test_a_line_of_a_payment_in_doubt_stands_where_something_is_reported_of_it(
+    outcome: Outcome, in_doubt: int, expected: list[str], bucket: str, left: list[int]
 ) -> None:
     """With the break of the order or of the payment; where there is neither, with its own."""
     doubt = Doubted(source=SOURCE, payment="pay_2", unsure=("captured",), cites=("evt_2",))
@@ -408,15 +410,15 @@ def test_a_line_of_a_payment_in_doubt_stands_where_something_is_told_of_it(
     )
     made.books().settles().settles(gross=900, payment="pay_2")
     found, control = decided(made)
-    assert causes(found) == told
+    assert causes(found) == expected
     assert stands(control, "statement") == sorted(["by_reference", bucket])
     (one,) = [each for each in found if isinstance(each, Break)]
     assert [money.minor for money in one.left or ()] == left
 
 
-def test_what_a_line_in_doubt_leaves_is_told_of_once() -> None:
-    """Though two breaks tell of the doubt, one in each currency: with the first of them, and not
-    with what is told before."""
+def test_what_a_line_in_doubt_leaves_is_reported_once() -> None:
+    """Though two breaks report the doubt, one in each currency: with the first of them, and not
+    with what is reported before."""
     doubt = Doubted(source=SOURCE, payment="pay_2", unsure=("captured",), cites=("evt_2",))
     more = (kes(900), Money(minor=7, currency="UGX"))
     made = case().pays(minor=1_600, owed=(kes(100),), doubted=(doubt,), in_doubt=more).books()
@@ -429,19 +431,19 @@ def test_what_a_line_in_doubt_leaves_is_told_of_once() -> None:
     ]
 
 
-def test_a_line_of_two_orders_of_which_no_amount_is_known_is_told_of_once() -> None:
+def test_a_line_of_two_orders_of_which_no_amount_is_known_is_reported_once() -> None:
     """With the first of them: what it leaves to be settled stands nowhere else."""
     one, other = case("ORD-1").untouched(), case("ord 1").untouched()
     for each in (one, other):
         each.takings[0] = replace(each.takings[0], outcome="unresolved", in_doubt=(kes(1_500),))
     found, control = decided(one.settles(), other)
-    told = {each.order: each.left for each in found if isinstance(each, Break)}
-    assert told == {"ORD-1": (kes(-1_500),), "ord 1": ()}
+    reported = {each.order: each.left for each in found if isinstance(each, Break)}
+    assert reported == {"ORD-1": (kes(-1_500),), "ord 1": ()}
     assert causes(found) == ["unresolved", "unresolved"]
     assert stands(control, "statement") == ["unresolved"]
 
 
-def test_what_went_back_of_one_event_is_told_apart_by_number() -> None:
+def test_what_went_back_of_one_event_is_distinguished_by_number() -> None:
     """Each of several movements has a break of its own, whose identity is its own."""
     more = tuple([case().taken(minor=-minor) for minor in (100, 200, 300)])
     found = breaks_of("refund_not_settled", case().pays(more=more).books().settles())
@@ -465,8 +467,8 @@ def test_a_decision_changes_nothing_of_what_is_matched_by_its_key() -> None:
     another line stands beside it, both are of the payment all the same."""
     hands: tuple[tuple[str, str], ...] = (("ORD-1", "stm_ORD-1_0"),)
     assert causes(decided(case().pays().books().settles(), hands=hands)[0]) == []
-    told = decided(case().pays().settles(), hands=hands)[0]
-    assert causes(told) == ["paid_not_in_book"]
+    decisions = decided(case().pays().settles(), hands=hands)[0]
+    assert causes(decisions) == ["paid_not_in_book"]
     hands = (*hands, ("ORD-1", "bok_ORD-1_0"))
     less = case().pays().books().books(minor=900).settles()
     assert causes(decided(less, hands=hands)[0]) == ["book_paid_not_received"]
@@ -489,14 +491,14 @@ def test_of_two_orders_of_one_key_nothing_that_went_back_is_exchanged() -> None:
     one.pays(more=(one.taken(minor=-500),)).settles()
     assert causes(decided(one)[0]) == ["paid_not_in_book", "refund_not_settled"]
     one.settles(kind="refund", gross=-140, currency="UGX", fee=0)
-    told = causes(decided(one, other)[0])
-    assert "by_exchange" not in told
-    assert told.count("settled_never_notified") == told.count("refund_not_settled") == 1
+    named = causes(decided(one, other)[0])
+    assert "by_exchange" not in named
+    assert named.count("settled_never_notified") == named.count("refund_not_settled") == 1
     assert "by_exchange" in causes(decided(one)[0])
 
 
 @pytest.mark.parametrize(("kind", "line"), [("refunded", "refund"), ("dispute_lost", "dispute")])
-@pytest.mark.parametrize(("at", "gross", "told"), [
+@pytest.mark.parametrize(("at", "gross", "expected"), [
     (SETTLED + TICK, -300, ["by_group", "refund_not_settled"]),
     (SETTLED + TICK, -350, ["by_group"]),
     (SETTLED + TICK, -301, ["refund_amount_differs", "refund_not_settled"]),
@@ -504,7 +506,7 @@ def test_of_two_orders_of_one_key_nothing_that_went_back_is_exchanged() -> None:
     (SETTLED, -350, ["by_group"]),
 ])  # fmt: skip
 def test_a_line_of_all_that_had_gone_back_by_then_is_of_that(
-    at: Instant, gross: int, told: list[str], kind: EntryKind, line: StatementKind
+    at: Instant, gross: int, expected: list[str], kind: EntryKind, line: StatementKind
 ) -> None:
     """100 and 200 before it, and 50 at that moment or a tick later, which it need not hold."""
     more = [case().taken(minor=-minor, kind=kind) for minor in (100, 200, 50)]
@@ -512,7 +514,7 @@ def test_a_line_of_all_that_had_gone_back_by_then_is_of_that(
     made = case().pays(outcome="partially_refunded", more=tuple(more)).books(minor=1_150)
     made.settles().settles(kind=line, gross=gross, fee=0)
     found = [each for each in causes(decided(made)[0]) if each != "refund_not_in_book"]
-    assert found == told
+    assert found == expected
     assert all(each.money.minor for each in decided(made)[0])
 
 
@@ -569,7 +571,7 @@ def test_a_line_changes_the_balance_by_its_gross(
 def test_a_capture_without_a_line_was_taken_back_by_its_reversal_first(
     reversed_: int, refunded_: int, left: list[tuple[str, int]], turned: int
 ) -> None:
-    """What is left of what went back must still be taken by a line, and is told as what it is."""
+    """What is left of what went back must still be taken by a line, and is reported so."""
     more = [case().taken(minor=-reversed_, kind="reversed"), case().taken(minor=-refunded_)]
     made = case().pays(more=tuple(more[::turned]))
     found = breaks_of("refund_not_settled", made)
@@ -577,18 +579,18 @@ def test_a_capture_without_a_line_was_taken_back_by_its_reversal_first(
     assert stands(decided(made)[1], "settlement") == ["returned"]
 
 
-@pytest.mark.parametrize(("lost", "gross", "told"), [
+@pytest.mark.parametrize(("lost", "gross", "expected"), [
     (1, -1, []),
     (1, 1, ["refund_not_settled", "settled_never_notified"]),
     (0, 0, []),
 ])  # fmt: skip
 def test_a_dispute_that_gave_money_is_none_that_was_lost(
-    lost: int, gross: int, told: list[str]
+    lost: int, gross: int, expected: list[str]
 ) -> None:
     """Of one minor unit as of any other; a loss of nothing has its line of nothing."""
     gone = replace(case().taken(minor=-1, kind="dispute_lost"), minor=-lost)
     made = case().pays(more=(gone,)).books(minor=1_500 - lost).settles()
-    assert causes(decided(made.settles(kind="dispute", gross=gross, fee=0))[0]) == told
+    assert causes(decided(made.settles(kind="dispute", gross=gross, fee=0))[0]) == expected
 
 
 KIND_OF_LINE: dict[EntryKind, StatementKind] = {
@@ -612,11 +614,11 @@ def test_only_a_line_of_the_kind_that_is_unsure_stands_with_its_payment(
 def test_a_payment_of_nothing_is_not_of_what_went_back() -> None:
     """Though nothing went back as well: it is a part of what the payment brought."""
     gone = replace(case().taken(minor=-1), minor=0)
-    told = decided(case().pays(more=(gone,)).books().settles().settles(gross=0))[0]
-    assert causes(told) == ["by_group", "refund_not_settled"]
+    decisions = decided(case().pays(more=(gone,)).books().settles().settles(gross=0))[0]
+    assert causes(decisions) == ["by_group", "refund_not_settled"]
 
 
-@pytest.mark.parametrize(("back", "gross", "told"), [
+@pytest.mark.parametrize(("back", "gross", "expected"), [
     ((300,), -300, []),
     ((1,), -1, []),
     ((100, 200), -300, ["by_group"]),
@@ -627,9 +629,9 @@ def test_a_payment_of_nothing_is_not_of_what_went_back() -> None:
     ((), 0, ["by_group"]),
 ])  # fmt: skip
 def test_a_negative_payment_is_of_what_went_back_where_so_much_did(
-    back: tuple[int, ...], gross: int, told: list[str]
+    back: tuple[int, ...], gross: int, expected: list[str]
 ) -> None:
     """One movement, or all together."""
     made = case().pays(more=tuple([case().taken(minor=-minor) for minor in back])).settles()
     found = causes(decided(made.books(minor=1_500 - sum(back)).settles(gross=gross, fee=0))[0])
-    assert found == told
+    assert found == expected

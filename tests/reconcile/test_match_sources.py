@@ -39,7 +39,7 @@ def paid_by_two(*backs: str, kind: EntryKind = "refunded") -> Case:
     return made
 
 
-def told(made: Case, coverage: Coverage = BOTH) -> list[tuple[str, str | None]]:
+def reported(made: Case, coverage: Coverage = BOTH) -> list[tuple[str, str | None]]:
     """The breaks about a statement, and the payments that they are of."""
     found = [each for each in decided(made, coverage=coverage)[0] if isinstance(each, Break)]
     return sorted([(e.cause, e.payment) for e in found if e.left], key=str)
@@ -59,11 +59,11 @@ def test_a_line_that_names_the_order_alone_is_of_its_own_source(
         for gross in lines:
             made.settles(kind=row, gross=gross, fee=0)
             made.lines[-1] = replace(made.lines[-1], payment=None, source=TILL)
-        assert told(made) == missing
+        assert reported(made) == missing
     made = paid_by_two(SOURCE, kind=kind)
     made.settles(kind=row, gross=-500, fee=0)
     made.lines[-1] = replace(made.lines[-1], payment=None, source=TILL)
-    assert told(made) == [
+    assert reported(made) == [
         ("refund_not_settled", case().payment),
         ("settled_never_notified", None),
     ]
@@ -76,12 +76,12 @@ def test_a_line_that_names_the_order_alone_is_of_its_own_source(
 def test_an_open_dispute_is_of_a_payment_of_its_order(
     payment: str | None, source: str, known: bool
 ) -> None:
-    """What was taken for a dispute of another payment, nobody has told of."""
+    """What was taken for a dispute of another payment, no webhook has stated."""
     made = case().pays(outcome="disputed", findings=("dispute_open",)).books().settles()
     made.settles(kind="dispute", gross=-1_500, fee=0)
     made.lines[-1] = replace(made.lines[-1], payment=payment, source=source)
     missed: list[tuple[str, str | None]] = [("settled_never_notified", payment)]
-    assert told(made) == ([] if known else missed)
+    assert reported(made) == ([] if known else missed)
 
 
 @pytest.mark.parametrize(("source", "coverage"), [("", BOTH), (TILL, COVERAGE), (SOURCE, BOTH)])
@@ -90,7 +90,7 @@ def test_who_may_share_a_statement_shares_its_refunds(source: str, coverage: Cov
     made = paid_by_two(TILL if source == TILL else SOURCE)
     made.settles(kind="refund", gross=-500, fee=0)
     made.lines[-1] = replace(made.lines[-1], payment=None, source=source)
-    assert told(made, coverage) == []
+    assert reported(made, coverage) == []
 
 
 def test_parts_of_two_sources_are_not_added_up() -> None:
@@ -99,7 +99,7 @@ def test_parts_of_two_sources_are_not_added_up() -> None:
     for gross, source in ((-300, TILL), (-200, SOURCE)):
         made.settles(kind="refund", gross=gross, fee=0)
         made.lines[-1] = replace(made.lines[-1], payment=None, source=source)
-    assert told(made) == [
+    assert reported(made) == [
         ("refund_amount_differs", "pay_till"),
         ("settled_never_notified", None),
     ]
@@ -145,7 +145,7 @@ def missed_of(
     payment: str | None,
     order: bool = True,
 ) -> list[tuple[str, int, str | None]]:
-    """What is told of an order that was paid so through both, and of these lines."""
+    """What is reported of an order that was paid so through both, and of these lines."""
     made = case(minor=captured[0])
     till = replace(made.taken(minor=captured[1], payment=payment or "pay_till"), source=TILL)
     made.pays(payment=payment, more=(till,)).books(minor=sum(captured))

@@ -1,4 +1,4 @@
-"""The decision table: evidence on one side, what is told and where each row stands on the other."""
+"""The decision table: evidence on one side, reports and where each row stands on the other."""
 
 from __future__ import annotations
 
@@ -42,22 +42,24 @@ def test_each_cause_is_found_alone_with_its_money(cause: str) -> None:
 
 
 @pytest.mark.parametrize("kind", FURTHER)
-def test_what_is_apart_from_the_price_is_told_once_with_its_money(kind: str) -> None:
+def test_what_is_apart_from_the_price_is_reported_once_with_its_money(kind: str) -> None:
     """A surplus, money in doubt, what was lost or reversed: one break, and the sums tie."""
     made = FURTHER[kind](case())
-    told, _ = decided(made)
-    breaks = [each for each in told if isinstance(each, Break)]
+    decisions, _ = decided(made)
+    breaks = [each for each in decisions if isinstance(each, Break)]
     assert [(e.cause, e.order, e.money.minor) for e in breaks] == made.breaks
     assert breaks[0].cites
 
 
 @pytest.mark.parametrize("calm", CALM)
 def test_what_is_in_order_is_no_break(calm: str) -> None:
-    """Cases without trouble tell of matches at most."""
+    """Cases without trouble report matches at most."""
     made = CALM[calm](case())
-    told, _ = decided(made)
-    assert [(each.kind, each.order) for each in told if isinstance(each, Match)] == made.matches
-    assert not [each for each in told if isinstance(each, Break)]
+    decided_of, _ = decided(made)
+    assert [
+        (each.kind, each.order) for each in decided_of if isinstance(each, Match)
+    ] == made.matches
+    assert not [each for each in decided_of if isinstance(each, Break)]
 
 
 @pytest.mark.parametrize("status", ["canceled", "unpaid"])
@@ -66,8 +68,8 @@ def test_what_came_and_went_back_is_returned(status: BookStatus) -> None:
     back = case()
     back.pays(more=(back.taken(minor=-1_500),)).books(status, minor=9_000).settles()
     back.settles(kind="refund", gross=-1_500, fee=0)
-    told, control = decided(back)
-    assert told == []
+    decisions, control = decided(back)
+    assert decisions == []
     assert stands(control, "takings") == stands(control, "book") == ["returned"]
 
 
@@ -111,11 +113,11 @@ def test_a_break_is_as_old_as_the_latest_of_what_disagrees(made: Case, since: in
     assert found.since == since
 
 
-def test_money_that_the_book_tells_of_is_missed_once_its_margin_is_over() -> None:
+def test_money_that_the_book_states_is_missed_once_its_margin_is_over() -> None:
     """Until then, counted from the moment of the line, it is awaited."""
     over = AT + DAY + RULES.money_margin
-    told, control = decided(placed(case().books(), AT + DAY), as_of=over - TICK)
-    assert told == []
+    decisions, control = decided(placed(case().books(), AT + DAY), as_of=over - TICK)
+    assert decisions == []
     assert stands(control, "book") == ["awaiting_money"]
     assert causes(decided(placed(case().books(), AT + DAY), as_of=over)[0]) == [
         "book_paid_not_received"
@@ -140,8 +142,8 @@ def test_within_its_margin_nothing_is_a_break(
     made: Callable[[Case], Case], side: str, bucket: str
 ) -> None:
     """What is still on its way is awaited, and counted as that; later it is a break."""
-    told, control = decided(made(case()), as_of=SOON)
-    assert told == []
+    decisions, control = decided(made(case()), as_of=SOON)
+    assert decisions == []
     assert bucket in stands(control, side)
     assert causes(decided(made(case()))[0]) != []
 
@@ -171,13 +173,13 @@ def back_unbooked(made: Case) -> Case:
 def test_each_margin_is_over_at_its_last_moment(
     made: Callable[[Case], Case], due: Instant, side: str, bucket: str, waits: str
 ) -> None:
-    """A tick before it is awaited still, and no break is told of it."""
-    told, control = decided(made(case()), as_of=due)
+    """A tick before it is awaited still, and no break is reported of it."""
+    decisions, control = decided(made(case()), as_of=due)
     assert stands(control, side) == [bucket]
-    assert bucket in causes(told)
-    told, control = decided(made(case()), as_of=Instant(due - TICK))
+    assert bucket in causes(decisions)
+    decisions, control = decided(made(case()), as_of=Instant(due - TICK))
     assert stands(control, side) == [waits]
-    assert bucket not in causes(told)
+    assert bucket not in causes(decisions)
 
 
 def reaching(*, book: tuple[int, int], statements: tuple[int, int]) -> Coverage:
@@ -209,7 +211,7 @@ def test_books_and_statements_reach_to_their_first_and_last_moment(
 
 
 @pytest.mark.parametrize(
-    ("owed", "bucket", "told"),
+    ("owed", "bucket", "expected"),
     [
         ((kes(1_500), YEN), "overpaid", ["overpaid", "paid_twice"]),
         ((kes(1_500),), "paid_twice", ["paid_twice"]),
@@ -217,7 +219,7 @@ def test_books_and_statements_reach_to_their_first_and_last_moment(
     ],
 )
 def test_an_order_stands_with_the_first_of_what_is_owed(
-    owed: tuple[Money, ...], bucket: str, told: list[str]
+    owed: tuple[Money, ...], bucket: str, expected: list[str]
 ) -> None:
     """By currency: money of another is owed apart, and is never a second payment's."""
     again = case().taken(payment="pay_2")
@@ -225,14 +227,14 @@ def test_an_order_stands_with_the_first_of_what_is_owed(
     made.settles().settles(payment="pay_2")
     for also, shown in (([], made), (["paid_not_in_book"], replace(made, book=[]))):
         found, control = decided(shown)
-        assert causes(found) == sorted([*told, *also])
+        assert causes(found) == sorted([*expected, *also])
         assert stands(control, "takings") == [bucket]
 
 
 def test_without_statements_or_books_nothing_is_missed() -> None:
     """A shop that imported no statement, or no book, gets no break for each of its orders."""
-    told, control = decided(case().pays(), coverage=Coverage())
-    assert told == []
+    decisions, control = decided(case().pays(), coverage=Coverage())
+    assert decisions == []
     assert stands(control, "takings") == ["not_covered"]
     assert stands(control, "settlement") == ["not_covered"]
 
@@ -246,8 +248,8 @@ def test_money_after_the_last_statement_is_awaited() -> None:
             for reach in COVERAGE.statements
         ),
     )
-    told, control = decided(case().pays().books(), coverage=early)
-    assert told == []
+    decisions, control = decided(case().pays().books(), coverage=early)
+    assert decisions == []
     assert stands(control, "settlement") == ["awaiting_settlement"]
 
 
@@ -367,7 +369,9 @@ def test_a_book_line_of_before_the_webhooks_came_is_not_covered() -> None:
         ),
     ],
 )  # fmt: skip
-def test_evidence_and_what_is_told_of_it(made: Callable[[Case], Case], expected: list[str]) -> None:
+def test_evidence_and_what_is_reported_of_it(
+    made: Callable[[Case], Case], expected: list[str]
+) -> None:
     """The rows of the README's decision table that the truth's month does not have."""
     assert causes(decided(made(case()))[0]) == expected
 
@@ -471,12 +475,12 @@ SAID: dict[str, tuple[Callable[[Case], Case], str, str]] = {
         "taken it.",
         "Ask the provider whether the payment was reversed, and when it takes the money.",
     ),
-    "a refund that webhooks tell of otherwise": (
+    "a refund that webhooks state otherwise": (
         TROUBLES["refund_amount_differs"],
         "KES 3.00 was refunded, and the statement has taken KES 4.00 for it: KES 1.00 apart.",
         "Ask the provider which amount is right, and for the difference.",
     ),
-    "a lost dispute that webhooks tell of otherwise": (
+    "a lost dispute that webhooks state otherwise": (
         FURTHER["lost in a dispute, of which the statement took more"],
         "KES 3.00 was lost in a dispute, and the statement has taken KES 3.40 for it: KES 0.40 "
         "apart.",
@@ -551,7 +555,7 @@ SAID: dict[str, tuple[Callable[[Case], Case], str, str]] = {
 
 @pytest.mark.parametrize("known", SAID)
 def test_a_break_says_what_is_true(known: str) -> None:
-    """Nothing that somebody told us is called untold, and each step is one that can be taken."""
+    """Nothing that a webhook stated is called never notified, and each step can be taken."""
     made, sentence, step = SAID[known]
     (found,) = [each for each in decided(made(case()))[0] if isinstance(each, Break)]
     assert (break_sentence(found), next_step(found)) == (sentence, step)
@@ -577,9 +581,9 @@ def test_beyond_the_bound_rows_are_decided_at_once_and_say_so(
     """What is too much for the second look is a break by its key alone; the totals still tie."""
     monkeypatch.setattr("reconcile.matching.funds.MOST_LEFT", 2)
     lines = [case(f"XYZ-{n}").books() for n in range(5)]
-    told, control = decided(*lines)
-    assert causes(told) == ["book_paid_not_received"] * 5
-    sentences = [break_sentence(each) for each in told if isinstance(each, Break)]
+    decisions, control = decided(*lines)
+    assert causes(decisions) == ["book_paid_not_received"] * 5
+    sentences = [break_sentence(each) for each in decisions if isinstance(each, Break)]
     unsearched = [each for each in sentences if "No partner was looked for" in each]
     assert len(unsearched) == control.unsearched == 3
 
@@ -591,7 +595,7 @@ def test_an_order_and_its_line_of_a_group_stay_together_where_another_matching_h
     same."""
     made = case(minor=1_400).pays().settles().books(minor=1_500, group="G")
     part, whole = (Matching(rules=RULES, as_of=AS_OF, coverage=COVERAGE) for _ in range(2))
-    told = list(
+    reported = list(
         part.by_key(
             takings=map(ledger_line_row, made.takings),
             book=map(book_row, made.book),
@@ -600,7 +604,7 @@ def test_an_order_and_its_line_of_a_group_stay_together_where_another_matching_h
     )
     monkeypatch.setattr("reconcile.matching.funds.MOST_LEFT", 0)
     whole.absorb(part.part())
-    (found,) = told + list(whole.rest())
+    (found,) = reported + list(whole.rest())
     assert isinstance(found, Break)
     assert (found.cause, found.order, found.money.minor) == ("amount_differs", "ORD-1", 100)
     assert whole.control().holds
@@ -617,11 +621,11 @@ def test_a_month_with_every_trouble_has_none_false_and_none_missed(seed: int) ->
     )
     matches = sorted((kind, str(order)) for one in month.cases() for kind, order in one.matches)
     matching = Matching(rules=RULES, as_of=AS_OF, coverage=COVERAGE)
-    told = list(
+    reported = list(
         matching.decide(takings=month.takings(), book=month.book(), statements=month.statements())
     )
-    breaks = [each for each in told if isinstance(each, Break)]
+    breaks = [each for each in reported if isinstance(each, Break)]
     assert sorted((e.cause, str(e.order), e.money.minor) for e in breaks) == expected
-    assert sorted((e.kind, str(e.order)) for e in told if isinstance(e, Match)) == matches
+    assert sorted((e.kind, str(e.order)) for e in reported if isinstance(e, Match)) == matches
     assert len(expected) == 9 * (len(ORDER_CAUSES) + len(FURTHER))
     assert matching.control().holds

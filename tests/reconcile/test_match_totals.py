@@ -71,7 +71,7 @@ MADE = Control(
 )
 
 
-def test_every_equation_is_told_with_both_its_sides() -> None:
+def test_every_equation_is_reported_with_both_its_sides() -> None:
     """For each side and currency; then what was captured, and what the bank has of payouts."""
     found = [(tie.side, tie.currency, tie.left, tie.right) for tie in MADE.ties()]
     assert found == [
@@ -117,7 +117,7 @@ def test_every_equation_is_told_with_both_its_sides() -> None:
      [("book", "rows read = rows placed", 0, 1),
       ("book", "read = matched + waiting + breaks", 0, 2)]),
 ])  # fmt: skip
-def test_what_does_not_tie_is_told_by_its_equation(
+def test_what_does_not_tie_is_reported_by_its_equation(
     more: ControlLine, broken: list[tuple[str, str, int, int]]
 ) -> None:
     """And by no other."""

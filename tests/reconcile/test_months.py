@@ -67,8 +67,8 @@ def orders_over_months(draw: st.DrawFn) -> World:
             book.append(BookRow._make(booked))
         for gross in draw(st.lists(st.sampled_from([1_000, 1_000, 300, -300]), max_size=3)):
             line, order = f"stm{name}{len(lines)}.1", draw(st.sampled_from([name, None]))
-            told = (match_key(name), line, payment, order, "payment", "KES", gross, 0, gross)
-            lines.append(StatementRow._make((*told, draw(st.none() | dates()), None, "", None)))
+            content = (match_key(name), line, payment, order, "payment", "KES", gross, 0, gross)
+            lines.append(StatementRow._make((*content, draw(st.none() | dates()), None, "", None)))
     return World(takings=tuple(takings), book=tuple(book), lines=tuple(lines))
 
 
@@ -121,9 +121,9 @@ def reported(world: World, start: Instant, end: Instant) -> PeriodReport:
         elsewhere=elsewhere,
         outside=others.order,
     )
-    for told in matching.decide(takings=sifted[0], book=sifted[1], statements=sifted[2]):
-        if isinstance(told, Break):
-            tally.found(BreakSeen(found=told, state="open", sentence="", next_step=""))
+    for decision in matching.decide(takings=sifted[0], book=sifted[1], statements=sifted[2]):
+        if isinstance(decision, Break):
+            tally.found(BreakSeen(found=decision, state="open", sentence="", next_step=""))
     tally.never_notified_elsewhere(others.never_notified())
     for seen in merged(map(taking_of, takings), lines):
         tally.order(seen)

@@ -48,10 +48,10 @@ def ledgers_of(scenario: Scenario) -> list[Ledger]:
     """Its ledgers: when one of its rows reached us or is looked at, at the next decision that each
     of these names, and a moment before that."""
     every = scenario.history()
-    told = {each.received_at for each in every.deliveries}
-    told |= {each.recorded_at for each in every.records}
-    told |= {each.as_of for each in scenario.expected}
-    found = {at: fold(every, policy=scenario.policy, as_of=at) for at in sorted(told)}
+    moments = {each.received_at for each in every.deliveries}
+    moments |= {each.recorded_at for each in every.records}
+    moments |= {each.as_of for each in scenario.expected}
+    found = {at: fold(every, policy=scenario.policy, as_of=at) for at in sorted(moments)}
     named = [each.next_decision_at for each in found.values()]
     for decision in sorted({each for each in named if each is not None}):
         for at in (Instant(decision - TICK), decision):
@@ -75,8 +75,8 @@ def histories_of(first: ClaimKind, second: ClaimKind) -> Iterator[tuple[str, His
 
 def ledgers_of_pair(first: ClaimKind, second: ClaimKind) -> Iterator[tuple[str, Ledger]]:
     """The ledger of each of their histories, at the last arrival."""
-    for name, told in histories_of(first, second):
-        yield name, fold(told, policy=POLICY, as_of=seconds(40))
+    for name, known in histories_of(first, second):
+        yield name, fold(known, policy=POLICY, as_of=seconds(40))
 
 
 def mark_of(ledger: Ledger) -> str:
@@ -93,8 +93,8 @@ def test_every_ledger_of_the_scenarios_has_the_fingerprint_that_it_had() -> None
     check("scenarios", lines)
 
 
-def told_of(scenario: Scenario) -> list[str]:
-    """What people and the feed are told of each ledger: plain words, with and without what waits,
+def sentences_of(scenario: Scenario) -> list[str]:
+    """What people and the feed are given of each ledger: plain words, with and without what waits,
     the line of a listing, and the revision that leads to it."""
     found, before = [], None
     for ledger in ledgers_of(scenario):
@@ -102,15 +102,15 @@ def told_of(scenario: Scenario) -> list[str]:
         plain = [with_plain(document, ledger, behind_s=behind)["plain"] for behind in (0, 7)]
         revision = revise(before, ledger)
         before = before if revision is None else revision.after
-        told = [*plain, plain_outcome(ledger), ledger_summary(ledger), str(revision)]
-        found.append(json.dumps(told))
+        sentences = [*plain, plain_outcome(ledger), ledger_summary(ledger), str(revision)]
+        found.append(json.dumps(sentences))
     return [*found, policy_text(scenario.policy)]
 
 
-def test_every_ledger_of_the_scenarios_is_told_as_it_was() -> None:
+def test_every_ledger_of_the_scenarios_is_reported_as_it_was() -> None:
     """One digest for each scenario."""
     check("told", [
-        f"{one.file}: {one.name} | {digest(' '.join(told_of(one)))}" for one in all_scenarios()
+        f"{one.file}: {one.name} | {digest(' '.join(sentences_of(one)))}" for one in all_scenarios()
     ])  # fmt: skip
 
 
@@ -126,12 +126,12 @@ def test_every_pair_of_claims_has_the_fingerprints_that_it_had() -> None:
 
 def main(words: str) -> None:
     """Print the documents of scenarios and pairs of this name."""
-    told = [(one.name, each) for one in all_scenarios() for each in ledgers_of(one)]
+    reported = [(one.name, each) for one in all_scenarios() for each in ledgers_of(one)]
     for first in CLAIM_KINDS:
         for second in CLAIM_KINDS:
             for name, each in ledgers_of_pair(first, second):
-                told.append((f"{first}, {second}: {name}", each))
-    for name, ledger in told:
+                reported.append((f"{first}, {second}: {name}", each))
+    for name, ledger in reported:
         if name.startswith(words):
             print(f"== {name}", json.dumps(ledger_document(ledger), indent=1), sep="\n")
 

@@ -55,7 +55,7 @@ LEDGERS = every_ledger()
 
 
 def test_every_finding_has_its_words() -> None:
-    """In the order in which findings are told: what is said in passing first, errors last."""
+    """In the order in which findings are given: what is said in passing first, errors last."""
     assert tuple(FINDINGS) == FINDING_CODES
     order = ["info", "warning", "error"]
     severities = [order.index(words.severity) for words in FINDINGS.values()]
@@ -64,8 +64,8 @@ def test_every_finding_has_its_words() -> None:
 
 def test_the_engines_page_has_every_finding_with_its_severity() -> None:
     rows = re.findall(r"^\| (`[a-z_`, ]+`) \| (info|warning|error) \|", PAGE.read_text(), re.M)
-    told = {code: severity for codes, severity in rows for code in re.findall(r"[a-z_]+", codes)}
-    assert told == {code: words.severity for code, words in FINDINGS.items()}
+    shown = {code: severity for codes, severity in rows for code in re.findall(r"[a-z_]+", codes)}
+    assert shown == {code: words.severity for code, words in FINDINGS.items()}
 
 
 def test_what_is_said_in_the_scenarios_is_as_the_table_has_it() -> None:
@@ -128,12 +128,14 @@ def test_a_moment_is_said_as_people_say_it() -> None:
 
 
 @given(histories(), moments())
-def test_whatever_is_heard_can_be_told(known: History, as_of: Instant) -> None:
+def test_whatever_is_heard_can_be_said(known: History, as_of: Instant) -> None:
     """Of any history: no sentence lacks a fact, and none is without its words for a customer."""
     ledger = fold(known, policy=POLICY, as_of=as_of)
-    told = with_plain(ledger_document(ledger), ledger)
-    sentences = [*told["explanation"], *told["plain"]["answer"], *plain_outcome(ledger)]
-    sentences += [words for each in told["findings"] for words in (each["plain"], each["sentence"])]
+    shown = with_plain(ledger_document(ledger), ledger)
+    sentences = [*shown["explanation"], *shown["plain"]["answer"], *plain_outcome(ledger)]
+    sentences += [
+        words for each in shown["findings"] for words in (each["plain"], each["sentence"])
+    ]
     for sentence in sentences:
         assert UNFILLED not in sentence, sentence
         assert "{" not in sentence, sentence
@@ -142,31 +144,31 @@ def test_whatever_is_heard_can_be_told(known: History, as_of: Instant) -> None:
         assert sentence[0].isupper() or named or ": " in sentence or not sentence[0].isalpha()
 
 
-def _told(*members: Delivery | Record) -> Ledger:
+def _ledger(*members: Delivery | Record) -> Ledger:
     placed = record("rec_1", "order_placed", 0, money=DUE)
     paid = delivery("d1", 5, event("evt_1", "succeeded", 5, payment="pay_1", money=DUE))
     return fold(history(placed, paid, *members), policy=POLICY, as_of=seconds(100))
 
 
-def test_what_a_win_did_not_give_back_is_told() -> None:
+def test_what_a_win_did_not_give_back_is_reported() -> None:
     """Else a dispute would be said to be won, and the order to be charged back."""
     named: dict[str, Any] = {"payment": "pay_1", "movement": "dp_1"}
     lost = delivery("d2", 6, event("evt_2", "dispute_lost", 6, money=PART, **named))
     some = delivery("d3", 7, event("evt_3", "dispute_won", 7, money=LITTLE, **named))
-    (won,) = [each for each in _told(lost, some).findings if each.code == "dispute_won"]
+    (won,) = [each for each in _ledger(lost, some).findings if each.code == "dispute_won"]
     words = "won, but KES 30.00 of it stays lost"
     assert finding_text(won) == f"The dispute over pay_1 was {words} [evt_2, evt_3]."
     assert plain_finding(won) == f"The customer disputed the payment, and the shop {words}."
     whole = delivery("d3", 7, event("evt_3", "dispute_won", 7, money=PART, **named))
-    (won,) = [each for each in _told(lost, whole).findings if each.code == "dispute_won"]
+    (won,) = [each for each in _ledger(lost, whole).findings if each.code == "dispute_won"]
     assert finding_text(won) == "The dispute over pay_1 was won [evt_2, evt_3]."
 
 
-def test_what_was_refunded_beside_a_dispute_is_told() -> None:
+def test_what_was_refunded_beside_a_dispute_is_reported() -> None:
     back = delivery("d2", 6, event("evt_2", "refunded", 6, payment="pay_1", money=PART))
     for claim in ("disputed", "dispute_lost"):
         said = event("evt_3", claim, 7, payment="pay_1", money=LITTLE)
-        answer = plain_headline(_told(back, delivery("d3", 7, said)))
+        answer = plain_headline(_ledger(back, delivery("d3", 7, said)))
         assert answer.endswith(" KES 50.00 of it has been given back."), answer
 
 
@@ -174,7 +176,7 @@ def test_what_is_missing_counts_what_was_given_back() -> None:
     """And nobody reads that a part of what is missing was given back."""
     back = delivery("d2", 6, event("evt_2", "refunded", 6, payment="pay_1", money=PART))
     dearer = record("rec_2", "order_placed", 7, money=Money(minor=200_000, currency="KES"))
-    assert plain_headline(_told(back, dearer)) == (
+    assert plain_headline(_ledger(back, dearer)) == (
         "Paid KES 1,500.00, of which KES 50.00 has been given back, and the price is "
         "KES 2,000.00: KES 550.00 is missing."
     )
@@ -186,7 +188,7 @@ def test_paid_in_full_is_the_price() -> None:
         odd = Money(minor=DUE.minor * 100, currency="KES")
         more = delivery("d2", 6, event("evt_2", "succeeded", 6, payment="pay_2", money=odd))
         said = delivery("d3", 7, event("evt_3", claim, 7, payment="pay_2", money=odd))
-        assert plain_headline(_told(more, said)) == "Paid in full: KES 1,500.00."
+        assert plain_headline(_ledger(more, said)) == "Paid in full: KES 1,500.00."
 
 
 def test_what_is_held_of_a_canceled_order_is_owed_back() -> None:
@@ -194,22 +196,22 @@ def test_what_is_held_of_a_canceled_order_is_owed_back() -> None:
     canceled = record("rec_2", "order_canceled", 8)
     owed = "The shop has canceled the order: all that is left, KES {}, must be given back."
     back = delivery("d2", 6, event("evt_2", "refunded", 6, payment="pay_1", money=PART))
-    assert plain_answer(_told(back, canceled))[1:] == (owed.format("1,450.00"), "Do not ship.")
+    assert plain_answer(_ledger(back, canceled))[1:] == (owed.format("1,450.00"), "Do not ship.")
     dearer = record("rec_3", "order_placed", 7, money=Money(minor=200_000, currency="KES"))
-    assert owed.format("1,500.00") in plain_answer(_told(dearer, canceled))
+    assert owed.format("1,500.00") in plain_answer(_ledger(dearer, canceled))
     said = event("evt_2", "disputed", 6, payment="pay_1", money=PART)
-    disputed = plain_answer(_told(delivery("d2", 6, said), canceled))
+    disputed = plain_answer(_ledger(delivery("d2", 6, said), canceled))
     assert disputed[1:] == (owed.format("1,450.00"), "Do not ship.")
     other = delivery("d2", 6, event("evt_2", "succeeded", 6, payment="pay_1", money=LITTLE))
     nothing = "The shop has canceled the order: do not ship it."
-    assert plain_answer(_told(other, canceled))[-1] == nothing
-    assert plain_answer(_told(canceled))[-1] == owed.format("1,500.00")
+    assert plain_answer(_ledger(other, canceled))[-1] == nothing
+    assert plain_answer(_ledger(canceled))[-1] == owed.format("1,500.00")
 
 
 def test_what_has_no_amount_is_called_by_its_name() -> None:
     """A refund of which nobody says how much it was is no payment."""
     back = delivery("d2", 6, event("evt_2", "refunded", 6, payment="pay_1"))
-    assert plain_headline(_told(back)) == (
+    assert plain_headline(_ledger(back)) == (
         "We were told of a refund, and nobody has told us how much it was."
     )
 
@@ -218,12 +220,12 @@ def test_only_the_refunds_of_unknown_payments_are_called_so() -> None:
     """What was refunded of a payment that is known is not what nobody knows a payment of."""
     known = delivery("d2", 6, event("evt_2", "refunded", 6, payment="pay_1", money=PART))
     unknown = delivery("d3", 7, event("evt_3", "refunded", 7, payment="pay_9", money=LITTLE))
-    assert plain_headline(_told(known, unknown)) == (
+    assert plain_headline(_ledger(known, unknown)) == (
         "Money went back to the customer (KES 20.00), and we do not know that it was ever paid."
     )
 
 
-def test_what_never_expires_can_be_told() -> None:
+def test_what_never_expires_can_be_said() -> None:
     """A session's expiry at the end of what can be written, and the grace after it."""
     key: dict[str, Any] = {"key": "k1", "source": "shop"}
     asked = record("rec_2", "session_requested", 1, money=DUE, **key)

@@ -45,7 +45,7 @@ KEPT = Path(__file__).parents[1] / "golden" / "kept_report.json"
 BEFORE, WITHIN, AFTER = START - DAY, START + DAY, END + DAY
 
 
-def told(report: PeriodReport, currency: str = "KES") -> dict[str, int]:
+def flows_of(report: PeriodReport, currency: str = "KES") -> dict[str, int]:
     """The money table of a currency."""
     return {row.flow: row.sum for row in report.money if row.currency == currency and row.sum}
 
@@ -128,7 +128,7 @@ SEEN = OrderSeen(
 
 def test_captured_places_money_and_its_fee_on_the_providers_date() -> None:
     report = added_up(SEEN)
-    assert told(report) == {
+    assert flows_of(report) == {
         "captured": 10_000,
         "refunded": 4_000,
         "fees": 300,
@@ -140,12 +140,12 @@ def test_captured_places_money_and_its_fee_on_the_providers_date() -> None:
 
 
 def test_of_two_equal_movements_a_line_settles_one() -> None:
-    """One event may tell of two movements that are equal in all: a refund, and another before it
+    """One event may state two movements that are equal in all: a refund, and another before it
     that only its sum speaks of."""
     order = taking("A", END - DAY, PAID, BACK, replace(BACK), outcome="partially_refunded")
     lines = (line(PAID, END + DAY, fee=300), line(BACK, END + DAY))
     report = added_up(OrderSeen(taking=order, lines=lines))
-    assert told(report) == {
+    assert flows_of(report) == {
         "captured": 10_000,
         "refunded": 8_000,
         "fees": 300,
@@ -161,8 +161,8 @@ def test_received_places_money_when_it_was_first_known() -> None:
         added_up(SEEN, basis="received"),
         added_up(SEEN, basis="received", start=END, end=END + 30 * DAY),
     )
-    assert told(october) == {"refunded": 4_000, "net": -4_000, "not_settled": -4_000}
-    assert told(november) == {"captured": 10_000, "fees": 300, "net": 9_700, "settled": 9_700}
+    assert flows_of(october) == {"refunded": 4_000, "net": -4_000, "not_settled": -4_000}
+    assert flows_of(november) == {"captured": 10_000, "fees": 300, "net": 9_700, "settled": 9_700}
     assert october.ties_hold
     assert november.ties_hold
 
@@ -172,8 +172,8 @@ def test_settled_places_money_on_the_statements_date() -> None:
         added_up(SEEN, basis="settled"),
         added_up(SEEN, basis="settled", start=END, end=END + 30 * DAY),
     )
-    assert told(october) == {}
-    assert told(november) == {"captured": 10_000, "fees": 300, "net": 9_700, "settled": 9_700}
+    assert flows_of(october) == {}
+    assert flows_of(november) == {"captured": 10_000, "fees": 300, "net": 9_700, "settled": 9_700}
     assert november.ties_hold
 
 
@@ -185,7 +185,7 @@ def test_the_way_to_the_statement_names_what_differs_and_what_was_never_notified
         OrderSeen(taking=None, lines=(missed,)),
         strange=[missed],
     )
-    assert told(report) == {
+    assert flows_of(report) == {
         "captured": 5_000,
         "fees": 100,
         "net": 4_900,
@@ -211,7 +211,7 @@ def test_the_way_to_the_statement_names_what_differs_and_what_was_never_notified
         (None, False, False, None),
     ],
 )
-def test_a_line_that_no_webhook_told_of_is_where_its_break_is(
+def test_a_line_that_no_webhook_stated_is_where_its_break_is(
     settled_at: Instant | None, strange: bool, elsewhere: bool, flow: str | None
 ) -> None:
     """So that money and breaks of a period tie exactly, in number and by sign."""
@@ -224,7 +224,7 @@ def test_a_line_that_no_webhook_told_of_is_where_its_break_is(
     )
     rest = {} if flow is None else {flow: -60}
     settled_now = 5_000 - (0 if flow is None else 60)
-    assert told(report) == {"captured": 5_000, "net": 5_000, "settled": settled_now, **rest}
+    assert flows_of(report) == {"captured": 5_000, "net": 5_000, "settled": settled_now, **rest}
     assert report.ties_hold
     assert {"not notified", "lines not notified"} <= {tie.name for tie in report.ties}
 
@@ -248,13 +248,13 @@ def test_a_line_counts_in_one_month() -> None:
     assert sum(counted) == 2
 
 
-def test_lines_of_which_webhooks_told_are_not_called_untold() -> None:
-    """Those of a won dispute and of a payment in doubt; a refund that nobody told of is one."""
+def test_lines_that_webhooks_stated_are_not_called_never_notified() -> None:
+    """Those of a won dispute and of a payment in doubt; a refund that no webhook stated is one."""
     paid = taken(5_000, WITHIN, order="B")
     took = replace(line(paid, WITHIN + DAY), line_id="stm_took", kind="dispute", gross=-900)
     second = replace(line(paid, WITHIN + DAY), line_id="stm_2", payment="pay_2", gross=700)
-    untold = replace(line(paid, WITHIN + DAY), line_id="stm_3", kind="refund", gross=-60)
-    lines = [replace(each, net=each.gross) for each in (took, second, untold)]
+    unstated = replace(line(paid, WITHIN + DAY), line_id="stm_3", kind="refund", gross=-60)
+    lines = [replace(each, net=each.gross) for each in (took, second, unstated)]
     doubt = Doubted(source="shop", payment="pay_2", unsure=("captured",))
     report = added_up(
         OrderSeen(
@@ -264,7 +264,7 @@ def test_lines_of_which_webhooks_told_are_not_called_untold() -> None:
         strange=lines[2:],
     )
     assert report.ties_hold
-    assert told(report) == {
+    assert flows_of(report) == {
         "captured": 5_000,
         "net": 5_000,
         "settled": 5_000 - 900 + 700 - 60,
@@ -277,14 +277,14 @@ def test_lines_of_which_webhooks_told_are_not_called_untold() -> None:
 def test_money_of_two_currencies_is_never_added() -> None:
     other = taken(700, WITHIN, order="A", currency="JPY")
     report = added_up(OrderSeen(taking=taking("A", WITHIN, PAID, other, outcome="unresolved")))
-    assert (told(report)["captured"], told(report, "JPY")["captured"]) == (10_000, 700)
+    assert (flows_of(report)["captured"], flows_of(report, "JPY")["captured"]) == (10_000, 700)
     assert [(row.currency, row.count) for row in report.control] == [("JPY", 0), ("KES", 1)]
     assert report.ties_hold
 
 
-def test_lines_without_a_date_of_settlement_are_told_of() -> None:
+def test_lines_without_a_date_of_settlement_are_reported() -> None:
     seen = replace(SEEN, lines=(line(PAID, None, fee=300),))
-    assert told(added_up(seen))["settled"] == 9_700
+    assert flows_of(added_up(seen))["settled"] == 9_700
     assert "1 statement line bears no date" in added_up(seen, basis="settled").notes[0].sentence
 
 
@@ -300,7 +300,7 @@ def test_money_of_an_earlier_month_that_became_known_in_the_period_is_late() -> 
     )
     assert [(row.month, row.kind, row.sum) for row in report.late] == [("2026-09", "captured", 900)]
     assert [each.payment for each in report.late_lines] == ["pay_L"]
-    assert told(report) == {}
+    assert flows_of(report) == {}
 
 
 def test_orders_in_any_order_give_the_same_report() -> None:
@@ -346,8 +346,12 @@ def test_a_report_that_a_closing_has_kept_is_read_by_every_later_version() -> No
     written anew: a column that came since stands in none of its rows."""
     kept = json.loads(KEPT.read_text(encoding="utf-8"))
     written = report_document(report_of(kept))
-    for name, told in kept.items():
-        rows, again = (told, written[name]) if isinstance(told, list) else ([told], [written[name]])
+    for name, kept_one in kept.items():
+        rows, again = (
+            (kept_one, written[name])
+            if isinstance(kept_one, list)
+            else ([kept_one], [written[name]])
+        )
         assert rows, name
         for row, other in zip(rows, again, strict=True):
             assert row == ({key: other[key] for key in row} if isinstance(row, dict) else other)
@@ -433,7 +437,7 @@ def test_what_goes_back_is_negative_whichever_sign_the_provider_gives_it() -> No
         report = added_up(
             OrderSeen(taking=None, lines=(replace(both, settled_at=WITHIN),)), basis=basis
         )
-        assert told(report) == {"fees": 53, "net": -53, "settled": -53}
+        assert flows_of(report) == {"fees": 53, "net": -53, "settled": -53}
         assert all(tie.left_value == tie.right_value for tie in report.ties)
 
 
@@ -447,7 +451,7 @@ def test_a_dispute_that_was_won_comes_to_nothing() -> None:
     seen = OrderSeen(taking=taking("A", WITHIN, paid), lines=(settles, took, gave))
     for basis in ("captured", "settled"):
         report = added_up(seen, basis=basis)
-        assert told(report) == {"captured": 1_000, "net": 1_000, "settled": 1_000}
+        assert flows_of(report) == {"captured": 1_000, "net": 1_000, "settled": 1_000}
         assert all(tie.left_value == tie.right_value for tie in report.ties)
     booked = [each for some in transactions(seen, start=START, end=END) for each in some.postings]
     sums = {role: sum(each.minor for each in booked if each.role == role) for role in ROLES}
@@ -487,7 +491,7 @@ def test_a_reversal_is_among_what_was_refunded_and_leaves_nothing_in_clearing() 
     negative = replace(refund, kind="payment")
     for lines in ((), (line(paid, WITHIN), refund), (line(paid, WITHIN), negative)):
         seen = OrderSeen(taking=known, lines=lines)
-        assert told(added_up(seen)) == {"captured": 1_000, "refunded": 1_000}
+        assert flows_of(added_up(seen)) == {"captured": 1_000, "refunded": 1_000}
         for basis in ("captured", "received", "settled"):
             report = added_up(seen, basis=basis)
             assert all(tie.left_value == tie.right_value for tie in report.ties)
@@ -501,7 +505,7 @@ def test_a_negative_payment_of_which_nothing_went_back_corrects_what_came() -> N
     lines = (line(paid, WITHIN, gross=1_050), line(paid, WITHIN, gross=-50))
     assert paired(*lines, moved=(paid,)) == [[1_000], [1_000]]
     seen = OrderSeen(taking=taking("A", WITHIN, paid), lines=lines)
-    assert told(added_up(seen)) == {"captured": 1_000, "net": 1_000, "settled": 1_000}
+    assert flows_of(added_up(seen)) == {"captured": 1_000, "net": 1_000, "settled": 1_000}
 
 
 def test_part_of_a_lost_dispute_that_came_again_is_one_loss_on_both_sides() -> None:
@@ -515,7 +519,7 @@ def test_part_of_a_lost_dispute_that_came_again_is_one_loss_on_both_sides() -> N
     expected = {"captured": 1_000, "lost_in_disputes": 60, "net": 940, "settled": 940}
     for basis in ("captured", "settled"):
         report = added_up(seen, basis=basis)
-        assert told(report) == expected
+        assert flows_of(report) == expected
         assert all(tie.left_value == tie.right_value for tie in report.ties)
     assert balances(seen) == {"bank": 940, "sales": -1_000, "disputes": 60}
 
@@ -570,7 +574,7 @@ def test_delays_and_ages_are_counted_in_the_class_they_end_in() -> None:
     }
 
 
-def test_a_break_stands_in_the_class_of_its_age_as_the_list_tells_it() -> None:
+def test_a_break_stands_in_the_class_of_its_age_as_the_list_gives_it() -> None:
     """One of 30 days and a half is 30 days old, and stands among those of 8 to 30 days."""
     tally = PeriodTally(scope(as_of=END + 12 * HOUR))
     for each in breaks(100):

@@ -1,4 +1,4 @@
-"""Revisions: told where the substance differs, and silent where only counts do."""
+"""Revisions: reported where the substance differs, and silent where only counts do."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_redelivery_is_no_revision() -> None:
     assert revise(position_of(before), before) is None
 
 
-def test_a_late_success_is_told_as_the_difference_of_two_folds() -> None:
+def test_a_late_success_is_reported_as_the_difference_of_two_folds() -> None:
     """What it says now and on what it rests, what it was, what is new and what is gone."""
     revision = _revised(_folded(PLACED, PENDING, at=2_150), _folded(PLACED, PENDING, PAID))
     assert (revision.before and revision.before.outcome) == "timed_out"
@@ -73,7 +73,7 @@ def test_a_deadline_that_passes_is_a_revision_without_an_event() -> None:
     assert "It was pending before." in revision.because
 
 
-def test_a_cancellation_that_only_stops_shipping_is_told() -> None:
+def test_a_cancellation_that_only_stops_shipping_is_reported() -> None:
     """The outcome stays, and a shop must still learn that it may not ship."""
     canceled = record("r2", "order_canceled", 3_000)
     revision = _revised(_folded(PLACED, PAID), _folded(PLACED, PAID, canceled))
@@ -84,14 +84,14 @@ def test_a_cancellation_that_only_stops_shipping_is_told() -> None:
     )
 
 
-def test_why_a_paid_order_may_not_be_shipped_is_told_once() -> None:
+def test_why_a_paid_order_may_not_be_shipped_is_reported_once() -> None:
     """Of the first revision, too; not again where it was so before, nor what a finding says."""
-    untold = delivery("d2", 3, event("e2", "succeeded", 3, payment="pay_1", money=DUE))
-    first = revise(None, _folded(untold))
+    unstated = delivery("d2", 3, event("e2", "succeeded", 3, payment="pay_1", money=DUE))
+    first = revise(None, _folded(unstated))
     assert first is not None
     assert first.because[1:] == ("Do not ship: what the order costs is not known.",)
     strange = delivery("d3", 4, event("e3", "unrecognized", 4, payment="pay_2", kind="sparkled"))
-    second = _revised(_folded(untold), _folded(untold, strange))
+    second = _revised(_folded(unstated), _folded(unstated, strange))
     assert not [each for each in second.because if each.startswith("Do not ship")]
     held = _revised(
         _folded(PLACED, PAID),
@@ -103,7 +103,7 @@ def test_why_a_paid_order_may_not_be_shipped_is_told_once() -> None:
     ]
 
 
-def test_what_is_refunded_of_a_disputed_order_is_told() -> None:
+def test_what_is_refunded_of_a_disputed_order_is_reported() -> None:
     """The outcome stays, and the headline says what changed."""
     back = event("e5", "refunded", 2_400, payment="pay_1", money=Money(minor=500, currency="KES"))
     disputed = _folded(PLACED, PAID, _dispute(4, "disputed", "dp_1"))
@@ -126,7 +126,7 @@ def test_a_reference_cannot_forge_a_part_of_the_substance() -> None:
 
 
 def test_the_substance_is_written_as_it_always_was() -> None:
-    """It is kept with what was published: another spelling would tell every order once more."""
+    """It is kept with what was published: another spelling would report every order once more."""
     canceled = record("r2", "order_canceled", 1)
     decline = delivery("d3", 7, event("e3", "declined", 6, payment="pay_1"))
     assert position_of(_folded(PLACED, PENDING, PAID, decline, canceled)).substance == (
@@ -146,12 +146,12 @@ def test_a_delivery_before_any_payment_is_published() -> None:
     assert revision.after.outcome == "not_attempted"
 
 
-def test_what_was_told_before_is_not_told_again() -> None:
+def test_what_was_reported_before_is_not_reported_again() -> None:
     """What stands as it stood is left out; a finding that is gone is named."""
     strange = delivery("d3", 2, event("e3", "unrecognized", 2, payment="pay_1", kind="sparkled"))
     decline = delivery("d4", 9, event("e4", "declined", 8, payment="pay_2"))
-    told = [strange, delivery("d1", 1, event("e1", "declined", payment="pay_1"))]
-    revision = _revised(_folded(*told), _folded(*told, decline, PLACED))
+    heard = [strange, delivery("d1", 1, event("e1", "declined", payment="pay_1"))]
+    revision = _revised(_folded(*heard), _folded(*heard, decline, PLACED))
     assert revision.because[1:] == (
         "Attempt pay_2: The provider says it was declined [e4].",
         "No longer found: order_unknown.",
@@ -168,7 +168,7 @@ def _dispute(number: int, claim: ClaimKind, name: str) -> Delivery:
     return delivery(f"d{number}", at, said)
 
 
-def test_a_second_dispute_is_told_though_the_outcome_stays() -> None:
+def test_a_second_dispute_is_reported_though_the_outcome_stays() -> None:
     """Each has an end by which the merchant must answer. So with what becomes of each; a repeat of
     one is no news."""
     first, second = _dispute(4, "disputed", "dp_1"), _dispute(5, "disputed", "dp_2")
@@ -188,17 +188,17 @@ def test_a_second_dispute_is_told_though_the_outcome_stays() -> None:
     assert any("e7" in each for each in _revised(won, both).because)
 
 
-def test_of_what_there_was_more_often_nothing_is_told_again_but_how_many_are_left() -> None:
+def test_of_what_there_was_more_often_nothing_is_reported_again_but_how_many_are_left() -> None:
     """Three open disputes of which one is won: the other two are no news."""
     disputes = [_dispute(number, "disputed", f"dp_{number}") for number in (4, 5, 6)]
     three = _folded(PLACED, PAID, *disputes)
     two = _folded(PLACED, PAID, *disputes, _dispute(7, "dispute_won", "dp_4"))
-    told = _revised(three, two).because
-    assert "No longer found as often: dispute_open (2 of 3)." in told
-    assert not [each for each in told[1:] if "[e5" in each or "[e6" in each]
+    sentences = _revised(three, two).because
+    assert "No longer found as often: dispute_open (2 of 3)." in sentences
+    assert not [each for each in sentences[1:] if "[e5" in each or "[e6" in each]
 
 
-def test_a_second_refund_under_way_and_a_second_event_nobody_reads_are_told() -> None:
+def test_a_second_refund_under_way_and_a_second_event_nobody_reads_are_reported() -> None:
     """Each holds money by itself."""
     claims: tuple[tuple[ClaimKind, str], ...] = (
         ("refund_pending", "refund_pending"),

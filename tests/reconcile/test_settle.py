@@ -15,10 +15,10 @@ from tests.reconcile.build import T, delivery, event, history, record, seconds
 PRICE = Money(minor=150_000, currency="KES")
 
 
-def settled(told: History, *, after: Duration, quiet: Duration = DAY) -> bool:
+def settled(known: History, *, after: Duration, quiet: Duration = DAY) -> bool:
     """Whether the order is over that long after T."""
-    ledger = fold(told, policy=Policy(), as_of=T + after)
-    return is_settled(told, ledger, quiet=quiet)
+    ledger = fold(known, policy=Policy(), as_of=T + after)
+    return is_settled(known, ledger, quiet=quiet)
 
 
 def test_every_outcome_is_final_or_waits_for_somebody() -> None:
@@ -31,10 +31,10 @@ def test_every_outcome_is_final_or_waits_for_somebody() -> None:
 def test_silence_is_counted_from_the_last_arrival() -> None:
     """Not from the provider's dates, and redeliveries and records count."""
     declined = event("e1", "declined", payment="p", money=PRICE)
-    told = history(delivery("d1", 0, declined))
-    assert last_heard(told) == T
-    assert not settled(told, after=DAY - TICK)
-    assert settled(told, after=DAY)
+    known = history(delivery("d1", 0, declined))
+    assert last_heard(known) == T
+    assert not settled(known, after=DAY - TICK)
+    assert settled(known, after=DAY)
     again = history(delivery("d1", 0, declined), delivery("d2", 3_600, declined))
     assert last_heard(again) == T + HOUR
     assert not settled(again, after=DAY)
@@ -48,12 +48,12 @@ def test_silence_is_counted_from_the_last_arrival() -> None:
 @pytest.mark.parametrize("quiet", [SECOND, DAY])
 def test_an_order_with_a_decision_to_come_is_not_over(quiet: Duration) -> None:
     """While a deadline is ahead, however long nothing was heard, the order is open."""
-    told = history(
+    known = history(
         record("r1", "order_placed", 0, money=PRICE),
         delivery("d1", 0, event("e1", "succeeded", payment="p", money=PRICE)),
     )
-    assert not settled(told, after=DAY - TICK, quiet=quiet)  # it may yet be found unfulfilled
-    assert settled(told, after=DAY, quiet=quiet)
+    assert not settled(known, after=DAY - TICK, quiet=quiet)  # it may yet be found unfulfilled
+    assert settled(known, after=DAY, quiet=quiet)
 
 
 def test_an_order_of_which_nothing_is_known_is_not_over() -> None:
@@ -68,12 +68,12 @@ def test_while_a_dispute_is_open_the_order_is_not_over() -> None:
     back = delivery("d2", 60, event("e2", "refunded", 60, payment="p", money=PRICE, movement="r"))
     disputed = event("e3", "disputed", 90, payment="p", money=PRICE, movement="d")
     won = event("e4", "dispute_won", 99, payment="p", money=PRICE, movement="d")
-    told = history(record("r1", "order_placed", 0, money=PRICE), paid, back)
-    assert settled(told, after=2 * DAY)
-    told |= history(delivery("d3", 90, disputed))
-    assert fold(told, policy=Policy(), as_of=T + 2 * DAY).outcome == "refunded"
-    assert not settled(told, after=2 * DAY)
-    assert settled(told | history(delivery("d4", 99, won)), after=2 * DAY)
+    known = history(record("r1", "order_placed", 0, money=PRICE), paid, back)
+    assert settled(known, after=2 * DAY)
+    known |= history(delivery("d3", 90, disputed))
+    assert fold(known, policy=Policy(), as_of=T + 2 * DAY).outcome == "refunded"
+    assert not settled(known, after=2 * DAY)
+    assert settled(known | history(delivery("d4", 99, won)), after=2 * DAY)
 
 
 DECLINED = delivery("d1", 9, event("e1", "declined", 5, payment="p1", money=PRICE))
@@ -83,7 +83,7 @@ PLACED = record("r1", "order_placed", 0, money=PRICE)
 
 
 @pytest.mark.parametrize(
-    ("told", "closed"),
+    ("known", "closed"),
     [
         (history(PLACED), None),
         (history(PLACED, DECLINED), 5),
@@ -95,9 +95,9 @@ PLACED = record("r1", "order_placed", 0, money=PRICE)
     ],
 )
 def test_an_order_closes_with_its_first_money_else_with_its_last_word(
-    told: History, closed: int | None
+    known: History, closed: int | None
 ) -> None:
-    ledger = fold(told, policy=Policy(), as_of=T + DAY)
+    ledger = fold(known, policy=Policy(), as_of=T + DAY)
     assert closed_at(ledger) == (None if closed is None else seconds(closed))
 
 

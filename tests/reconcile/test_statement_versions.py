@@ -103,7 +103,7 @@ TEN = D + 10 * HOUR + 7 * MINUTE
     (600, TEN + 5 * HOUR + MINUTE, True),     # its time was corrected
     (900, TEN, True),                         # its amount was
     (900, TEN + 3 * HOUR, True),              # and it was read in another zone
-    (900, D, True),                           # and only its day is told
+    (900, D, True),                           # and only its day is stated
     (900, None, True),
 ])  # fmt: skip
 def test_a_payment_of_another_amount_at_another_time_of_day_is_another_part_of_it(

@@ -100,8 +100,8 @@ def test_a_reference_is_nearly_the_same_but_for_a_third(
 ) -> None:
     """Two characters at most, and at most one in three of the break's own."""
     found = replace(missed(near(reference, 9), OTHER), order=order, payment=None)
-    told = {each.candidate.reference: each.reasons for each in suggestions(found)}
-    assert told[reference] == (("nearly_same_reference",) if nearly else ())
+    reasons_of = {each.candidate.reference: each.reasons for each in suggestions(found)}
+    assert reasons_of[reference] == (("nearly_same_reference",) if nearly else ())
 
 
 def test_the_payout_of_a_break_is_a_name_of_it() -> None:
@@ -111,7 +111,7 @@ def test_the_payout_of_a_break_is_a_name_of_it() -> None:
     assert suggestions(bank)[0].reasons == ("same_reference", "same_amount", "no_other")
 
 
-def test_the_one_that_stands_out_is_told_and_of_equals_none() -> None:
+def test_the_one_that_stands_out_is_reported_and_of_equals_none() -> None:
     best, worse = near("PAY-7710"), near("X")
     assert [each.candidate for each in suggestions(missed(worse, best))] == [best, worse]
     one = the_one(missed(worse, best), least=60)

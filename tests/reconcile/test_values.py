@@ -15,8 +15,8 @@ PRICE = Money(minor=150_000, currency="KES")
 
 def test_a_made_value_is_one_of_its_class_defaults_included() -> None:
     """Equal to what calling the class gives, of that class, and with the same hash."""
-    told = {"record_id": "rec_1", "recorded_at": 2, "kind": "order_placed", "order": "A", "at": 1}
-    made, called = maker(Record)(**told), Record(**told)  # type: ignore[arg-type]
+    fields = {"record_id": "rec_1", "recorded_at": 2, "kind": "order_placed", "order": "A", "at": 1}
+    made, called = maker(Record)(**fields), Record(**fields)  # type: ignore[arg-type]
     assert (type(made), made, hash(made), repr(made)) == (
         Record,
         called,

@@ -24,7 +24,7 @@ def kes(minor: int) -> Money:
 
 
 @dataclass(frozen=True)
-class Told:
+class Story:
     """One history; `redelivered` is the place of the event that comes once more at the end."""
 
     name: str
@@ -46,12 +46,12 @@ class Told:
 Row = tuple[str, Any, int | None, int, dict[str, Any]]
 
 
-def told(name: str, redelivered: int, rows: list[Row], *records: Record) -> Told:
+def story(name: str, redelivered: int, rows: list[Row], *records: Record) -> Story:
     arrivals = tuple(
         delivery(f"d{number}", came, event(event_id, claim, at, **fields))
         for number, (event_id, claim, at, came, fields) in enumerate(rows, 1)
     )
-    return Told(name, arrivals, records, redelivered)
+    return Story(name, arrivals, records, redelivered)
 
 
 P1: Final[dict[str, Any]] = {"payment": "pay_1", "session": "cs_1", "money": DUE}
@@ -63,26 +63,26 @@ OPENED = record("r2", "session_opened", 1, key="k1", session="cs_1", source="sho
                 expires_at=seconds(600))  # fmt: skip
 
 TWELVE: Final = (
-    told("paid at the third attempt", 6, [
+    story("paid at the third attempt", 6, [
         ("e1", "pending", 1, 2, P1), ("e2", "declined", 5, 6, {**P1, "reason": "no_funds"}),
         ("e3", "pending", 8, 30, P2), ("e4", "expired", 20, 21, P2),
         ("e5", "pending", 25, 26, P3), ("e6", "authorized", 27, 28, P3),
         ("e7", "succeeded", 29, 29, P3), ("e8", "unrecognized", 29, 29, P3),
     ], PLACED),
-    told("one id with four bodies", 1, [
+    story("one id with four bodies", 1, [
         ("e1", "pending", 1, 2, P1), ("e2", "succeeded", 5, 6, P1),
         ("e2", "succeeded", 5, 6, {**P1, "money": kes(1)}), ("e2", "declined", 5, 6, P1),
         ("e2", "succeeded", 5, 7, {**P1, "payment": "pay_9"}), ("e3", "declined", 6, 8, P1),
         ("e4", "unrecognized", 6, 8, P1), ("e5", "authorized", 4, 9, P1),
     ]),
-    told("paid twice, and part of it given back", 3, [
+    story("paid twice, and part of it given back", 3, [
         ("e1", "pending", 1, 2, P1), ("e2", "pending", 1, 2, P2),
         ("e3", "succeeded", 5, 9, P1), ("e4", "succeeded", 5, 9, P2),
         ("e5", "refunded", 7, 8, {**P2, "movement": "re_1", "money": kes(50_000)}),
         ("e6", "refunded", 7, 8, {**P2, "movement": "re_2", "money": kes(100_000)}),
         ("e7", "reversed", 9, 9, {**P2, "money": None}), ("e8", "canceled", 4, 11, P1),
     ], PLACED, record("r3", "order_fulfilled", 12)),
-    told("more given back than was taken", 2, [
+    story("more given back than was taken", 2, [
         ("e1", "succeeded", 5, 6, P1),
         ("e2", "refunded", 7, 8, {**P1, "movement": "re_1", "money": kes(100_000)}),
         ("e3", "refunded", 7, 8, {**P1, "movement": "re_1", "money": kes(100_000)}),
@@ -92,7 +92,7 @@ TWELVE: Final = (
         ("e7", "refund_failed", 9, 11, {**P1, "movement": "re_2", "money": None}),
         ("e8", "refunded", 9, 10, {**P1, "money": None, "refunded_total": kes(150_000)}),
     ], PLACED),
-    told("disputed, won, and disputed again", 4, [
+    story("disputed, won, and disputed again", 4, [
         ("e1", "succeeded", 5, 6, {**P1, **PRICED}),
         ("e2", "disputed", 100, 101, {**P1, "movement": "dp_1"}),
         ("e3", "dispute_won", 200, 150, {**P1, "movement": "dp_1"}),
@@ -102,7 +102,7 @@ TWELVE: Final = (
         ("e7", "dispute_won", None, 302, {**P1, "movement": "dp_2", "money": kes(20_000)}),
         ("e8", "disputed", 400, 90, {**P1, "movement": "dp_1", "money": kes(90_000)}),
     ]),
-    told("a dispute that was lost", 1, [
+    story("a dispute that was lost", 1, [
         ("e1", "succeeded", 5, 6, {**P1, **PRICED}),
         ("e2", "disputed", 100, 101, {**P1, "movement": "dp_1"}),
         ("e3", "dispute_lost", 200, 201, {**P1, "movement": "dp_1"}),
@@ -110,7 +110,7 @@ TWELVE: Final = (
         ("e5", "declined", 2, 3, P2), ("e6", "declined", 2, 3, P3),
         ("e7", "authorized", 4, 4, P1), ("e8", "unrecognized", None, 5, {}),
     ], PLACED),
-    told("other currencies and other amounts", 5, [
+    story("other currencies and other amounts", 5, [
         ("e1", "succeeded", 5, 6, P1),
         ("e2", "succeeded", 5, 6, {**P2, "money": Money(minor=150_000, currency="USD")}),
         ("e3", "succeeded", 5, 6, {**P3, "money": kes(149_999)}),
@@ -120,14 +120,14 @@ TWELVE: Final = (
         ("e7", "refunded", 8, 9, {**P2, "money": kes(5), "movement": "re_1"}),
         ("e8", "succeeded", 6, 8, {**P3, "capture": "c_1", "money": kes(75_000)}),
     ], PLACED),
-    told("nothing is dated", 7, [
+    story("nothing is dated", 7, [
         ("e1", "pending", None, 5, P1), ("e2", "declined", None, 5, P1),
         ("e3", "pending", None, 6, P2), ("e4", "canceled", None, 6, P2),
         ("e5", "pending", None, 6, P3), ("e6", "expired", None, 6, P3),
         ("e7", "unrecognized", None, 7, {"kind": "charge.refund_issued"}),
         ("e8", "ignored", None, 5, P2),
     ]),
-    told("two sources with the same references", 0, [
+    story("two sources with the same references", 0, [
         ("e1", "succeeded", 5, 6, {**P1, **PRICED}),
         ("e1", "succeeded", 5, 6, {**P1, **PRICED, "source": "till"}),
         ("e2", "pending", 1, 2, {**P1, "source": "till"}), ("e3", "pending", 1, 2, P1),
@@ -135,13 +135,13 @@ TWELVE: Final = (
         ("e5", "declined", 3, 4, {**P2, "source": "till"}), ("e6", "declined", 3, 4, P2),
         ("e7", "authorized", 4, 4, {**P3, "source": "till"}),
     ]),
-    told("paid late, after it was called off, and dated in the future", 4, [
+    story("paid late, after it was called off, and dated in the future", 4, [
         ("e1", "pending", 1, 2, P1), ("e2", "timed_out", 700, 701, P1),
         ("e3", "canceled", 800, 801, P1), ("e4", "pending", 900, 2_999, P2),
         ("e5", "succeeded", 2_500, 2_600, P1), ("e6", "succeeded", 2_500, 2_600, P1),
         ("e7", "declined", 9_000, 2_700, P2), ("e8", "pending", -90_000, 2_800, P3),
     ], PLACED, OPENED, record("r3", "order_canceled", 850)),
-    told("events that name only the session, or nothing", 2, [
+    story("events that name only the session, or nothing", 2, [
         ("e1", "pending", 1, 2, {"session": "cs_1"}),
         ("e2", "pending", 1, 2, {"session": "cs_1", "payment": "pay_1"}),
         ("e3", "succeeded", 5, 6, {"session": "cs_1", "money": DUE}),
@@ -150,7 +150,7 @@ TWELVE: Final = (
         ("e7", "expired", 9, 9, {"session": "cs_2"}),
         ("e8", "succeeded", 5, 6, {"payment": "pay_1", "money": DUE}),
     ], PLACED, OPENED),
-    told("another order names its payment", 1, [
+    story("another order names its payment", 1, [
         ("e1", "pending", 1, 2, P1), ("e2", "succeeded", 5, 6, {**P1, "order": "ORD-2"}),
         ("e3", "succeeded", 5, 6, {**P1, "order": None}),
         ("e4", "pending", 1, 2, {**P2, "order": None}),
