@@ -115,7 +115,7 @@ def key_files(settings: Settings) -> dict[str, Path]:
 
 
 def _may_be_there(path: Path) -> bool:
-    """Whether there is a file, or it cannot be looked at: then nobody is told that it is gone."""
+    """Whether there is a file, or it cannot be looked at: then it is not reported as gone."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
