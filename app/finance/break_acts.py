@@ -607,7 +607,7 @@ def _booked(seen: Break) -> str:
 
 
 def not_known(seen: Break) -> bool:
-    """Whether nobody knows what is at stake: its money is 0 then, which is no small sum."""
+    """Whether what is at stake is unknown: its money is 0 then, which is no small sum."""
     return seen.cause == "unresolved" and not seen.money.minor
 
 

@@ -480,7 +480,7 @@ class _Reading:
             self._claims = self._claims or bool(claims)
 
     def _look(self, understanding: books.Understanding) -> None:
-        """Find rows that cannot all be true; none of them is taken, for nobody knows which is."""
+        """Find rows that cannot all be true; none is taken, for which is true is unknown."""
         kind = self._wanted.kind
         if kind is not BOOK or self._join_stories(understanding):
             self._report_crowds(understanding.name_of(kind.names))

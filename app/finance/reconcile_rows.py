@@ -293,8 +293,8 @@ class BankSides:
 
 
 async def bank_sides(connection: Connection, *, as_of: Instant) -> BankSides | None:
-    """Both sides as of an instant; None where no file of a bank was imported by then: nobody says
-    what it has. Raises UsageError for more payouts or lines than MOST."""
+    """Both sides as of an instant; None where no file of a bank was imported by then: what it
+    has is unknown. Raises UsageError for more payouts or lines than MOST."""
     if not await bank_store.any_bank_line(connection, as_of=as_of):
         return None
     lines: list[BankLine] = []

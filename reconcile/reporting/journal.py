@@ -119,7 +119,7 @@ def transactions(
 ) -> Iterator[Transaction]:
     """One order's transactions dated from `start` on and before `end`.
 
-    bank   None where nobody says what the bank has; then what is settled is in the bank
+    bank   None where it is unknown what the bank has; then what is settled is in the bank
     rates  by which what arrives in another currency is expected
     """
     order = None if seen.taking is None else seen.taking.order

@@ -106,7 +106,7 @@ class Scope:
     """What a report is of. `start` is in the period, `end` is not; `as_of` bounds what is known.
 
     zone       the name of the zone in which its days and months are counted
-    merchant   whose report it is; empty: nobody has said
+    merchant   whose report it is; empty: unknown
     closed_by, closed_at   who closed the month, and when; of an open period empty and None
     """
 

@@ -394,7 +394,7 @@ class PeriodTally:
         calendar   that of the scope's zone
         elsewhere  ids of statement lines that the matching has in another period than that of
                    their own date (`within`); complete once every break was given
-        bank       None where nobody says what the bank has
+        bank       None where it is unknown what the bank has
         """
         self._scope, self._elsewhere, self._bank = scope, elsewhere, bank
         self._money = MoneySums()

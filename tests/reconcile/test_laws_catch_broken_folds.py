@@ -97,13 +97,13 @@ def test_law_2_catches_a_fold_that_dates_an_event_by_its_last_arrival() -> None:
 
 def with_memory() -> laws.Fold:
     """A fold that never takes back a final outcome it once gave."""
-    given_before: list[Ledger] = []
+    ledgers: list[Ledger] = []
 
     def broken(seen: History, **given: Any) -> Ledger:
         ledger = fold(seen, **given)
-        if given_before and given_before[-1].outcome in ("failed", "succeeded"):
-            ledger = replace(ledger, outcome=given_before[-1].outcome)
-        given_before.append(ledger)
+        if ledgers and ledgers[-1].outcome in ("failed", "succeeded"):
+            ledger = replace(ledger, outcome=ledgers[-1].outcome)
+        ledgers.append(ledger)
         return ledger
 
     return broken

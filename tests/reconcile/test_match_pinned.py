@@ -105,8 +105,8 @@ def of_bank() -> Iterator[tuple[str, str, list[str]]]:
         for called, rules in (("strict", MatchRules()), ("wide", wide)):
             found = leg(*both[0], rules=rules)
             for when, period in (("ever", None), ("before", HALVES[0]), ("after", HALVES[1])):
-                words_of_it = words_of(found.decisions(period), found.control(period))
-                yield name, f"{called}, {when}", words_of_it
+                texts = words_of(found.decisions(period), found.control(period))
+                yield name, f"{called}, {when}", texts
             yield name, f"{called}, links", [str(found.links), str(found.alone)]
 
 
@@ -160,8 +160,8 @@ def of_bank_days() -> Iterator[tuple[str, str, list[str]]]:
             ("named", (paid("PO-100200", 500, 10), booked("a", 495, day, text="PO-100200"))),
         ):
             found = leg(*both, rules=RULES)
-            words_of_it = words_of(found.decisions(), found.control())
-            yield called, f"day {day}", [*words_of_it, str(found.links), str(found.alone)]
+            texts = words_of(found.decisions(), found.control())
+            yield called, f"day {day}", [*texts, str(found.links), str(found.alone)]
 
 
 def of_periods() -> Iterator[tuple[str, str, list[str]]]:
@@ -190,8 +190,8 @@ def of_periods() -> Iterator[tuple[str, str, list[str]]]:
                 elsewhere=elsewhere,
                 outside=others.order,
             )
-            decided_here = matching.decide(takings=takings, book=book, statements=statements)
-            words = words_of(list(decided_here), matching.control())
+            decisions = matching.decide(takings=takings, book=book, statements=statements)
+            words = words_of(list(decisions), matching.control())
             yield kind, name, [*words, *sorted(elsewhere), *sorted(others.never_notified())]
 
 
@@ -200,7 +200,7 @@ def of_hands() -> Iterator[tuple[str, str, list[str]]]:
     belong together."""
     for kind, make in KINDS.items():
         for name, other in list(BESIDE.items())[:3]:
-            words_of_it = []
+            texts = []
             for hand in (
                 ("ORD-1", f"bok_{other.reference}_0"),
                 ("ORD-1", f"stm_{other.reference}_0"),
@@ -208,8 +208,8 @@ def of_hands() -> Iterator[tuple[str, str, list[str]]]:
                 (other.reference, "bok_ORD-1_0"),
                 (other.reference, "stm_ORD-1_0"),
             ):
-                words_of_it += words_of(*decided(make(case()), other, hands=(hand,)))
-            yield kind, name, words_of_it
+                texts += words_of(*decided(make(case()), other, hands=(hand,)))
+            yield kind, name, texts
 
 
 def of_alike() -> Iterator[tuple[str, str, list[str]]]:
@@ -224,8 +224,8 @@ def of_alike() -> Iterator[tuple[str, str, list[str]]]:
         yield f"{many} payments", f"{several} lines", words_of(*decided(made))
         orders = [case(f"ORD-{n}").pays().settles() for n in range(many)]
         books = [case(f"XYZ-{n}", minor=1_500 + 3 * n).books() for n in range(several)]
-        words_of_it = words_of(*decided(*orders, *books, rules=WINDOW))
-        yield f"{many} orders", f"{several} book lines", words_of_it
+        texts = words_of(*decided(*orders, *books, rules=WINDOW))
+        yield f"{many} orders", f"{several} book lines", texts
 
 
 def of_returns() -> Iterator[tuple[str, str, list[str]]]:
@@ -233,7 +233,7 @@ def of_returns() -> Iterator[tuple[str, str, list[str]]]:
     hold: nothing, the payment whole or less of it, and either sum, both, more or less taken."""
     kinds: tuple[EntryKind, ...] = ("refunded", "reversed", "dispute_lost")
     for one, other, line, came in product(kinds, kinds, LINE_KINDS, (1_500, 600)):
-        words_of_it = []
+        texts = []
         for gross, taken in product((None, came, came - 300), TAKEN):
             back = case().taken(minor=-300, kind=one), case().taken(minor=-500, kind=other)
             made = case().pays(minor=came, more=back, outcome="partially_refunded").books(minor=700)
@@ -241,8 +241,8 @@ def of_returns() -> Iterator[tuple[str, str, list[str]]]:
                 made.settles(gross=gross)
             for minor in taken:
                 made.settles(kind=line, gross=minor, fee=0)
-            words_of_it += words_of(*decided(made))
-        yield f"{one}, {other} of {came}", f"taken as {line}", words_of_it
+            texts += words_of(*decided(made))
+        yield f"{one}, {other} of {came}", f"taken as {line}", texts
 
 
 def of_crowds() -> Iterator[tuple[str, str, list[str]]]:
@@ -250,8 +250,8 @@ def of_crowds() -> Iterator[tuple[str, str, list[str]]]:
     for kind, make in KINDS.items():
         for room in (0, 1):
             with patch("reconcile.matching.funds.MOST_LEFT", room):
-                words_of_it = words_of(*decided(make(case()), make(case("ORD-2")), rules=WINDOW))
-            yield kind, f"room for {room}", words_of_it
+                texts = words_of(*decided(make(case()), make(case("ORD-2")), rules=WINDOW))
+            yield kind, f"room for {room}", texts
 
 
 def of_scenarios() -> Iterator[tuple[str, str, list[str]]]:
@@ -263,8 +263,8 @@ def of_scenarios() -> Iterator[tuple[str, str, list[str]]]:
             made = case(minor=150_000).books()
             made.takings.append(line)
             called = f"{scenario.file}: {scenario.name}"
-            words_of_it = words_of(*decided(made, as_of=max(last, AS_OF)))
-            yield called, "beside a book line", [ledger_line_text(line), *words_of_it]
+            texts = words_of(*decided(made, as_of=max(last, AS_OF)))
+            yield called, "beside a book line", [ledger_line_text(line), *texts]
 
 
 PINS: Final = {
@@ -297,9 +297,9 @@ def lines_of(cases: Iterable[tuple[str, str, list[str]]]) -> list[str]:
 def main(words: str) -> None:
     """Print what is reported of the cases of this name."""
     for made in PINS.values():
-        for kind, way, words_of_it in made():
+        for kind, way, texts in made():
             if kind.startswith(words):
-                print(f"== {kind} | {way}", *words_of_it, sep="\n")
+                print(f"== {kind} | {way}", *texts, sep="\n")
 
 
 if __name__ == "__main__":

@@ -378,8 +378,8 @@ def test_a_line_of_the_order_s_own_reference_is_nearer_than_any_date() -> None:
     """Its amount differs and it names a group: it stays the order's."""
     order = case("ORD-1").pays().books(minor=1_800, group="G").settles()
     other = case("XYZ").books()
-    found_causes = causes(decided(order, other, rules=WINDOW)[0])
-    assert found_causes == ["amount_differs", "book_paid_not_received"]
+    named = causes(decided(order, other, rules=WINDOW)[0])
+    assert named == ["amount_differs", "book_paid_not_received"]
 
 
 def test_two_that_fit_by_amount_and_date_are_ambiguous() -> None:

@@ -181,8 +181,8 @@ def test_what_the_lines_of_a_reference_charge_and_credit(
     rows: list[BookRow], charge: int, credit: int, repeated: bool
 ) -> None:
     """In whatever order they come."""
-    for lines_now in (rows, rows[::-1]):
-        lines = lines_of(lines_now)
+    for ordered in (rows, rows[::-1]):
+        lines = lines_of(ordered)
         assert (lines.charge, lines.credit, lines.repeated) == (charge, credit, repeated)
     apart = lines_of(rows, apart=True)
     assert apart.charge == sum(each.minor for each in rows if each.minor > 0)

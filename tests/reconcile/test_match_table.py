@@ -55,11 +55,11 @@ def test_what_is_apart_from_the_price_is_reported_once_with_its_money(kind: str)
 def test_what_is_in_order_is_no_break(calm: str) -> None:
     """Cases without trouble report matches at most."""
     made = CALM[calm](case())
-    decided_of, _ = decided(made)
+    decisions, _ = decided(made)
     assert [
-        (each.kind, each.order) for each in decided_of if isinstance(each, Match)
+        (each.kind, each.order) for each in decisions if isinstance(each, Match)
     ] == made.matches
-    assert not [each for each in decided_of if isinstance(each, Break)]
+    assert not [each for each in decisions if isinstance(each, Break)]
 
 
 @pytest.mark.parametrize("status", ["canceled", "unpaid"])

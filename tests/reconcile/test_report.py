@@ -346,11 +346,9 @@ def test_a_report_that_a_closing_has_kept_is_read_by_every_later_version() -> No
     written anew: a column that came since stands in none of its rows."""
     kept = json.loads(KEPT.read_text(encoding="utf-8"))
     written = report_document(report_of(kept))
-    for name, kept_one in kept.items():
+    for name, section in kept.items():
         rows, again = (
-            (kept_one, written[name])
-            if isinstance(kept_one, list)
-            else ([kept_one], [written[name]])
+            (section, written[name]) if isinstance(section, list) else ([section], [written[name]])
         )
         assert rows, name
         for row, other in zip(rows, again, strict=True):

@@ -158,7 +158,7 @@ class Understanding:
         for number, row in self._totals.named(batch).items():
             before, rest = _split(rest, number)
             self._take(before, found)
-            # Of a file of which rows are left out nobody knows what its totals should be.
+            # Where rows of a file are left out it is unknown what its totals should be.
             why_not = None if self.ignored() else self._totals.why_not(row)
             if why_not is None:
                 found.totals.append(number)

@@ -129,7 +129,7 @@ def _offset(match: re.Match[str]) -> tzinfo:
 
 
 NO_ZONE: Final = (
-    "is a local time, and nobody has said of which zone: say "
+    "is a local time, and its zone is unknown: say "
     'zone = "Africa/Nairobi" in a mapping or --zone Africa/Nairobi, or set TALLYHOOK_TIMEZONE'
 )
 
@@ -138,7 +138,7 @@ class Dates:
     """Reads cells as instants. Where an hour comes twice, as in autumn, the first one is meant."""
 
     def __init__(self, form: DateForm, zone: tzinfo | None) -> None:
-        """zone: of dates that name none; None: nobody has said, and a time of day without one is
+        """zone: of dates that name none; None: unknown, and a time of day without one is
         not clear. A day alone is then one of UTC, as months are."""
         self._zone = zone
         forms: dict[DateForm, Callable[[str], Instant]] = {

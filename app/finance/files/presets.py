@@ -321,7 +321,7 @@ class Open(Protocol):
 class Chosen:
     """How a file is to be read.
 
-    preset  whose mapping it is; None: nobody's
+    preset  whose mapping it is; None: of no preset
     notes   why, and what else is known of the file, one sentence each
     """
 
@@ -339,7 +339,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unsaid:
-    """What counts where a file's mapping does not say it; None: nobody has said.
+    """What counts where a file's mapping does not say it; None: unknown.
 
     zone           of times without one
     phone_country  the calling code of phone numbers without one

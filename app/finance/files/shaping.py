@@ -10,7 +10,7 @@ the rest changes nothing.
 
 A row is a total where its reference is such a word, or, without a reference, its first cell that
 says anything; and where its sum is that of the rows above. One that is called so and is another sum
-is a problem: nobody knows whether it is a total of rows that are missing, or an order of that name.
+is a problem: it may be a total of rows that are missing, or an order of that name.
 """
 
 from __future__ import annotations

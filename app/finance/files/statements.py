@@ -158,7 +158,7 @@ class StatementForm:
             for kind, row, written in zip(kinds, rows, fee, strict=True)
         ):
             raise tables.UnclearCell(
-                "the row is a fee with a positive amount, and nobody has said whether it costs or "
+                "the row is a fee with a positive amount, and it is not stated whether it costs or "
                 "was given back: write one that costs as negative, and one that was given back as "
                 "a negative fee in the column 'fee' beside a gross of 0; or say in a mapping that "
                 'the signs of the file mean that (add = ["Gross"] under [amounts.gross])'
