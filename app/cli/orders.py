@@ -260,7 +260,7 @@ def show_order(
 )
 def release_orders(
     references: Annotated[
-        list[str] | None, typer.Argument(help="The orders' references.", metavar="[REF]...")
+        list[str] | None, typer.Argument(help="The orders' references.", metavar="REF")
     ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Every order that is held for this.")
@@ -282,7 +282,7 @@ def release_orders(
     from app.orders.customers import checked_reason
 
     if bool(references) == everything:
-        raise UsageError("name the orders to release, or say --all")
+        raise UsageError("name the orders to release, or say --all, but not both")
     held = next((each for each in HOLD_REASONS if each == held_for), None)
     if held is None:
         raise UsageError(f"--held-for is one of: {', '.join(HOLD_REASONS)}")
@@ -318,7 +318,7 @@ def unmask_orders(
     ],
     reason: Annotated[str, typer.Option(help="Why; the audit trail keeps it.")],
     references: Annotated[
-        list[str] | None, typer.Argument(help="The orders' references.", metavar="[REF]...")
+        list[str] | None, typer.Argument(help="The orders' references.", metavar="REF")
     ] = None,
     outcome: Annotated[
         str | None, typer.Option(help=f"All with one of: {', '.join(OUTCOMES)}.")

@@ -265,7 +265,7 @@ def prove(
     from app.orders.prove import prove_orders
 
     if bool(references) == everything:
-        raise UsageError("name the orders to prove, or say --all")
+        raise UsageError("name the orders to prove, or say --all, but not both")
     with printing.progress("proving", None) as advance:
         proof = running.with_context(
             lambda context, settings: prove_orders(

@@ -83,7 +83,7 @@ def _path_of(name_or_path: str) -> Path:
             meant = f"write ./{name_or_path} for the file"
             raise ConfigurationError([f"there is no shipped profile {name_or_path!r}; {meant}"])
         shipped = ", ".join(shipped_profiles())
-        near = get_close_matches(name_or_path.lower(), shipped_profiles(), n=1)
+        near = get_close_matches(name_or_path.lower(), shipped_profiles(), n=1, cutoff=0.7)
         nearest = f"; the nearest one is {near[0]}" if near else ""
         raise ConfigurationError(
             [

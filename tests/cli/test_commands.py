@@ -287,6 +287,10 @@ def test_the_store(run: Run, filled: dict[str, str]) -> None:
         proved = run("prove", *words, "--shuffles", "20", "--format", "json")
         assert proved.code == 0
         assert proved.document == {"orders": 2, "trials": 40, "counter_examples": []}
+    for words in ([], ["--all", "ORD-1"]):
+        refused = run("prove", *words)
+        assert refused.code == 2
+        assert "name the orders to prove, or say --all, but not both" in refused.err
 
 
 def test_the_check_that_finds_something(run: Run, filled: dict[str, str], tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ def test_every_command_and_option_is_explained(capsys: pytest.CaptureFixture[str
         ROOT.main(args=[*path, "--help"], prog_name="tallyhook", standalone_mode=False)
         usage, *lines = capsys.readouterr().out.splitlines()
         assert usage.startswith(f"Usage: tallyhook {' '.join(path)} ")
+        assert "[[" not in usage
         assert [line for line in lines if line.endswith("...")] == []
         assert command.help, path
         assert all(parameter.help for parameter in command.params), path

@@ -95,8 +95,8 @@ def test_what_is_held_is_listed_told_and_released(upgraded: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        ((), 2, "name the orders to release, or say --all"),
-        (("ORD-1", "--all"), 2, "name the orders to release, or say --all"),
+        ((), 2, "name the orders to release, or say --all, but not both"),
+        (("ORD-1", "--all"), 2, "name the orders to release, or say --all, but not both"),
         (("ORD-1", "--held-for", "fun"), 2, "--held-for is one of: rules_changed, poisoned_del"),
         (("ORD-1", "--reason", "ask +254 711 223 344"), 2, "leave the phone number out"),
         (("O-3",), 5, "O-3 is not held (rules_changed), so nothing was released"),

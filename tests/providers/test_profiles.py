@@ -227,7 +227,7 @@ def test_an_unknown_name_lists_the_known(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [("paystak", "; the nearest one is paystack: "), ("Stripe", "; the nearest one is stripe: "),
-     ("zzz", "'zzz': ")],
+     ("zzz", "'zzz': "), ("nope", "'nope': "), ("mpesa", "; the nearest one is mpesa_stk: ")],
 )  # fmt: skip
 def test_of_a_misspelled_name_the_nearest_is_reported(name: str, said: str) -> None:
     """Among sixty names nobody sees the one that was meant."""
