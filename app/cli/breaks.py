@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from reconcile.matching.breaks import State
 
 breaks_group = typer.Typer(
-    help="Differences between ledgers, books and statements: their lives, and decisions.",
+    help="Differences between ledgers, books and statements, and decisions on them.",
     no_args_is_help=True,
 )
 
@@ -41,7 +41,7 @@ def list_breaks(
     everything: Annotated[bool, typer.Option("--all", help="Closed ones, too.")] = False,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """List breaks by id; closed ones only where they are asked for."""
+    """List breaks by id; closed ones only with --all."""
     from app.cli import printing
     from app.finance.break_acts import finished_runs
     from reconcile.matching.breaks import BREAK_CAUSES, STATES
@@ -92,28 +92,28 @@ def show(name: Name, form: printing.DocumentOption = printing.Format.table) -> N
         return await one_break(context, name), context.clock.now(), context.calendar_zone
 
     found, now, zone = running.with_context(lambda context, settings: work(context))
-    told = found.document(as_of=now) | found.history()
+    document = found.document(as_of=now) | found.history()
     if form is not printing.Format.table:
-        printing.document(told, form)
+        printing.document(document, form)
         return
     for part in ("sentence", "next_step", "because"):
-        printing.say(printing.local_sentence(told, zone, name=part)[part])
+        printing.say(printing.local_sentence(document, zone, name=part)[part])
     plain = ("id", "cause", "state", "assignee", "order", "payment", "money", "age_days", "cites")
-    rows = [{"what": part.replace("_", " "), "value": told[part]} for part in plain]
+    rows = [{"what": part.replace("_", " "), "value": document[part]} for part in plain]
     printing.emit(rows, columns=("what", "value"), form=form)
-    if told["candidates"]:
+    if document["candidates"]:
         columns = ("line", "reference", "money", "score", "apart")
-        printing.emit(told["candidates"], columns=columns, form=form)
-        for each in told["candidates"]:
+        printing.emit(document["candidates"], columns=columns, form=form)
+        for each in document["candidates"]:
             printing.say(f"{each['line']}: {_reasons(each)}")
     steps = ("at", "step", "by", "second", "value", "reason", "money", "cites")
-    printing.emit(told["steps"], columns=steps, form=form)
+    printing.emit(document["steps"], columns=steps, form=form)
 
 
 def _reasons(candidate: dict[str, Any]) -> str:
     """What speaks for it, with the points of each reason."""
-    told = [f"{each['words']} ({each['points']})" for each in candidate["reasons"]]
-    return ", ".join(told) or "it is merely the nearest"
+    reasons = [f"{each['words']} ({each['points']})" for each in candidate["reasons"]]
+    return ", ".join(reasons) or "it is merely the nearest"
 
 
 SomeName = Annotated[
@@ -136,14 +136,14 @@ Seen = Annotated[
 
 @breaks_group.command("assign")
 def assign(
-    to: Annotated[str, typer.Option(help="Whose it is to be; empty: nobody's.")],
+    to: Annotated[str, typer.Option(help="The person; empty: no one.")],
     name: SomeName = None,
     where: Where = None,
     yes: Yes = False,
     seen: Seen = None,
     by: operators.ByOption = None,
 ) -> None:
-    """Make a break somebody's, or many."""
+    """Assign a break to a person, or several breaks."""
     from app.finance.break_acts import assign_break
     from app.finance.break_choice import assign_chosen, every_chosen
 
@@ -172,7 +172,7 @@ def comment(
     seen: Seen = None,
     by: operators.ByOption = None,
 ) -> None:
-    """Add a note to a break's history, or to many."""
+    """Add a note to the history of a break, or of several."""
     from app.finance.break_acts import comment_break
     from app.finance.break_choice import comment_chosen, every_chosen
 
@@ -240,7 +240,7 @@ def match(
     seen: Seen = None,
     by: operators.ByOption = None,
 ) -> None:
-    """Match a break with a left-over line by hand. The next run heeds it.
+    """Match a break with a left-over line by hand. The next run uses it.
 
     Of many, each is matched with the suggestion that stands out with at least so many points.
     """
@@ -423,7 +423,7 @@ def settle_late_money(
     reason: Reason,
     by: operators.ByOption = None,
 ) -> None:
-    """Decide what becomes of late money. A refund stays on the list until it has come.
+    """Decide what to do with late money. A refund stays on the list until it has come.
 
     To keep more than one person may accept is a proposal.
     """

@@ -34,7 +34,7 @@ def attach(
     order: Annotated[str, typer.Argument(help="The order's reference.")],
     file: File,
     kind: Kind,
-    said: Annotated[str, typer.Option("--note", help="What it shows; it goes with the file.")] = "",
+    said: Annotated[str, typer.Option("--note", help="What it shows; kept with the file.")] = "",
     carrier: Carrier = "",
     tracking: Tracking = "",
     by: operators.ByOption = None,
@@ -48,7 +48,7 @@ def attach_to_break(
     name: Annotated[str, typer.Argument(metavar="ID", help="The break's id.")],
     file: File,
     kind: Kind = "other",
-    said: Annotated[str, typer.Option("--note", help="What it shows; it goes with the file.")] = "",
+    said: Annotated[str, typer.Option("--note", help="What it shows; kept with the file.")] = "",
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
@@ -61,7 +61,7 @@ def _attach(
     subject: str,
     file: Path,
     kind: str,
-    told: tuple[str, str, str],
+    texts: tuple[str, str, str],
     by: str | None,
     form: printing.Format,
 ) -> None:
@@ -71,7 +71,7 @@ def _attach(
     known = next((each for each in ATTACHMENT_KINDS if each == kind), None)
     if known is None:
         raise UsageError(f"--kind is one of: {', '.join(ATTACHMENT_KINDS)}")
-    said, carrier, tracking = told
+    said, carrier, tracking = texts
     asked = AttachRequest(
         about=about,
         subject=subject,
@@ -110,7 +110,7 @@ def attachments(
     order: Annotated[str, typer.Argument(help="The order's reference.")],
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """List what is attached to an order and its breaks; what went is told without its name."""
+    """List what is attached to an order and its breaks; detached files are listed without names."""
     from app.evidence.attachments import attachments_of
 
     found = running.with_context(lambda context, settings: attachments_of(context, order=order))
@@ -121,7 +121,7 @@ def attachments_of_break(
     name: Annotated[str, typer.Argument(metavar="ID", help="The break's id.")],
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """List what is attached to a break; what went is told without its name."""
+    """List what is attached to a break; detached files are listed without names."""
     from app.evidence.attachments import attachments_of
 
     found = running.with_context(lambda context, settings: attachments_of(context, break_=name))
@@ -131,11 +131,11 @@ def attachments_of_break(
 def _print(found: list[Attachment], form: printing.Format) -> None:
     from app.evidence.attachments import listing
 
-    told: dict[str, Any] = listing(found)
+    listed: dict[str, Any] = listing(found)
     if form is not printing.Format.table:
-        printing.document(told, form)
+        printing.document(listed, form)
     elif found:
-        printing.emit(told["attachments"], columns=COLUMNS, form=form)
+        printing.emit(listed["attachments"], columns=COLUMNS, form=form)
     else:
         printing.note("Nothing is attached to it.")
 
@@ -146,23 +146,23 @@ def detach(
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Let an attachment go, of an order or a break: the file is deleted, and the trail says so."""
-    from app.evidence.attachments import detach as let_go
+    """Delete an attachment of an order or a break; the audit trail records it."""
+    from app.evidence.attachments import detach as delete
 
     gone = running.with_context(
-        lambda context, settings: let_go(context, name, reason=reason, by=by), purpose="writing"
+        lambda context, settings: delete(context, name, reason=reason, by=by), purpose="writing"
     )
     if form is not printing.Format.table:
         printing.document(gone.document(), form)
         return
-    printing.note(f"{name} is gone; its digest, and why it went, stay in the trail.")
+    printing.note(f"{name} is deleted; its digest and the reason stay in the audit trail.")
 
 
 Family = Annotated[
     str | None,
     typer.Option(
         "--reason-family",
-        help="Of which kind the dispute is, where its reason does not tell: fraud, not_received, "
+        help="The kind of the dispute, where its reason does not say: fraud, not_received, "
         "not_as_described, duplicate, credit_not_processed or other.",
     ),
 ]
@@ -272,17 +272,17 @@ def checklist(
             merchant=merchant_of(settings),
         )
     )
-    told = case.document()
+    document = case.document()
     if form is not printing.Format.table:
-        printing.document(told, form)
+        printing.document(document, form)
         return
     if case.dispute is None:
         printing.note("The order has no dispute: this is what an answer to one would take.")
     else:
-        printing.note(f"The dispute: {told['about']}.")
+        printing.note(f"The dispute: {document['about']}.")
     if case.dispute is not None or case.respond_by is not None:
         _say_deadline(case)
-    rows = [each | {"there": "yes" if each["there"] else "NO"} for each in told["items"]]
+    rows = [each | {"there": "yes" if each["there"] else "NO"} for each in document["items"]]
     printing.emit(rows, columns=("there", "sentence", "do"), form=form)
 
 

@@ -90,8 +90,8 @@ def connect(
     """Connect a provider: write the source's settings, and print what to register with it.
 
     What the file says already stays; where it says otherwise, nothing is written and the
-    difference is told. With --wait the command watches beside a running `serve`, and says of a
-    refused delivery what to change: exit code 1 where it was refused, or none came.
+    difference is reported. With --wait the command watches beside a running `serve`, and says of
+    a refused delivery what to change: exit code 1 where it was refused, or none came.
     """
     from app.config.config_file import plan_settings, write_plan
     from app.providers.profile import load_profile
@@ -108,7 +108,7 @@ def connect(
     settings = _checked({**plan.values, **_of_environment()})
     if plan.added:
         write_plan(path, plan)
-    _tell(path, source, profile, settings, added=plan.added, form=form)
+    _print_setup(path, source, profile, settings, added=plan.added, form=form)
     if wait:
         _await_delivery(source, profile, settings, seconds=wait)
 
@@ -117,7 +117,7 @@ def _source_name(
     given: str | None, provider: str, profile: Profile, *, before: Mapping[str, str]
 ) -> str:
     """As given; else that of the file's one source with this profile; else the profile's own, with
-    something that nobody can guess where the address is all that protects it."""
+    something that cannot be guessed where the address is all that protects it."""
     from app.providers.schemes import UNSIGNED
 
     if given is not None:
@@ -181,13 +181,13 @@ def _secrets(
     elif secret_file or not any(
         own + key in configured for key in ("SECRETS", "SECRETS_FILE", "KEYS")
     ):
-        told = f"The secret is {profile.setup.secret or UNDOCUMENTED}"
+        what = f"The secret is {profile.setup.secret or UNDOCUMENTED}"
         if secret_file is None and takes_keys(profile):
             raise UsageError(
-                f"{told}. A key has several lines, which cannot be typed in here: give "
+                f"{what}. A key has several lines, which cannot be typed in here: give "
                 "--secret-file FILE, or - to read it from standard input"
             )
-        text = _read(secret_file) if secret_file else _asked(told, "secret")
+        text = _read(secret_file) if secret_file else _asked(what, "secret")
         key, value = _as_setting(text)
         found[own + key] = value
     needed = described_credentials(profile)
@@ -253,7 +253,7 @@ def _read(file: Path) -> str:
 
 
 def sits_at_a_terminal() -> bool:
-    """Whether somebody can be asked."""
+    """Whether there is a person to ask."""
     return sys.stdin.isatty()
 
 
@@ -270,16 +270,16 @@ def _asked(sentence: str, name: str) -> str:
 
 def _refuse_what_differs(path: Path, differing: tuple[str, ...], wanted: Mapping[str, str]) -> None:
     """Nothing is written over: neither by the file, nor where the environment would win."""
-    told = [
+    problems = [
         f"{variable}: {path} says otherwise; change it there, or leave it" for variable in differing
     ]
-    told += [
+    problems += [
         f"{variable}: the environment says otherwise, and wins over {path}"
         for variable, value in wanted.items()
         if os.environ.get(variable, value) != value
     ]
-    if told:
-        raise ConfigurationError([*told, "nothing was written"])
+    if problems:
+        raise ConfigurationError([*problems, "nothing was written"])
 
 
 def _of_environment() -> dict[str, str]:
@@ -299,7 +299,7 @@ def _checked(environ: Mapping[str, str]) -> Settings:
     return load_settings(environ, serving=True, also=problems_of_sources)
 
 
-def _tell(
+def _print_setup(
     path: Path,
     source: str,
     profile: Profile,
@@ -310,16 +310,16 @@ def _tell(
 ) -> None:
     from app.providers.connecting import setup_facts
 
-    told = setup_facts(profile)
+    facts = setup_facts(profile)
     address = f"{settings.public_url or 'https://<your public name>'}/webhooks/{source}"
     if form is not printing.Format.table:
         whole: dict[str, Any] = {"source": source, "file": str(path), "added": list(added)}
-        printing.document(whole | {"address": address, "setup": dict(told)}, form)
+        printing.document(whole | {"address": address, "setup": dict(facts)}, form)
         return
     printing.say(f"{path}: {'added ' + ', '.join(added) if added else 'says all of it already'}.")
     printing.say("Address to register")
     printing.say(f"  {address}")
-    for key, said in told.items():
+    for key, said in facts.items():
         printing.say(TITLES[key])
         for line in [said] if isinstance(said, str) else said:
             printing.say(f"  {line}")
@@ -384,7 +384,7 @@ def register(application: typer.Typer) -> None:
 # --- profiles and signatures ----------------------------------------------------------------------
 
 profiles_group = typer.Typer(
-    help="How each provider signs and tells its events.", no_args_is_help=True
+    help="How each provider signs and describes its events.", no_args_is_help=True
 )
 
 COLUMNS = ("profile", "mac", "key", "where", "events", "rests_on")
@@ -410,7 +410,7 @@ def show_profile_file(name: Name, form: printing.FormatOption = printing.Format.
     if form in (printing.Format.json, printing.Format.jsonl):
         printing.document(shown, form)
         return
-    # People are told what the file does not say; programs see that it is not there.
+    # Tables also say what the file does not state; programs see that it is not there.
     shown["setup"] = dict(setup_facts(load_profile(name)))
     rows = [{"key": key, "value": value} for key, value in rows_of(shown)]
     printing.emit(rows, columns=("key", "value"), form=form)
@@ -421,7 +421,7 @@ def check_profile_file(
     file: Annotated[str, typer.Argument(help="The profile's file.")],
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Tell every mistake of a profile file by line. Exit code 1 where there is one."""
+    """Report every mistake of a profile file, by line. Exit code 1 where there is one."""
     from app.providers.profile import check_profile
 
     problems = check_profile(file)

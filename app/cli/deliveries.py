@@ -42,12 +42,12 @@ def list_deliveries(
 
 @group.command("poisoned")
 def list_poisoned(
-    retry: Annotated[bool, typer.Option("--retry", help="Have them read again.")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Read them again.")] = False,
     by: operators.ByOption = None,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """List deliveries that were accepted and could not be read, each alone, three times: they are
-    set aside, and kept, and the orders of which they are known to speak are held."""
+    set aside and kept, and the orders that they are known to be about are held."""
     from app.orders.set_aside import poisoned
     from app.orders.set_aside import retry as read_again
 
@@ -112,7 +112,7 @@ def show_delivery(
     }
     if is_nameless(entry, order):
         printing.note(
-            "Its event names no order, nor a payment or session of one, so no ledger tells of it. "
+            "Its event names no order, nor a payment or session of one, so it is in no ledger. "
             "The shop can say whose it is: `references` in PUT /api/v1/orders/REF. If the "
             "reference stands in the event after all, correct `order` in the source's profile."
         )
@@ -167,10 +167,11 @@ def replay_delivery(
     yes: YesOption = False,
     by: operators.ByOption = None,
 ) -> None:
-    """Send one delivery's request on, body and headers as they were kept. Exit code 1 where it was
-    not taken.
+    """Send one delivery's request again, body and headers as they were kept. Exit code 1 where it
+    was not taken.
 
-    Its signature is as old as it is: who checks the age refuses it. The trail says who sent it.
+    Its signature keeps its age, so a receiver that checks it may refuse. The audit trail records
+    who sent it.
     """
     from app.core.recorded import send_on
     from app.receiving.kept_request import kept_request

@@ -179,7 +179,7 @@ async def call(
 
 
 async def place_orders(http: httpx2.AsyncClient, party: Party) -> Instant:
-    """Tell the service of every order and open every session, all at once.
+    """Register every order at the service and open every session, all at once.
 
     Returns when the last session expires.
     """
@@ -275,7 +275,7 @@ STOP_S = 15.0
 
 def listener_on(wanted: int) -> socket.socket:
     """A socket that listens on the wanted port of the loopback address, or on any free one if
-    somebody else does. From now on nobody else can: whoever calls waits until it is served."""
+    another process does. From now on no other can: callers wait until it is served."""
     for port in (wanted, 0):
         listener = socket.socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -332,7 +332,7 @@ class Child:
         self._process: asyncio.subprocess.Process | None = None
 
     async def __aenter__(self) -> Self:
-        with self.log.open("wb") as log, self._listener:  # ours: whoever calls a dead one is told
+        with self.log.open("wb") as log, self._listener:  # ours: callers of a dead one get an error
             self._process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "app", *self._words),
                 stderr=log,
@@ -379,11 +379,11 @@ class Child:
 PATH: Final = "/payments/outcomes"
 
 SECRET: Final = "whsec_ZGVtbyBzaG9wLCBub3QgYSBzZWNyZXQgZWl0aGVyIQ=="  # noqa: S105
-"""Both sides of the demo know it; nobody else is to use it."""
+"""Known to both sides of the demo; not to be used elsewhere."""
 
 
 class ShopSeen:
-    """What the shop was told. `refused`: notifications whose signature was not right."""
+    """What the shop was notified of. `refused`: notifications whose signature was not right."""
 
     def __init__(self) -> None:
         self._source = Source(name="shop", profile=load_profile("checkout"), secrets=[SECRET])
@@ -423,9 +423,9 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def listening(told: ShopSeen, listener: socket.socket) -> AsyncIterator[None]:
+async def listening(seen: ShopSeen, listener: socket.socket) -> AsyncIterator[None]:
     """The endpoint at work on a socket."""
-    application = Starlette(routes=[Route(PATH, told.outcome, methods=["POST"])])
+    application = Starlette(routes=[Route(PATH, seen.outcome, methods=["POST"])])
     config = uvicorn.Config(application, lifespan="off", log_config=None, access_log=False)
     server = _Server(config)
     task = asyncio.create_task(server.serve(sockets=[listener]))
@@ -522,10 +522,10 @@ async def _run(sockets: tuple[socket.socket, ...], *, once: bool, began: float) 
     service = Child("service", ["serve"], listener=sockets[0], folder=FOLDER, environ=environ)
     words = _provider_words(ports[0])
     provider = Child("provider", words, listener=sockets[1], folder=FOLDER, environ={})
-    told = ShopSeen()
+    seen = ShopSeen()
     async with (
         AsyncExitStack() as stack,
-        listening(told, sockets[2]),
+        listening(seen, sockets[2]),
         service,
         provider,
         httpx2.AsyncClient(timeout=ANSWER_S, trust_env=False) as http,
@@ -544,12 +544,12 @@ async def _run(sockets: tuple[socket.socket, ...], *, once: bool, began: float) 
                 await _open_console(context, http, console, port=ports[3])
             party = Party(service=urls[0], provider=urls[1], token=token)
             played = await _play(context, http, party)
-        await until(lambda: told.knows(played), what="the last notification")
+        await until(lambda: seen.knows(played), what="the last notification")
         _print(played, await verdicts(http, party), monotonic() - began)
-        print(_told(told, played), flush=True)
+        print(_notified(seen, played), flush=True)
         if console is not None:
             await _stay(party, (service, provider, console))
-    return 0 if all(each.right for each in played) and not told.refused else 1
+    return 0 if all(each.right for each in played) and not seen.refused else 1
 
 
 def _console(listener: socket.socket, environ: Mapping[str, str]) -> Child:
@@ -569,18 +569,18 @@ async def _open_console(
 async def _stay(party: Party, servers: Sequence[Child]) -> None:
     """Until Ctrl-C or SIGTERM, which from here on is the normal end. Raises UnreachableError when a
     server ended by itself."""
-    told = asyncio.Event()
+    stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, told.set)
+        loop.add_signal_handler(number, stop.set)
     _invite(party)
-    end = asyncio.create_task(told.wait())
+    end = asyncio.create_task(stop.wait())
     ended = [asyncio.create_task(each.ended()) for each in servers]
     await asyncio.wait([end, *ended], return_when=asyncio.FIRST_COMPLETED)
     await asyncio.wait([end], timeout=SAME_MOMENT_S)
     for task in (end, *ended):
         task.cancel()
-    if not told.is_set():
+    if not stop.is_set():
         for each in servers:
             each.check()
 
@@ -645,9 +645,9 @@ def _print(played: Sequence[Played], verdicts: Mapping[str, int], seconds: float
     )
 
 
-def _told(told: ShopSeen, played: Sequence[Played]) -> str:
-    if told.refused:
-        refused = counted(told.refused, "notification")
+def _notified(seen: ShopSeen, played: Sequence[Played]) -> str:
+    if seen.refused:
+        refused = counted(seen.refused, "notification")
         return f"{refused} reached the shop with a wrong signature."
     started = f"The shop started {len(played)} payments by its own call"
     return f"{started} and was notified of each outcome, signed."

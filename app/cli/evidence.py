@@ -44,17 +44,17 @@ def build(
     as_of: AsOf = None,
     with_personal_data: Annotated[
         bool,
-        typer.Option("--with-personal-data", help="Put in bodies and headers as they came."),
+        typer.Option("--with-personal-data", help="Include bodies and headers as they came."),
     ] = False,
     reason: Annotated[
-        str | None, typer.Option(help="Why personal data go in; the audit trail keeps it.")
+        str | None, typer.Option(help="Why personal data are included; kept in the audit trail.")
     ] = None,
     attachments: Annotated[
         bool,
         typer.Option(
             "--attachments",
-            help="Put in what was attached to the order: the files in a full bundle, their digests "
-            "in a redacted one.",
+            help="Include what was attached to the order: the files in a full bundle, their "
+            "digests in a redacted one.",
         ),
     ] = False,
     by: operators.ByOption = None,
@@ -92,7 +92,7 @@ def _say_built(built: Built, output: Path) -> None:
         printing.note(f"In it are {what} of {counted(built.attachments, 'attachment')}.")
     if built.due:
         printing.note(
-            "The order is still to be folded: what its systems are told next is not in it."
+            "The order is still to be folded: what the shop is notified of next is not in it."
         )
     if built.unsealed:
         printing.note(f"{built.unsealed} of what is in it are not sealed in the log yet.")
@@ -176,7 +176,7 @@ def scenario(
     as_of: AsOf = None,
     by: operators.ByOption = None,
 ) -> None:
-    """Tell an order's evidence as a scenario for `tallyhook sandbox --play`: for bug reports.
+    """Write an order's evidence as a scenario for `tallyhook sandbox --play`: for bug reports.
 
     Without secrets, phone numbers and names; amounts, dates and references stay.
     """
@@ -185,16 +185,18 @@ def scenario(
 
     instant = printing.moment(as_of, "--as-of")
     refuse_existing(output)
-    told = running.with_context(
+    scenario = running.with_context(
         lambda context, settings: tell_scenario(
             context, order, as_of=instant, by=by, providers=evidence_providers(settings)
         ),
         purpose="writing",
     )
-    write_private(output, (json.dumps(told.document, ensure_ascii=False, indent=1) + "\n").encode())
-    steps = counted(len(told.document["steps"]), "step")
+    write_private(
+        output, (json.dumps(scenario.document, ensure_ascii=False, indent=1) + "\n").encode()
+    )
+    steps = counted(len(scenario.document["steps"]), "step")
     printing.note(f"{output}: {steps}. Read it before you hand it out.")
-    for each in told.left_out:
+    for each in scenario.left_out:
         printing.note(f"Left out: {each}.")
 
 
@@ -269,14 +271,14 @@ def key(
 
 @log_group.command("rename")
 def rename(
-    reason: Annotated[str, typer.Option(help="Why; for the trail.")],
+    reason: Annotated[str, typer.Option(help="The reason, for the audit trail.")],
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Have the log go on under a new origin, after a restore of which others know later leaves.
+    """Continue the log under a new origin, after a restore of which others know later leaves.
 
     No service may run. Checkpoints that were signed stay valid under the origin that they name;
-    witnesses and partners are to be told the new one.
+    notify witnesses and partners of the new one.
     """
     from app.evidence.seal import rename_log
 
@@ -285,8 +287,8 @@ def rename(
     )
     before = known.earlier[-1]
     if form is not printing.Format.table:
-        told = {"log": known.origin, "before": before.origin, "leaves": before.size}
-        printing.document(told, form)
+        renamed = {"log": known.origin, "before": before.origin, "leaves": before.size}
+        printing.document(renamed, form)
         return
     print(known.origin)
     printing.note(
@@ -317,7 +319,7 @@ async def _signer(context: AppContext, settings: Settings) -> CheckpointSigner:
 
 @log_group.command("checkpoint")
 def checkpoint() -> None:
-    """Print the newest signed checkpoint. Kept elsewhere, it shows later that nothing was cut."""
+    """Print the newest signed checkpoint. Kept elsewhere, it later shows removals."""
     from app.evidence.prove_sealed import newest_checkpoint
 
     found = running.with_context(lambda context, settings: newest_checkpoint(context))
@@ -373,21 +375,21 @@ def list_witnesses(form: printing.DocumentOption = printing.Format.table) -> Non
 
         return await witness_document(context, witnesses_of(settings))
 
-    told = running.with_context(look)
+    shown = running.with_context(look)
     if form is not printing.Format.table:
-        printing.document(told, form)
+        printing.document(shown, form)
         return
-    printing.emit(told["witnesses"], columns=WITNESS_COLUMNS, form=form)
-    for each in told["witnesses"]:
+    printing.emit(shown["witnesses"], columns=WITNESS_COLUMNS, form=form)
+    for each in shown["witnesses"]:
         if each["sentence"]:
             printing.note(f"{each['witness']}: {each['sentence']}.")
-    if not told["witnesses"]:
+    if not shown["witnesses"]:
         printing.note("TALLYHOOK_EVIDENCE__WITNESSES names none: config.example.env shows how.")
     else:
-        leaves = counted(told["cosigned"], *LEAF)
-        have = f"{told['quorum']} of {counted(len(told['witnesses']), 'witness', 'witnesses')}"
+        leaves = counted(shown["cosigned"], *LEAF)
+        have = f"{shown['quorum']} of {counted(len(shown['witnesses']), 'witness', 'witnesses')}"
         printing.note(f"{have} have to cosign, and so many have cosigned {leaves}.")
-    for each in told["left"]:
+    for each in shown["left"]:
         printing.note(f"Left ({each['way']}): {counted(each['leaves'], *LEAF)}, at {each['at']}.")
 
 

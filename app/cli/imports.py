@@ -28,8 +28,8 @@ MappingOption = Annotated[
 PresetOption = Annotated[
     str | None,
     typer.Option(
-        help='Which export it is: a name of `presets list`, a path, or "none"; else its heading '
-        "tells."
+        help='Which export it is: a name of `presets list`, a path, or "none"; else it is '
+        "known by its heading."
     ),
 ]
 DatesOption = Annotated[
@@ -53,7 +53,7 @@ AcceptGoodOption = Annotated[
     ),
 ]
 RejectsOption = Annotated[
-    Path | None, typer.Option(help="Where the others go; else beside the file.")
+    Path | None, typer.Option(help="Where to write the others; else beside the file.")
 ]
 DelimiterOption = Annotated[
     str | None, typer.Option(help='What divides the cells of a CSV: "," ";" "|" or tab.')
@@ -77,7 +77,7 @@ COLUMNS_NAMED = 20
 """Columns that were not read, in a sentence. Some files have a hundred; JSON has all of them."""
 
 Use = Callable[["AppContext", "Settings", Any], Awaitable["Imported"]]
-"""(context, settings, what to tell of progress) → what became of the file"""
+"""(context, settings, what to call with progress) → what became of the file"""
 
 
 def run_import(use: Use, form: printing.Format) -> None:
@@ -444,7 +444,7 @@ def show_preset(
     name: Annotated[str, typer.Argument(help="A shipped preset's name, or the path of a file.")],
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Show a preset's file, which may be copied, changed, and said as --preset FILE."""
+    """Show a preset's file, which may be copied, changed, and given as --preset FILE."""
     from app.finance.files.presets import show_preset
 
     shown = show_preset(name)
@@ -535,9 +535,9 @@ def list_bank_lines(
 
 
 def _row(found: Any) -> dict[str, Any]:
-    told = found.document()
-    return {name: told[name] for name in COLUMNS} | {
-        "payouts": [each["reference"] for each in told["payouts"]]
+    document = found.document()
+    return {name: document[name] for name in COLUMNS} | {
+        "payouts": [each["reference"] for each in document["payouts"]]
     }
 
 
@@ -547,18 +547,18 @@ def show_bank_line(
     as_of: AsOfOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Show one bank line: all that the bank told, where it stands, its payouts and their rate."""
+    """Show one bank line: all that the bank stated, where it stands, its payouts and their rate."""
     from app.finance.bank_match import booked_line
 
     at = printing.moment(as_of, "--as-of")
     found = running.with_context(lambda context, _: booked_line(context, line, as_of=at))
-    told = found.document(whole=True)
+    document = found.document(whole=True)
     if form is not printing.Format.table:
-        printing.document(told, form)
+        printing.document(document, form)
         return
-    told = printing.local_moment(told, printing.merchant_zone(), name="booked_at")
-    paid = told.pop("payouts")
-    rows = [{"what": name.replace("_", " "), "value": value} for name, value in told.items()]
+    document = printing.local_moment(document, printing.merchant_zone(), name="booked_at")
+    paid = document.pop("payouts")
+    rows = [{"what": name.replace("_", " "), "value": value} for name, value in document.items()]
     printing.emit(rows, columns=("what", "value"), form=form)
     if paid:
         columns = ("payout", "reference", "source", "amount", "paid_at", "lines")

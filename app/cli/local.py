@@ -153,7 +153,7 @@ def _sends_its_secret(signer: Source) -> bool:
 
 
 def _signer(provider: str, given: str | None) -> tuple[str, Settings, Source]:
-    """The source that signs. Raises UsageError where it is not told which, or it is live."""
+    """The source that signs. Raises UsageError unless exactly one fits, or where it is live."""
     from app.bootstrap_sources import compile_sources
     from app.config.load import load_settings
 
@@ -227,7 +227,9 @@ def _post(signed: Signed, *, method: str, to: str) -> None:
 
 
 def listen(
-    forward: Annotated[str, typer.Option(help="Where to hand on to; a path of its own wins.")],
+    forward: Annotated[
+        str, typer.Option(help="Where to forward to; a path in it replaces the request's.")
+    ],
     port: Annotated[int, typer.Option(min=1, max=65535, help="Listen here.")] = DEFAULT_PORT,
     from_file: Annotated[
         Path | None,
@@ -238,7 +240,7 @@ def listen(
     ] = None,
     yes: YesOption = False,
 ) -> None:
-    """Hand on what a tunnel or a provider sends here, body and headers as they came.
+    """Forward what a tunnel or a provider sends here, body and headers unchanged.
 
     Listens on 127.0.0.1 alone; a tunnel of your choice leads there. With --from it sends the
     requests of a file: exit code 1 where one of them was not taken.
@@ -269,7 +271,7 @@ async def _listening(forward: str, *, port: int, file: IO[str] | None) -> None:
 
     async with sending() as client:
         app = build_listener(forward, client=client, on_exchange=show)
-        printing.note(f"Listening on http://127.0.0.1:{port}, handing on to {forward}")
+        printing.note(f"Listening on http://127.0.0.1:{port}, forwarding to {forward}")
         await serve_sandbox(app, port=port)
 
 

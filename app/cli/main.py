@@ -35,7 +35,7 @@ from app.cli import (
 )
 from app.core.errors import ConfigurationError, TallyhookError
 
-# --- how commands are listed, and how a word that does not fit is told ----------------------------
+# --- how commands are listed, and how a value that does not fit is reported -----------------------
 
 SECTIONS: Final = {
     "Run it": ("serve", "worker", "console", "sandbox", "demo"),
@@ -78,7 +78,7 @@ class Commands(TyperGroup):
                 )
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command; a value that does not fit is told without the library's words for it."""
+        """Run a command; a value that does not fit is reported without the library's words."""
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
@@ -131,7 +131,7 @@ GROUPS = {
 }
 
 
-def _tell_version(asked: bool) -> None:
+def _print_version(asked: bool) -> None:
     if asked:
         from importlib.metadata import version
 
@@ -144,13 +144,13 @@ def _root(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_tell_version, is_eager=True, help="Print the version and end."
+            "--version", callback=_print_version, is_eager=True, help="Print the version and end."
         ),
     ] = False,
     token_file: Annotated[
         Path | None,
         typer.Option(
-            help="A file with your own token: what the command does, you do. Else "
+            help="A file with your own token: the command acts in your name. Else "
             f"{running.BY_OWN} holds it. `operators token` makes one."
         ),
     ] = None,

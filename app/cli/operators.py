@@ -26,7 +26,7 @@ operators_group = typer.Typer(
 )
 
 OperatorName = Annotated[
-    str, typer.Argument(help="The person's name, as the audit trail shall show it.")
+    str, typer.Argument(help="The person's name, as the audit trail will show it.")
 ]
 ByOption = Annotated[
     str | None,
@@ -63,7 +63,7 @@ def invite(
 ) -> None:
     """Print a link with which a person sets their password for the console: once, within a day.
 
-    For who has one already it is the way to set another.
+    It also sets a new one for a person who has one.
     """
     from app.access.operators import ROLES
     from app.access.sessions import invite_operator
@@ -101,7 +101,7 @@ def list_operators(form: printing.FormatOption = printing.Format.table) -> None:
 
 @operators_group.command("disable")
 def disable_operator(name: OperatorName, by: ByOption = None) -> None:
-    """Let a person do nothing any more; the trail keeps their name."""
+    """Disable a person: they can do nothing any more; the audit trail keeps their name."""
     from app.access.operators import retire_operator
 
     running.with_context(
@@ -237,7 +237,7 @@ def revoke_token(name: TokenName, by: ByOption = None) -> None:
 
 
 audit_group = typer.Typer(
-    help="Who did what, to what, when and why: only ever added to.", no_args_is_help=True
+    help="The audit trail: who did what, to what, when and why; append-only.", no_args_is_help=True
 )
 
 TRAIL_COLUMNS = ("number", "at", "who", "role", "action", "subject", "reason", "facts")
@@ -245,7 +245,7 @@ TRAIL_COLUMNS = ("number", "at", "who", "role", "action", "subject", "reason", "
 
 @audit_group.callback()
 def audit() -> None:
-    """Who did what, to what, when and why: only ever added to."""
+    """The audit trail: who did what, to what, when and why; append-only."""
 
 
 @audit_group.command("list")
@@ -271,7 +271,7 @@ def list_entries(
             context, subject=subject, who=who, action=action, after=after, limit=limit
         )
     )
-    told = form in (printing.Format.table, printing.Format.csv)
+    flat = form in (printing.Format.table, printing.Format.csv)
     rows = [
         {
             "number": entry.number,
@@ -282,7 +282,7 @@ def list_entries(
             "subject": entry.subject,
             "reason": entry.reason,
             "facts": [f"{name} {value}" for name, value in entry.facts.items()]
-            if told
+            if flat
             else dict(entry.facts),
         }
         for entry in found
@@ -356,19 +356,19 @@ def show(name: Name, form: printing.DocumentOption = printing.Format.table) -> N
 
     async def work(context: AppContext, settings: Settings) -> dict[str, Any]:
         proposals = _proposals(context, settings)
-        told = proposals.document(await proposals.one(name))
+        shown = proposals.document(await proposals.one(name))
         return (
-            printing.local_sentence(told, context.calendar_zone)
+            printing.local_sentence(shown, context.calendar_zone)
             if form is printing.Format.table
-            else told
+            else shown
         )
 
-    told = running.with_context(work)
+    shown = running.with_context(work)
     if form is not printing.Format.table:
-        printing.document(told, form)
+        printing.document(shown, form)
         return
-    given = told.pop("given")
-    rows = [{"what": key.replace("_", " "), "value": value} for key, value in told.items()]
+    given = shown.pop("given")
+    rows = [{"what": key.replace("_", " "), "value": value} for key, value in shown.items()]
     printing.emit(rows, columns=("what", "value"), form=form)
     for key, value in given.items():
         if value:
@@ -390,20 +390,20 @@ def _decided(decide: Decide) -> Proposal:
     epilog="Such as: tallyhook --token-file my.token proposals approve ID --reason seen",
 )
 def approve(name: Name, reason: Reason) -> None:
-    """Agree to what another operator proposed; it is done at once."""
+    """Approve what another operator proposed; it is done at once."""
     done = _decided(lambda proposals: proposals.approve(name, by=None, reason=reason))
     printing.note(f"Approved, and done in the names of {done.who} and you: {done.sentence}")
 
 
 @proposals_group.command("reject")
 def reject(name: Name, reason: Reason) -> None:
-    """Say that what another operator proposed is not to be done."""
+    """Decline what another operator proposed."""
     done = _decided(lambda proposals: proposals.reject(name, by=None, reason=reason))
     printing.note(f"Rejected {done.id}: nothing was done.")
 
 
 @proposals_group.command("withdraw")
 def withdraw(name: Name, reason: Reason) -> None:
-    """Take back what you proposed yourself."""
+    """Withdraw what you proposed yourself."""
     done = _decided(lambda proposals: proposals.withdraw(name, by=None, reason=reason))
     printing.note(f"Withdrawn {done.id}: nothing was done.")

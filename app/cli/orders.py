@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 def print_ledger(
-    ledger: Mapping[str, Any], told: Sequence[Mapping[str, Any]], *, zone: tzinfo
+    ledger: Mapping[str, Any], records: Sequence[Mapping[str, Any]], *, zone: tzinfo
 ) -> None:
-    """The answer first, then why, then the events, the money and who told us what. The answer is
+    """The answer first, then why, then the events, the money and who stated what. The answer is
     read to customers: its times are the merchant's; all else is the evidence, in UTC.
 
-    told  the records of the merchant's side, as JSON values
+    records  the records of the merchant's side, as JSON values
     """
     from app.core.zones import local_text
 
@@ -58,14 +58,14 @@ def print_ledger(
             columns=("at", "kind", "money", "attempt", "cites"),
             form=printing.Format.table,
         )
-    if told:
+    if records:
         printing.emit(
-            list(map(_record, told)),
-            columns=("at", "told", "what", "by"),
+            list(map(_record, records)),
+            columns=("at", "record", "what", "by"),
             form=printing.Format.table,
         )
     if ledger["next_decision_at"] is not None:
-        print(f"Next decision at {ledger['next_decision_at']}, unless something new is said.")
+        print(f"Next decision at {ledger['next_decision_at']}, unless something new is reported.")
     if "pruned" in ledger:
         printing.say(ledger["pruned"]["sentence"])
     print(f"Fingerprint {ledger['fingerprint']}")
@@ -87,20 +87,20 @@ def _print_refused(refused: Sequence[str]) -> None:
         count = counted(len(refused), "delivery", "deliveries")
         print(
             f"{count} that may be about it {'was' if len(refused) == 1 else 'were'} refused, and "
-            f"nobody vouches for such: tallyhook deliveries show {refused[0]} says why."
+            f"are not relied upon: tallyhook deliveries show {refused[0]} says why."
         )
 
 
-def _record(told: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of what was told: what it names, and who told it."""
-    named = [f"{kind} {told[kind]}" for kind in ("session", "payment") if kind in told]
-    money = told.get("money")
+def _record(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of one record: what it names, and who stated it."""
+    named = [f"{kind} {record[kind]}" for kind in ("session", "payment") if kind in record]
+    money = record.get("money")
     said = [] if money is None else [f"{money['currency']} {money['amount']}"]
     return {
-        "at": told["at"],
-        "told": told["kind"],
+        "at": record["at"],
+        "record": record["kind"],
         "what": ", ".join([*said, *named]),
-        "by": told.get("author"),
+        "by": record.get("author"),
     }
 
 
@@ -115,13 +115,13 @@ FOUND = ("order", "outcome", "captured", "phone", "found", "explanation")
 
 
 def _for_whom(rows: Sequence[dict[str, Any]], form: printing.Format) -> Sequence[dict[str, Any]]:
-    """In a table their sentences tell the merchant's times."""
+    """In a table their sentences give the merchant's times."""
     if form is not printing.Format.table:
         return rows
     zone = printing.merchant_zone()
-    told = [printing.local_sentence(row, zone, name="explanation") for row in rows]
+    shown = [printing.local_sentence(row, zone, name="explanation") for row in rows]
     return [
-        printing.local_sentence(row, zone, name="found") if "found" in row else row for row in told
+        printing.local_sentence(row, zone, name="found") if "found" in row else row for row in shown
     ]
 
 
@@ -173,7 +173,7 @@ def find(
     limit: Annotated[int, typer.Option(min=1, max=1_000, help="Orders at most.")] = 20,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """Find an order by whatever the customer can tell of it, and say how it was found.
+    """Find an order by whatever the customer knows about it, and say how it was found.
 
     Exit code 5 where nothing is found.
     """
@@ -199,7 +199,7 @@ def find(
         printing.note(sentence)
     if found.more:
         printing.note(
-            f"There are more than {printing.these(found.hits)}: raise --limit, or tell more."
+            f"There are more than {printing.these(found.hits)}: raise --limit, or narrow it down."
         )
     if not found.hits:
         printing.note("Nothing was found." if found.notes else f"Nothing was found. {HOW_TO_WRITE}")
@@ -216,7 +216,7 @@ def show_order(
         bool,
         typer.Option(
             "--with-personal-data",
-            help="Show the customer's phone in full too; needs --reason, and is in the trail.",
+            help="Show the customer's phone in full, too; needs --reason; the audit trail has it.",
         ),
     ] = False,
     reason: Annotated[str, typer.Option(help="Why the phone must be seen.")] = "",
@@ -235,21 +235,21 @@ def show_order(
         from app.orders.read_orders import merchant_records, order_document
 
         shown = await order_document(context, reference, as_of=instant)
-        told = await merchant_records(context, reference, as_of=instant)
+        records = await merchant_records(context, reference, as_of=instant)
         refused = await _refused(context, shown, instant)
         if not with_personal_data:
-            return shown, told, refused
+            return shown, records, refused
         sources = compile_sources(settings)
         phones = await unmask(context, reference, sources=sources, reason=reason, by=by)
-        return shown | {"customer": {"phones": phones}}, told, refused
+        return shown | {"customer": {"phones": phones}}, records, refused
 
-    found, told, refused = running.with_context(
+    found, records, refused = running.with_context(
         look, purpose="writing" if with_personal_data else "reading"
     )
     if form is not printing.Format.table:
         printing.document(found, form)
         return
-    print_ledger(found, told, zone=printing.merchant_zone())
+    print_ledger(found, records, zone=printing.merchant_zone())
     _print_refused(refused)
     if with_personal_data:
         print("\nCustomer's phone: " + (", ".join(found["customer"]["phones"]) or "none is kept"))
@@ -269,10 +269,10 @@ def release_orders(
         str,
         typer.Option(help=f"What they are held for: one of {', '.join(HOLD_REASONS)}."),
     ] = "rules_changed",
-    reason: Annotated[str, typer.Option(help="Why they may go; the audit trail keeps it.")] = "",
+    reason: Annotated[str, typer.Option(help="The reason, for the audit trail.")] = "",
     by: operators.ByOption = None,
 ) -> None:
-    """Let held orders go: they are published, and the shop is notified, as any other.
+    """Release held orders: they are published, and the shop is notified, as for any other.
 
     An upgrade holds what only its rules make fulfillable; `orders list --finding held_back` shows
     what is held. Exit code 5, and nothing is released, where one of them is not held.
@@ -347,10 +347,10 @@ def unmask_orders(
         made = await propose_unmasking(context, proposals.kinds[NAME], asked)
         return proposals.document(made), operators.proposal_notice(made)
 
-    made, told = running.with_context(work, purpose="writing")
+    made, notice = running.with_context(work, purpose="writing")
     if form is not printing.Format.table:
         printing.document(made, form)
-    printing.note(f"{made['sentence']} {told}")
+    printing.note(f"{made['sentence']} {notice}")
 
 
 @orders_group.command(
@@ -362,7 +362,7 @@ def numbers(
 ) -> None:
     """Show the customers' numbers that you proposed to see, once another operator has approved it.
 
-    It takes your own token. The audit trail keeps each look, for each order.
+    It takes your own token. The audit trail records each look, for each order.
     """
     from app.bootstrap_privacy import proposals_of
     from app.bootstrap_sources import compile_sources
@@ -465,7 +465,7 @@ async def _start(
 
 
 notifications_group = typer.Typer(
-    help="What the shop is told at TALLYHOOK_SHOP__URL, and what became of it.",
+    help="What the shop is notified of at TALLYHOOK_SHOP__URL, and the result.",
     no_args_is_help=True,
 )
 
@@ -507,7 +507,7 @@ def list_notifications(
     )
     if not entries and state is None:
         printing.note(
-            "The shop has been told nothing yet: TALLYHOOK_SHOP__URL says where it is told."
+            "The shop has not been notified yet: TALLYHOOK_SHOP__URL says where it is notified."
         )
 
 
@@ -523,7 +523,7 @@ def redeliver(
     ] = None,
     by: operators.ByOption = None,
 ) -> None:
-    """Send notifications again, with the ids they had, and three more days to be taken."""
+    """Send notifications again, with the same ids, and retry them for three more days."""
     from app.orders import notify_shop
 
     count = running.with_context(

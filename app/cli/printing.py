@@ -57,7 +57,7 @@ def merchant_zone() -> tzinfo:
 def local_sentence(
     row: Mapping[str, Any], zone: tzinfo, *, name: str = "sentence"
 ) -> dict[str, Any]:
-    """A row for people: its sentence tells times as the zone's clocks show them, and which zone."""
+    """A row for people: its sentence gives times in the zone, which it names."""
     from app.core.zones import local_text
 
     return {**row, name: local_text(row[name], zone, named=True)}
@@ -248,7 +248,7 @@ def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
 
 
 _FILE_WIDTH = 200
-"""Characters of a line where nobody's window is known: sentences are broken there, ids never."""
+"""Characters of a line where the width is unknown: sentences are broken there, ids never."""
 
 _ANY_WIDTH = 100_000
 

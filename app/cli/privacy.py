@@ -27,7 +27,7 @@ WithoutErasures = Annotated[
     bool,
     typer.Option(
         "--without-erasures",
-        help="Go on where the journal of erasures is lost; with --reason, which is kept.",
+        help="Continue although the journal of erasures is lost; needs --reason, which is kept.",
     ),
 ]
 WhyWithout = Annotated[str, typer.Option("--reason", help="Why; with --without-erasures.")]
@@ -84,22 +84,20 @@ def _note_made(settings: Settings, began: Instant) -> None:
             lambda context, _: note_backup(context, at=began), purpose="writing", loaded=settings
         )
     except TallyhookError as error:  # such as a schema that this version is yet to upgrade
-        printing.note(f"The backup is complete, but /metrics will not tell of it: {error}.")
+        printing.note(f"The backup is complete, but /metrics will not show it: {error}.")
 
 
 def restore(
     file: Annotated[Path, typer.Argument(help="A file that `backup` made.")],
-    force: Annotated[
-        bool, typer.Option("--force", help="Take the place of a database that exists.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace a database that exists.")] = False,
     without_erasures: WithoutErasures = False,
     reason: WhyWithout = "",
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Put a backup in the database's place. The service must be stopped; the database that was
-    there is kept beside it. Whoever was erased since the backup was made is erased in it again, by
-    the journal of erasures."""
+    there is kept beside it. Erasures made since the backup are repeated in it, by the journal of
+    erasures."""
     from app.bootstrap_privacy import erase_in_copy
     from app.config.load import load_settings
     from app.privacy.backup import restore as put_back
@@ -180,12 +178,12 @@ def prune(
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Let bodies and headers of settled orders go, as `serve` does by itself from time to time.
+    """Delete bodies and headers of settled orders, as `serve` does by itself from time to time.
 
-    What tells of no order and no payment, such as a customer's new address, goes after as many
-    days. What could not be read, and payments of no order, stay: somebody has to look at them.
-    What is not sealed yet is sealed first. Each class of data has its own time: see
-    TALLYHOOK_RETENTION_DAYS and those after it.
+    Deliveries about no order and no payment, such as a customer's new address, are deleted after
+    as many days. Unreadable deliveries, and payments of no order, stay: they need a person's
+    attention. What is not sealed yet is sealed first. Each class of data has its own time: see
+    TALLYHOOK_RETENTION_DAYS and the settings after it.
     """
     from app.bootstrap_evidence import signer_of
     from app.bootstrap_sources import compile_sources, retention_of
@@ -238,7 +236,7 @@ EverywhereOption = Annotated[
 PlacesOption = Annotated[
     bool,
     typer.Option(
-        "--places", help="Only list where text from outside is stored, and what goes there."
+        "--places", help="Only list where text from outside is stored, and what is kept there."
     ),
 ]
 
@@ -249,11 +247,11 @@ def erase(
     ] = None,
     order: Annotated[str | None, typer.Option(help="Everything of this order.")] = None,
     reason: Annotated[
-        str, typer.Option(help="Why; kept in the trail, so without the number itself.")
+        str, typer.Option(help="The reason, for the audit trail; leave the number out of it.")
     ] = "",
     everywhere: EverywhereOption = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only list what would go, and what would stay.")
+        bool, typer.Option("--dry-run", help="Only list what would be erased, and what would stay.")
     ] = False,
     places: PlacesOption = False,
     by: operators.ByOption = None,
@@ -335,11 +333,11 @@ def _erased(asked: ErasureRequest, settings: Settings, *, dry_run: bool) -> Eras
 
 
 def _print_erasure(erasure: Erasure, left: list[Path], form: printing.Format) -> None:
-    deed = "would go" if erasure.dry_run else "erased"
+    action = "would go" if erasure.dry_run else "erased"
     if form is printing.Format.json:
         printing.document(erasure.document() | {"traces": [str(path) for path in left]}, form)
     else:
-        printing.emit(_rows(erasure, deed), columns=("what", "deed", "sentence"), form=form)
+        printing.emit(_rows(erasure, action), columns=("what", "deed", "sentence"), form=form)
     counts = erasure.counts()
     printing.note(
         f"{'Would go' if erasure.dry_run else 'Erased'}: bodies and headers of "
@@ -370,27 +368,27 @@ def _print_erasure(erasure: Erasure, left: list[Path], form: printing.Format) ->
     printing.note("Backups made before still hold it; delete them in time.")
 
 
-def _rows(erasure: Erasure, deed: str) -> list[dict[str, Any]]:
+def _rows(erasure: Erasure, action: str) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = [
         {
             "what": each.order,
-            "deed": deed,
+            "deed": action,
             "sentence": f"{each.outcome}; bodies and headers of "
             + counted(len(each.sizes), "delivery", "deliveries"),
         }
         for each in erasure.orders
     ]
     for name in erasure.deliveries:
-        rows.append({"what": name, "deed": deed, "sentence": "a delivery of no order"})
+        rows.append({"what": name, "deed": action, "sentence": "a delivery of no order"})
     for name in erasure.rejections:
-        rows.append({"what": name, "deed": deed, "sentence": "a refused delivery"})
+        rows.append({"what": name, "deed": action, "sentence": "a refused delivery"})
     for kept in erasure.kept:
         rows.append({"what": kept.what, "deed": "kept", "sentence": kept.sentence})
     for place in erasure.places():
         if place.went:
-            told = counted(place.went, "row")
-            rows.append({"what": place.where, "deed": deed, "sentence": told})
+            sentence = counted(place.went, "row")
+            rows.append({"what": place.where, "deed": action, "sentence": sentence})
         if place.stays:
-            told = f"{counted(place.stays, 'text stays', 'texts stay')}: {place.why}"
-            rows.append({"what": place.where, "deed": "kept", "sentence": told})
+            sentence = f"{counted(place.stays, 'text stays', 'texts stay')}: {place.why}"
+            rows.append({"what": place.where, "deed": "kept", "sentence": sentence})
     return rows

@@ -56,15 +56,15 @@ async def _documents(
 def _print_totals(found: Ran) -> None:
     from app.finance.reconcile_period import run_document
 
-    told = run_document(found)
+    totals = run_document(found)
     print(f"Run {found.number}, as of {format_instant(found.as_of)}, under {_rules(found)}.")
     columns = ("side", "family", "bucket", "count", "sum")
-    printing.emit(told["control"], columns=columns, form=printing.Format.table)
-    for tie in told["broken_ties"]:
+    printing.emit(totals["control"], columns=columns, form=printing.Format.table)
+    for tie in totals["broken_ties"]:
         print(f"DOES NOT TIE: {tie['name']} ({tie['side']}): {tie['left']} and {tie['right']}")
-    if told["ties"]:
-        print(f"All {counted(told['ties_checked'], 'sum ties', 'sums tie')}.")
-    matched = told["matched"]
+    if totals["ties"]:
+        print(f"All {counted(totals['ties_checked'], 'sum ties', 'sums tie')}.")
+    matched = totals["matched"]
     sums = ", ".join(map(printing.shown, matched["sums"])) or "0"
     orders, breaks = counted(matched["count"], "order"), counted(found.breaks, "break")
     print(f"Matched: {orders}, {sums}. {breaks}, {found.open:,} open.")
@@ -82,7 +82,7 @@ group = typer.Typer(
     help="Match ledgers, order books and statements; find and explain every difference.",
     no_args_is_help=True,
 )
-rules_group = typer.Typer(help="The rules that matching goes by.", no_args_is_help=True)
+rules_group = typer.Typer(help="The rules for matching.", no_args_is_help=True)
 group.add_typer(rules_group, name="rules")
 
 RulesFile = Annotated[
@@ -151,7 +151,7 @@ def run(
 
 
 MOST_PROCESSES: Final = 2
-"""Processes that match where nobody said how many: each takes some 100 MiB."""
+"""Processes that match unless a number is given: each takes some 100 MiB."""
 
 
 def _run(asked: RunRequest, jobs: int, form: printing.Format) -> Ran:
@@ -184,8 +184,8 @@ def _interrupted(number: int | None = None) -> str:
     """What an interrupted run leaves, and how to go on. number: of one that had ended before."""
     if number is not None:
         return (
-            f"Interrupted while it was told: run {number} is kept, and `tallyhook reconcile show "
-            f"{number}` tells it again."
+            f"Interrupted while printing: run {number} is kept, and `tallyhook reconcile show "
+            f"{number}` prints it again."
         )
     return (
         "Interrupted: of a run that has not ended nothing is kept, and no break was opened or "
@@ -272,7 +272,7 @@ def _print_preview(found: dict[str, Any]) -> None:
     left_out = len(found["changes"]) + found["not_told"] - len(rows)
     if left_out:
         printing.note(
-            f"{left_out} more changes are not shown: --format json tells the first thousand."
+            f"{left_out} more changes are not shown: --format json has the first thousand."
         )
 
 
@@ -299,7 +299,7 @@ def save(
     by: operators.ByOption = None,
     reason: Annotated[
         str,
-        typer.Option(help="Why; needed where the rules in force limit what one person may do."),
+        typer.Option(help="Why; required where the rules in force limit what one person may do."),
     ] = "",
 ) -> None:
     """Put the rules of a file in force for the runs to come. `reconcile preview` shows first what
@@ -319,7 +319,7 @@ def save(
 
 
 def _text_of(file: Path) -> str:
-    """The text of a file of rules that has no mistake; mistakes are told with the file's name."""
+    """The text of a file of rules without mistakes; those are reported with the file's name."""
     from app.finance.match_rules import MAX_BYTES, read_rules
 
     try:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from reconcile.reporting.report import Basis, PeriodReport, Scope
 
 
-report_group = typer.Typer(help="What became of a period's orders and money.", no_args_is_help=True)
+report_group = typer.Typer(help="Reports of a period's orders and money.", no_args_is_help=True)
 
 
 class PeriodFormat(StrEnum):
@@ -196,15 +196,15 @@ def close_month(
         str | None, typer.Option(help="Close what was known at this moment (RFC 3339); else now.")
     ] = None,
     reason: Annotated[
-        str, typer.Option(help="Why; needed where the rules in force let nobody close alone.")
+        str, typer.Option(help="Why; required where the rules in force require two people.")
     ] = "",
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Close a month: keep its report with everything it rests on, for ever.
 
     Months are closed in order, without gaps: none before the first one can be closed later. Where
-    the rules in force let nobody close alone, it is a proposal.
-    Exit code 1 where something stands against it; every reason is told, and what to do.
+    the rules in force require two people, it becomes a proposal.
+    Exit code 1 where something prevents it; every reason is listed, with what to do.
     """
     from app.access.proposal import Proposal
     from app.bootstrap_sources import compile_sources
@@ -225,7 +225,7 @@ def close_month(
     with printing.progress("closing", None) as advance:
         done = running.with_context(work, purpose="writing")
     if isinstance(done, Closing):
-        _tell(done, form)
+        _print_closed(done, form)
         return
     if isinstance(done, Proposal):
         printing.note(operators.proposal_notice(done))
@@ -241,7 +241,7 @@ def close_month(
     raise typer.Exit(1)
 
 
-def _tell(closing: Any, form: printing.Format) -> None:
+def _print_closed(closing: Any, form: printing.Format) -> None:
     row = {
         "period": closing.month.name,
         "closed_by": closing.by,
@@ -313,7 +313,7 @@ def check_months(
 # --- the schedule ---------------------------------------------------------------------------------
 
 schedule_group = typer.Typer(
-    help="What is done at its times: reconciliations, and reports that are delivered.",
+    help="Scheduled tasks: reconciliations, and reports that are delivered.",
     invoke_without_command=True,
 )
 
@@ -345,16 +345,16 @@ def list_entries(form: printing.FormatOption = printing.Format.table) -> None:
     printing.emit([_row(each) for each in rows] if flat else rows, columns=COLUMNS, form=form)
 
 
-def _row(told: Mapping[str, Any]) -> dict[str, Any]:
+def _row(entry: Mapping[str, Any]) -> dict[str, Any]:
     """One entry as a line."""
-    last = told["last"] or {}
-    words = [*(["reconcile"] if told["reconcile"] else []), told["span"], *told["forms"]]
-    words += ["checkpoint"] if told["checkpoint"] else []
+    last = entry["last"] or {}
+    words = [*(["reconcile"] if entry["reconcile"] else []), entry["span"], *entry["forms"]]
+    words += ["checkpoint"] if entry["checkpoint"] else []
     return {
-        "name": told["name"],
-        "cron": told["cron"],
-        "does": " ".join([word for word in (*words, *told["ways"]) if word]),
-        "next": told["next"],
+        "name": entry["name"],
+        "cron": entry["cron"],
+        "does": " ".join([word for word in (*words, *entry["ways"]) if word]),
+        "next": entry["next"],
         "last": last.get("due_at"),
         "state": last.get("state"),
         "late": last.get("late"),
@@ -374,7 +374,7 @@ def run_one(
         int, typer.Option("--try", hidden=True, help="And which try of it the service has claimed.")
     ] = 1,
 ) -> None:
-    """Do one entry now: reconcile, report, deliver. Exit code 1 where it came to nothing."""
+    """Do one entry now: reconcile, report, deliver. Exit code 1 where it failed."""
     from app.bootstrap_ways import schedule_of
     from app.core.http import outgoing_client
     from app.finance.scheduled import claimed_run, time_document

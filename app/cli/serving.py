@@ -106,7 +106,7 @@ Inherited = Annotated[
         "--fd",
         min=0,
         max=65_535,
-        help="A socket that listens already, handed over by whoever starts this, by its number; in "
+        help="The number of a listening socket that the parent process hands over; in "
         "place of address and port.",
     ),
 ]
@@ -196,7 +196,7 @@ def console(
 ) -> None:
     """Serve the console: pages for finance, support and the shop's developer, beside `serve`.
 
-    Beyond this machine it needs TALLYHOOK_CONSOLE__PUBLIC_URL, and somebody who can sign in:
+    Beyond this machine it needs TALLYHOOK_CONSOLE__PUBLIC_URL, and a person who can sign in:
     `operators invite`.
     """
     from app.bootstrap_console import serve_console
@@ -204,7 +204,7 @@ def console(
     from app.core.logs import configure_logging
 
     settings = load_settings()
-    if parent is None:  # else `serve` has told them
+    if parent is None:  # else `serve` has printed them
         for warning in settings.warnings:
             printing.note(warning)
     host, port, listener = _where(host, settings.console.port if port is None else port, fd)
@@ -213,8 +213,8 @@ def console(
         level=settings.log_level,
         lines_per_minute=settings.log_lines_per_minute,
     )
-    told = None if parent is None else socket.socket(fileno=parent)
-    running.run_loop(serve_console(settings, host=host, port=port, listener=listener, parent=told))
+    sock = None if parent is None else socket.socket(fileno=parent)
+    running.run_loop(serve_console(settings, host=host, port=port, listener=listener, parent=sock))
 
 
 def _where(host: str, port: int, fd: int | None) -> tuple[str, int, socket.socket | None]:

@@ -120,14 +120,12 @@ def check(
 def create(
     new: Annotated[
         bool,
-        typer.Option(
-            "--new", help="Also where there was one: start over, and give up what was in it."
-        ),
+        typer.Option("--new", help="Also where there was one: start over without its data."),
     ] = False,
 ) -> None:
     """Make an SQLite database where there is none. `serve` does this by itself the first time, and
-    refuses where a database was that is gone: then put it back, or restore a backup, or say here
-    that nothing of it is needed."""
+    refuses where a database was that is gone: then put it back, or restore a backup, or confirm
+    here that nothing of it is needed."""
     from app.bootstrap_context import create_database
     from app.config.load import load_settings
 
@@ -137,9 +135,9 @@ def create(
 
 @group.command("adopt-inbox")
 def adopt_the_inbox() -> None:
-    """Have an SQLite database go on with the inbox file beside it, where `serve` refuses to start
-    because it is another than it has read from, or gone. All in the file counts as unread, and what
-    is stored already is passed over; of one that is gone, what was accepted and not read is lost.
+    """Let an SQLite database continue with the inbox file beside it, where `serve` refuses to start
+    because that is gone, or not the one it read from. All in the file counts as unread, and what is
+    stored already is skipped; of a file that is gone, what was accepted and not read is lost.
     The service must be stopped."""
     from app.privacy.backup import adopt_inbox
 

@@ -571,6 +571,6 @@ def test_an_interrupted_run_says_what_is_left_of_it(
         assert shop("reconcile", "run", code=130) == ""
     told = shop.said
     (run,) = shop.document("reconcile", "list")
-    assert f"`tallyhook reconcile show {run['run']}` tells it again." in told
+    assert f"`tallyhook reconcile show {run['run']}` prints it again." in told
     assert causes(shop.document("reconcile", "run"))
     assert len(shop.document("breaks", "list")) > 0
