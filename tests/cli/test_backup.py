@@ -42,7 +42,7 @@ def fill(folder: Path, *orders: str) -> None:
 
 
 def orders_in(path: Path) -> list[str]:
-    """The orders that a database file tells of."""
+    """The orders that a database file has."""
     with closing(sqlite3.connect(path)) as database:
         found = database.execute("SELECT DISTINCT order_key FROM events ORDER BY order_key")
         return [row[0] for row in found]
@@ -125,7 +125,7 @@ def test_a_backup_that_cannot_be_noted_is_one(run: Run, tmp_path: Path) -> None:
     assert orders_in(file) == ["A"]
 
 
-def test_a_backup_replaces_only_when_told(run: Run, tmp_path: Path) -> None:
+def test_a_backup_replaces_only_with_force(run: Run, tmp_path: Path) -> None:
     """A file that exists stays as it is, unless --force; then it is replaced whole."""
     fill(tmp_path, "A")
     file = tmp_path / "b.db"

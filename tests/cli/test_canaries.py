@@ -50,10 +50,10 @@ class Canaries:
 
 async def through_the_routes(driver: Driver, canaries: Canaries) -> str:
     """Every route with something planted in every place; all that was answered."""
-    told: list[str] = []
+    answers: list[str] = []
 
     async def send(body: bytes, headers: list[tuple[bytes, bytes]], path: str = "shop") -> None:
-        told.append((await driver.send(body, headers, source=path)).text)
+        answers.append((await driver.send(body, headers, source=path)).text)
 
     def customer() -> dict[str, object]:
         names = {"name": canaries.word("name"), "email": canaries.word("mail") + "@example.org"}
@@ -81,7 +81,7 @@ async def through_the_routes(driver: Driver, canaries: Canaries) -> str:
         await send(body.encode(), private)
     await send(canaries.phone().encode(), private, path="unheard-of")
     query = f"/webhooks/shop?phone={canaries.phone()}&token={canaries.word('query')}"
-    told.append((await driver.client.post(query, content=b"{}")).text)
+    answers.append((await driver.client.post(query, content=b"{}")).text)
     for method, path in (
         ("GET", f"/api/v1/orders?after={canaries.phone()}&limit=x"),
         ("GET", f"/api/v1/outcomes?after=+{canaries.phone()}x"),
@@ -93,18 +93,18 @@ async def through_the_routes(driver: Driver, canaries: Canaries) -> str:
         for bearer in (driver.token, canaries.word("token")):
             headers = {"Authorization": f"Bearer {bearer}"}
             answer = await driver.client.request(method, path, content=content, headers=headers)
-            told.append(answer.text)
-    return "\n".join([*told, *await everything_told(driver)])
+            answers.append(answer.text)
+    return "\n".join([*answers, *await everything_shown(driver)])
 
 
-async def everything_told(driver: Driver) -> list[str]:
+async def everything_shown(driver: Driver) -> list[str]:
     """What the routes without a place for anything answer."""
-    told: list[str] = []
+    answers: list[str] = []
     for path in ("/metrics", "/readyz", "/livez", "/api/v1/openapi.json"):
-        told.append((await driver.client.get(path)).text)
+        answers.append((await driver.client.get(path)).text)
     for path in ("orders", "orders/ORD-1", "outcomes"):
-        told.append((await driver.api("GET", f"/{path}")).text)
-    return told
+        answers.append((await driver.api("GET", f"/{path}")).text)
+    return answers
 
 
 def commands(canaries: Canaries, folder: Path) -> Iterator[tuple[str, ...]]:
@@ -143,15 +143,15 @@ def test_none_comes_out(run: Run, tmp_path: Path) -> None:
     async def fill() -> tuple[str, list[str]]:
         async with driving(tmp_path, with_worker=True, looking=True) as driver:
             await driver.api("GET", "/orders")
-            told = await through_the_routes(driver, canaries)
+            answers = await through_the_routes(driver, canaries)
             ids = driver.rows("SELECT id FROM deliveries UNION SELECT id FROM rejections")
-            return told, [row[0] for row in ids]
+            return answers, [row[0] for row in ids]
 
     configure_logging(format="json", level="debug", stream=log)
-    told, deliveries = asyncio.run(fill())
+    answers, deliveries = asyncio.run(fill())
     assert '"delivery"' in log.getvalue()
     assert canaries.seen_in(log.getvalue()) == []
-    assert canaries.seen_in(told) == []
+    assert canaries.seen_in(answers) == []
     wanted = list(commands(canaries, tmp_path))
     for delivery in deliveries:
         wanted += [("deliveries", "show", delivery), ("deliveries", "diagnose", delivery)]

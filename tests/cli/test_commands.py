@@ -116,23 +116,23 @@ def test_orders(run: Run, filled: dict[str, str]) -> None:
     assert [row["order"] for row in table] == ["O-1", "ORD-1"]
     shown = run("orders", "show", "ORD-1", "--format", "json").document
     assert (shown["order"], shown["outcome"]) == ("ORD-1", "succeeded")
-    told = run("orders", "show", "ORD-1").out
-    assert "may be fulfilled" in told
-    assert "  Paid in full: KES 1,500.00.\n  The order can be shipped.\n" in told
-    assert f"tallyhook deliveries show {filled['live']} says why" in told
+    printed = run("orders", "show", "ORD-1").out
+    assert "may be fulfilled" in printed
+    assert "  Paid in full: KES 1,500.00.\n  The order can be shipped.\n" in printed
+    assert f"tallyhook deliveries show {filled['live']} says why" in printed
     at = shown["timeline"][0]["received_at"]
     then = run("orders", "show", "ORD-1", "--as-of", at, "--format", "json").document
     assert then["as_of"] == at
 
 
 def test_what_is_sent_to_the_shop_again(run: Run, filled: dict[str, str], tmp_path: Path) -> None:
-    """It is told how many were tried in vain, and that those behind them follow; of none, that."""
-    told = [run("notifications", "redeliver").err]
+    """It says how many were tried in vain, and that those behind them follow; of none, that."""
+    printed = [run("notifications", "redeliver").err]
     row = "INSERT INTO notifications (seq, order_key, since, due_at, tries) VALUES (?, ?, 1, 1, ?)"
     with closing(sqlite3.connect(tmp_path / "t.db")) as database, database:
         database.executemany(row, [(1, "ORD-1", 2), (2, "ORD-1", 0)])
-    told += [run("notifications", "redeliver", *words).err for words in ([], ["2"])]
-    assert told == [
+    printed += [run("notifications", "redeliver", *words).err for words in ([], ["2"])]
+    assert printed == [
         "None was tried in vain or given up; what waits is sent by itself.\n",
         "1 notification will be sent again by the service that runs, and what waits behind as soon "
         "as one is taken.\n",
@@ -170,7 +170,7 @@ def test_deliveries(run: Run, filled: dict[str, str]) -> None:
 
 
 def test_what_could_not_be_read(run: Run, filled: dict[str, str], tmp_path: Path) -> None:
-    """It is told with its orders, stays as it is, and is only read again when that is said."""
+    """It is listed with its orders, stays as it is, and is only read again when that is said."""
     assert run("deliveries", "poisoned", "--format", "json").document == []
     one = received(arrival(said("e9", order="A")))
     record = framed([one])
@@ -186,8 +186,12 @@ def test_what_could_not_be_read(run: Run, filled: dict[str, str], tmp_path: Path
             ).fetchone()
             return found
 
-    (told,) = run("deliveries", "poisoned", "--format", "json").document
-    assert (told["delivery"], told["size"], told["held"]) == (one.delivery_id, len(record), "A B")
+    (printed,) = run("deliveries", "poisoned", "--format", "json").document
+    assert (printed["delivery"], printed["size"], printed["held"]) == (
+        one.delivery_id,
+        len(record),
+        "A B",
+    )
     assert state() == (1, 3)
     ended = run("deliveries", "poisoned", "--retry")
     assert (ended.code, ended.err) == (0, "They are read again by `serve`.\n")
@@ -246,7 +250,7 @@ def test_tokens(run: Run, tmp_path: Path) -> None:
 
 
 def test_what_tokens_are_for(run: Run, tmp_path: Path) -> None:
-    """Scopes by name and an end are told when a token is made, and listed with its last change."""
+    """Scopes by name and an end are shown when a token is made, and listed with its last change."""
     words = ("--scope", "evidence", "--scope", "read", "--until", "2100-01-01T00:00:00Z")
     made = run("tokens", "add", "context", *words, "--format", "json")
     assert made.document["scopes"] == ["read", "evidence"]
@@ -294,7 +298,7 @@ def test_the_store(run: Run, filled: dict[str, str]) -> None:
 
 
 def test_the_check_that_finds_something(run: Run, filled: dict[str, str], tmp_path: Path) -> None:
-    """A store with a wrong ledger and a flipped byte is told of both, with exit code 1."""
+    """A store with a wrong ledger and a flipped byte has both reported, with exit code 1."""
     run("refold", "--all")
     with sqlite3.connect(tmp_path / "t.db") as database:
         database.execute("UPDATE order_due SET due_at = NULL")
@@ -313,7 +317,7 @@ def test_the_check_that_finds_something(run: Run, filled: dict[str, str], tmp_pa
 
 
 def test_what_other_processes_find(run: Run, filled: dict[str, str], tmp_path: Path) -> None:
-    """Whatever only a body or a history tells is found the same in one process and in several."""
+    """Whatever only a body or a history shows is found the same in one process and in several."""
     run("refold", "--all")
     with sqlite3.connect(tmp_path / "t.db") as database:
         database.execute("UPDATE order_due SET due_at = NULL")

@@ -1,4 +1,4 @@
-"""`tallyhook connect`: writes the source, tells what to register, and waits for what comes."""
+"""`tallyhook connect`: writes the source, prints what to register, and waits for what comes."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def settings_in(folder: Path, name: str = "tallyhook.env") -> dict[str, str]:
     return {key: value.strip("'") for key, _, value in (line.partition("=") for line in lines)}
 
 
-def test_a_source_is_written_and_told(connect: Connect, tmp_path: Path) -> None:
+def test_a_source_is_written_and_shown(connect: Connect, tmp_path: Path) -> None:
     """The secret from standard input; the address, the exact events and the order's field."""
-    code, told = connect(
+    code, output = connect(
         "stripe", "--secret-file", "-", "--public-url", "https://pay.shop.example", given=SECRET
     )
-    assert code == 0, told
+    assert code == 0, output
     assert settings_in(tmp_path) == {
         "TALLYHOOK_ENVIRONMENT": "sandbox",
         "TALLYHOOK_PUBLIC_URL": "https://pay.shop.example",
@@ -70,27 +70,27 @@ def test_a_source_is_written_and_told(connect: Connect, tmp_path: Path) -> None:
         "metadata.order_id of the PaymentIntent",
         "Subscribe to refund.created",
     ):
-        assert words in told
+        assert words in output
     loaded = load_settings({"TALLYHOOK_CONFIG": str(tmp_path / "tallyhook.env")}, serving=True)
     assert loaded.sources["stripe"].profile == "stripe"
 
 
 def test_it_can_be_said_again_and_never_writes_over(connect: Connect, tmp_path: Path) -> None:
-    """The same words change nothing; another secret, profile or environment is told alone."""
+    """The same words change nothing; another secret, profile or environment is only reported."""
     connect("stripe", "--secret-file", "-", given=SECRET)
     before = (tmp_path / "tallyhook.env").read_text()
-    code, told = connect("stripe", "--secret-file", "-", given=SECRET)
-    assert (code, "says all of it already" in told) == (0, True)
+    code, output = connect("stripe", "--secret-file", "-", given=SECRET)
+    assert (code, "says all of it already" in output) == (0, True)
     assert connect("stripe")[0] == 0  # its secret is known: nobody is asked
     for words, variable in (
         (("stripe", "--secret-file", "-"), "STRIPE__SECRETS"),
         (("paystack", "--name", "stripe"), "STRIPE__PROFILE"),
         (("stripe", "--environment", "live"), "ENVIRONMENT"),
     ):
-        code, told = connect(*words, given="another secret of twenty-four")
+        code, output = connect(*words, given="another secret of twenty-four")
         assert code == 3
-        assert f"{variable}: tallyhook.env says otherwise" in told
-        assert "nothing was written" in told
+        assert f"{variable}: tallyhook.env says otherwise" in output
+        assert "nothing was written" in output
     assert (tmp_path / "tallyhook.env").read_text() == before
 
 
@@ -98,8 +98,8 @@ def test_a_second_provider_is_added(connect: Connect, tmp_path: Path) -> None:
     """Beside the first. A key that both would verify with is refused, and nothing is written."""
     connect("stripe", "--secret-file", "-", given=SECRET)
     before = (tmp_path / "tallyhook.env").read_text()
-    code, told = connect("paystack", "--secret-file", "-", given=SECRET)
-    assert (code, "holds a secret that" in told) == (3, True), told
+    code, output = connect("paystack", "--secret-file", "-", given=SECRET)
+    assert (code, "holds a secret that" in output) == (3, True), output
     assert (tmp_path / "tallyhook.env").read_text() == before
     assert connect("paystack", "--secret-file", "-", given="sk_test_" + "4f" * 20)[0] == 0
     assert (tmp_path / "tallyhook.env").read_text().startswith(before)
@@ -112,19 +112,19 @@ def test_what_is_unsigned_has_credentials_and_an_address_to_keep(
     credentials = tmp_path / "c.json"
     values = {"consumer": "k:s", "shortcode": "174379", "timestamp": "20261120100000"}
     credentials.write_text(json.dumps(values))
-    code, told = connect("mpesa_stk", "--credentials-file", str(credentials))
-    assert (code, "lacks password" in told) == (2, True)
+    code, output = connect("mpesa_stk", "--credentials-file", str(credentials))
+    assert (code, "lacks password" in output) == (2, True)
     credentials.write_text(json.dumps(values | {"password": "cGFzcw=="}))
-    code, told = connect("mpesa_stk", "--credentials-file", str(credentials), "--format", "json")
-    assert code == 0, told
-    document = json.loads(told.partition("\nSet ")[0].partition("\nA service")[0])
+    code, output = connect("mpesa_stk", "--credentials-file", str(credentials), "--format", "json")
+    assert code == 0, output
+    document = json.loads(output.partition("\nSet ")[0].partition("\nA service")[0])
     assert len(document["source"]) > 20
     assert document["address"].endswith(f"/webhooks/{document['source']}")
-    assert "cGFzcw==" not in told
+    assert "cGFzcw==" not in output
     again = connect("mpesa_stk", "--format", "json")[1]
     assert document["source"] in again
-    code, told = connect("mpesa_stk", "--secret-file", "-", given="x")
-    assert (code, "has no secret" in told) == (2, True)
+    code, output = connect("mpesa_stk", "--secret-file", "-", given="x")
+    assert (code, "has no secret" in output) == (2, True)
 
 
 def test_at_a_terminal_what_is_missing_is_asked_for_unseen(
@@ -140,11 +140,11 @@ def test_at_a_terminal_what_is_missing_is_asked_for_unseen(
 
     monkeypatch.setattr("typer.prompt", prompt)
     monkeypatch.setattr("app.cli.connect.sits_at_a_terminal", lambda: True)
-    code, told = connect("flutterwave_v3")
+    code, output = connect("flutterwave_v3")
     assert (code, asked) == (0, ["secret", "secret_key"])
-    assert 'The secret is the "secret hash" that you type in yourself' in told
-    assert "secret_key: the API secret key" in told
-    assert "123" not in told
+    assert 'The secret is the "secret hash" that you type in yourself' in output
+    assert "secret_key: the API secret key" in output
+    assert "123" not in output
     assert settings_in(tmp_path)["TALLYHOOK_SOURCES__FLUTTERWAVE_V3__CREDENTIALS"] == (
         '{"secret_key": "FLWSECK_TEST-1"}'
     )
@@ -157,8 +157,8 @@ def test_a_key_of_several_lines_is_not_asked_for_in_one(
     """A prompt would take the first line of what is pasted, and the shell the others."""
     monkeypatch.setattr("typer.prompt", lambda *words, **more: pytest.fail("was asked"))
     monkeypatch.setattr("app.cli.connect.sits_at_a_terminal", lambda: True)
-    code, told = connect(profile)
-    assert (code, "give --secret-file FILE" in told) == (2, True), told
+    code, output = connect(profile)
+    assert (code, "give --secret-file FILE" in output) == (2, True), output
     assert not (tmp_path / "tallyhook.env").exists()
 
 
@@ -180,13 +180,13 @@ def test_a_key_of_several_lines_is_not_asked_for_in_one(
         (("square", "--secret-file", "-"), SECRET, 3, "TALLYHOOK_PUBLIC_URL"),
     ],
 )
-def test_what_cannot_be_connected_is_told(
+def test_what_cannot_be_connected_is_reported(
     connect: Connect, tmp_path: Path, words: tuple[str, ...], given: str, code: int, said: str
 ) -> None:
     """One sentence each, and no file."""
-    ended, told = connect(*words, given=given)
-    assert ended == code, told
-    assert said in told
+    ended, output = connect(*words, given=given)
+    assert ended == code, output
+    assert said in output
     assert not (tmp_path / "tallyhook.env").exists()
 
 
@@ -223,7 +223,7 @@ async def test_the_first_delivery_is_awaited_and_examined(tmp_path: Path) -> Non
     async with driving(tmp_path, with_worker=False) as driver:
         await driver.send(event("before"))
 
-        async def told(*, send: Callable[[], Awaitable[Any]] | None) -> Any:
+        async def output(*, send: Callable[[], Awaitable[Any]] | None) -> Any:
             sends = iter([send])
 
             async def sleep(seconds: float) -> None:
@@ -234,15 +234,15 @@ async def test_the_first_delivery_is_awaited_and_examined(tmp_path: Path) -> Non
                 driver.context, "shop", accounts=known, seconds=1, sleep=sleep
             )
 
-        assert await told(send=None) is None
-        taken = await told(send=lambda: driver.send(event("e2")))
+        assert await output(send=None) is None
+        taken = await output(send=lambda: driver.send(event("e2")))
         assert (taken.refused, taken.entry.verdict) == (False, "stored")
         body = json.dumps(event("e3")).encode()
-        wrong = await told(
+        wrong = await output(
             send=lambda: driver.send(body.replace(b" ", b""), signed(body, at=driver.clock.now()))
         )
         assert (wrong.refused, wrong.unknown) == (True, False)
         assert wrong.diagnoses
-        stranger = await told(send=lambda: driver.send(event("e4"), source="stripes"))
+        stranger = await output(send=lambda: driver.send(event("e4"), source="stripes"))
         assert (stranger.unknown, stranger.entry.verdict) == (True, "source_unknown")
         assert "No source is named stripes" in stranger.diagnoses[0].sentence

@@ -1,4 +1,4 @@
-"""Whatever function a command runs through raises, and whatever the error has to tell: the command
+"""Whatever function a command runs through raises, and whatever the error says: the command
 ends with one sentence that names the place, and nothing of what was private there comes out."""
 
 from __future__ import annotations

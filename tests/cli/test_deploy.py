@@ -190,7 +190,7 @@ def test_the_page_makes_what_units_need() -> None:
 
 def test_the_page_starts_every_unit_that_can_be_started_with_the_machine() -> None:
     """The service, too: alone, the socket would start it with the first delivery, and until then
-    nothing would be folded, scheduled or told."""
+    nothing would be folded, scheduled or notified."""
     page = (FOLDER / "README.md").read_text()
     (enabled,) = re.findall(r"`systemctl enable --now ([^`]*)`", page)
     ours = [path for path in UNITS if "@" not in path.name]
@@ -267,7 +267,7 @@ def test_prometheus_takes_them() -> None:
         ),
     ],
 )
-def test_what_stopped_is_told_and_nothing_else(
+def test_what_stopped_is_reported_and_nothing_else(
     tmp_path: Path, alert: str, series: dict[str, str], quiet_at: str, fires_at: str | None
 ) -> None:
     """One sample an hour. What was never done is not missed, nor a checkpoint that would say what

@@ -16,7 +16,7 @@ from tests.waiting import soon
 __all__ = ["run"]
 
 
-def told(found: Any) -> dict[str, str]:
+def states_of(found: Any) -> dict[str, str]:
     """The state of each thing; the worst where it has several."""
     order = ("ok", "weak", "must")
     states: dict[str, str] = {}
@@ -37,7 +37,7 @@ def test_a_sound_installation(run: Run, tmp_path: Path) -> None:
     asyncio.run(_make(tmp_path))
     ended = run("doctor", "--format", "json")
     assert ended.code == 0
-    states = told(ended.document)
+    states = states_of(ended.document)
     assert (states["configuration"], states["source shop"], states["disk"]) == ("ok", "ok", "ok")
     assert "database" in states
     merchant = next(each for each in ended.document if each["what"] == "merchant")
@@ -57,7 +57,7 @@ def test_a_key_that_is_not_there(run: Run, tmp_path: Path) -> None:
     asyncio.run(_make(tmp_path))
     (tmp_path / "t.evidence.key").unlink()
     (tmp_path / "t.phone.key").unlink()
-    states = told(run("doctor", "--format", "json").document)
+    states = states_of(run("doctor", "--format", "json").document)
     assert states["TALLYHOOK_EVIDENCE__KEY_FILE"] == "must"
     assert "TALLYHOOK_PHONES__KEY_FILE" not in states  # nobody is noted yet
 
@@ -75,7 +75,7 @@ def test_a_key_that_was_made_anew_though_numbers_are_noted(run: Run, tmp_path: P
     assert run("doctor").code == 0
     (tmp_path / "t.phone.key").write_text("ab" * 32)
     ended = run("doctor", "--format", "json")
-    assert (ended.code, told(ended.document)["TALLYHOOK_PHONES__KEY_FILE"]) == (1, "must")
+    assert (ended.code, states_of(ended.document)["TALLYHOOK_PHONES__KEY_FILE"]) == (1, "must")
     (said,) = [each for each in ended.document if "another key" in each["sentence"]]
     assert "`tallyhook reindex`" in said["do"]
     (tmp_path / "t.phone.key").write_text("no key")
@@ -131,7 +131,7 @@ def test_a_shop_that_is_away(run: Run, tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_what_must_be_done(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No database, a provider that does not answer, a file that everyone may read: exit 1, and
-    each row says what to do; no secret is told."""
+    each row says what to do; no secret is shown."""
     file = tmp_path / "secret"
     file.write_text(SECRET)
     file.chmod(0o644)
@@ -141,7 +141,7 @@ def test_what_must_be_done(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("TALLYHOOK_CHECKOUT__TOKEN", "tok_9f8e7d6c5b4a3f2e1d")
     ended = run("doctor", "--format", "json")
     assert ended.code == 1
-    states = told(ended.document)
+    states = states_of(ended.document)
     for what in ("database", "provider", "TALLYHOOK_SOURCES__SHOP__SECRETS_FILE"):
         assert states[what] == "must"
     assert all(each["do"] for each in ended.document if each["state"] == "must")

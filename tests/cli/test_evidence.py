@@ -141,7 +141,7 @@ WRONG: dict[str, tuple[tuple[str, ...], int, str]] = {
 
 @pytest.mark.slow
 def test_what_cannot_be_done_is_one_sentence(run: Run, tmp_path: Path) -> None:
-    """The exit code tells of what kind the mistake is, and nothing is written."""
+    """The exit code says of what kind the mistake is, and nothing is written."""
     for what, (words, code, said) in WRONG.items():
         ended = run("evidence", *words)
         assert ended[0] == code, (what, ended)
@@ -185,9 +185,9 @@ def test_a_letter_is_written_and_says_what_is_missing(run: Run, tmp_path: Path) 
     assert stat.S_IMODE((tmp_path / "a.html").stat().st_mode) == 0o600
     assert "Nobody has said until when" in err
     assert "Missing: The receipt or invoice is attached." in err
-    told = json.loads(run("evidence", "letter", "ORD-1", "--format", "json")[1])
+    shown = json.loads(run("evidence", "letter", "ORD-1", "--format", "json")[1])
     listed = json.loads(run("evidence", "checklist", "ORD-1", "--format", "json")[1])
-    assert told["checklist"]["items"] == listed["items"]
+    assert shown["checklist"]["items"] == listed["items"]
     assert listed["missing"] == sum(not each["there"] for each in listed["items"]) > 0
     for words in (
         ("-o", "a.html"),  # it is there

@@ -51,7 +51,7 @@ def test_every_command_and_option_is_explained(capsys: pytest.CaptureFixture[str
         assert all(parameter.help for parameter in command.params), path
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     """`--version` prints the name and the version that is installed, and nothing else happens."""
     code, said = _said(capsys, "--version")
     assert (code, said) == (0, f"tallyhook {version('tallyhook')}\n")
@@ -72,7 +72,7 @@ def test_every_example_is_a_command_with_options_that_it_has() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("orders", "list", "--format", "xml"), "'xml' is not one of 'table', 'json'"),
         (("orders", "show", "O-1", "--format", "csv"), "'csv' is not one of 'table', 'json'"),
@@ -93,13 +93,13 @@ def test_every_example_is_a_command_with_options_that_it_has() -> None:
         (("ordrs",), "Did you mean 'orders'"),
     ],
 )
-def test_a_word_that_does_not_fit_is_told_with_those_that_do(
-    words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+def test_a_word_that_does_not_fit_is_reported_with_those_that_do(
+    words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Before anything is done, without a word of the library's."""
     code, said = _said(capsys, *words)
     assert code == 2
-    assert told in said
+    assert message in said
     assert "Value error" not in said
 
 

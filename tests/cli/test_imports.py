@@ -59,9 +59,9 @@ def test_a_file_with_problems_ends_with_one_and_imports_nothing(run: Run, files:
     assert done.code == 1
     assert done.out.startswith("row 3, column amount: '1.234' can be read in two ways")
     assert "Nothing was imported." in done.err
-    told = run(*words, "--format", "jsonl").document
-    assert [(each["row"], each["column"]) for each in told["problems"]] == [(3, "amount")]
-    assert told["import"] is None
+    document = run(*words, "--format", "jsonl").document
+    assert [(each["row"], each["column"]) for each in document["problems"]] == [(3, "amount")]
+    assert document["import"] is None
     taken = run(*words, "--accept-good", "--rejects", str(files / "left.csv"))
     assert (taken.code, "left.csv" in taken.err) == (1, True)
     assert "1.234,KES" in (files / "left.csv").read_text()
@@ -88,8 +88,8 @@ def test_a_column_that_is_not_read_is_named(run: Run, files: Path) -> None:
     assert (done.code, done.err.splitlines()[0]) == (
         0, "Columns that were not read: Kind of it, x\\x1b.",
     )  # fmt: skip
-    told = run("statement", "import", str(path), "--dry-run", "--format", "json").document
-    assert told["columns_not_read"] == ["Kind of it", "x\x1b"]
+    document = run("statement", "import", str(path), "--dry-run", "--format", "json").document
+    assert document["columns_not_read"] == ["Kind of it", "x\x1b"]
 
 
 def test_a_statement_is_of_the_only_source_or_of_the_one_that_is_named(
@@ -191,7 +191,7 @@ def test_presets_are_listed_and_shown_to_be_copied(run: Run, tmp_path: Path) -> 
 
 
 def test_an_import_is_taken_back_with_a_reason(run: Run, files: Path) -> None:
-    """Its lines are gone from then on; the list and the trail tell who took it back, and why."""
+    """Its lines are gone from then on; the list and the trail say who took it back, and why."""
     words = ("records", "import", str(files / "book.csv"), "--mapping", str(files / "m.toml"))
     run(*words)
     done = run("records", "withdraw", "1", "--reason", "another shop's")
@@ -211,5 +211,5 @@ def test_an_import_is_taken_back_with_a_reason(run: Run, files: Path) -> None:
     assert again.code != 0
     assert "taken back already" in again.err
     assert run("statement", "withdraw", "2", "--reason", "x").code != 0
-    told = run(*words, "--format", "json").document
-    assert (told["import"], told["new"]) == (3, 2)
+    document = run(*words, "--format", "json").document
+    assert (document["import"], document["new"]) == (3, 2)

@@ -33,7 +33,7 @@ HERE = "http://127.0.0.1:9000/hook"
 
 
 class Target:
-    """An address that takes everything, or answers as it is told; it keeps what came."""
+    """An address that takes everything, or answers as it is set to; it keeps what came."""
 
     def __init__(self) -> None:
         self.came: list[Request] = []
@@ -124,8 +124,8 @@ async def test_the_service_takes_what_is_triggered(tmp_path: Path) -> None:
             headers = [(name.encode(), value.encode()) for name, value in request.headers]
             answer = await driver.send(request.body, headers, source="stripe")
             assert answer.json()["verdict"] == "stored"
-        told = (await driver.api("GET", "/orders/ORD-7")).json()
-    assert (told["outcome"], [each["code"] for each in told["findings"]]) == (
+        outcome = (await driver.api("GET", "/orders/ORD-7")).json()
+    assert (outcome["outcome"], [each["code"] for each in outcome["findings"]]) == (
         "succeeded",
         ["order_unknown"],
     )
@@ -139,9 +139,9 @@ def test_of_several_sources_those_of_the_provider_are_named(
     monkeypatch.setenv("TALLYHOOK_SOURCES__SECOND__SECRETS", f"{SECRET}2")
     monkeypatch.setenv("TALLYHOOK_SOURCES__OTHER__PROFILE", "paystack")
     monkeypatch.setenv("TALLYHOOK_SOURCES__OTHER__SECRETS", f"{SECRET}3")
-    told = stripe("trigger", "stripe", "payment_intent.succeeded")
-    assert told.code == 2
-    (named,) = [each for each in told.err.splitlines() if "say --source, one of" in each]
+    ended = stripe("trigger", "stripe", "payment_intent.succeeded")
+    assert ended.code == 2
+    (named,) = [each for each in ended.err.splitlines() if "say --source, one of" in each]
     assert ("second" in named, "other" in named) == (True, False)
 
 
@@ -164,7 +164,7 @@ def test_events_that_there_are_are_listed(run: Run) -> None:
         (("stripe", "payment_intent.succeeded", "--to", "http://a b/"), 2, "the address is like"),
     ],
 )
-def test_what_cannot_be_triggered_is_told(
+def test_what_cannot_be_triggered_is_reported(
     stripe: Run, target: Target, words: tuple[str, ...], code: int, said: str
 ) -> None:
     ended = stripe("trigger", *words)
@@ -248,7 +248,7 @@ def test_a_refused_one_is_sent_on_too(run: Run, target: Target, filled: dict[str
     assert b'"environment": "live"' in target.bodies[0]
 
 
-def test_what_cannot_be_sent_on_is_told(
+def test_what_cannot_be_sent_on_is_reported(
     run: Run, target: Target, filled: dict[str, str], tmp_path: Path
 ) -> None:
     """One that is not there, a repeat, a body that is gone, and an address beyond this machine."""
@@ -272,10 +272,12 @@ def test_what_cannot_be_sent_on_is_told(
 
 async def test_what_comes_is_handed_on_and_answered(target: Target) -> None:
     """Method, path, query, headers and bytes; the answer's status and body go back."""
-    told: list[tuple[Recorded, Exchange]] = []
+    exchanges: list[tuple[Recorded, Exchange]] = []
     async with target.sending() as client:
         app = build_listener(
-            "http://127.0.0.1:9000", client=client, on_exchange=lambda r, e: told.append((r, e))
+            "http://127.0.0.1:9000",
+            client=client,
+            on_exchange=lambda r, e: exchanges.append((r, e)),
         )
         transport = httpx2.ASGITransport(app=app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://tunnel") as sender:
@@ -295,7 +297,7 @@ async def test_what_comes_is_handed_on_and_answered(target: Target) -> None:
     assert target.came[0].scope["query_string"] == b"x=%31&x=2"
     assert target.came[0].headers.getlist("x-a") == ["1", "2"]
     assert target.came[0].headers["host"] == "127.0.0.1:9000"
-    assert [each.url for each, _ in told] == ["/webhooks/a%20b?x=%31&x=2", "/x"]
+    assert [each.url for each, _ in exchanges] == ["/webhooks/a%20b?x=%31&x=2", "/x"]
 
 
 def test_what_is_listened_for_is_shown_and_recorded(
@@ -387,7 +389,7 @@ def test_a_file_is_sent(run: Run, target: Target, tmp_path: Path) -> None:
         {"headers": [["", "a"]]},
     ],
 )
-def test_what_could_not_be_sent_is_told_with_its_line(wrong: dict[str, Any]) -> None:
+def test_what_could_not_be_sent_is_reported_with_its_line(wrong: dict[str, Any]) -> None:
     """Above all what would go to another host than --forward names."""
     good = {"method": "POST", "url": "?x=1", "headers": [["x", "é\ta"]], "body": ""}
     lines = "\n".join([json.dumps(good), json.dumps(good | wrong)])

@@ -70,7 +70,9 @@ def test_from_a_delivery_to_a_proof(run: Run, filled: dict[str, str], tmp_path: 
     assert (found.code, found.document["valid"]) == (0, True)
 
 
-def test_a_change_is_told_and_ends_with_1(run: Run, filled: dict[str, str], tmp_path: Path) -> None:
+def test_a_change_is_reported_and_ends_with_1(
+    run: Run, filled: dict[str, str], tmp_path: Path
+) -> None:
     run("log", "seal")
     assert run("log", "verify").out.endswith("all fit.\n")
     change(tmp_path, f"UPDATE deliveries SET source='x' WHERE id='{filled['paid']}'")
@@ -125,9 +127,9 @@ def test_another_key_is_refused_with_what_to_do(
         refused = run(*words)
         assert refused.code == 3
         assert f"{KEY}: {tmp_path}/other.key holds the key sha256:" in refused.err
-    told = run("log", "verify")
-    assert told.code == 1
-    assert f"the key that signs, {first['fingerprint']}, is not the one that is here" in told.out
+    output = run("log", "verify")
+    assert output.code == 1
+    assert f"the key that signs, {first['fingerprint']}, is not the one that is here" in output.out
     monkeypatch.setenv(KEY, str(file))
     assert run("log", "seal").code == 0
     file.chmod(0o644)
@@ -148,9 +150,9 @@ async def test_the_service_seals_by_itself_and_says_how_far(tmp_path: Path) -> N
             await driver.send(of_order(f"O-{number}", f"e{number}"))
         sealed = "SELECT count(*) FROM log_leaves WHERE kind='delivery'"
         await soon(lambda: driver.rows(sealed) == [(3,)])
-        told = (await driver.client.get("/metrics")).text
-        assert "\ntallyhook_log_waiting " in told
-        leaves = [line for line in told.splitlines() if line.startswith("tallyhook_log_leaves ")]
+        output = (await driver.client.get("/metrics")).text
+        assert "\ntallyhook_log_waiting " in output
+        leaves = [line for line in output.splitlines() if line.startswith("tallyhook_log_leaves ")]
         assert float(leaves[0].split()[1]) >= 3
         assert await driver.ready()
         sealing = dict(driver.service.parts)["the task that seals the evidence"]

@@ -29,7 +29,7 @@ SHOW = ("-m", "app", "profiles", "show", "stripe")
     ids=["full", "no output", "no errors"],
 )
 def test_a_result_that_finds_no_place(where: str, code: int, said: str) -> None:
-    """A full disk is told; who closed a stream wants nothing in it."""
+    """A full disk is reported; who closed a stream wants nothing in it."""
     command = ["bash", "-c", f'exec "$0" "$@" {where}', sys.executable, *SHOW]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (code, said)
@@ -65,8 +65,8 @@ def test_a_command_that_makes_a_database_says_so(
         monkeypatch.setenv(name, value)
     for made in (True, False):
         assert main.run(("tokens", "add", f"shop{made}")) == 0
-        told = capfd.readouterr().err
-        assert ("a new one is made" in told and f"{tmp_path}/t.db" in told) is made
+        output = capfd.readouterr().err
+        assert ("a new one is made" in output and f"{tmp_path}/t.db" in output) is made
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_folder_in_the_databases_place_is_no_failing_disk(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """It is told by its setting, as `serve` does, and not as an error of the disk."""
+    """It is reported by its setting, as by `serve`, and not as an error of the disk."""
     for name, value in environ(tmp_path).items():
         monkeypatch.setenv(name, value)
     (tmp_path / "t.db").mkdir()
@@ -109,7 +109,7 @@ def test_a_folder_in_the_databases_place_is_no_failing_disk(
         ("report", "period", "--from", "2026-10-01", "--to", "2026-10-31", "-o", "nowhere/r.csv"),
     ],
 )
-def test_a_folder_that_is_not_there_is_told_before_the_work(
+def test_a_folder_that_is_not_there_is_reported_before_the_work(
     words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nothing is opened, asked or written for a result that could not be kept."""
@@ -136,7 +136,7 @@ def test_a_question_that_is_interrupted(
 
 
 def test_a_key_that_cannot_be_looked_at_ends_no_preflight_check(tmp_path: Path) -> None:
-    """As in a folder of another user: it is told, and the others are looked at all the same."""
+    """As in a folder of another user: it is reported, and the others are looked at all the same."""
     key = {"EVIDENCE__KEY_FILE": f"/{'x' * 300}"}
     settings = load_settings(environ(tmp_path, **key))
     assert [name for name, _ in secret_files(settings)] == [EVIDENCE]
@@ -152,8 +152,8 @@ def test_the_doctor_tells_of_a_key_that_it_cannot_look_at(
     assert main.run(("db", "create")) == 0
     monkeypatch.setenv(EVIDENCE, f"/{'x' * 300}")
     assert main.run(("doctor", "--format", "jsonl")) == 1
-    told = capfd.readouterr()
-    assert "reading or writing failed" not in told.err
-    said = [row for row in map(json.loads, told.out.splitlines()) if row["what"] == EVIDENCE]
+    output = capfd.readouterr()
+    assert "reading or writing failed" not in output.err
+    said = [row for row in map(json.loads, output.out.splitlines()) if row["what"] == EVIDENCE]
     assert "The file cannot be looked at." in [row["sentence"] for row in said]
     assert not [row for row in said if "is not there" in row["sentence"]]

@@ -1,4 +1,4 @@
-"""`tallyhook deliveries show`: whose ledger tells of an arrival, and what to do where none does."""
+"""`tallyhook deliveries show`: whose ledger an arrival is in, and what to do where none."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_order_of_an_event_and_of_its_redelivery(run: Run, tmp_path: Path) -
 
 
 def test_an_event_of_no_order(run: Run, tmp_path: Path) -> None:
-    """Money that no ledger tells of is not passed over in silence, until something ties it."""
+    """Money that is in no ledger is not passed over in silence, until something ties it."""
     nameless = event("e1", order={"reference": None})
     (delivery,) = asyncio.run(sent(tmp_path, nameless))
     shown = run("deliveries", "show", delivery, "--format", "json")

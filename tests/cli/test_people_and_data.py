@@ -1,4 +1,4 @@
-"""The commands of people and of personal data: who may, what is told, and what is kept of it."""
+"""The commands of people and of personal data: who may, what is shown, and what is kept."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def old(tmp_path: Path) -> None:
 
 
 def test_a_tokens_name_is_given_once(run: Run) -> None:
-    """So that the trail says which one it was; who changes a token is told a name for the next."""
+    """So that the trail says which one it was; who changes a token is given a name for the next."""
     assert run("tokens", "add", "shop").code == 0
     again = run("tokens", "add", "shop")
     assert (again.code, "named shop; choose another name, such as shop-2" in again.err) == (2, True)
@@ -57,8 +57,8 @@ def test_operators_and_their_trail(run: Run) -> None:
         ("Ann", True),
         ("Sue", False),
     ]
-    deeds = run("audit", "list", "--format", "json").document
-    assert [(each["number"], each["action"], each["subject"]) for each in deeds] == [
+    entries = run("audit", "list", "--format", "json").document
+    assert [(each["number"], each["action"], each["subject"]) for each in entries] == [
         (1, "operator_added", "Ann"),
         (2, "operator_added", "Sue"),
         (3, "token_added", "shop"),
@@ -124,8 +124,8 @@ def test_an_order_is_found_and_its_number_shown_to_who_says_why(
     assert run("orders", "show", "ORD-1", "--with-personal-data").code == 2
     shown = run("orders", "show", "ORD-1", "--with-personal-data", "--reason", "he called")
     assert PHONE in shown.out
-    (deed,) = run("audit", "list", "--subject", "ORD-1", "--format", "json").document
-    assert (deed["action"], deed["reason"]) == ("unmasked", "he called")
+    (entry,) = run("audit", "list", "--subject", "ORD-1", "--format", "json").document
+    assert (entry["action"], entry["reason"]) == ("unmasked", "he called")
 
 
 def test_numbers_of_several_orders_take_two_with_tokens_of_their_own(
@@ -161,8 +161,8 @@ def test_numbers_of_several_orders_take_two_with_tokens_of_their_own(
 def test_who_reads_a_refused_delivery_is_in_the_trail(run: Run, filled: dict[str, str]) -> None:
     run("deliveries", "show", filled["paid"])
     run("deliveries", "show", filled["live"])
-    (deed,) = run("audit", "list", "--format", "json").document
-    assert (deed["action"], deed["subject"]) == ("rejection_read", filled["live"])
+    (entry,) = run("audit", "list", "--format", "json").document
+    assert (entry["action"], entry["subject"]) == ("rejection_read", filled["live"])
 
 
 def test_places_are_listed_and_reported(run: Run, old: None) -> None:
@@ -177,7 +177,7 @@ def test_places_are_listed_and_reported(run: Run, old: None) -> None:
 
 
 @pytest.mark.parametrize("days", ["DAYS", "PHONES_DAYS"])
-def test_digests_that_are_let_go_are_not_relied_upon(
+def test_deleted_digests_are_not_relied_upon(
     run: Run, old: None, monkeypatch: pytest.MonkeyPatch, days: str
 ) -> None:
     words = ("erase", "--phone", f"+{PHONE}", "--dry-run", "--format", "json")
@@ -205,7 +205,7 @@ def test_erasing(run: Run, old: None, tmp_path: Path) -> None:
     assert run("orders", "show", "ORD-1").code == 0
 
 
-def test_a_trace_in_an_unused_place_is_told_until_the_file_is_written_anew(
+def test_a_trace_in_an_unused_place_is_reported_until_the_file_is_written_anew(
     run: Run, old: None, tmp_path: Path
 ) -> None:
     """What something else deleted without writing over it is no row any more, and still bytes of
@@ -226,7 +226,7 @@ def test_a_trace_in_an_unused_place_is_told_until_the_file_is_written_anew(
     assert PHONE.encode() not in path.read_bytes()
 
 
-def test_what_must_stay_is_listed_and_told_by_the_exit_code(
+def test_what_must_stay_is_listed_and_shown_by_the_exit_code(
     run: Run, filled: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TALLYHOOK_RETENTION_MINIMUM_DAYS", "7")
@@ -242,36 +242,36 @@ def test_what_must_stay_is_listed_and_told_by_the_exit_code(
 
 
 def test_each_class_has_its_own_time(run: Run, old: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Digests of phones alone are let go here, and only when it is no longer a dry run."""
+    """Only digests of phones are deleted here, and only when it is no longer a dry run."""
     monkeypatch.setenv("TALLYHOOK_RETENTION_PHONES_DAYS", "30")
     for words, digests in ((["--dry-run"], 1), ([], 1), ([], 0)):
-        told = run("prune", *words, "--format", "json").document
-        assert {each["class"]: (each["days"], each["items"]) for each in told["classes"]} == {
+        document = run("prune", *words, "--format", "json").document
+        assert {each["class"]: (each["days"], each["items"]) for each in document["classes"]} == {
             "bodies": (None, 0),
             "phones": (30, digests),
             "rejections": (None, 0),
             "book_phones": (None, 0),
         }
-    (deed,) = run("audit", "list", "--format", "json").document
-    assert (deed["action"], deed["facts"]) == ("pruned", {"phones": 1})
+    (entry,) = run("audit", "list", "--format", "json").document
+    assert (entry["action"], entry["facts"]) == ("pruned", {"phones": 1})
 
 
-def test_an_order_shows_who_told_what(run: Run, tmp_path: Path) -> None:
+def test_an_order_shows_who_stated_what(run: Run, tmp_path: Path) -> None:
     """Each record with its author, and a change of the price with both."""
 
     async def fill() -> None:
         async with driving(tmp_path) as driver:
             for amount in ("1500.00", "1.00"):
-                told = {"amount": amount, "currency": "KES"}
-                await driver.api("PUT", "/orders/ORD-1", json=told)
+                document = {"amount": amount, "currency": "KES"}
+                await driver.api("PUT", "/orders/ORD-1", json=document)
                 driver.clock.put(driver.clock.now() + DAY)
 
     asyncio.run(fill())
     shown = run("orders", "show", "ORD-1").out
     assert shown.count("token:shop") == 3  # two records, and the finding
     assert "changed the price from KES 1,500.00 to KES 1.00" in shown
-    (deed,) = run("audit", "list", "--action", "price_changed", "--format", "json").document
-    assert (deed["who"], deed["subject"]) == ("token:shop", "ORD-1")
+    (entry,) = run("audit", "list", "--action", "price_changed", "--format", "json").document
+    assert (entry["who"], entry["subject"]) == ("token:shop", "ORD-1")
 
 
 def test_the_consoles_port_is_one_setting(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,7 @@ def test_a_month_is_closed_listed_shown_and_verified(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "message"),
     [
         (("close", "2024-13"), 2, "a period is a month, such as 2026-10"),
         (("close", "2024-10", "--as-of", "yesterday"), 2, "--as-of: write a day"),
@@ -64,15 +64,15 @@ def test_a_month_is_closed_listed_shown_and_verified(shop: Shop) -> None:
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_sentence(
-    shop: Shop, words: tuple[str, ...], code: int, told: str
+    shop: Shop, words: tuple[str, ...], code: int, message: str
 ) -> None:
     """Usage, refusal and not found have exit codes of their own; nothing is written."""
     ended = shop.run("period", *words)
-    assert (ended.code, told in ended.err) == (code, True), ended.err
+    assert (ended.code, message in ended.err) == (code, True), ended.err
     assert shop.did("period", "list", "--format", "json").document == []
 
 
-def test_when_a_month_can_be_closed_is_told_in_the_merchants_zone(
+def test_when_a_month_can_be_closed_is_said_in_the_merchants_zone(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TALLYHOOK_TIMEZONE", "Africa/Nairobi")
@@ -81,7 +81,7 @@ def test_when_a_month_can_be_closed_is_told_in_the_merchants_zone(
 
 
 def test_a_verification_that_fails_ends_with_one(shop: Shop) -> None:
-    """The step that fails is told with all others."""
+    """The step that fails is reported with all others."""
     shop.did("period", "close", "2024-10")
     with closing(sqlite3.connect(shop.folder / "t.db")) as database, database:
         database.execute("UPDATE events SET amount = amount + 1 WHERE claim = 'succeeded'")

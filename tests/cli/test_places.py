@@ -73,8 +73,8 @@ def test_a_server_that_is_not_there(
     assert said.startswith("tallyhook: the database")
     assert PASSWORD not in ended.err
     waits = words[0] in ("serve", "worker")
-    told = [json.loads(line) for line in logged]
-    assert [line["event"] for line in told] == [
+    lines = [json.loads(line) for line in logged]
+    assert [line["event"] for line in lines] == [
         "waiting for the database server, which does not answer yet"
     ] * waits
 

@@ -32,19 +32,19 @@ def test_a_profile_is_shown_whole(form: str, capsys: Output) -> None:
         assert words in shown
 
 
-def test_what_the_shop_must_name_is_told(capsys: Output) -> None:
+def test_what_the_shop_must_name_is_shown(capsys: Output) -> None:
     """Of every profile whose provider names no order, and of no other."""
-    told = {}
+    facts = {}
     for name in shipped_profiles():
         assert run(["profiles", "show", name, "--format", "json"]) == 0
         shown = json.loads(capsys.readouterr().out)
         must = shown.get("the_shop_must")
         names = shown["event"]["order"] or (shown["fetch_back"] or {}).get("order")
         assert (must is None) == (bool(names) or shown["verifies_only"]), name
-        told[name] = must
-    assert "PUT /api/v1/orders/REF" in told["mpesa_stk"]
-    assert told["mpesa_stk"].startswith("name the session or the payment of each order")
-    assert told["checkout"] is None
+        facts[name] = must
+    assert "PUT /api/v1/orders/REF" in facts["mpesa_stk"]
+    assert facts["mpesa_stk"].startswith("name the session or the payment of each order")
+    assert facts["checkout"] is None
     assert run(["profiles", "show", "mpesa_stk"]) == 0
     assert "the_shop_must" in capsys.readouterr().out
 
@@ -70,9 +70,9 @@ def test_a_file_is_checked(tmp_path: Path, capsys: Output) -> None:
         for words in ('unit = "h"', "passed_s")
     )
     assert run(["profiles", "check", str(bad)]) == 1
-    told = capsys.readouterr().out
-    assert f"{bad}:{unit}: timestamp.unit: must be one of" in told
-    assert f"{bad}:{past}: timestamp.passed_s: there is no such key" in told
+    facts = capsys.readouterr().out
+    assert f"{bad}:{unit}: timestamp.unit: must be one of" in facts
+    assert f"{bad}:{past}: timestamp.passed_s: there is no such key" in facts
     assert run(["profiles", "check", str(bad), "--format", "json"]) == 1
     document = json.loads(capsys.readouterr().out)
     assert (document["valid"], len(document["problems"])) == (False, 2)

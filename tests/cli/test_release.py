@@ -63,7 +63,7 @@ def test_a_dry_run_in_every_form(upgraded: Run) -> None:
     assert len(rows) == 3
 
 
-def test_what_is_held_is_listed_told_and_released(upgraded: Run) -> None:
+def test_what_is_held_is_listed_reported_and_released(upgraded: Run) -> None:
     """From the rebuild to the release of one and of all that are left."""
     assert upgraded("refold", "--all").code == 0
     listed = upgraded("orders", "list", "--finding", "held_back", "--format", "json").document
@@ -73,10 +73,10 @@ def test_what_is_held_is_listed_told_and_released(upgraded: Run) -> None:
     ]
     shown = upgraded("orders", "show", "ORD-1").out
     assert "released" in shown
-    (told,) = [e for e in upgraded("doctor", "--format", "json").document if e["what"] == "held"]
-    assert told["state"] == "weak"
-    assert told["sentence"].startswith("2 orders are held")
-    assert "orders release" in told["do"]
+    (advice,) = [e for e in upgraded("doctor", "--format", "json").document if e["what"] == "held"]
+    assert advice["state"] == "weak"
+    assert advice["sentence"].startswith("2 orders are held")
+    assert "orders release" in advice["do"]
     ended = upgraded("orders", "release", "ORD-1", "--reason", "shipped in May", "--by", "Ann")
     assert (ended.code, ended.err.partition(";")[0]) == (0, "1 order released")
     ended = upgraded("orders", "release", "--all")
@@ -93,7 +93,7 @@ def test_what_is_held_is_listed_told_and_released(upgraded: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "message"),
     [
         ((), 2, "name the orders to release, or say --all, but not both"),
         (("ORD-1", "--all"), 2, "name the orders to release, or say --all, but not both"),
@@ -104,11 +104,11 @@ def test_what_is_held_is_listed_told_and_released(upgraded: Run) -> None:
     ],
 )
 def test_what_cannot_be_released_is_said_in_a_sentence(
-    upgraded: Run, words: tuple[str, ...], code: int, told: str
+    upgraded: Run, words: tuple[str, ...], code: int, message: str
 ) -> None:
     """And nothing is."""
     ended = upgraded("orders", "release", *words)
-    assert (ended.code, told in ended.err, ended.out) == (code, True, ""), ended.err
+    assert (ended.code, message in ended.err, ended.out) == (code, True, ""), ended.err
     assert len(ended.err.splitlines()) == 1
     assert upgraded("audit", "list", "--format", "json").document == []
 

@@ -1,4 +1,4 @@
-"""`restore` and `db restored`: what is refused, what goes on, what is told."""
+"""`restore` and `db restored`: what is refused, what goes on, what is reported."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def only_sentence(ended: Ended, code: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("statements", "told"),
+    ("statements", "message"),
     [
         ([GIFT], "the database's trigger gift of table events is none of Tallyhook's"),
         (["DROP TRIGGER revisions_no_delete"], "revisions_no_delete of table revisions is missing"),
@@ -89,13 +89,13 @@ def only_sentence(ended: Ended, code: int) -> str:
     ],
 )
 def test_a_backup_with_other_objects_is_refused(
-    run: Run, tmp_path: Path, backed_up: Path, statements: list[str], told: str
+    run: Run, tmp_path: Path, backed_up: Path, statements: list[str], message: str
 ) -> None:
     """One sentence names the first; the database that is there stays as it is."""
     file = planted(backed_up, *statements)
     before = names(tmp_path)
     sentence = only_sentence(run("restore", str(file), "--force"), 4)
-    assert told in sentence
+    assert message in sentence
     assert "nothing was changed" in sentence
     assert names(tmp_path) == before
     assert orders_in(tmp_path / "t.db") == ["A", "B"]
@@ -193,7 +193,7 @@ def test_a_damaged_backup_ends_with_one_sentence(run: Run, tmp_path: Path, backe
 
 
 @pytest.mark.parametrize("text", [b"%PDF-1.7 " + b"x" * 5_000, b"order,amount\n", b"PK"])
-def test_a_file_that_is_no_database_is_told_as_that(
+def test_a_file_that_is_no_database_is_reported_as_that(
     run: Run, tmp_path: Path, backed_up: Path, text: bytes
 ) -> None:
     """And not as a database that is cut off."""
@@ -280,8 +280,8 @@ def test_revisions_go_on_higher(run: Run, tmp_path: Path, backed_up: Path) -> No
     assert [row[0] for row in found] == [1, first, first + 1]
     checked = run("db", "check")
     assert checked.code == 0, checked
-    (deed,) = run("audit", "list", "--action", "restored", "--format", "json").document
-    assert deed["facts"] == {"first": first, "head": 1}
+    (audited,) = run("audit", "list", "--action", "restored", "--format", "json").document
+    assert audited["facts"] == {"first": first, "head": 1}
 
 
 def origin(run: Run) -> str:
@@ -316,15 +316,15 @@ def test_a_log_that_forks_gets_another_origin(run: Run, tmp_path: Path) -> None:
     assert entry["facts"]["log"] == second
     # Once more, and again with nothing sealed since: what the first origin signed has ended there.
     for _ in range(2):
-        told = run("restore", backup, "--force", "--format", "json").document["log"]
-        assert told["compared"]
-        assert told["renamed"] not in (None, first, second)
-        second = told["renamed"]
+        log = run("restore", backup, "--force", "--format", "json").document["log"]
+        assert log["compared"]
+        assert log["renamed"] not in (None, first, second)
+        second = log["renamed"]
     assert origin(run) == second
 
 
 @pytest.mark.parametrize("instead", [None, b"damaged" * 100, "new"])
-def test_where_it_cannot_be_told_whether_the_log_forked_that_is_said(
+def test_where_it_is_unknown_whether_the_log_forked_that_is_said(
     run: Run, tmp_path: Path, instead: bytes | str | None
 ) -> None:
     """The database is lost, cannot be read, or is another one; `log rename` is then by hand."""

@@ -95,8 +95,13 @@ def test_who_was_erased_since_a_backup_is_not_in_what_it_restores(
     still verifies."""
     ended = restore(run, file)
     assert ended.code == 0
-    told = ended.document["erasures"]
-    assert (told["lines"], told["subjects"], told["orders"], told["kept"]) == (2, 1, 1, [])
+    replayed = ended.document["erasures"]
+    assert (replayed["lines"], replayed["subjects"], replayed["orders"], replayed["kept"]) == (
+        2,
+        1,
+        1,
+        [],
+    )
     assert bodies(tmp_path) == {"e-ORD-1": False, "e-ORD-2": True}
     assert PHONE.encode() not in (tmp_path / "t.db").read_bytes()
     found = run("orders", "find", f"+{PHONE}", "--format", "json")
@@ -106,8 +111,8 @@ def test_who_was_erased_since_a_backup_is_not_in_what_it_restores(
     assert run("log", "verify").code == 0
     assert run("db", "check").code == 0
     again = run("audit", "list", "--format", "json").document
-    deeds = [each for each in again if each["action"] == "erased"]
-    assert [(each["subject"], each["who"]) for each in deeds] == [
+    entries = [each for each in again if each["action"] == "erased"]
+    assert [(each["subject"], each["who"]) for each in entries] == [
         ("+254 ••• ••• •44", "tallyhook"),
         ("ORD-1", "tallyhook"),
     ]
@@ -222,7 +227,7 @@ def test_what_a_backup_holds_unread_is_read_before_they_are_looked_for(
 
 
 def test_a_number_of_which_only_the_digest_is_left_is_found(run: Run, tmp_path: Path) -> None:
-    """Retention lets bodies go before the digests by which their orders are found."""
+    """Retention deletes bodies before the digests by which their orders are found."""
     send(tmp_path, bought("ORD-1", PHONE))
     with closing(sqlite3.connect(tmp_path / "t.db", isolation_level=None)) as database:
         database.execute("UPDATE deliveries SET body = NULL, headers = '', pruned_at = 1")
@@ -327,7 +332,7 @@ def test_without_its_journal_nobody_is_erased_and_nothing_restored(
     assert "TALLYHOOK_ERASURE_JOURNAL" in run("doctor").out
 
 
-def test_an_older_copy_of_the_journal_is_told_from_the_newest(
+def test_an_older_copy_of_the_journal_is_distinguished_from_the_newest(
     run: Run, tmp_path: Path, file: Path
 ) -> None:
     """Held against the lines that the database knows: one that lacks some does not pass."""
@@ -354,13 +359,18 @@ def test_without_the_journal_the_copy_in_the_backup_is_what_is_left(
         assert restore(run, newer, *words).code == 2
     ended = restore(run, newer, *WITHOUT)
     assert ended.code == 0
-    told = ended.document["erasures"]
-    assert (told["from_copy"], told["lines"], told["subjects"], told["unread"]) == (True, 2, 1, 0)
+    replayed = ended.document["erasures"]
+    assert (replayed["from_copy"], replayed["lines"], replayed["subjects"], replayed["unread"]) == (
+        True,
+        2,
+        1,
+        0,
+    )
     assert bodies(tmp_path) == {"e-ORD-1": False, "e-ORD-2": True}
-    deeds = run("audit", "list", "--format", "json").document
+    entries = run("audit", "list", "--format", "json").document
     assert [
         (each["reason"], each["facts"])
-        for each in deeds
+        for each in entries
         if each["action"] == "restored_without_erasures"
     ] == [("the disk is lost", {"lines": 2, "unread": 0})]
     assert run("erase", "--order", "ORD-2", "--reason", "asked").code == 0
@@ -397,7 +407,7 @@ def test_only_who_may_goes_on_without_the_journal(run: Run, tmp_path: Path, file
 def test_a_line_that_a_crash_cut_short_was_never_begun(
     run: Run, tmp_path: Path, file: Path
 ) -> None:
-    """It is told from one that was changed; the next erasure takes its place."""
+    """It is distinguished from one that was changed; the next erasure takes its place."""
     with journal(tmp_path).open("ab") as written:
         written.write(b"3 2026-11-20T10:00:00Z phone asked 0123")
     assert run("db", "check").code == 0

@@ -182,7 +182,7 @@ def running(
 ) -> Iterator[Process]:
     """A command, or a Python script, that is surely gone afterwards; by itself unless it stays.
 
-    What stays begins with a database of the newest version, unless it is told of another.
+    What stays begins with a database of the newest version, unless another is named.
     within: words in front of the command, which become it (`exec`).
     """
     if stays and "DATABASE_URL" not in more:

@@ -24,7 +24,7 @@ UNIT_OF_PEOPLE_S = 60.0
 
 
 def checkout_settings(port: int) -> dict[str, Any]:
-    """What a service must be told that opens sessions at this port."""
+    """The settings of a service that opens sessions at this port."""
     return {
         "SOURCES__SHOP__SECRETS": SANDBOX_SECRET,
         "CHECKOUT__BASE_URL": f"http://127.0.0.1:{port}",

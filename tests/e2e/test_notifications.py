@@ -28,7 +28,7 @@ from app.orders import notify_shop
 notify_shop.LEASE = 300_000
 notify_shop.FIRST_PAUSE = 100_000
 """
-"""A lease and a first pause of fractions of a second, where the shop is told."""
+"""A lease and a first pause of fractions of a second, where the shop is notified."""
 
 
 HELD_S = 5.0
@@ -47,7 +47,7 @@ class Shop:
         """The orders of which success was heard."""
         return {d["data"]["order"] for _, d in list(self.heard) if d["data"]["fulfillable"]}
 
-    def told_of(self, order: str) -> list[str]:
+    def heard_of(self, order: str) -> list[str]:
         """The ids of what was heard of an order, one behind the other."""
         return [name for name, d in list(self.heard) if d["data"]["order"] == order]
 
@@ -88,7 +88,7 @@ def heard_again(shop: Shop, webhook: str) -> bool:
     return [name for name, _ in list(shop.heard)].count(webhook) > 1
 
 
-def tell(service: Process, order: str, *kinds: str) -> None:
+def send_events(service: Process, order: str, *kinds: str) -> None:
     """The provider's events of an order."""
     for kind in kinds:
         body = of_order(order, f"{kind}-{order}", kind)
@@ -109,16 +109,16 @@ def test_nothing_is_lost_when_it_is_killed(tmp_path: Path) -> None:
             with a_service(tmp_path, script=SOON, **settings) as running:
                 service = running.process
                 *others, last = sorted(orders)[part * 8 : part * 8 + 8]
-                tell(service, last, "pending")
-                until(lambda order=last: shop.told_of(order))
+                send_events(service, last, "pending")
+                until(lambda order=last: shop.heard_of(order))
                 for order in others:
-                    tell(service, order, "pending", "succeeded")
+                    send_events(service, order, "pending", "succeeded")
                 until(lambda least=4 + part * 8: len(shop.heard) >= least)
                 shop.delay_s = HELD_S
-                tell(service, last, "succeeded")
+                send_events(service, last, "succeeded")
                 until(lambda order=last: order in shop.orders())
-                interrupted.append(shop.told_of(last)[-1])
-                # Both: whoever tells the shop would else go on until it has its answer.
+                interrupted.append(shop.heard_of(last)[-1])
+                # Both: whoever notifies the shop would else go on until it has its answer.
                 worker = running.worker()
                 service.popen.kill()
                 os.kill(worker, signal.SIGKILL)
@@ -128,6 +128,6 @@ def test_nothing_is_lost_when_it_is_killed(tmp_path: Path) -> None:
             until(lambda: shop.orders() == orders)
             until(lambda: all(heard_again(shop, name) for name in interrupted))
     for order in orders:
-        told = [d["data"]["id"] for _, d in shop.heard if d["data"]["order"] == order]
-        assert told == sorted(told), order
+        heard = [d["data"]["id"] for _, d in shop.heard if d["data"]["order"] == order]
+        assert heard == sorted(heard), order
     assert len({name for name, _ in shop.heard}) == len({d["data"]["id"] for _, d in shop.heard})

@@ -1,4 +1,4 @@
-"""One order is told in one way: API, commands, console, feed, notification, evidence, lists as CSV
+"""One order is shown in one way: API, commands, console, feed, notification, evidence, lists as CSV
 and the report say the same outcome, money, times and sentences of every scenario of the sandbox."""
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ REPORTED: Final = ("sum", "captured", "refunded")
 
 
 @dataclass
-class Told:
+class Installation:
     """A service that has heard all scenarios, and every way to ask it."""
 
     driver: Driver
@@ -86,7 +86,7 @@ class Told:
 
 
 async def _play(driver: Driver) -> list[Instant]:
-    """All scenarios at once, as the sandbox sends them; the shop has told every price. Returns when
+    """All scenarios at once, as the sandbox sends them; the shop stated every price. Returns when
     something arrived."""
     moments: list[Instant] = []
 
@@ -113,7 +113,9 @@ async def _play(driver: Driver) -> list[Instant]:
 
 
 @pytest.fixture
-async def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Told]:
+async def installation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Installation]:
     """Orders, and a console over them; commands have the service's clock."""
     shop: dict[str, Any] = {
         "SHOP__URL": "https://shop.example/told",
@@ -130,39 +132,39 @@ async def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
             driver.service.context, load_settings(environ(tmp_path)), host="127.0.0.1", port=PORT
         )
         running = RunningConsole(made, build_console(made), driver)
-        yield Told(driver, running, tmp_path, moments)
+        yield Installation(driver, running, tmp_path, moments)
         await made.jobs.close()
         made.uploads.close()
 
 
-async def _same_order(told: Told, order: str, *, as_of: Instant | None) -> None:
+async def _same_order(installation: Installation, order: str, *, as_of: Instant | None) -> None:
     """One order's ledger, asked for in every way."""
-    then = told.driver.clock.now() if as_of is None else as_of
+    then = installation.driver.clock.now() if as_of is None else as_of
     query = {} if as_of is None else {"as_of": format_instant(as_of)}
     words = () if as_of is None else ("--as-of", format_instant(as_of))
-    asked = await told.driver.api("GET", f"/orders/{order}", params=query)
+    asked = await installation.driver.api("GET", f"/orders/{order}", params=query)
     if asked.status_code == 404:
-        await _unknown_then(told, order, asked.json()["detail"], moment=query["as_of"])
+        await _unknown_then(installation, order, asked.json()["detail"], moment=query["as_of"])
         return
     ledger: dict[str, Any] = asked.json()
     plain = ledger["plain"]["answer"]
     shown_by = ("orders", "show", order, *words)
-    assert json.loads(await told.command(*shown_by, "--format", "json")) == ledger
-    read = await told.command(*shown_by)
+    assert json.loads(await installation.command(*shown_by, "--format", "json")) == ledger
+    read = await installation.command(*shown_by)
     for sentence in (*plain, *(each["plain"] for each in ledger["findings"])):
         assert " ".join(sentence.split()) in " ".join(read.split()), order
-    document = json.loads(await told.page(f"/orders/{order}.json", **query))
+    document = json.loads(await installation.page(f"/orders/{order}.json", **query))
     assert document["answer"] == " ".join(plain)
     canceled = any(each["kind"] == "order_canceled" for each in document["records"])
     assert document["money"] == money_of(ledger, canceled=canceled)
     assert document["sentences"] == [sentence_of(each) for each in ledger["explanation"]]
     rest = {name: value for name, value in ledger.items() if name != "explanation"}
     assert document["ledger"] == rest
-    html = _letters(shown(await told.page(f"/orders/{order}", **query)))
+    html = _letters(shown(await installation.page(f"/orders/{order}", **query)))
     for each in document["sentences"]:
         assert _letters(local_text(each["text"], UTC)) in html, order
     assert ledger["as_of"] == format_instant(then)
-    await _same_evidence(told, ledger, then)
+    await _same_evidence(installation, ledger, then)
 
 
 def _letters(text: str) -> str:
@@ -170,22 +172,28 @@ def _letters(text: str) -> str:
     return re.sub(r"[\s.]", "", text)
 
 
-async def _unknown_then(told: Told, order: str, sentence: str, *, moment: str) -> None:
+async def _unknown_then(
+    installation: Installation, order: str, sentence: str, *, moment: str
+) -> None:
     """What came later was not known by then: every way says so in the same words."""
     assert sentence.endswith(f"as of {moment}; what is known of it came later.")
     said = io.StringIO()
     with contextlib.redirect_stderr(said):
-        await told.command("orders", "show", order, "--as-of", moment, code=5)
+        await installation.command("orders", "show", order, "--as-of", moment, code=5)
     assert sentence[1:].rstrip(".") in said.getvalue()
-    async with told.console.signed_in("admin") as client:
+    async with installation.console.signed_in("admin") as client:
         page = await client.get(f"/orders/{order}", params={"as_of": moment})
     assert page.status_code == 404
     assert _letters(local_text(sentence, UTC)) in _letters(shown(page.text))
 
 
-async def _same_evidence(told: Told, ledger: dict[str, Any], as_of: Instant) -> None:
+async def _same_evidence(
+    installation: Installation, ledger: dict[str, Any], as_of: Instant
+) -> None:
     """The bundle as of the moment that the ledger was read at."""
-    members = unpack(await build(told.driver, told.folder, ledger["order"], as_of=as_of))
+    members = unpack(
+        await build(installation.driver, installation.folder, ledger["order"], as_of=as_of)
+    )
     findings = [
         {name: value for name, value in each.items() if name != "plain"}
         for each in ledger["findings"]
@@ -198,11 +206,11 @@ async def _same_evidence(told: Told, ledger: dict[str, Any], as_of: Instant) -> 
     assert all(sentence in letter for sentence in ledger["plain"]["answer"])
 
 
-async def test_every_order_is_told_the_same(told: Told) -> None:
+async def test_every_order_is_described_the_same(installation: Installation) -> None:
     """Now, and as it could be known while the events came."""
     for order in ORDERS:
-        for moment in (told.moments[len(told.moments) // 2], None):
-            await _same_order(told, order, as_of=moment)
+        for moment in (installation.moments[len(installation.moments) // 2], None):
+            await _same_order(installation, order, as_of=moment)
 
 
 def _as_listed(ledger: dict[str, Any]) -> dict[str, Any]:
@@ -223,18 +231,18 @@ def _written(money: dict[str, str] | None) -> str:
     return "" if money is None else f"{money['currency']} {money['amount']}"
 
 
-async def test_lists_say_what_orders_say(told: Told) -> None:
+async def test_lists_say_what_orders_say(installation: Installation) -> None:
     """The API's, the command's as JSON and CSV, and the console's as JSON and CSV."""
-    rows = {order: _as_listed(await told.api(f"/orders/{order}")) for order in ORDERS}
-    assert (await told.api("/orders"))["orders"] == list(rows.values())
-    by_command = json.loads(await told.command("orders", "list", "--format", "json"))
+    rows = {order: _as_listed(await installation.api(f"/orders/{order}")) for order in ORDERS}
+    assert (await installation.api("/orders"))["orders"] == list(rows.values())
+    by_command = json.loads(await installation.command("orders", "list", "--format", "json"))
     for row in by_command:
         assert row.pop("captured") == row["totals"]["captured"]
     assert by_command == list(rows.values())
-    lines = _lines(await told.command("orders", "list", "--format", "csv"))
+    lines = _lines(await installation.command("orders", "list", "--format", "csv"))
     assert [each["order"] for each in lines] == ORDERS
-    shown_by_console = json.loads(await told.page("/orders.json"))["orders"]
-    console_lines = _lines(await told.page("/orders.csv"))
+    shown_by_console = json.loads(await installation.page("/orders.json"))["orders"]
+    console_lines = _lines(await installation.page("/orders.csv"))
     assert sorted(each["order"] for each in shown_by_console) == ORDERS
     for line in (*lines, *shown_by_console, *console_lines):
         row = rows[line["order"]]
@@ -258,20 +266,20 @@ def _picked(rows: Iterable[dict[str, Any]], *names: str) -> list[tuple[Any, ...]
     return [tuple(row[name] for name in names) for row in rows]
 
 
-async def test_what_is_published_is_what_orders_say(told: Told) -> None:
+async def test_what_is_published_is_what_orders_say(installation: Installation) -> None:
     """In the feed, in what the shop is posted, by the command, on the console, in the bundle: each
     change the same, and an order's last one is what the order says."""
-    feed = (await told.api("/outcomes"))["outcomes"]
-    async with told.driver.context.store.reading() as connection:
+    feed = (await installation.api("/outcomes"))["outcomes"]
+    async with installation.driver.context.store.reading() as connection:
         published = await published_after(connection, after=0, limit=1_000)
     assert [json.loads(notification_body(each))["data"] for each in published] == feed
-    listed = json.loads(await told.command("notifications", "list", "--format", "json"))
+    listed = json.loads(await installation.command("notifications", "list", "--format", "json"))
     assert _picked(listed[::-1], "id", "order", "outcome", "published_at") == _picked(
         feed, "id", "order", "outcome", "at"
     )
     for order in ORDERS:
         own = [each for each in feed if each["order"] == order]
-        ledger = await told.api(f"/orders/{order}")
+        ledger = await installation.api(f"/orders/{order}")
         assert _picked(own[-1:], "outcome", "fulfillable") == _picked(
             [ledger], "outcome", "fulfillable"
         )
@@ -280,23 +288,23 @@ async def test_what_is_published_is_what_orders_say(told: Told) -> None:
             assert _picked([later["before"]], "outcome", "fulfillable") == _picked(
                 [earlier], "outcome", "fulfillable"
             )
-        document = json.loads(await told.page(f"/orders/{order}.json"))
+        document = json.loads(await installation.page(f"/orders/{order}.json"))
         same = ("outcome", "fulfillable", "at")
         assert _picked(document["published"][::-1], "revision", *same) == _picked(own, "id", *same)
-        now = told.driver.clock.now()
-        members = unpack(await build(told.driver, told.folder, order, as_of=now))
+        now = installation.driver.clock.now()
+        members = unpack(await build(installation.driver, installation.folder, order, as_of=now))
         bundled = json.loads(members["revisions.json"])
         assert _picked(bundled, "seq", *same, "because") == _picked(own, "id", *same, "because")
 
 
-async def test_the_report_adds_up_what_orders_say(told: Told) -> None:
+async def test_the_report_adds_up_what_orders_say(installation: Installation) -> None:
     """Orders by outcome with their money, as JSON and CSV; and its journal has their entries."""
-    ledgers = [await told.api(f"/orders/{order}") for order in ORDERS]
+    ledgers = [await installation.api(f"/orders/{order}") for order in ORDERS]
 
     async def reported(what: str, form: str) -> str:
-        file = told.folder / f"{what}.{form}"
+        file = installation.folder / f"{what}.{form}"
         days = ("--from", "2026-11-20", "--to", "2026-11-20")
-        await told.command("report", what, *days, "--format", form, "-o", str(file))
+        await installation.command("report", what, *days, "--format", form, "-o", str(file))
         return file.read_text(encoding="utf-8")
 
     sums = {}

@@ -58,11 +58,11 @@ def test_a_file_that_vanishes_is_noticed(
     with serving(tmp_path) as process, load(process.port) as driver:
         driver.until(50)
         what(tmp_path / file)
-        told = len(driver.ledger.answers)
+        answered = len(driver.ledger.answers)
         driver.until(100_000)  # until nobody answers
         assert process.code() == UNREACHABLE
-    # Each connection may still be told of what was committed before.
-    assert len(driver.ledger.acknowledged) <= told + CONNECTIONS
+    # Each connection may still be answered for what was committed before.
+    assert len(driver.ledger.acknowledged) <= answered + CONNECTIONS
     assert driver.ledger.statuses() <= {200, 503}
     name = f"{file}-wal" if what is log_deleted else file
     assert f"{name} {'was replaced' if what is replaced else 'is gone'}".encode() in process.log
