@@ -252,8 +252,8 @@ class TrailContract:
         missing = [f"import {number}" for number in range(1, 7)] + ["rules 1", "token shop"]
         missing += ["what was signed of rollback"]
         for name in missing:
-            assert f"the trail tells of {name}, and it is not there" in shown
-        assert sum("the trail tells of attachment att_" in each for each in shown) == 1
+            assert f"the trail has {name}, and it is not there" in shown
+        assert sum("the trail has attachment att_" in each for each in shown) == 1
 
     async def test_numbers_that_an_erasure_takes_out_change_no_digest_that_counts(
         self, store: Store, tmp_path: Path
