@@ -140,8 +140,8 @@ async def test_the_index_is_rebuilt_with_what_was_fetched(asking: Any) -> None:
         sources = driver.service.sources
         done = await reindex(driver.context, sources=sources, progress=lambda count: None)
         assert (done.events, done.unreadable) == (2, 0)
-        told_again = driver.rows("SELECT * FROM events ORDER BY event_id")
-        assert [row[1:] for row in told_again] == [row[1:] for row in before]
+        received_again = driver.rows("SELECT * FROM events ORDER BY event_id")
+        assert [row[1:] for row in received_again] == [row[1:] for row in before]
         assert await outcome(driver) == "succeeded"
         assert driver.rows("SELECT count(*) FROM confirmations") == [(0,)]
 
