@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from reconcile.ledger.correlate import Case, Heard, cites_of
+from reconcile.ledger.events import speaks_of_money_going_back
 from reconcile.ledger.ledger import Reason, new_reason
-from reconcile.ledger.movements import Payment, speaks_of_money_going_back
+from reconcile.ledger.movements import Payment
 from reconcile.ledger.outcome import Judgement, standing
 from reconcile.money import new_money
 

@@ -4,77 +4,22 @@ Leaves out: whether the money is the right money, and which payments are in doub
 events and orders say; `doubt` and `outcome` look at that.
 
 A movement is one capture per attempt (per capture reference where the profile names one), one
-refund per refund reference (per event id where none is given), what a sum states beyond those, one
+refund per refund reference (per event id where none is given), what sums state beyond those, one
 reversal, and what was lost in each dispute. Several events that state one movement are one
 movement. Where they state different amounts, no amount is entered: none wins by coming first.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import pairwise
 from typing import Final, Literal
 
 from reconcile.instants import Instant
 from reconcile.ledger.correlate import AttemptEvidence, Filed, Heard
-from reconcile.ledger.events import ClaimKind
+from reconcile.ledger.events import ClaimKind, speaks_of_money_going_back
 from reconcile.ledger.ledger import Balance, Entry, EntryKind, Movement, new_balance, new_entry
 from reconcile.money import Money, new_money
-
-# --- whether a kind that no profile knows speaks of money going back ------------------------------
-
-
-RETURNS: Final = (
-    "refund",
-    "reversal",
-    "reverse",
-    "chargeback",
-    "dispute",
-    "void",
-    "return",
-    "clawback",
-    "fraud",
-    "retrieval",
-    "mediation",
-    "inquiry",
-    "enquiry",
-)
-"""Words for money that goes back, or that somebody asks to have back."""
-
-_TWO_WORDS: Final = frozenset(
-    (("charge", "back"), ("charged", "back"), ("claw", "back"), ("clawed", "back"))
-)
-
-KINDS_REMEMBERED: Final = 1_024
-"""Kinds whose words were looked at, about 200 kB."""
-
-_PARTS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-
-
-def _forms(word: str) -> frozenset[str]:
-    stem = word[:-1] if word.endswith("e") else word
-    plural = word[:-1] + "ies" if word.endswith("y") else word + "s"
-    return frozenset((word, plural, stem + "ed", stem + "ing", stem + "able"))
-
-
-_WORDS: Final = frozenset(form for word in RETURNS for form in _forms(word)) | {
-    "fraudulent",
-    "chargedback",
-}
-
-
-@lru_cache(maxsize=KINDS_REMEMBERED)
-def speaks_of_money_going_back(kind: str) -> bool:
-    """Whether a whole word of this kind is one for money going back, in any of its forms."""
-    parts = [part.lower() for part in _PARTS.findall(kind)]
-    return not _WORDS.isdisjoint(parts) or not _TWO_WORDS.isdisjoint(pairwise(parts))
-
-
-# --- which money moved on each payment, once each, whatever the number of events that say so ------
-
 
 DisputeWord = Literal["open", "lost", "won"]
 
@@ -314,7 +259,7 @@ class Refunds:
         return [each for each in self.failed if each.event.movement in known]
 
     def movements(self) -> list[Movement]:
-        """Each refund once, and one movement for what the largest sum states beyond them."""
+        """Each refund once, and what sums state beyond them."""
         done = [heard for name, heard in self._done.items() if name not in self._failed]
         found = [
             Movement("refunded", self._attempt, heard, _stated(heard))
@@ -326,19 +271,35 @@ class Refunds:
         return found
 
     def _beyond(self, found: list[Movement], sums: list[Heard]) -> list[Movement]:
-        """What sums state beyond the refunds that are known, in each currency."""
+        """What sums state beyond the refunds that are known, in each currency: rise by rise."""
         beyond = []
         currencies = {h.event.refunded_total.currency for h in sums if h.event.refunded_total}
         for currency in sorted(currencies):
             stated = [(self._so_far(each, currency), each) for each in sums]
-            most = max(amount for amount, _ in stated)
-            rest = most - _sum(found, currency)
-            if rest > 0:
-                say = [each for amount, each in stated if amount == most]
-                money = new_money(minor=rest, currency=currency)
-                rests_on = [h for m in found for h in m.heard] + self._undone()
-                beyond.append(Movement("refunded", self._attempt, say, (money,), rests_on))
+            known, rests_on = _sum(found, currency), [h for m in found for h in m.heard]
+            rests_on += self._undone()
+            for so_far, say in self._rises([each for each in stated if each[0] > 0], found):
+                if so_far > known:
+                    money = new_money(minor=so_far - known, currency=currency)
+                    beyond.append(Movement("refunded", self._attempt, say, (money,), rests_on))
+                    known, rests_on = so_far, say
         return beyond
+
+    def _rises(
+        self, stated: list[tuple[int, Heard]], found: list[Movement]
+    ) -> list[tuple[int, list[Heard]]]:
+        """The sums that were more than any before, by date, each with what stated it while it was
+        the largest. The largest alone where refunds or failures are told beside them, or where
+        dates are missing or an id has several bodies."""
+        once = len({each.event.event_id for _, each in stated}) == len(stated)
+        if found or self.failed or not once or not _all_dated([each for _, each in stated]):
+            most = max([so_far for so_far, _ in stated], default=0)
+            return [(most, [each for so_far, each in stated if so_far == most])]
+        rises: dict[int, list[Heard]] = {}
+        for so_far, each in sorted(stated, key=lambda one: (one[1].at, -one[0])):
+            if so_far >= max(rises, default=0):
+                rises.setdefault(so_far, []).append(each)
+        return list(rises.items())
 
     def _undone(self) -> list[Heard]:
         undone = [h for name in self._failed for h in self._told_of(name)]

@@ -13,7 +13,7 @@ import pytest
 
 from app.providers.profile import load_profile, shipped_profiles
 from app.providers.reader import Words
-from reconcile.ledger.movements import speaks_of_money_going_back
+from reconcile.ledger.events import speaks_of_money_going_back
 from tests.providers.test_payloads import LINES
 
 DOCUMENTED: Final[dict[str, str]] = {

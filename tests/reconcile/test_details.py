@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from reconcile.ledger.events import Delivery
+from reconcile.ledger.events import Delivery, speaks_of_money_going_back
 from reconcile.ledger.fold import fold
 from reconcile.ledger.ledger import Ledger
-from reconcile.ledger.movements import speaks_of_money_going_back
 from reconcile.ledger.records import Record
 from reconcile.matching.breaks import Break
 from reconcile.matching.rules import HandMatch, hand_match
