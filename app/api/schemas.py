@@ -222,7 +222,7 @@ _OUTCOME_ENTRY: Final = members(
     }
 )
 
-_TOLD_REFERENCES: Final[Schema] = {
+_STATED_REFERENCES: Final[Schema] = {
     "type": ["array", "null"],
     "maxItems": MAX_REFERENCES,
     "description": "What a provider calls the order's payments, or their sessions: its events of "
@@ -248,7 +248,7 @@ _TOLD_REFERENCES: Final[Schema] = {
     },
 }
 
-_TOLD: Final[Schema] = {
+_STATED: Final[Schema] = {
     "type": "object",
     "required": ["amount", "currency"],
     "additionalProperties": False,
@@ -258,7 +258,7 @@ _TOLD: Final[Schema] = {
         "placed_at": MAYBE_INSTANT,
         "canceled_at": MAYBE_INSTANT,
         "fulfilled_at": MAYBE_INSTANT,
-        "references": _TOLD_REFERENCES,
+        "references": _STATED_REFERENCES,
     },
     "examples": [
         {"amount": "1500.00", "currency": "KES", "placed_at": "2026-10-05T14:30:00Z"},
@@ -483,7 +483,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
         }
     ),
     "Ledger": _LEDGER,
-    "Told": _TOLD,
+    "Told": _STATED,
     "OrderRow": members(
         {
             "order": REFERENCE,

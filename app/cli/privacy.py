@@ -34,7 +34,7 @@ WhyWithout = Annotated[str, typer.Option("--reason", help="Why; with --without-e
 
 _KEYS = "the key that signs evidence and the key of phone numbers (*.evidence.key, *.phone.key)"
 _JOURNAL = "the journal of erasures with its key (*.erasures, *.erasures.key)"
-_KEPT_TOLD = 20
+_KEPT_LISTED = 20
 
 
 def register(application: typer.Typer) -> None:
@@ -162,11 +162,11 @@ def tell_erased(replayed: Replayed) -> None:
             f"{counted(replayed.counts['deliveries'], 'delivery', 'deliveries')} of "
             f"{counted(replayed.counts['orders'], 'order')}."
         )
-    for kept in replayed.kept[:_KEPT_TOLD]:
+    for kept in replayed.kept[:_KEPT_LISTED]:
         printing.note(f"Kept: {kept.what}: {kept.sentence}")
-    if len(replayed.kept) > _KEPT_TOLD:
+    if len(replayed.kept) > _KEPT_LISTED:
         printing.note(
-            f"Kept, too: {len(replayed.kept) - _KEPT_TOLD:,} others (--format json lists them)."
+            f"Kept, too: {len(replayed.kept) - _KEPT_LISTED:,} others (--format json lists them)."
         )
 
 

@@ -26,7 +26,7 @@ _TURNS: Final = (
     "AND break_versions.version = break_turns.version WHERE break_turns.break_id IN ({})"
 )
 
-_DEEDS: Final = (
+_ACTS: Final = (
     "SELECT break_id, at, 1, number, deed, minor, currency, who, second, value, reason "
     "FROM break_deeds WHERE break_id IN ({})"
 )
@@ -166,7 +166,7 @@ async def steps_of(
     """The steps of each of these breaks up to an instant, in order."""
     rows = [
         *await select_in(connection, sql=_TURNS, values=names),
-        *await select_in(connection, sql=_DEEDS, values=names),
+        *await select_in(connection, sql=_ACTS, values=names),
     ]
     found: dict[str, list[Step]] = defaultdict(list)
     for row in sorted(rows, key=lambda row: row[:4]):

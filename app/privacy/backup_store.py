@@ -227,7 +227,7 @@ _HEADER: Final = b"SQLite format 3\0"
 
 def _require_whole_pages(source: Path) -> None:
     """SQLite itself takes what is missing of the last page for zeros. A file of another sort is
-    told as that, and not as one that is cut off."""
+    reported as that, and not as one that is cut off."""
     try:
         with source.open("rb") as file:
             begins = file.read(len(_HEADER))

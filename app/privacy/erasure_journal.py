@@ -4,8 +4,9 @@
 
 A backup does not know who was erased after it; this file, which is in no backup, does. A digest is
 an HMAC-SHA-256 of the subject: whoever has the file without its key learns nobody. The check is
-one of the line and of the line before it, so a line that was changed, left out or put in is told
-from a last line that a crash cut short. Line 0 names the journal, and so what database it is of.
+one of the line and of the line before it, so a line that was changed, left out or put in is
+distinguished from a last line that a crash cut short. Line 0 names the journal, and so what
+database it is of.
 """
 
 from __future__ import annotations

@@ -388,7 +388,7 @@ async def _changed_lines(connection: AsyncConnection, progress: Callable[[int], 
             found.append(
                 f"the lines of {name} are not what was written then: some were changed, added or "
                 "removed since; put a backup back, or take the import back and import its file "
-                "again, after which this is still told of the old lines"
+                "again, after which this is still reported of the old lines"
             )
     return found
 

@@ -107,7 +107,7 @@ class Payment:
 
     @property
     def known(self) -> bool:
-        """Whether it was told of as a payment, and not only that money of it goes back."""
+        """Whether it was reported as a payment, and not only that money of it goes back."""
         return bool(self.captures) or not _TRIES.isdisjoint(self.attempt.claims)
 
     @property
@@ -289,7 +289,7 @@ class Refunds:
         self, stated: list[tuple[int, Heard]], found: list[Movement]
     ) -> list[tuple[int, list[Heard]]]:
         """The sums that were more than any before, by date, each with what stated it while it was
-        the largest. The largest alone where refunds or failures are told beside them, or where
+        the largest. The largest alone where refunds or failures are stated beside them, or where
         dates are missing or an id has several bodies."""
         once = len({each.event.event_id for _, each in stated}) == len(stated)
         if found or self.failed or not once or not _all_dated([each for _, each in stated]):
@@ -302,10 +302,10 @@ class Refunds:
         return list(rises.items())
 
     def _undone(self) -> list[Heard]:
-        undone = [h for name in self._failed for h in self._told_of(name)]
+        undone = [h for name in self._failed for h in self._stating(name)]
         return undone + [h for heard in self._failed.values() for h in heard]
 
-    def _told_of(self, name: str) -> list[Heard]:
+    def _stating(self, name: str) -> list[Heard]:
         return [*self._done.get(name, ()), *self._started.get(name, ())]
 
     def _so_far(self, each: Heard, currency: str) -> int:
@@ -315,11 +315,11 @@ class Refunds:
             return 0
         amount = total.minor
         for name, failures in self._failed.items():
-            told = self._told_of(name)
-            if not told:
+            done = self._stating(name)
+            if not done:
                 continue
-            if min([h.at for h in told]) <= each.at < min([h.at for h in failures]):
-                amount -= min([m.minor for m in _stated(told) if m.currency == currency], default=0)
+            if min([h.at for h in done]) <= each.at < min([h.at for h in failures]):
+                amount -= min([m.minor for m in _stated(done) if m.currency == currency], default=0)
         return max(amount, 0)
 
     def pending(self, refunded: Sequence[Movement]) -> list[PendingRefund]:
@@ -370,12 +370,12 @@ class Refunds:
         ]
 
 
-def _dated_after(told: list[Heard], failures: list[Heard]) -> bool:
-    """Whether the provider dates what is told of a refund after its failure: it was done after all,
+def _dated_after(stating: list[Heard], failures: list[Heard]) -> bool:
+    """Whether the provider dates what states a refund after its failure: it was done after all,
     or is tried again."""
-    if not told or not _all_dated([*told, *failures]):
+    if not stating or not _all_dated([*stating, *failures]):
         return False
-    return max([h.at for h in told]) > max([h.at for h in failures])
+    return max([h.at for h in stating]) > max([h.at for h in failures])
 
 
 def _from(amounts: Iterable[tuple[Instant, int]], date: Instant) -> int:
@@ -397,8 +397,8 @@ def _by_reference(heard: Iterable[Heard]) -> dict[str, list[Heard]]:
 
 def by_movement(heard: Iterable[Heard]) -> list[list[Heard]]:
     """Grouped by the reference that they give, else by their event id."""
-    told = list(heard)
-    return [*_by_reference(told).values(), *_unnamed(told)]
+    events = list(heard)
+    return [*_by_reference(events).values(), *_unnamed(events)]
 
 
 def _without_name(heard: Iterable[Heard]) -> list[Heard]:
@@ -563,8 +563,8 @@ def at_most_returned(payment: Payment, currency: str) -> int:
 
 
 def _at_most_lost(dispute: Dispute, currency: str) -> int:
-    told = [h.event.money for h in dispute.heard if h.event.claim != "dispute_won"]
-    lost = max([m.minor for m in told if m is not None and m.currency == currency], default=0)
+    stated = [h.event.money for h in dispute.heard if h.event.claim != "dispute_won"]
+    lost = max([m.minor for m in stated if m is not None and m.currency == currency], default=0)
     if dispute.word != "won":
         return lost
     back = dispute.returned

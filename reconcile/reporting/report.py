@@ -357,7 +357,7 @@ class AdjustmentRow:
     figure    which one: the table of its report, the row in it and, where a row has several sums,
               what of the row: `control/succeeded/captured`
     original  as the closed report says it
-    told      what earlier reports have already added to it
+    sum_told  what earlier reports have already added to it
     change    what this one adds; `sum_now` is the sum of the three
     closing   the beginning of the digest of the closing that the figure stands in, in hex
     """

@@ -9,6 +9,15 @@ from collections.abc import Iterator, Sequence
 from app.core.logs import FIELDS
 from tests.architecture.tree import Module
 
+PRIVATE_WORDS = frozenset({"told", "retold", "untold", "desk", "diary", "deeds"})
+"""Words that mean something here alone. What is meant is notified, reported, stated or recorded;
+the context; the delivery log; acts, or entries of the audit trail."""
+
+PUBLIC_NAMES_OF_OLD = {
+    "not_told", "sum_told", "told_at", "told_with_others", "break_deeds", "tallyhook_told",
+}  # fmt: skip
+"""Columns, JSON keys and a table of the shop's, which keep their names."""
+
 MIGRATIONS = "app/database/migrations/versions"
 MAX_FILE_LINES = 700
 MAX_FUNCTION_LINES = 50
@@ -73,6 +82,30 @@ def imports_are_few(tree: Sequence[Module]) -> Iterator[str]:
 def _import_lines(module: Module) -> int:
     imports = [node for node in module.nodes if isinstance(node, ast.Import | ast.ImportFrom)]
     return sum((node.end_lineno or node.lineno) - node.lineno + 1 for node in imports)
+
+
+def words_are_plain(module: Module) -> Iterator[str]:
+    """No name of the product is made of a word that means something here alone. A column's name
+    may be the name of what holds it."""
+    if not module.within("app", "reconcile") or module.within(MIGRATIONS, "app/database/tables"):
+        return
+    for node in module.nodes:
+        for name in _names_in(node):
+            if name not in PUBLIC_NAMES_OF_OLD and not PRIVATE_WORDS.isdisjoint(
+                name.lower().strip("_").split("_")
+            ):
+                yield module.at(node, f"{name} is a private word: see PRIVATE_WORDS")
+
+
+def _names_in(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield node.name
+    elif isinstance(node, ast.Name):
+        yield node.id
+    elif isinstance(node, ast.arg):
+        yield node.arg
+    elif isinstance(node, ast.Attribute):
+        yield node.attr
 
 
 def functions_are_short(module: Module) -> Iterator[str]:
@@ -297,6 +330,7 @@ RULES = (
     log_lines_are_fixed_texts_with_known_fields,
     secrets_are_compared_in_constant_time,
     sql_is_put_together_in_one_place,
+    words_are_plain,
 )
 """Those that look at one module."""
 
