@@ -442,7 +442,7 @@ def test_eight_tabs_go_on_when_the_console_is_back(seen: Seen) -> None:
 
 def test_pages_work_without_script(seen: Seen) -> None:
     assert "Paid more than once:" in seen.plain["order"]
-    assert "never to be told" in seen.plain["form"]
+    assert "no notification of this order" in seen.plain["form"]
 
 
 def test_the_script_is_short() -> None:
