@@ -64,7 +64,8 @@ LONGEST_PAUSE: Final[Duration] = 15 * MINUTE
 """Between two passes over one payment: twice as long each time, within these bounds."""
 
 TELL_AFTER: Final = 3
-"""Passes in which the service was there and gave no clear answer, before a person is notified."""
+"""Passes in which the service was there and gave no clear answer, before it is reported (finding
+`session_unknown`)."""
 
 log = structlog.get_logger()
 
@@ -147,7 +148,7 @@ async def ask_and_record(
 
 
 async def give_up(context: AppContext, payment: CheckoutPayment) -> CheckoutPayment:
-    """The key is spent: nothing is sent for it any more, and a person is notified."""
+    """The key is spent: nothing is sent for it any more, and it is reported."""
     return await _record(context, payment, AnswerUnclear(code=KEY_TOO_OLD), row=None)
 
 

@@ -91,9 +91,7 @@ def _say_built(built: Built, output: Path) -> None:
         what = "the files" if built.full else "the digests alone, since it is redacted,"
         printing.note(f"In it are {what} of {counted(built.attachments, 'attachment')}.")
     if built.due:
-        printing.note(
-            "The order is still to be folded: what the shop is notified of next is not in it."
-        )
+        printing.note("The order is still to be folded: what is published next is not in it.")
     if built.unsealed:
         printing.note(f"{built.unsealed} of what is in it are not sealed in the log yet.")
     if built.cosigned_by_too_few:

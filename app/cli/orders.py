@@ -85,9 +85,10 @@ async def _refused(
 def _print_refused(refused: Sequence[str]) -> None:
     if refused:
         count = counted(len(refused), "delivery", "deliveries")
+        counts = "was refused, and counts" if len(refused) == 1 else "were refused, and count"
         print(
-            f"{count} that may be about it {'was' if len(refused) == 1 else 'were'} refused, and "
-            f"are not relied upon: tallyhook deliveries show {refused[0]} says why."
+            f"{count} that may be about it {counts} for nothing: tallyhook deliveries show "
+            f"{refused[0]} says why."
         )
 
 

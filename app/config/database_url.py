@@ -10,7 +10,8 @@ POSTGRESQL: Final = "postgresql+asyncpg"
 
 OPTIONS: Final = frozenset(
     {"host", "port", "target_session_attrs", "ssl", "user", "password", "passfile", "service",
-     "servicefile", "krbsrvname", "gsslib", "prepared_statement_cache_size"}
+     "servicefile", "krbsrvname", "gsslib", "prepared_statement_cache_size",
+     "direct_tls"}
 )  # fmt: skip
 """Of a server's address, behind the question mark: what the driver takes as text. It calls `ssl`
 what others call `sslmode`."""
@@ -66,8 +67,10 @@ def _check_server(value: str) -> None:
     try:
         parts = urlsplit(value)
         _ = parts.port
-        # The driver ends a password at its first "@": the rest would name another server.
-        if parts.fragment or (parts.netloc + parts.path).count("@") > 1:
+        # The driver ends a password at its first "@": the rest would name another server. A user's
+        # name may hold one.
+        password = parts.netloc.partition(":")[2].rpartition("@")[0]
+        if parts.fragment or "@" in password + parts.path:
             raise ValueError
     except ValueError:
         raise ValueError(
@@ -79,5 +82,5 @@ def _check_server(value: str) -> None:
     if options.keys() - OPTIONS:
         known = "host, port, ssl and target_session_attrs"
         raise ValueError(f"has an option that is not known behind its question mark: write {known}")
-    if options.get("ssl", "prefer") not in MODES:
+    if options.get("ssl", "prefer").replace("_", "-") not in MODES:
         raise ValueError(f"must have one of these behind ssl=: {', '.join(MODES)}")

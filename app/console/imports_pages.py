@@ -178,7 +178,7 @@ def _rows_read(imported: imports.Imported | None, upload: Upload) -> dict[str, A
         "preset": seen.preset,
         "notes": seen.notes,
         "rows_ignored": seen.ignored_documents(),
-        "read_with_others": seen.joined,
+        "told_with_others": seen.joined,
         "columns_not_read": seen.passed_over,
         "totals_left_out": seen.totals_found,
         "rows": seen.rows,

@@ -146,7 +146,7 @@ async def ask_tell_again(view: View) -> Asked:
     found = await notify_shop.list_notifications(view.context, state=None, limit=1, order=order)
     if not found:
         lines: tuple[str, ...] = (
-            "The shop has no notification of this order: no address to send any to was set.",
+            "The shop has no notification of this order: no address for notifications was set.",
         )
     else:
         last = found[0]
@@ -281,7 +281,7 @@ async def ask_body(view: View) -> Asked:
         "The trail keeps that you took it, and why.",
     ]
     if delivery_log.is_refused(entry):
-        lines.append("It was refused: nobody vouches for it, and it may be anybody's.")
+        lines.append("It was refused and counts for nothing: anybody may have sent it.")
     return Asked(
         subject=entry.delivery_id,
         lines=tuple(lines),

@@ -142,7 +142,7 @@ CAUSES: Final[Mapping[BreakCause, str]] = {
 
 FINDINGS: Final[Mapping[FindingCode, str]] = {
     "redelivered": "Message sent again",
-    "semantic_duplicate": "Told more than once",
+    "semantic_duplicate": "Reported more than once",
     "out_of_order": "Messages out of order",
     "delivered_late": "Message came late",
     "recovered_on_later_attempt": "Paid at a later try",
@@ -151,7 +151,7 @@ FINDINGS: Final[Mapping[FindingCode, str]] = {
     "contradictory_claims": "Messages contradict each other",
     "unrecognized_event": "Message of an unknown kind",
     "dated_in_future": "Message dated in the future",
-    "order_unknown": "Not stated by the shop",
+    "order_unknown": "Not known from the shop",
     "session_unknown": "No answer to the payment request",
     "refund_without_payment": "Refund of an unknown payment",
     "paid_but_not_fulfilled": "Paid, not shipped",

@@ -358,7 +358,7 @@ class BundleRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
     """A bundle: its bytes, and what was put in. `due`: the order is still to be folded, so that
-    what its systems are sent next is not in it. `cosigned_by_too_few`: its checkpoint is, of the
+    what is published next is not in it. `cosigned_by_too_few`: its checkpoint is, of the
     witnesses that there are. `attachments`: how many, None if not asked for."""
 
     archive: bytes

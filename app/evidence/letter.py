@@ -156,7 +156,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedOutcome:
-    """A revision: what the shop's systems were sent, and when."""
+    """A revision: what was published to the shop's systems, and when."""
 
     at: Instant
     outcome: str

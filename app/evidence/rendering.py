@@ -51,7 +51,7 @@ delivery-ID.signed   the bytes its signature is over /
 key-FINGERPRINT.pem  a public key that a payment service signs with
 sessions.json        what the shop asked the payment service for, with the idempotency key, and the
                      answer; never the shop's token
-revisions.json       what the shop's systems were sent about this order, and when
+revisions.json       what was published to the shop's systems about this order, and when
 books.json           lines of the shop's order books and of settlement files that were matched
 attachments.json     files that people of the shop attached, where they were asked for: each with
                      its digest, and the audit entry ("facts") that the log has the digest of

@@ -144,13 +144,13 @@ def _sessions(bundle: Bundle, history: dict[str, Any]) -> None:
     for each in listed:
         name = each["record_id"]
         if {key: each[key] for key in each if key != "details"} != records[name]:
-            raise Wrong(f"sessions.json states {name} otherwise than the history")
+            raise Wrong(f"sessions.json differs from the history about {name}")
         file = f"record-{name}.details"
         if file in bundle.manifest["left_out"]:
             continue
         kept = _read_or_text(bundle.members[file]) if file in bundle.members else None
         if not _same(each["details"], kept):
-            raise Wrong(f"sessions.json states of {name} what was not kept beside it")
+            raise Wrong(f"sessions.json has details of {name} that were not kept beside it")
 
 
 def _attachments(bundle: Bundle) -> None:
@@ -341,7 +341,7 @@ def _unproven(bundle: Bundle, left: int) -> list[str]:
         "of which order a break is, to which a file was attached (attachments.json)"
         if any(each["about"] != "order" for each in attached(bundle)) else "",
         PROFILES if bundle.document("sources.json") else "",
-        _of(masked, "why the shop's systems were notified, where that is masked (revisions.json)",
+        _of(masked, "why each revision was published, where that is masked (revisions.json)",
             len(revisions)),
         "the shop's time limits (policy in history.json)",
         "how far the shop's clocks were from UTC (times.json)" if "times.json" in bundle.members

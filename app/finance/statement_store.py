@@ -61,8 +61,8 @@ _Group = tuple[str, str, str]
 
 def line_id_of(group: _Group, ordinal: int) -> str:
     """What all versions of a line share: `stm_` and 20 hex digits."""
-    stated = hashlib.blake2b("\x1f".join((*group, str(ordinal))).encode(), digest_size=10)
-    return "stm_" + stated.hexdigest()
+    digest = hashlib.blake2b("\x1f".join((*group, str(ordinal))).encode(), digest_size=10)
+    return "stm_" + digest.hexdigest()
 
 
 async def write_statement(

@@ -317,8 +317,8 @@ async def _held(watched: Watched) -> Alarm | None:
         reason="orders_held",
         sentence=f"{orders} held, and not to be fulfilled before a person has looked: "
         "`tallyhook orders list --finding held_back` shows them and why, then `tallyhook orders "
-        "release` releases them (what is held for a delivery that could not be read goes by itself "
-        "once `tallyhook deliveries poisoned --retry` has had it read).",
+        "release` releases them (what is held for a delivery that could not be read is released by "
+        "itself once `tallyhook deliveries poisoned --retry` has had it read).",
         pressing=False,
     )
 

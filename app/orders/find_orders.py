@@ -255,7 +255,7 @@ async def _refused_only(context: AppContext, name: str) -> list[str]:
     count = counted(len(refused), "refused delivery", "refused deliveries")
     ids = ", ".join(each.delivery_id for each in refused[:3])
     return [
-        f"Nothing was received of it, but {count} may be about it; nobody vouches for such: "
+        f"Nothing was received of it, but {count} may be about it; they count for nothing: "
         f"`tallyhook deliveries show {refused[0].delivery_id}` says why one was refused ({ids})."
     ]
 

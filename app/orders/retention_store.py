@@ -52,7 +52,7 @@ async def unpruned(connection: AsyncConnection, *, after: str, limit: int) -> li
     rows = await connection.execute(
         text(
             "SELECT deliveries.id, deliveries.received_at, events.order_key, deliveries.source, "
-            "events.claim FROM deliveries "
+            "events.claim, coalesce(events.payment, events.session) FROM deliveries "
             "LEFT JOIN events ON events.event_id = deliveries.event_id "
             "AND events.source = deliveries.source AND events.digest = deliveries.digest "
             "WHERE deliveries.id > :after AND deliveries.pruned_at IS NULL "
@@ -66,7 +66,7 @@ async def unpruned(connection: AsyncConnection, *, after: str, limit: int) -> li
             received_at=row[1],
             order=row[2],
             source=row[3],
-            silent=row[2] is None and row[4] == "ignored",
+            silent=row[2] is None and row[4] == "ignored" and row[5] is None,
         )
         for row in rows
     ]
@@ -80,7 +80,8 @@ async def still_silent(connection: AsyncConnection, deliveries: Iterable[str]) -
         sql="SELECT deliveries.id FROM deliveries JOIN events "
         "ON events.event_id = deliveries.event_id AND events.source = deliveries.source "
         "AND events.digest = deliveries.digest WHERE events.claim = 'ignored' "
-        "AND events.order_key IS NULL AND deliveries.id IN ({})",
+        "AND events.order_key IS NULL AND events.payment IS NULL AND events.session IS NULL "
+        "AND deliveries.id IN ({})",
         values=deliveries,
     )
     return sorted(row[0] for row in rows)

@@ -213,8 +213,9 @@ async def _old_notes(
             if not page:
                 return
             noted = [note[2] for note in page if note[1] == "delivery"]
-            silent = set(await retention_store.still_silent(connection, noted))
             owned = await erase_store.owners(connection, noted)
+            known = [o.delivery_id for o in owned if o.source in retention.sources]
+            silent = set(await retention_store.still_silent(connection, known))
             orders = {each.delivery_id: each.order for each in owned}
             orders |= {note[2]: note[2] for note in page if note[1] == "order"}
             histories = await history_store.gather(

@@ -397,6 +397,8 @@ class Store:
     def _check_said(self) -> None:
         """Raises ConfigurationError for a new database of which it is not said what it is for,
         before a file is made that would be empty."""
+        if self._made is not None:
+            self._made.check_there()
         if self.environment is None and self._path is not None and not self._path.exists():
             raise _environment_unsaid()
 

@@ -33,7 +33,7 @@ OnExchange = Callable[[Recorded, Exchange], None]
 def build_listener(
     forward: str, *, client: httpx2.AsyncClient, on_exchange: OnExchange
 ) -> Starlette:
-    """The application that hands on to `forward`; `on_exchange` gets each request and answer."""
+    """The application that forwards to `forward`; `on_exchange` gets each request and answer."""
     limiter = anyio.CapacityLimiter(MOST_AT_ONCE)
 
     async def hand_on(request: Request) -> Response:

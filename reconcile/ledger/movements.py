@@ -359,7 +359,9 @@ class Refunds:
         """The dates and amounts of what may have ended a refund under way that has no name."""
         done = [m for m in refunded if m.heard[0].event.movement not in self._started]
         ended = [(m.heard, m.money) for m in done]
-        named = [heard for name, heard in self._failed.items() if name not in self._started]
+        # One that was done and failed later ended what was under way when it was done, no later.
+        failed = {n: self._done.get(n, h) for n, h in self._failed.items()}
+        named = [heard for name, heard in failed.items() if name not in self._started]
         for group in [*named, *_unnamed(self.failed)]:
             stated = _stated(group)
             ended.append((group, stated[0] if stated else None))

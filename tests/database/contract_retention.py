@@ -171,6 +171,9 @@ class RetentionContract:
         await deliver(
             store, [said("o1", "ignored", source="other"), said("a1", "ignored", order="A")]
         )
+        await deliver(
+            store, [said("i1", "ignored", payment="i"), said("i2", "ignored", session="i")]
+        )
         await keep(store, arrival(said("late", "ignored"), at=LATER - 60))
         await keep(store, arrival(None))
         for n, event in enumerate((said("phone0", "ignored"), said("phone1", "unrecognized"))):

@@ -192,7 +192,7 @@ def provider(status: int | None, problem: str | None = None) -> Any:
 
     async def ask(event: Event) -> Any:
         answer = SimpleNamespace(status=status, problem=problem, headers={}, body=b"")
-        return SimpleNamespace(answer=answer, question=SimpleNamespace(told="GET /"))
+        return SimpleNamespace(answer=answer, question=SimpleNamespace(shown="GET /"))
 
     return SimpleNamespace(ask=ask)
 
