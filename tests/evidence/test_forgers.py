@@ -213,7 +213,7 @@ FORGERIES = [
     Forgery(
         "a masked reason, which cannot be compared, is no way around that",
         changed("revisions.json", lambda listed: listed[-1].update(because=["+254 ••• ••• •44"])),
-        "inclusion", None, "why the shop's systems were notified, where that is masked",
+        "inclusion", None, "why each revision was published, where that is masked",
     ),
     Forgery("an answer has no file", _answer_without_file, "deliveries", "deliveries"),
     Forgery(
