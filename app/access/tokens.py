@@ -28,7 +28,7 @@ from app.database.engine import Connection, DatabaseContext
 from reconcile.instants import DAY, HOUR, LATEST, Duration, Instant, format_instant, parse_instant
 
 TokenScope = Literal["read", "orders", "checkout", "finance", "evidence"]
-"""What a token may be used for: read orders and the feed · report orders · start payments ·
+"""What a token may be used for: read orders and the feed · register orders · start payments ·
 reconciliations and reports · evidence bundles."""
 
 TOKEN_SCOPES: Final[tuple[TokenScope, ...]] = get_args(TokenScope)

@@ -115,7 +115,7 @@ _LINKS: Final[dict[str, dict[str, Any]]] = {
 
 
 def problem_answer(description: str, headers: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Without an example: which codes there are is said by the schema's own."""
+    """Without an example of its own: that of the schema shows the codes."""
     given = {"headers": dict(headers)} if headers else {}
     content = {"application/problem+json": {"schema": ref("Problem")}}
     return {"description": description, **given, "content": content}

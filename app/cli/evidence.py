@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -220,8 +219,8 @@ def refuse_existing(path: Path, *, binary: bool = False) -> None:
 def write_private(path: Path, content: bytes) -> None:
     """For its owner alone: it may hold personal data. To standard output where that is said."""
     if path == printing.STANDARD:
-        sys.stdout.buffer.write(content)
-        sys.stdout.buffer.flush()
+        with printing.whole_file(path) as output:
+            output.write(content)
         return
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

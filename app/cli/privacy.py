@@ -218,10 +218,10 @@ def _print_pruning(found: Mapping[str, Any], verb: str) -> None:
     columns = ("order", "outcome", "last_heard", "deliveries", "bytes")
     printing.emit(found["settled"], columns=columns, form=printing.Format.table)
     gone = counted(found["deliveries"], "delivery", "deliveries")
-    silent = f" and {found['of_no_order']:,} of no order" if found["of_no_order"] else ""
+    unrelated = f" and {found['of_no_order']:,} of no order" if found["of_no_order"] else ""
     printing.note(
         f"{verb}: bodies and headers of {gone} of "
-        f"{counted(found['orders'], 'order')}{silent}, {counted(found['bytes'], 'byte')}, and "
+        f"{counted(found['orders'], 'order')}{unrelated}, {counted(found['bytes'], 'byte')}, and "
         f"{counted(found['rejections'], 'rejection')}."
     )
     for each in found["classes"]:

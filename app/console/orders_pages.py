@@ -306,7 +306,8 @@ def money_of(ledger: dict[str, Any], *, canceled: bool) -> dict[str, Any]:
     money["disputed"] = _amount(held, left - Decimal(held["amount"]))
     if canceled:
         money["owed_back"] = _amount(held, Decimal(held["amount"]))
-    for finding in () if canceled else ledger["findings"]:
+        return money
+    for finding in ledger["findings"]:
         if finding["code"] in _SURPLUS:
             money["owed_back"] = finding["facts"][_SURPLUS[finding["code"]]]
     return money

@@ -482,7 +482,7 @@ async def ask_add_token(view: View) -> Asked:
         subject="a program",
         lines=(
             "You get a token, shown once. Whoever has it may do with the API what it is for.",
-            "read: orders and the outcome feed. orders: state orders. checkout: start payments. "
+            "read: orders and the outcome feed. orders: register orders. checkout: start payments. "
             "finance: reports. evidence: bundles.",
         ),
         back="/tokens",

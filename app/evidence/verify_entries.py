@@ -300,8 +300,8 @@ def chain_of(bundle: Bundle) -> Chain:
         named.setdefault(leaf.get("delivery", name), []).append(leaf.get("of"))
         if of and leaf.get("of") == of:
             entries[leaf["nth"]] = (index, name)
-    counted = log["tree"] or {"leaves": 0}
-    whole, hidden = max([*entries, counted["leaves"]]), len(log["leaves"]) - len(shown)
+    sealed = log["tree"] or {"leaves": 0}
+    whole, hidden = max([*entries, sealed["leaves"]]), len(log["leaves"]) - len(shown)
     if whole - len(entries) > hidden:
         raise Wrong(f"of entries 1 to {whole} of the log for this order not all are here")
     things = _things(bundle)
@@ -315,21 +315,21 @@ def chain_of(bundle: Bundle) -> Chain:
     # Entries of the audit trail name what they are about themselves.
     owned = [name for name, thing in things.items() if thing["kind"] != "deed"]
     others = [name for name in owned if of not in named.get(name, ())]
-    tree = _tree(counted, of, shown, bundle) if log["tree"] else None
-    if tree and entries.get(counted["leaves"], (counted["last"], ""))[0] != counted["last"]:
+    tree = _tree(sealed, of, shown, bundle) if log["tree"] else None
+    if tree and entries.get(sealed["leaves"], (sealed["last"], ""))[0] != sealed["last"]:
         raise Wrong("the tree of all orders counts other entries of this order than are here")
     return Chain(entries, whole, sorted({*others} - {*log["unsealed"]}), moved, tree)
 
 
 def _tree(
-    counted: dict[str, Any], of: str, shown: dict[str, tuple[int, Any]], bundle: Bundle
+    sealed: dict[str, Any], of: str, shown: dict[str, tuple[int, Any]], bundle: Bundle
 ) -> tuple[int, str]:
     """Number and time of the leaf that seals the tree, to whose root the order's entry leads: up
     from where its name parts from those of others, after so many bits."""
-    index, leaf = shown[counted["leaf"]]
-    entry = {"last": counted["last"], "leaves": counted["leaves"], "of": of}
+    index, leaf = shown[sealed["leaf"]]
+    entry = {"last": sealed["last"], "leaves": sealed["leaves"], "of": of}
     found, below = hashlib.sha256(b"\0" + _canonical(entry)).digest(), 256
-    for shared, other in counted["path"]:
+    for shared, other in sealed["path"]:
         side = bytes.fromhex(other)
         one = int(of, 16) >> (255 - shared) & 1
         both = side + found if one else found + side

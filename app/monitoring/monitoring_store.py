@@ -130,8 +130,8 @@ class AlarmMessage:
     way        how: `post` or `mail`
     seen_at    when a receiver last saw that it lasts
     over_at    since when none does; None: it lasts
-    told_at    when it was sent that it is raised; None: not yet
-    tries      of what is to be sent now, those that failed
+    told_at    when the notice that it is raised was sent; None: not yet
+    tries      of the notice that is due, those that failed
     due_at     when that is tried; while it is being tried, until when nobody else does
     """
 
@@ -177,7 +177,7 @@ async def any_lasts(connection: AsyncConnection) -> bool:
 
 
 async def put_over(connection: AsyncConnection, *, unseen_since: Instant, now: Instant) -> None:
-    """Those that no receiver has seen since then are over, and that is to be sent."""
+    """Those that no receiver has seen since then are over; a notice of that is due."""
     await connection.execute(
         text(
             "UPDATE alarm_messages SET over_at = :now, tries = 0, "
@@ -189,8 +189,8 @@ async def put_over(connection: AsyncConnection, *, unseen_since: Instant, now: I
 
 
 async def messages_due(connection: AsyncConnection, now: Instant) -> Sequence[AlarmMessage]:
-    """What is to be sent now: that an alarm is raised, or that one of which that was sent is over;
-    and those that were over before they were sent."""
+    """The notices that are due: of alarms that are raised, and of those that are over. One that was
+    over before its first notice was sent is among them."""
     rows = await connection.execute(
         text(
             "SELECT alarm, way, reason, sentence, raised_at, seen_at, over_at, told_at, tries, "
@@ -224,7 +224,7 @@ async def claim_message(
 
 
 async def put_notified(connection: AsyncConnection, message: AlarmMessage, *, now: Instant) -> None:
-    """It was sent that it is raised."""
+    """The notice that it is raised was sent."""
     await connection.execute(
         text(
             "UPDATE alarm_messages SET told_at = :now, tries = 0, due_at = :now "
@@ -248,7 +248,7 @@ async def put_failed(
 
 
 async def delete_message(connection: AsyncConnection, message: AlarmMessage) -> None:
-    """Nothing of it is to be sent any more, unless it was seen again meanwhile."""
+    """No notice of it is due any more, unless it was seen again meanwhile."""
     await connection.execute(
         text(
             "DELETE FROM alarm_messages WHERE alarm = :alarm AND way = :way AND over_at IS NOT NULL"

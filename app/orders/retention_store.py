@@ -29,14 +29,12 @@ class Unpruned:
 
     order   None where it belongs to none
     source  who sent it
-    silent  whether it was read, and names no payment and no order: an account's own news
     """
 
     delivery_id: str
     received_at: Instant
     order: str | None
     source: str
-    silent: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +49,8 @@ async def unpruned(connection: AsyncConnection, *, after: str, limit: int) -> li
     """Deliveries that were not pruned, by id, which is by arrival."""
     rows = await connection.execute(
         text(
-            "SELECT deliveries.id, deliveries.received_at, events.order_key, deliveries.source, "
-            "events.claim, coalesce(events.payment, events.session) FROM deliveries "
+            "SELECT deliveries.id, deliveries.received_at, events.order_key, deliveries.source "
+            "FROM deliveries "
             "LEFT JOIN events ON events.event_id = deliveries.event_id "
             "AND events.source = deliveries.source AND events.digest = deliveries.digest "
             "WHERE deliveries.id > :after AND deliveries.pruned_at IS NULL "
@@ -61,20 +59,14 @@ async def unpruned(connection: AsyncConnection, *, after: str, limit: int) -> li
         {"after": after, "limit": limit},
     )
     return [
-        Unpruned(
-            delivery_id=row[0],
-            received_at=row[1],
-            order=row[2],
-            source=row[3],
-            silent=row[2] is None and row[4] == "ignored" and row[5] is None,
-        )
+        Unpruned(delivery_id=row[0], received_at=row[1], order=row[2], source=row[3])
         for row in rows
     ]
 
 
-async def still_silent(connection: AsyncConnection, deliveries: Iterable[str]) -> list[str]:
-    """Those of the deliveries that name no payment and no order: one that was read anew since,
-    by a newer profile, may name one."""
+async def unrelated_among(connection: AsyncConnection, deliveries: Iterable[str]) -> set[str]:
+    """Those of the deliveries that were read and concern no order: their event is ignored, and
+    names no order, payment or session, such as a customer's new address."""
     rows = await select_in(
         connection,
         sql="SELECT deliveries.id FROM deliveries JOIN events "
@@ -84,7 +76,7 @@ async def still_silent(connection: AsyncConnection, deliveries: Iterable[str]) -
         "AND deliveries.id IN ({})",
         values=deliveries,
     )
-    return sorted(row[0] for row in rows)
+    return {row[0] for row in rows}
 
 
 async def sizes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> dict[str, int]:

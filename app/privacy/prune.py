@@ -3,8 +3,8 @@ the background.
 
     1 page     deliveries that still have them, oldest first
     2 fold     the orders they belong to; those that are settled are kept in mind
-    3 prune    their deliveries, if nothing was said of the orders in between; and those
-               about no order and no payment, which nobody settles
+    3 prune    their deliveries, if nothing was said of the orders in between; and those that
+               concern no order, which nobody settles
 
 What the ledger rests on stays: digests, ids, dates, amounts, references and verdicts. An order of
 which something is not sealed in the log yet has to wait.
@@ -49,7 +49,7 @@ class Retention:
     """How long each class of what arrived is kept; None: for ever.
 
     quiet        bodies and headers, after nothing more was heard of their order, and from their
-                 arrival where they are about no order and no payment: together, for neither is
+                 arrival where they concern no order: together, for neither is
                  evidence without the other, nor can be read. Never less than the longest time in
                  which a source may deliver again
     phones       digests of phone numbers, likewise
@@ -215,14 +215,14 @@ async def _old_notes(
             noted = [note[2] for note in page if note[1] == "delivery"]
             owned = await erase_store.owners(connection, noted)
             known = [o.delivery_id for o in owned if o.source in retention.sources]
-            silent = set(await retention_store.still_silent(connection, known))
+            unrelated = await retention_store.unrelated_among(connection, known)
             orders = {each.delivery_id: each.order for each in owned}
             orders |= {note[2]: note[2] for note in page if note[1] == "order"}
             histories = await history_store.gather(
                 connection, {each for each in orders.values() if each}
             )
             ended = ended_orders(context, histories, retention, now=now, quiet=quiet)
-        yield [note for note in page if orders.get(note[2]) in ended or note[2] in silent]
+        yield [note for note in page if orders.get(note[2]) in ended or note[2] in unrelated]
         after = page[-1]
 
 
@@ -280,12 +280,13 @@ class Page:
 
     looked   how many deliveries were looked at
     settled  orders whose first delivery is on the page
-    silent   deliveries about no order and no payment, with their sizes in bytes
+    unrelated
+             deliveries that concern no order (`unrelated_among`), with their sizes in bytes
     """
 
     looked: int
     settled: list[Settled]
-    silent: Mapping[str, int]
+    unrelated: Mapping[str, int]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -296,30 +297,27 @@ class Pruning:
     classes  each class of data, and the days for which it is kept
     deliveries, size
              of settled orders and of none, and their bytes
-    silent   how many of them are about no order and no payment
+    unrelated
+             how many of them concern no order
     """
 
     before: Instant | None
     classes: Mapping[str, int | None] = field(default_factory=dict)
     orders: int = 0
     deliveries: int = 0
-    silent: int = 0
+    unrelated: int = 0
     size: int = 0
     others: Counter[str] = field(default_factory=Counter)
     settled: list[Settled] = field(default_factory=list)
 
-    def add(self, settled: Sequence[Settled], *, keep: int) -> None:
-        """Count orders, and keep the first of them."""
-        self.orders += len(settled)
-        self.deliveries += sum(len(each.sizes) for each in settled)
-        self.size += sum(sum(each.sizes.values()) for each in settled)
-        self.settled += settled[: max(keep - len(self.settled), 0)]
-
-    def add_silent(self, sizes: Mapping[str, int]) -> None:
-        """Count deliveries about no order and no payment."""
-        self.silent += len(sizes)
-        self.deliveries += len(sizes)
-        self.size += sum(sizes.values())
+    def add(self, page: Page, *, keep: int) -> None:
+        """Count what one page held, and keep the first of its orders."""
+        sizes = [each.sizes for each in page.settled] + [page.unrelated]
+        self.orders += len(page.settled)
+        self.unrelated += len(page.unrelated)
+        self.deliveries += sum(map(len, sizes))
+        self.size += sum(sum(each.values()) for each in sizes)
+        self.settled += page.settled[: max(keep - len(self.settled), 0)]
 
     def document(self) -> dict[str, Any]:
         """For JSON."""
@@ -327,7 +325,7 @@ class Pruning:
             "before": None if self.before is None else format_instant(self.before),
             "orders": self.orders,
             "deliveries": self.deliveries,
-            "of_no_order": self.silent,
+            "of_no_order": self.unrelated,
             "bytes": self.size,
             "rejections": self.others["rejections"],
             "classes": [
@@ -397,11 +395,7 @@ async def _pass(
     progress: Callable[[int], None],
 ) -> None:
     async for page in settled_orders(context, retention, unsealed_too=dry_run):
-        settled, silent = page.settled, page.silent
-        if not dry_run:
-            settled, silent = await _prune_page(context, page)
-        pruning.add(settled, keep=keep)
-        pruning.add_silent(silent)
+        pruning.add(page if dry_run else await _prune_page(context, page), keep=keep)
         progress(page.looked)
     async for name, count in prune_others(context, retention, dry_run=dry_run):
         pruning.others[name] += count
@@ -424,15 +418,21 @@ async def settled_orders(
             histories = await history_store.gather(connection, [mark.order for mark in marks])
             ended = ended_orders(context, histories, retention, now=now, quiet=quiet)
             ids = {order: _ids(histories[order]) for order in ended}
-            silent = [each for each in page if _goes_alone(each, retention, before=now - quiet)]
+            old = [
+                each.delivery_id
+                for each in page
+                if each.order is None
+                and each.source in retention.sources
+                and each.received_at <= now - quiet
+            ]
+            unrelated = await retention_store.unrelated_among(connection, old)
             if not unsealed_too:
                 waiting = await log_queue_store.without_leaf(
-                    connection, chain(*ids.values(), (each.delivery_id for each in silent))
+                    connection, chain(*ids.values(), unrelated)
                 )
                 ids = {order: some for order, some in ids.items() if waiting.isdisjoint(some)}
-                silent = [each for each in silent if each.delivery_id not in waiting]
-            alone = {each.delivery_id for each in silent}
-            sizes = await retention_store.sizes_of(connection, chain(*ids.values(), alone))
+                unrelated -= waiting
+            sizes = await retention_store.sizes_of(connection, chain(*ids.values(), unrelated))
         yield Page(
             looked=len(page),
             settled=[
@@ -447,27 +447,28 @@ async def settled_orders(
                 # An order counts on the page of its first delivery, and on no later one.
                 if mark.order in ids and min(sizes.keys() & ids[mark.order], default="") > after
             ],
-            silent={each: sizes[each] for each in sorted(sizes.keys() & alone)},
+            unrelated={each: sizes[each] for each in sorted(sizes.keys() & unrelated)},
         )
         after = page[-1].delivery_id
 
 
-def _goes_alone(each: retention_store.Unpruned, retention: Retention, *, before: Instant) -> bool:
-    return each.silent and each.source in retention.sources and each.received_at <= before
+async def _prune_page(context: AppContext, page: Page) -> Page:
+    """What of the page went."""
+    return Page(
+        looked=page.looked,
+        settled=await prune_orders(context, page.settled),
+        unrelated=await _prune_unrelated(context, page.unrelated),
+    )
 
 
-async def _prune_page(context: AppContext, page: Page) -> tuple[list[Settled], Mapping[str, int]]:
-    """What went: orders, and deliveries of none with their sizes."""
-    return await prune_orders(context, page.settled), await _prune_silent(context, page.silent)
-
-
-async def _prune_silent(context: AppContext, sizes: Mapping[str, int]) -> Mapping[str, int]:
-    """Those that went, with their sizes: all that are still about no order and no payment."""
+async def _prune_unrelated(context: AppContext, sizes: Mapping[str, int]) -> Mapping[str, int]:
+    """Those that went, with their sizes: all that still concern no order."""
     gone: dict[str, int] = {}
     for part in _portions(sizes.items(), size=itemgetter(1)):
         async with context.store.writing() as connection:
-            ids = await retention_store.still_silent(connection, [each for each, _ in part])
-            await retention_store.prune(connection, ids, now=context.clock.now())
+            # One that was read anew since, by a newer profile, may concern an order.
+            ids = await retention_store.unrelated_among(connection, [each for each, _ in part])
+            await retention_store.prune(connection, sorted(ids), now=context.clock.now())
         gone |= {each: sizes[each] for each in ids}
     return gone
 
@@ -557,9 +558,7 @@ class Pruner:
     async def _prune(self, pruning: Pruning) -> None:
         began = perf_counter()
         async for page in settled_orders(self._context, self._retention):
-            pruned, silent = await _prune_page(self._context, page)
-            pruning.add(pruned, keep=0)
-            pruning.add_silent(silent)
+            pruning.add(await _prune_page(self._context, page), keep=0)
             if await self._rest((perf_counter() - began) * REST_SHARE):
                 return
             began = perf_counter()

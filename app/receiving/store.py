@@ -350,7 +350,6 @@ class Store:
         await _sync_file(file.writer, file.path)
 
     async def _take(self, *, to_read_all: bool = False) -> None:
-        self._check_said()
         self._make_folder()
         if self._service is not None and self._path is not None:
             self._service.take()
@@ -376,7 +375,6 @@ class Store:
 
         On a full disk too: there is something to read, and to free space by.
         """
-        self._check_said()
         self._make_folder()
         async with self.writer.transaction() as connection:
             current = await schema.current_version(connection)
@@ -394,18 +392,14 @@ class Store:
         if self._made is not None:
             self._made.note(identity)
 
-    def _check_said(self) -> None:
-        """Raises ConfigurationError for a new database of which it is not said what it is for,
-        before a file is made that would be empty."""
-        if self._made is not None:
-            self._made.check_there()
-        if self.environment is None and self._path is not None and not self._path.exists():
-            raise _environment_unsaid()
-
-    def _make_folder(self) -> None:
+    def _make_folder(self, *, stamped: bool = True) -> None:
+        """Make the file where there is none; one that is to be stamped, only where it is said for
+        which environment: else it would be left empty."""
         if self._made is not None:
             self._made.check_there()
         if self._path is not None and not self._path.exists():
+            if stamped and self.environment is None:
+                raise _environment_unsaid()
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             # SQLite gives its log the mode of the database; it would let everyone read both.
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -413,10 +407,10 @@ class Store:
 
     def _check_there(self) -> None:
         """Raises StoreUnavailable, or ConfigurationError, where there is no file to read."""
-        if self._path is not None:
-            Made(self._path).check_there()
-            if not self._path.exists():
-                raise StoreUnavailable(_none_yet(self._path))
+        if self._made is not None:
+            self._made.check_there()
+        if self._path is not None and not self._path.exists():
+            raise StoreUnavailable(_none_yet(self._path))
         self._check_is_file()
 
     def _check_is_file(self) -> None:
@@ -457,7 +451,7 @@ class Store:
     async def upgrade(self) -> tuple[str | None, str]:
         """Run the migrations that are due. Returns the versions before and after."""
         with _system_errors_explained():
-            self._make_folder()
+            self._make_folder(stamped=False)
             async with self.writer.transaction() as connection:
                 await run(connection, take_lock, MIGRATING)
                 before = await schema.current_version(connection)

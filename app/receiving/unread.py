@@ -1,6 +1,6 @@
 """Whether there are genuine deliveries that could not be read: a decision, made of how many.
 
-Leaves out: how they are counted. They are kept, and their provider was answered that they came;
+Leaves out: how they are counted. They are kept, and their provider got its 200 for them;
 what they say of anybody's money is in no ledger until a person corrects the profile.
 """
 
