@@ -155,12 +155,11 @@ class Webhooks:
         message = await receive()
         if message["type"] == "http.request" and not message.get("more_body", False):
             body: bytes = message.get("body", b"")
-            if len(body) <= FREE_BYTES:
-                return body if len(body) <= self._limits.max_body_bytes else None
+            return body if len(body) <= self._limits.max_body_bytes else None
         return await self._long_body(message, receive)
 
     async def _long_body(self, message: Message, receive: Receive) -> bytes | None:
-        """A body that is long, or comes in parts. Raises NoRoom when all long ones are too much."""
+        """A body in several parts. Raises NoRoom when those under way are too much together."""
         body, counted = bytearray(), 0  # kept by themselves, tiny parts take twenty times the room
         try:
             while True:
