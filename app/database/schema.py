@@ -184,7 +184,7 @@ def _normal(rows: Any) -> list[Thing]:
 
 def _words(definition: str) -> str:
     words = (word for word in _WORDS.findall(definition) if not word.isspace())
-    return " ".join(_PLAIN.sub(r"\1", word) for word in words)
+    return " ".join(_PLAIN.sub(r"\1", word) if word[0] == '"' else word for word in words)
 
 
 @cache

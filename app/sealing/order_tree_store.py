@@ -122,12 +122,16 @@ def keep_tree(connection: PlainConnection, tree: SealedTree) -> bool:
 
 # --- asking --------------------------------------------------------------------------------------
 
+# From one place that has hashes to the next: most groups of a young tree have none.
 _HASHES: Final = (
-    "WITH RECURSIVE places(place) AS (SELECT CAST(:first AS BIGINT) UNION ALL "
-    "SELECT place + 1 FROM places WHERE place < :last) "
-    "SELECT place, (SELECT hash FROM order_nodes WHERE level = :level "
+    "WITH RECURSIVE places(place) AS ("
+    "SELECT min(place) FROM order_nodes WHERE level = :level AND place >= :first UNION ALL "
+    "SELECT (SELECT min(place) FROM order_nodes WHERE level = :level "
+    "AND order_nodes.place > places.place) FROM places WHERE places.place < :last), "
+    "newest(place, hash) AS (SELECT place, (SELECT hash FROM order_nodes WHERE level = :level "
     "AND order_nodes.place = places.place AND size <= :size ORDER BY size DESC LIMIT 1) "
-    "FROM places"
+    "FROM places WHERE place <= :last) "
+    "SELECT place, hash FROM newest WHERE hash IS NOT NULL"
 )
 
 
@@ -137,7 +141,7 @@ async def kept_groups(
     """The hashes of these groups in the tree of the log of that size, where they have orders."""
     values = {"first": places[0], "last": places[-1], "level": bits, "size": size}
     rows = await connection.execute(text(_HASHES), values)
-    return {place: bytes(found) for place, found in rows if found is not None}
+    return {place: bytes(found) for place, found in rows}
 
 
 _NEWEST_STATES: Final = (
