@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 from difflib import get_close_matches
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,6 +59,12 @@ def load_profile(name_or_path: str) -> Profile:
     return read_profile(path, _text(path))
 
 
+KEPT: Final = 128
+"""Profiles kept as they were read, more than are shipped: a start reads the same one several times,
+and to read it takes some milliseconds."""
+
+
+@lru_cache(maxsize=KEPT)
 def read_profile(path: Path, text: str) -> Profile:
     """The profile in a text; `path` names it, in mistakes too. Raises as `load_profile` does."""
     values = read_toml(
