@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -201,10 +202,25 @@ def _is_of_a_text(error: BaseException) -> bool:
     return any(isinstance(each, UnicodeEncodeError) for each in seen)
 
 
+def application_for(words: Sequence[str]) -> typer.Typer:
+    """The application with the one command or group that the first word names: to prepare all of
+    them takes longer than most of them run. The whole where it names none."""
+    alone = copy(application)
+    alone.registered_commands = [
+        each
+        for each in application.registered_commands
+        if each.callback is not None and each.callback.__name__ in words[:1]
+    ]
+    alone.registered_groups = [
+        each for each in application.registered_groups if each.name in words[:1]
+    ]
+    return alone if alone.registered_commands or alone.registered_groups else application
+
+
 def _typed(words: Sequence[str]) -> int:
     """What Typer ends with; it says itself where the words do not fit."""
     try:
-        application(list(words), prog_name="tallyhook")
+        application_for(words)(list(words), prog_name="tallyhook")
     except SystemExit as end:
         if isinstance(end.__context__, BrokenPipeError):
             raise end.__context__ from None

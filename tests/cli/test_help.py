@@ -51,6 +51,25 @@ def test_every_command_and_option_is_explained(capsys: pytest.CaptureFixture[str
         assert all(parameter.help for parameter in command.params), path
 
 
+@pytest.mark.parametrize("name", sorted(ROOT.commands))
+def test_a_command_is_prepared_alone(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the first word names, and nothing else: its help is the same as among all others."""
+    alone: Any = typer.main.get_command(main.application_for([name, "--help"]))
+    assert list(alone.commands) == [name]
+    assert _said(capsys, name, "--help")[0] == 0
+    for path in [(), *(path[1:] for path in COMMANDS if path[0] == name)]:
+        alone.main([name, *path, "--help"], prog_name="tallyhook", standalone_mode=False)
+        found = capsys.readouterr().out
+        ROOT.main([name, *path, "--help"], prog_name="tallyhook", standalone_mode=False)
+        assert found == capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [(), ("--help",), ("nobody",), ("--token-file", "db", "orders")])
+def test_where_the_first_word_names_none_all_are_prepared(words: tuple[str, ...]) -> None:
+    """So that they are listed, the nearest is named, or the one behind an option is found."""
+    assert main.application_for(words) is main.application
+
+
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     """`--version` prints the name and the version that is installed, and nothing else happens."""
     code, said = _said(capsys, "--version")
