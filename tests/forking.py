@@ -287,6 +287,8 @@ def _load() -> None:
             import_module(each.name)
     for name in ("uvicorn.protocols.http.httptools_impl", "uvicorn.lifespan.on", "uvloop"):
         import_module(name)
+    # What a client loads when it is made, and the machine's certificates.
+    import_module("app.core.http").outgoing_client(timeout_s=1.0)
     gc.collect()
     gc.freeze()
 
