@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from reconcile.ledger.events import Event
 
@@ -19,8 +19,7 @@ TRIED: Final = "it is the trial of `tallyhook golive`, and no event"
 """Why that body cannot be read: no profile is at fault."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Belonging:
+class Belonging(NamedTuple):
     """Whose event a body is, and of which environment: as in `Reading`."""
 
     environment: str | None = None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
@@ -293,12 +292,15 @@ class Reader:
             return Belonging(foreign=foreign)
         environments = set()
         for facts in several:
-            with suppress(Unreadable):
+            try:
                 environments.add(self._environment_of(facts))
-        stated = environments - {None, UNSTATED}
+            except Unreadable:
+                continue
+        unstated = UNSTATED in environments
+        environments -= {None, UNSTATED}
         return Belonging(
-            environment=stated.pop() if len(stated) == 1 else None,
-            unstated=UNSTATED in environments,
+            environment=environments.pop() if len(environments) == 1 else None,
+            unstated=unstated,
             foreign=foreign,
         )
 

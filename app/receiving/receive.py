@@ -38,6 +38,7 @@ from app.receiving.verify import (
     refusal_of,
 )
 from reconcile.instants import Instant
+from reconcile.values import maker
 
 __all__ = ["Answer", "Incoming", "Receiver", "Unstored", "receive_delivery"]
 
@@ -45,6 +46,8 @@ log = structlog.get_logger()
 
 _REFUSED_STATUS: Final = {"source_unknown": 404, "body_too_large": 413, "wrong_environment": 403}
 """Every other rejection is a matter of signature or age: 401, and the answer does not say which."""
+
+_new_received = maker(Received)
 
 _log_rejection = LogLine("delivery", "delivery", "source", "verdict", "digest", "peer")
 
@@ -176,7 +179,7 @@ def _decide(receiver: Receiver, incoming: Incoming) -> Answer | Rejected | Recei
     receiver.ages.taken(source.name)
     if refused is not None:
         return Answer(refused.status, "handshake", delivery_id, refused)
-    return Received(
+    return _new_received(
         delivery_id=delivery_id,
         received_at=now,
         source=source.name,
