@@ -9,13 +9,13 @@ import pytest
 
 from tests.simulation.many import play
 
-GATE = 10
-"""Worlds that every run of the suite lives through: from 0 on, of a third of a second each."""
+GATE = 250
+"""Worlds that every run of the suite lives through: from 0 on, of a quarter of a second each."""
 
 LONG = 2_000
 """Worlds of the long form, from 0 on, unless `SIMULATION_SEEDS` says how many."""
 
-AT_ONCE = 10
+AT_ONCE = 25
 """Worlds in one test of the gate: a failure shows early, and all of `HAPPENS` still does."""
 
 HAPPENS = frozenset(
