@@ -58,7 +58,7 @@ class Whole:
 
 class WholeCursor:
     """What the dialect uses of `aiosqlite.Cursor` for one statement; it fetches all that a query
-    gives. Many rows are written with `inserting`, and read a part at a time with `stream`."""
+    gives. Many rows are written with `insert_rows`, and read a part at a time with `stream`."""
 
     arraysize = 1
 

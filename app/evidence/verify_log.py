@@ -144,7 +144,7 @@ class Tree:
         """Leaves of the largest checkpoint so far that is the head of its leaves."""
         self._wrong_heads = 0
         self.made: dict[Node, Hash] = {}
-        """Hashes of complete tiles since `take_nodes` was called."""
+        """Hashes of complete tiles since `wrong_nodes` was called."""
 
     @property
     def size(self) -> int:

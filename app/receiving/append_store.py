@@ -327,7 +327,7 @@ async def keep_arrivals(
 
 
 def _unconfirmed(arrivals: Sequence[Arrival]) -> list[tuple[Event, Instant]]:
-    """Events to ask about, redelivered ones too: see `confirmations`."""
+    """Events to ask about, redelivered ones too: see `confirmation_store`."""
     return [(a.event, a.received_at) for a in arrivals if a.event is not None and _awaits(a)]
 
 

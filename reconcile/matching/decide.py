@@ -39,7 +39,7 @@ class Match:
     order   the order's reference, where a ledger is part of it
     lines   ids of the book, statement and bank lines and of the payouts that it claims, sorted
     money   what was captured, or paid out, or where no ledger is part of it the sum of the lines
-    facts   what was different and was let pass: `difference`, `apart_us`, …
+    facts   what was different and was let pass: `difference`, `rate`, …
     """
 
     kind: MatchKind

@@ -1,8 +1,8 @@
 """A table from a file, whatever its format: a heading, and rows of cells as text, in batches.
 
-    CSV          `csv_table`    delimiter , ; tab or |; UTF-8, or UTF-16 with its mark
-    XLSX         `xlsx_table`   the first sheet, or the named one
-    JSON Lines   `json_lines`   one object a line
+    CSV          `CsvTable`   delimiter , ; tab or |; UTF-8, UTF-16 with its mark, or as declared
+    XLSX         `XlsxTable`  the first sheet, or the named one
+    JSON Lines   `JsonLines`  one object a line
 
 Cells are text as the file writes it. Where the format has types, a number is `Number`, canonical
 decimal digits, and a date is `CellMoment`, in the form of ISO 8601: neither depends on what a
