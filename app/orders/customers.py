@@ -76,12 +76,12 @@ async def phones_of(
 def checked_reason(reason: str, phones: list[str]) -> str:
     """A reason as the trail may keep it. Raises UsageError without one, and for one that holds what
     must not be kept."""
-    said = reason.strip()
-    if not (0 < len(said) <= MAX_REASON) or not said.isprintable():
+    checked = reason.strip()
+    if not (0 < len(checked) <= MAX_REASON) or not checked.isprintable():
         raise UsageError(f"--reason says why, in 1 to {MAX_REASON} printable characters")
-    if Masking(phones).touches(said) or looks_like_a_phone(said):
+    if Masking(phones).touches(checked) or looks_like_a_phone(checked):
         raise UsageError("leave the phone number out of --reason: the trail is kept for ever")
-    return said
+    return checked
 
 
 async def unmask(

@@ -205,12 +205,12 @@ def shown_address(address: str, masking: Masking) -> str:
     """An address as it may be seen: each value of its query as if it were a header of that name."""
     path, mark, query = address.partition("?")
     pairs = [pair.partition("=") for pair in query.split("&")]
-    shown = [f"{name}{sign}{_asked(name, said, masking)}" for name, sign, said in pairs]
+    shown = [f"{name}{sign}{_asked(name, value, masking)}" for name, sign, value in pairs]
     return f"{masking.text(path)}{mark}{'&'.join(shown)}"
 
 
-def _asked(name: str, said: str, masking: Masking) -> str:
+def _asked(name: str, value: str, masking: Masking) -> str:
     """As it came, unless something in it is masked."""
-    plain = unquote_plus(said)
+    plain = unquote_plus(value)
     shown = shown_header(name, plain, masking)
-    return said if shown == plain else shown
+    return value if shown == plain else shown

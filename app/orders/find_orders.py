@@ -369,10 +369,10 @@ class _Look:
             return
         minors = set((self._sought.amounts or {}).values())
         async for part in search_store.events_of_day(self._connection, *day, minors=minors):
-            for said in part:
-                money = self._stated(said.money) or self._stated(said.order_money)
-                if said.order is not None and (money is not None or not minors):
-                    yield said.order, _event_sentence(said, money)
+            for event in part:
+                money = self._stated(event.money) or self._stated(event.order_money)
+                if event.order is not None and (money is not None or not minors):
+                    yield event.order, _event_sentence(event, money)
 
     async def _by_amount(self) -> AsyncIterator[tuple[str, str]]:
         sought = self._sought
@@ -380,10 +380,10 @@ class _Look:
             return
         minors = set(sought.amounts.values())
         async for part, left in search_store.events_of_amount(self._connection, minors):
-            for said in part:
-                money = self._stated(said.money) or self._stated(said.order_money)
-                if said.order is not None and money is not None:
-                    yield said.order, _event_sentence(said, money)
+            for event in part:
+                money = self._stated(event.money) or self._stated(event.order_money)
+                if event.order is not None and money is not None:
+                    yield event.order, _event_sentence(event, money)
             if left:
                 self._notes.append(
                     f"Only the newest {search_store.MOST:,} events were looked through for the "
@@ -433,7 +433,7 @@ def _nothing_received(line: search_store.ImportedLine) -> str:
     )
 
 
-def _event_sentence(said: search_store.Said, money: Money | None) -> str:
-    at = format_instant(said.received_at)
+def _event_sentence(event: search_store.FoundEvent, money: Money | None) -> str:
+    at = format_instant(event.received_at)
     what = "" if money is None else f" states {money}, and"
-    return f"its event {said.event_id}{what} was received at {at}"
+    return f"its event {event.event_id}{what} was received at {at}"

@@ -534,10 +534,10 @@ async def _complete(
     duplicates, records, contested = sides
     if duplicates.upcoming is not None and duplicates.upcoming <= order:
         deliveries = deliveries + _again(deliveries, await duplicates.take(order))
-    said: list[Record] = []
+    recorded: list[Record] = []
     if records.upcoming is not None and records.upcoming <= order:
-        said = [record_of(row[1:]) for row in await records.take(order)]
-    history = History(order=order, deliveries=frozenset(deliveries), records=frozenset(said))
+        recorded = [record_of(row[1:]) for row in await records.take(order)]
+    history = History(order=order, deliveries=frozenset(deliveries), records=frozenset(recorded))
     if order in contested:
         history = (await run(connection, _with_foreign, {order: history}))[order]
     return history

@@ -25,7 +25,7 @@ from app.database.engine import Connection
 from app.database.statements import PlainConnection, run
 from app.orders.history_store import gather, histories_of
 from app.orders.hold_store import Hold, holds_of, some_holds
-from app.orders.ledger_store import Said, last_said
+from app.orders.ledger_store import LastPublished, last_published
 from app.orders.policy_version_store import rules_of
 from app.orders.record_store import add_records, keep_records
 from app.receiving.context import AppContext
@@ -68,10 +68,10 @@ def judged_histories(
     """The histories of the orders as they are to be read: one that the fold worker will hold when
     it comes to it has that hold already, from just after what was last published."""
     histories = histories_of(connection, orders)
-    said = _of_other_rules(connection, orders, policy=policy)
+    published = _of_other_rules(connection, orders, policy=policy)
     return histories | {
         order: _with(histories[order], _held(order, at=each.as_of + TICK, record_id=NOT_YET_HELD))
-        for order, each in said.items()
+        for order, each in published.items()
         if only_by_new_rules(histories[order], each, policy=policy)
         and fulfillable(histories[order], policy=policy)
     }
@@ -79,25 +79,27 @@ def judged_histories(
 
 def _of_other_rules(
     connection: PlainConnection, orders: Iterable[str], *, policy: Policy
-) -> dict[str, Said]:
+) -> dict[str, LastPublished]:
     """What was last published of those of the orders of which rules of before have published that
     they are not fulfillable; mostly none."""
     rules = rules_of(policy_text(policy))
-    said = last_said(connection, orders)
+    published = last_published(connection, orders)
     return {
-        order: each for order, each in said.items() if not each.fulfillable and each.rules != rules
+        order: each
+        for order, each in published.items()
+        if not each.fulfillable and each.rules != rules
     }
 
 
-def only_by_new_rules(history: History, said: Said, *, policy: Policy) -> bool:
+def only_by_new_rules(history: History, last: LastPublished, *, policy: Policy) -> bool:
     """Whether what was known when this was said is fulfillable by the rules of now, and no hold of
     that was recorded since, which a person may have released already."""
     held = any(
-        each.kind == "held" and each.reason == BECAUSE and each.recorded_at > said.as_of
+        each.kind == "held" and each.reason == BECAUSE and each.recorded_at > last.as_of
         for each in history.records
     )
     return (
-        not held and fold(history.known_at(said.as_of), policy=policy, as_of=said.as_of).fulfillable
+        not held and fold(history.known_at(last.as_of), policy=policy, as_of=last.as_of).fulfillable
     )
 
 
@@ -119,13 +121,13 @@ def hold_back(
     """
     if not orders:
         return {}
-    said = _of_other_rules(connection, orders, policy=context.policy)
-    histories = histories_of(connection, list(said))
+    published = _of_other_rules(connection, orders, policy=context.policy)
+    histories = histories_of(connection, list(published))
     now = context.clock.now()
     held = {
         order: _held(order, at=instant_after_all(history, now), record_id=new_id("rec_", now))
         for order, history in histories.items()
-        if only_by_new_rules(history, said[order], policy=context.policy)
+        if only_by_new_rules(history, published[order], policy=context.policy)
     }
     keep_records(connection, [held[order] for order in sorted(held)])
     return {order: _with(histories[order], record) for order, record in held.items()}

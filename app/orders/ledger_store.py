@@ -71,14 +71,14 @@ _LATEST_POSITIONS = (
     "(SELECT max(seq) FROM revisions WHERE revisions.order_key = latest.order_key)"
 )
 
-_LAST_SAID = (
+_LAST_PUBLISHED = (
     "SELECT latest.order_key, latest.outcome, latest.fulfillable, "
     "coalesce(ledgers.as_of, latest.at), ledgers.rules FROM revisions AS latest "
     "LEFT JOIN ledgers ON ledgers.order_key = latest.order_key WHERE latest.order_key IN ({}) AND "
     "latest.seq = (SELECT max(seq) FROM revisions WHERE revisions.order_key = latest.order_key)"
 )
 
-ALL_SAID = (
+ALL_PUBLISHED = (
     "SELECT revisions.order_key, revisions.outcome, revisions.fulfillable, "
     "coalesce(ledgers.as_of, revisions.at), ledgers.rules FROM revisions "
     "LEFT JOIN ledgers ON ledgers.order_key = revisions.order_key "
@@ -119,7 +119,7 @@ def last_positions(connection: PlainConnection, orders: Iterable[str]) -> dict[s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class LastPublished:
     """What was last published of an order.
 
     as_of  the last instant at which a fold concluded it
@@ -133,17 +133,17 @@ class Said:
     rules: str | None
 
 
-def said_in(row: Sequence[Any]) -> Said:
+def last_published_in(row: Sequence[Any]) -> LastPublished:
     """What was said, of (order_key, outcome, fulfillable, as_of, rules)."""
-    return Said(
+    return LastPublished(
         order=row[0], outcome=row[1], fulfillable=bool(row[2]), as_of=row[3], rules=row[4] or None
     )
 
 
-def last_said(connection: PlainConnection, orders: Iterable[str]) -> dict[str, Said]:
+def last_published(connection: PlainConnection, orders: Iterable[str]) -> dict[str, LastPublished]:
     """What was last published of each of the orders; none for an order never published."""
-    rows = select_rows(connection, sql=_LAST_SAID, values=orders)
-    return {row[0]: said_in(row) for row in rows}
+    rows = select_rows(connection, sql=_LAST_PUBLISHED, values=orders)
+    return {row[0]: last_published_in(row) for row in rows}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -276,8 +276,8 @@ def pause_after(
 def notification_id(published: Published) -> str:
     """The same at every try, and of no other revision: not even of one that takes its number in a
     database that was put back, and of which nobody said so."""
-    said = f"{published.seq}|{published.order}|{published.at}|{'|'.join(published.because)}"
-    return f"ntf_{published.seq}_{sha256(said.encode('utf-8')).hexdigest()[:16]}"
+    content = f"{published.seq}|{published.order}|{published.at}|{'|'.join(published.because)}"
+    return f"ntf_{published.seq}_{sha256(content.encode('utf-8')).hexdigest()[:16]}"
 
 
 def notification_body(published: Published) -> bytes:

@@ -146,8 +146,8 @@ def news(known: list[Record], facts: OrderFacts, *, now: Instant, author: str) -
         ("order_fulfilled", facts.fulfilled_at),
     )
     for kind, moment in moments:
-        said = {record.at for record in known if record.kind == kind}
-        if moment is not None and moment not in said:
+        recorded = {record.at for record in known if record.kind == kind}
+        if moment is not None and moment not in recorded:
             fresh.append(_record(facts, kind, moment, now=now, author=author))
     return fresh + named(known, facts.order, facts.references, now=now, author=author)
 
@@ -178,7 +178,7 @@ def named(
     author: str,
 ) -> list[Record]:
     """The records of references that are not known to be the order's yet, or not of this amount."""
-    said = {(record.source, record.session, record.payment) for record in known}
+    recorded = {(record.source, record.session, record.payment) for record in known}
     amounts = {
         (record.source, record.session): record.money
         for record in known
@@ -198,7 +198,7 @@ def named(
             author=author,
         )
         for each in dict.fromkeys(references)
-        if (each.source, each.session, each.payment) not in said
+        if (each.source, each.session, each.payment) not in recorded
         or (each.money is not None and each.money != amounts.get((each.source, each.session)))
     ]
 
@@ -243,7 +243,7 @@ def _note_price(
 def _price(known: list[Record]) -> Money | None:
     """What the shop has last said that the order costs: stated, or asked for with a session."""
     for kind in ("order_placed", "session_requested"):
-        said = [each.money for each in known if each.kind == kind and each.money is not None]
-        if said:
-            return said[-1]
+        prices = [each.money for each in known if each.kind == kind and each.money is not None]
+        if prices:
+            return prices[-1]
     return None

@@ -30,14 +30,14 @@ async def add_note(
     await explain_order(context, order)
     async with context.store.writing() as connection:
         who = await permitted(connection, by=by, action="note_added")
-        said = checked_reason(note, await phones_of(connection, order, sources=sources))
+        checked = checked_reason(note, await phones_of(connection, order, sources=sources))
         await note_in_trail(
             connection,
             who,
             action="note_added",
             subject=order,
             at=context.clock.now(),
-            reason=said,
+            reason=checked,
         )
 
 

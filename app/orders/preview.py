@@ -21,7 +21,7 @@ from app.database.engine import Connection
 from app.database.schema import newest_version, versions_after
 from app.orders.history_store import scan, side_stream
 from app.orders.holds import fulfillable, only_by_new_rules
-from app.orders.ledger_store import ALL_SAID, Said, said_in
+from app.orders.ledger_store import ALL_PUBLISHED, LastPublished, last_published_in
 from app.orders.policy_version_store import rules_of
 from app.receiving.due_store import count_marks
 from reconcile.instants import format_instant
@@ -113,27 +113,27 @@ async def previewed(
     """
     preview = Preview(before=version, after=newest_version(), migrations=versions_after(version))
     rules, total = rules_of(policy_text(policy)), await count_marks(connection)
-    published = await side_stream(connection, ALL_SAID)
+    published = await side_stream(connection, ALL_PUBLISHED)
     async for histories in scan(connection):
         for history in histories:
             if published.upcoming is None or published.upcoming > history.order:
                 continue
             rows = await published.take(history.order)
-            if rows and (said := said_in(rows[-1])).rules != rules:
-                _look(preview, history, said, policy=policy)
+            if rows and (last := last_published_in(rows[-1])).rules != rules:
+                _look(preview, history, last, policy=policy)
         preview.seen["orders"] += len(histories)
         progress(preview.seen["orders"], total)
     return preview
 
 
-def _look(preview: Preview, history: History, said: Said, *, policy: Policy) -> None:
+def _look(preview: Preview, history: History, last: LastPublished, *, policy: Policy) -> None:
     try:
-        then = fold(history.known_at(said.as_of), policy=policy, as_of=said.as_of)
-        held = not said.fulfillable and then.fulfillable and _would_be(history, said, policy)
+        then = fold(history.known_at(last.as_of), policy=policy, as_of=last.as_of)
+        held = not last.fulfillable and then.fulfillable and _would_be(history, last, policy)
     except Exception:
         preview.seen["unfoldable"] += 1  # the worker says which, and why
         return
-    before = f"{said.outcome}{_MAY[said.fulfillable]}"
+    before = f"{last.outcome}{_MAY[last.fulfillable]}"
     after = f"{then.outcome}{', held' if held else _MAY[then.fulfillable]}"
     if before != after:
         preview.outcomes[before, after] += 1
@@ -143,10 +143,10 @@ def _look(preview: Preview, history: History, said: Said, *, policy: Policy) -> 
                 "order": history.order,
                 "before": before,
                 "after": after,
-                "published_as_of": format_instant(said.as_of),
+                "published_as_of": format_instant(last.as_of),
             }
         )
 
 
-def _would_be(history: History, said: Said, policy: Policy) -> bool:
-    return only_by_new_rules(history, said, policy=policy) and fulfillable(history, policy=policy)
+def _would_be(history: History, last: LastPublished, policy: Policy) -> bool:
+    return only_by_new_rules(history, last, policy=policy) and fulfillable(history, policy=policy)

@@ -30,35 +30,35 @@ MOST: Final = 5_000_000
 
 _LAST: Final = "\U0010ffff"
 
-_SAID: Final = (
+_EVENT: Final = (
     "events.order_key, events.event_id, events.received_at, events.amount, "
     "events.currency, events.order_amount, events.order_currency"
 )
 _STATES: Final = "(events.amount IN :minors OR events.order_amount IN :minors)"
 
 _DURING: Final = (
-    "SELECT {said}, deliveries.id FROM events "
+    "SELECT {columns}, deliveries.id FROM events "
     "JOIN deliveries ON events.event_id = deliveries.event_id "
     "AND events.source = deliveries.source AND events.digest = deliveries.digest "
     "WHERE deliveries.id > :after AND deliveries.id < :end AND {which} "
     "ORDER BY deliveries.id LIMIT :limit"
 )
-_OF_DAY: Final = text(statement(_DURING, said=_SAID, which="1 = 1"))
-_OF_DAY_AND_AMOUNT: Final = text(statement(_DURING, said=_SAID, which=_STATES)).bindparams(
+_OF_DAY: Final = text(statement(_DURING, columns=_EVENT, which="1 = 1"))
+_OF_DAY_AND_AMOUNT: Final = text(statement(_DURING, columns=_EVENT, which=_STATES)).bindparams(
     bindparam("minors", expanding=True)
 )
 _OF_AMOUNT: Final = text(
     statement(
-        'SELECT {said} FROM events WHERE events."row" > :low AND events."row" <= :high '
+        'SELECT {columns} FROM events WHERE events."row" > :low AND events."row" <= :high '
         'AND {states} ORDER BY events."row" DESC',
-        said=_SAID,
+        columns=_EVENT,
         states=_STATES,
     )
 ).bindparams(bindparam("minors", expanding=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class FoundEvent:
     """An event that was found by an amount or a day; `order` is None where it belongs to none."""
 
     order: str | None
@@ -109,7 +109,7 @@ async def orders_of_event(
 
 async def events_of_day(
     connection: AsyncConnection, day: Instant, end: Instant, *, minors: Collection[int]
-) -> AsyncIterator[list[Said]]:
+) -> AsyncIterator[list[FoundEvent]]:
     """Events received from `day` until `end`, oldest first, some at a time; with `minors`, those
     that state one of these amounts in minor units."""
     sql = _OF_DAY_AND_AMOUNT if minors else _OF_DAY
@@ -118,7 +118,7 @@ async def events_of_day(
         values["minors"] = sorted(minors)
     while True:
         rows = (await connection.execute(sql, values | {"limit": AT_ONCE})).all()
-        yield [_said(row) for row in rows]
+        yield [_found_event(row) for row in rows]
         if len(rows) < AT_ONCE:
             return
         values["after"] = rows[-1][7]
@@ -126,7 +126,7 @@ async def events_of_day(
 
 async def events_of_amount(
     connection: AsyncConnection, minors: Collection[int]
-) -> AsyncIterator[tuple[list[Said], bool]]:
+) -> AsyncIterator[tuple[list[FoundEvent], bool]]:
     """Events that state one of these amounts in minor units, newest first, a stretch at a time, and
     whether older ones are left that are not looked at."""
     top = await connection.scalar(text('SELECT max("row") FROM events')) or 0
@@ -135,7 +135,7 @@ async def events_of_amount(
         low = max(high - STRETCH, bottom)
         values = {"low": low, "high": high, "minors": sorted(minors)}
         rows = await connection.execute(_OF_AMOUNT, values)
-        yield [_said(row) for row in rows], low == bottom and bottom > 0
+        yield [_found_event(row) for row in rows], low == bottom and bottom > 0
 
 
 async def records_of_amount(
@@ -152,8 +152,8 @@ async def records_of_amount(
     return [(row[0], Money(minor=row[1], currency=row[2])) for row in rows]
 
 
-def _said(row: Sequence[Any]) -> Said:
-    return Said(
+def _found_event(row: Sequence[Any]) -> FoundEvent:
+    return FoundEvent(
         order=row[0],
         event_id=row[1],
         received_at=row[2],
