@@ -84,15 +84,15 @@ class Flight(Generic[T]):
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.callers = 0
-        self._said: tuple[object, T] | None = None
+        self._answer: tuple[object, T] | None = None
 
-    def said(self, asked: object) -> T | None:
+    def answer_to(self, asked: object) -> T | None:
         """What an earlier caller of this flight got for the same question."""
-        return self._said[1] if self._said is not None and self._said[0] == asked else None
+        return self._answer[1] if self._answer is not None and self._answer[0] == asked else None
 
-    def say(self, asked: object, answer: T) -> T:
+    def leave(self, asked: object, answer: T) -> T:
         """Leave the answer for those who wait with the same question."""
-        self._said = (asked, answer)
+        self._answer = (asked, answer)
         return answer
 
 
@@ -223,9 +223,9 @@ class CheckoutClient:
         number, spent = 1, 0.0
         while True:
             started = time.monotonic()
-            heard = await self._request(body, key, limit_s=min(retry.try_s, retry.total_s - spent))
+            reply = await self._request(body, key, limit_s=min(retry.try_s, retry.total_s - spent))
             spent += time.monotonic() - started
-            judged = judge(heard, order=order, form=form, mask=mask, lost=lost)
+            judged = judge(reply, order=order, form=form, mask=mask, lost=lost)
             if not isinstance(judged, ComeAgain):
                 return judged
             lost = True

@@ -85,16 +85,16 @@ async def open_checkout(
     sound = checked(request, live=context.store.environment == "live", requires=requires)  # (1)
     asked = (sound, new_payment)
     async with client.flights.of(sound.order) as flight:
-        said: CheckoutResult | None = flight.said(asked)
-        if said is not None:
-            return said
+        answered: CheckoutResult | None = flight.answer_to(asked)
+        if answered is not None:
+            return answered
         result = await _Opening(
             context, client, sound, new_payment=new_payment, author=author
         ).run()
         if result.state in ("opened", "refused"):
             # Also of one that this call opened: it may have been paid or canceled while we asked.
             result = by_now(result, await explain_order(context, result.order))
-        flight.say(asked, replace(result, created=False))
+        flight.leave(asked, replace(result, created=False))
         return result
 
 

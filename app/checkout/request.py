@@ -432,30 +432,30 @@ class ComeAgain:
 Judged = Opened | SessionRefused | AnswerUnclear | Denied | ComeAgain
 
 
-def judge(heard: Reply, *, order: str, form: AnswerForm, mask: Mask, lost: bool = False) -> Judged:
+def judge(reply: Reply, *, order: str, form: AnswerForm, mask: Mask, lost: bool = False) -> Judged:
     """What one answer means for the session of `order`.
 
     lost  whether the service may have had a request with this key before, whose answer did not
           come: then a refusal that is not in its own form may be of somebody between us
     """
-    status = heard.status
+    status = reply.status
     if status is None:
-        return ComeAgain(code=heard.problem or "connection_failed")
+        return ComeAgain(code=reply.problem or "connection_failed")
     if status in COME_AGAIN or status >= 500:
-        return ComeAgain(code=f"status_{status}", wait_s=_retry_after(heard))
+        return ComeAgain(code=f"status_{status}", wait_s=_retry_after(reply))
     if status in NOT_THE_ORDER:
         return Denied(status=status)
     if 400 <= status < 500:
-        if _is_about_the_key(heard):
+        if _is_about_the_key(reply):
             return AnswerUnclear(code="key_refused")
-        if lost and not _is_a_document(heard.body):
+        if lost and not _is_a_document(reply.body):
             return AnswerUnclear(code=f"status_{status}")
-        return _refused(heard, mask)
+        return _refused(reply, mask)
     if status not in form.accepted:
         return AnswerUnclear(code=f"status_{status}")
-    if heard.problem is not None:
-        return AnswerUnclear(code=heard.problem)
-    return _opened(heard.body, order=order, form=form, mask=mask)
+    if reply.problem is not None:
+        return AnswerUnclear(code=reply.problem)
+    return _opened(reply.body, order=order, form=form, mask=mask)
 
 
 # --- opened --------------------------------------------------------------------------------------
@@ -524,12 +524,12 @@ def kept_checkout_url(details: str | None, form: AnswerForm) -> str | None:
 # --- refused, and come again ---------------------------------------------------------------------
 
 
-def _is_about_the_key(heard: Reply) -> bool:
+def _is_about_the_key(reply: Reply) -> bool:
     """Whether the service objects to the idempotency key, such as to its use with another body.
 
     Then it remembers an earlier request with this key, which may well have opened a session.
     """
-    return b"idempoten" in heard.body.lower()
+    return b"idempoten" in reply.body.lower()
 
 
 def _is_a_document(body: bytes) -> bool:
@@ -540,14 +540,14 @@ def _is_a_document(body: bytes) -> bool:
         return False
 
 
-def _refused(heard: Reply, mask: Mask) -> SessionRefused:
+def _refused(reply: Reply, mask: Mask) -> SessionRefused:
     # Made plain first: a number with invisible characters in it would pass the mask.
-    words = clipped(masked_words(mask.hide(plain(_words(heard.body)))), MAX_REASON)
-    details: dict[str, object] = {"status": heard.status, "bytes": len(heard.body)}
-    if len(heard.body) <= MAX_DETAILS:
-        details["answer"] = mask.hide(plain(heard.body.decode("utf-8", "replace")))
+    words = clipped(masked_words(mask.hide(plain(_words(reply.body)))), MAX_REASON)
+    details: dict[str, object] = {"status": reply.status, "bytes": len(reply.body)}
+    if len(reply.body) <= MAX_DETAILS:
+        details["answer"] = mask.hide(plain(reply.body.decode("utf-8", "replace")))
     return SessionRefused(
-        reason=words or f"HTTP {heard.status} {_phrase(heard.status)}".strip(),
+        reason=words or f"HTTP {reply.status} {_phrase(reply.status)}".strip(),
         details=canonical_json(details).decode(),
     )
 
@@ -574,16 +574,16 @@ def _phrase(status: int | None) -> str:
         return ""
 
 
-def _retry_after(heard: Reply) -> float:
+def _retry_after(reply: Reply) -> float:
     """Seconds that the service asks us to wait: its number, or its date less its own date.
 
     Our clock takes no part: the two machines need not agree on what time it is.
     """
-    text = (heard.retry_after or "").strip()
+    text = (reply.retry_after or "").strip()
     if _SECONDS.fullmatch(text):
         return float(text)
     try:
-        until, now = parsedate_to_datetime(text), parsedate_to_datetime(heard.date or "")
+        until, now = parsedate_to_datetime(text), parsedate_to_datetime(reply.date or "")
         return max(0.0, (until - now).total_seconds())
     except (ArithmeticError, ValueError, TypeError):  # the first of a year that is far too large
         return 0.0

@@ -43,7 +43,7 @@ async def test_turns_are_bounded_and_leave_nothing() -> None:
                 raise AssertionError("beyond the limit")
     assert len(flights) == 0
     async with flights.of("c") as turn:
-        assert turn.said("x") is None
+        assert turn.answer_to("x") is None
 
 
 async def test_an_answer_is_shared_only_with_those_who_asked_the_same() -> None:
@@ -52,7 +52,7 @@ async def test_an_answer_is_shared_only_with_those_who_asked_the_same() -> None:
     async def call(asked: str, answer: int) -> int:
         async with flights.of("a") as turn:
             await asyncio.sleep(0)
-            return turn.said(asked) or turn.say(asked, answer)
+            return turn.answer_to(asked) or turn.leave(asked, answer)
 
     answers = await asyncio.gather(call("x", 1), call("x", 2), call("y", 3))
     assert list(answers) == [1, 1, 3]
