@@ -172,11 +172,11 @@ class AttemptEvidence:
             self.session = event.session
         if event.refunded_total is not None:
             self.sums = True
-        said = self.claims.get(event.claim)
-        if said is None:
+        same = self.claims.get(event.claim)
+        if same is None:
             self.claims[event.claim] = [heard]
         else:
-            said.append(heard)
+            same.append(heard)
 
 
 @dataclass(slots=True)

@@ -174,13 +174,13 @@ def _against_success(attempt: AttemptEvidence) -> dict[str, list[Heard]]:
     cancellation that it does not date before or with them, an expiry."""
     claims = attempt.claims
     captured = claims["succeeded"]
-    said: dict[str, list[Heard]] = {
+    found: dict[str, list[Heard]] = {
         "succeeded": captured,
         "declined": [h for h in claims.get("declined", ()) if _after_all(h, captured)],
         "canceled": cancellations_after(attempt),
         "expired": claims.get("expired", []),
     }
-    return {claim: heard for claim, heard in said.items() if heard}
+    return {claim: heard for claim, heard in found.items() if heard}
 
 
 def _after_all(heard: Heard, captured: list[Heard]) -> bool:
@@ -192,13 +192,13 @@ def _after_all(heard: Heard, captured: list[Heard]) -> bool:
 
 def _against_each_other(attempt: AttemptEvidence) -> dict[str, list[Heard]]:
     claims = attempt.claims
-    said = [claim for claim in _FINAL if claim in claims]
+    found = [claim for claim in _FINAL if claim in claims]
     if "authorized" in claims:
         # One that the provider dates after the reservation released it.
         reserved = claims["authorized"]
-        said = [c for c in _FINAL if not _released(claims.get(c, ()), reserved)]
-        said = ["authorized", *[claim for claim in said if claim in claims]]
-    return {claim: claims[claim] for claim in said}
+        found = [c for c in _FINAL if not _released(claims.get(c, ()), reserved)]
+        found = ["authorized", *[claim for claim in found if claim in claims]]
+    return {claim: claims[claim] for claim in found}
 
 
 def _released(ends: Sequence[Heard], reserved: list[Heard]) -> bool:
@@ -229,8 +229,8 @@ def _recovered(attempt: AttemptEvidence) -> list[Finding]:
     return [new_finding(code="recovered_on_later_attempt", cites=cites, facts=facts)]
 
 
-def _contradiction(attempt: AttemptEvidence, said: str, heard: list[Heard]) -> Finding:
-    facts: Facts = (("attempt", attempt.reference), ("claims", said))
+def _contradiction(attempt: AttemptEvidence, claims: str, heard: list[Heard]) -> Finding:
+    facts: Facts = (("attempt", attempt.reference), ("claims", claims))
     return new_finding(code="contradictory_claims", cites=cites_of(heard), facts=facts)
 
 

@@ -105,8 +105,8 @@ class Movement:
 
     def __post_init__(self) -> None:
         self.money = self.stated[0] if len(self.stated) == 1 else None
-        said = [*self.heard, *self.rests_on] if self.rests_on else self.heard
-        self.cites = cites_of(self.attempt.tied(said))
+        events = [*self.heard, *self.rests_on] if self.rests_on else self.heard
+        self.cites = cites_of(self.attempt.tied(events))
         if self.named is not None:
             self.cites += (self.named.record_id,)
 

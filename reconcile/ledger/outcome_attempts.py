@@ -35,11 +35,11 @@ def decide_attempt(evidence: AttemptEvidence, case: Case) -> Attempt:
     """
     claims = evidence.claims
     for outcome in RANKED:
-        said = claims.get(outcome)
+        stated = claims.get(outcome)
         if outcome == "canceled" and "reversed" in claims:
-            said = sorted([*(said or ()), *claims["reversed"]], key=by_date)
-        if said is not None and not (outcome == "authorized" and _released(evidence, said)):
-            return _claimed(evidence, outcome, said, deadline=deadline_of(evidence, case))
+            stated = sorted([*(stated or ()), *claims["reversed"]], key=by_date)
+        if stated is not None and not (outcome == "authorized" and _released(evidence, stated)):
+            return _claimed(evidence, outcome, stated, deadline=deadline_of(evidence, case))
     if not evidence.heard and _all_refused(evidence.files):
         return _refused(evidence)
     return _waiting(evidence, case)
@@ -56,29 +56,29 @@ def _released(evidence: AttemptEvidence, reserved: list[Heard]) -> bool:
 def _claimed(
     evidence: AttemptEvidence,
     outcome: AttemptOutcome,
-    said: list[Heard],
+    stated: list[Heard],
     *,
     deadline: Instant | None,
 ) -> Attempt:
     facts: Facts = ()
-    for each in said:
+    for each in stated:
         if each.event.reason is not None:
             facts = (("reason", each.event.reason),)
     return new_attempt(
         source=evidence.source,
         reference=evidence.reference,
         outcome=outcome,
-        reason=new_reason(code=_SAYS[outcome], cites=cites_of(evidence.tied(said)), facts=facts),
+        reason=new_reason(code=_SAYS[outcome], cites=cites_of(evidence.tied(stated)), facts=facts),
         deadline=deadline,
-        ended_at=_ended(outcome, said),
+        ended_at=_ended(outcome, stated),
     )
 
 
-def _ended(outcome: AttemptOutcome, said: list[Heard]) -> Instant | None:
+def _ended(outcome: AttemptOutcome, stated: list[Heard]) -> Instant | None:
     """The date of the final word. `said` is by date: success counts from its first mention."""
     if outcome == "authorized":
         return None
-    return said[0 if outcome == "succeeded" else -1].at
+    return stated[0 if outcome == "succeeded" else -1].at
 
 
 def _all_refused(files: list[SessionFile]) -> bool:

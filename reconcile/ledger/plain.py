@@ -93,10 +93,14 @@ def with_plain(document: Mapping[str, Any], ledger: Ledger, *, behind_s: int = 0
 def plain_answer(ledger: Ledger, *, behind_s: int = 0) -> tuple[str, ...]:
     """What became of the order, and what follows. Without ids. `behind_s` as above."""
     held = () if ledger.held is None else (("held", ledger.held),)
-    said = [plain_reason(reason) for reason in ledger.reasons]
-    said += [plain_reason(reason, held) for reason in ledger.withheld]
-    said += [_owed_after_cancel(ledger), NEXT.get(ledger.outcome, ""), _shipping(ledger, behind_s)]
-    return tuple(dict.fromkeys(filter(None, said)))
+    sentences = [plain_reason(reason) for reason in ledger.reasons]
+    sentences += [plain_reason(reason, held) for reason in ledger.withheld]
+    sentences += [
+        _owed_after_cancel(ledger),
+        NEXT.get(ledger.outcome, ""),
+        _shipping(ledger, behind_s),
+    ]
+    return tuple(dict.fromkeys(filter(None, sentences)))
 
 
 def plain_outcome(ledger: Ledger) -> tuple[str, ...]:

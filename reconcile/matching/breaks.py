@@ -320,7 +320,9 @@ class _Being:
 
     def _closed(self, step: Step) -> None:
         self._seen, self._closed_by = False, step.cites
-        why = f"what came since closed it: {', '.join(step.cites)}" if step.cites else _NOTHING_SAID
+        why = (
+            f"what came since closed it: {', '.join(step.cites)}" if step.cites else _NOTHING_CITED
+        )
         self._because = f"Run {step.run} no longer saw it; {why}."
 
     def _decided(self, step: Step, did: str) -> None:
@@ -357,7 +359,7 @@ class _Being:
         )
 
 
-_NOTHING_SAID: Final = (
+_NOTHING_CITED: Final = (
     "nothing was said of it since: time has passed, or what belongs to it was found elsewhere"
 )
 

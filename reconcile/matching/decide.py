@@ -135,7 +135,7 @@ def decide_unpaid(lines: Lines, terms: Terms) -> Verdict:
         money=lines.money,
         since=terms.as_of if lines.placed_at is None else lines.placed_at,
         cites=lines.ids,
-        facts=(("booked", lines.money), ("status", lines.said)),
+        facts=(("booked", lines.money), ("status", lines.status)),
     )
     return _one(found)
 
@@ -261,12 +261,12 @@ def _status(pair: Pair) -> Verdict | None:
         return None
     if funds.late and not funds.over:
         return _one(_late(funds, lines))
-    if lines.said == "nothing":
+    if lines.status == "nothing":
         return None
     if terms.book_lags(funds.at):
         return Verdict("awaiting_book", "awaiting_book")
     kept = funds.kept
-    facts: Facts = (("captured", funds.money(kept)), ("status", lines.said))
+    facts: Facts = (("captured", funds.money(kept)), ("status", lines.status))
     return _one(_differs("book_unpaid_but_received", pair, minor=kept, facts=facts))
 
 
@@ -286,8 +286,8 @@ def _refunds(pair: Pair) -> Verdict | None:
         facts += _how_it_went(funds)
         return _one(_differs("refund_not_in_book", pair, minor=more, facts=facts))
     if more < 0:
-        said_at = max(_said_at(pair), lines.refunded_at or EARLIEST)
-        if said_at + terms.rules.refund_margin > terms.as_of:
+        stated_at = max(_stated_at(pair), lines.refunded_at or EARLIEST)
+        if stated_at + terms.rules.refund_margin > terms.as_of:
             return Verdict("awaiting_refund", "awaiting_refund")
         return _one(_differs("refund_not_received", pair, minor=-more, facts=facts))
     return None
@@ -345,13 +345,13 @@ def _one(found: Break) -> Verdict:
     return Verdict(found.cause, found.cause, (found,))
 
 
-def _said_at(pair: Pair) -> Instant:
+def _stated_at(pair: Pair) -> Instant:
     """The latest date among what disagrees: the money's and the book's."""
     return max(pair.funds.returned_at, pair.lines.placed_at or EARLIEST)
 
 
 def _differs(cause: BreakCause, pair: Pair, *, minor: int, facts: Facts) -> Break:
-    return _break(cause, pair.funds, pair.lines, money=minor, since=_said_at(pair), facts=facts)
+    return _break(cause, pair.funds, pair.lines, money=minor, since=_stated_at(pair), facts=facts)
 
 
 def _unresolved(funds: Funds, lines: Lines | None, terms: Terms) -> Break:

@@ -212,7 +212,7 @@ def name_of(named: str) -> str:
     return subject_of(named) if named.startswith(("bok_", "stm_", "bnk_")) else named
 
 
-Said = BookStatus | Literal["nothing"]
+LinesStatus = BookStatus | Literal["nothing"]
 
 
 @dataclass(slots=True)
@@ -220,7 +220,7 @@ class Lines:
     """The lines of one reference that count together.
 
     rest      lines of the reference that claim nothing while others claim something
-    said      what the lines say became of the money
+    status    what the lines say became of the money
     charge    the sum of what is positive, without lines that say what became of another's charge
     credit    of what is negative, and of what was refunded
     placed_at the latest date among them; None where there is none
@@ -231,7 +231,7 @@ class Lines:
 
     rows: tuple[BookRow, ...]
     rest: tuple[BookRow, ...]
-    said: Said
+    status: LinesStatus
     currencies: frozenset[str]
     charge: int
     credit: int
@@ -247,7 +247,7 @@ class Lines:
     @property
     def claims(self) -> bool:
         """Whether the book claims that money moved."""
-        return self.said in ("paid", "refunded")
+        return self.status in ("paid", "refunded")
 
     @property
     def reference(self) -> str:
@@ -300,7 +300,7 @@ def lines_of(rows: Sequence[BookRow], *, apart: bool = False) -> Lines:
     return Lines(
         rows=tuple(counted),
         rest=tuple([row for row in ordered if id(row) not in kept]),
-        said=_said(counted),
+        status=_status_of(counted),
         currencies=frozenset([row.currency for row in counted]),
         charge=sum([row.minor for row in counted if row.minor > 0 and id(row) not in repeated]),
         credit=sum([_credit(row) for row in counted]),
@@ -340,7 +340,7 @@ def _went_back_at(row: BookRow) -> Instant | None:
     return row.placed_at if row.refunded_at is None else row.refunded_at
 
 
-def _said(rows: Sequence[BookRow]) -> Said:
+def _status_of(rows: Sequence[BookRow]) -> LinesStatus:
     if claims(rows[0]):
         return "refunded" if all(row.status == "refunded" for row in rows) else "paid"
     statuses = {row.status for row in rows}

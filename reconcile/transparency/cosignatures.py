@@ -71,9 +71,9 @@ class VerifierKey:
 def read_cosigner(text: str) -> VerifierKey:
     """The key of a witness from its text. Raises ValueError, which says why in one sentence."""
     name, _, rest = text.partition("+")
-    said, _, encoded = rest.partition("+")
+    hex_id, _, encoded = rest.partition("+")
     raw = _decoded(encoded)
-    if not is_key_name(name) or not _ID.fullmatch(said) or not raw:
+    if not is_key_name(name) or not _ID.fullmatch(hex_id) or not raw:
         raise ValueError("is no verifier key, which has the form NAME+ID+BASE64")
     if raw[0] != COSIGNER or len(raw) != 33:
         raise ValueError(
@@ -81,7 +81,7 @@ def read_cosigner(text: str) -> VerifierKey:
             "is known here"
         )
     key = VerifierKey(name=name, kind=COSIGNER, raw=raw[1:])
-    if key.id.hex() != said:
+    if key.id.hex() != hex_id:
         raise ValueError("is changed: its id does not follow from name and key")
     return key
 

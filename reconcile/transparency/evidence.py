@@ -50,8 +50,8 @@ def _delivery_document(delivery: Delivery) -> dict[str, Any]:
 
 def value_document(value: Event | Record) -> dict[str, Any]:
     """An event or a record as JSON values; what it does not say is left out."""
-    said = ((each.name, getattr(value, each.name)) for each in fields(value))
-    return {name: _written(name, given) for name, given in said if given is not None}
+    members = ((each.name, getattr(value, each.name)) for each in fields(value))
+    return {name: _written(name, given) for name, given in members if given is not None}
 
 
 def _written(name: str, given: Any) -> Any:

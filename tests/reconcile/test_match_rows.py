@@ -151,7 +151,7 @@ def test_what_the_lines_of_a_reference_say_together(
     """What claims nothing stands aside where something is claimed; what is canceled where
     something is not."""
     lines = lines_of([row(f"b{n}", status=status) for n, status in enumerate(statuses)])
-    assert (lines.said, len(lines.rows), len(lines.rest)) == (
+    assert (lines.status, len(lines.rows), len(lines.rest)) == (
         said,
         counted,
         len(statuses) - counted,
