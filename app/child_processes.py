@@ -141,11 +141,11 @@ class WorkerProcess:
         async with self._starting:
             self._process, reader, self._writer = await _started()
         try:
-            while heard := await _some(reader):
-                self.ready = self.ready or _READY in heard
-                if _NEWS in heard:
+            while received := await _some(reader):
+                self.ready = self.ready or _READY in received
+                if _NEWS in received:
                     self._read.hear()
-                if _FAILED in heard:
+                if _FAILED in received:
                     self._stopping.set()  # none is started again on a disk that has failed
                     self._failed("the process that reads the inbox met an error of the disk")
         finally:
@@ -202,11 +202,11 @@ class Parent:
         reader, self._writer = await asyncio.open_connection(sock=self._socket)
         read.elsewhere = self._tell
         self._writer.write(_READY)
-        while heard := await _some(reader):
+        while received := await _some(reader):
             for each in news:
                 each.hear()
-            if _STOP in heard or _END in heard:
-                stop(_STOP in heard)
+            if _STOP in received or _END in received:
+                stop(_STOP in received)
         stop(False)
 
     def fail(self) -> None:

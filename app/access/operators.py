@@ -297,9 +297,9 @@ async def permitted(
     who = known.get(named or "")
     allowed = " or ".join(sorted(MAY[action]))
     if who is None or who.disabled_at is not None:
-        said = f"{named!r} is not an operator in force" if named else "nobody is named"
+        problem = f"{named!r} is not an operator in force" if named else "nobody is named"
         raise UsageError(
-            f"{said}: say --by NAME (or {ASKED_BY}) with an operator of role {allowed}; "
+            f"{problem}: say --by NAME (or {ASKED_BY}) with an operator of role {allowed}; "
             "`tallyhook operators list` shows them"
         )
     if who.role not in MAY[action]:

@@ -287,10 +287,10 @@ async def _holding(
 def _refused(entry: operator_store.TokenEntry | None) -> TokenRefused:
     """Only the holder of a token that has ended learns that it has, and when."""
     if entry is not None and entry.revoked_at is None and entry.until is not None:
-        said = f"This token ended at {format_instant(entry.until)}"
+        sentence = f"This token ended at {format_instant(entry.until)}"
     else:
-        said = "Send a token in force as `Authorization: Bearer …`"
-    return TokenRefused(f"{said}; `tallyhook tokens add` makes one.")
+        sentence = "Send a token in force as `Authorization: Bearer …`"
+    return TokenRefused(f"{sentence}; `tallyhook tokens add` makes one.")
 
 
 async def ending_soon(context: DatabaseContext) -> list[operator_store.TokenEntry]:

@@ -29,8 +29,8 @@ def parameter(name: str, schema: Schema, description: str) -> dict[str, Any]:
 
 def path_parameter(name: str, schema: Schema, description: str = "") -> dict[str, Any]:
     """Of the path: always required."""
-    said = {"description": description} if description else {}
-    return {"name": name, "in": "path", "required": True, "schema": schema, **said}
+    described = {"description": description} if description else {}
+    return {"name": name, "in": "path", "required": True, "schema": schema, **described}
 
 
 def answer_header(description: str, schema: Schema, example: Any) -> dict[str, Any]:

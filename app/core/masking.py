@@ -200,13 +200,13 @@ def _has_base64(content: bytes) -> bool:
 def _behind(text: str) -> Iterator[str]:
     if "\\u" in text:
         yield _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)
-    said = text
+    decoded = text
     if "%" in text:
-        said = unquote_plus(text)
-        yield said
-    if not _has_base64(said.encode("utf-8", "replace")):
+        decoded = unquote_plus(text)
+        yield decoded
+    if not _has_base64(decoded.encode("utf-8", "replace")):
         return
-    for found in _BASE64.finditer(said):
+    for found in _BASE64.finditer(decoded):
         digits = _LINE_END.sub("", found[0]).translate(_FROM_URL)
         whole = digits[:-1] if len(digits) % 4 == 1 else digits
         content = binascii.a2b_base64(whole + "=" * (-len(whole) % 4))

@@ -112,8 +112,8 @@ def _check_cron(name: str, cron: str) -> None:
     try:
         next(CronSim(cron, moment_of(EARLIEST)))
     except (CronSimError, StopIteration) as error:
-        said = str(error) or "it never comes"
-        raise ValueError(f"{name}: the time is no time of cron: {said}") from None
+        reason = str(error) or "it never comes"
+        raise ValueError(f"{name}: the time is no time of cron: {reason}") from None
 
 
 def _worded(name: str, cron: str, words: list[str]) -> Entry:

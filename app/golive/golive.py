@@ -248,10 +248,10 @@ async def last_checklist(
              no reasons
     """
     async with context.store.reading() as connection:
-        said = await signoffs(connection)
+        signed = await signoffs(connection)
     if checked is None:
-        checked = _found(next((each for each in reversed(said) if each.item == WHOLE), None))
-    return _assembled(said, checked, live=context.store.environment == "live")
+        checked = _found(next((each for each in reversed(signed) if each.item == WHOLE), None))
+    return _assembled(signed, checked, live=context.store.environment == "live")
 
 
 def _found(last: Signoff | None) -> list[ChecklistItem]:
@@ -280,10 +280,10 @@ def _left(name: str, last: Signoff, left: Sequence[str]) -> ChecklistItem:
 
 
 def _assembled(
-    said: Sequence[Signoff], checked: Sequence[ChecklistItem], *, live: bool
+    signed: Sequence[Signoff], checked: Sequence[ChecklistItem], *, live: bool
 ) -> list[ChecklistItem]:
-    by_program = {each.item: each for each in said if each.signer.startswith(PROGRAM)}
-    by_person = {each.item: each for each in said if not each.signer.startswith(PROGRAM)}
+    by_program = {each.item: each for each in signed if each.signer.startswith(PROGRAM)}
+    by_person = {each.item: each for each in signed if not each.signer.startswith(PROGRAM)}
     items = [
         *checked,
         *(_rehearsed(name, by_program.get(name), live=live) for name in REHEARSED),
@@ -295,9 +295,9 @@ def _assembled(
 async def checklist(context: AppContext, checked: Sequence[ChecklistItem]) -> list[ChecklistItem]:
     """The whole list, from what was checked now and what is written down; how it ended is, too."""
     async with context.store.reading() as connection:
-        said = await signoffs(connection)
-    items = _assembled(said, checked, live=context.store.environment == "live")
-    whole = [each for each in said if each.item == WHOLE]
+        signed = await signoffs(connection)
+    items = _assembled(signed, checked, live=context.store.environment == "live")
+    whole = [each for each in signed if each.item == WHOLE]
     await _write_down(context, items, before=whole[-1] if whole else None)
     return items
 

@@ -353,8 +353,8 @@ def judged(played: Sequence[RehearsedScenario]) -> tuple[bool, str]:
 
 async def _write_down(context: AppContext, played: list[RehearsedScenario]) -> None:
     """What the checklist takes from a rehearsal."""
-    whole, said = judged(played)
-    found: dict[str, tuple[Judged, str]] = {"rehearsal": (_word(whole), said)}
+    whole, explanation = judged(played)
+    found: dict[str, tuple[Judged, str]] = {"rehearsal": (_word(whole), explanation)}
     for each in played:
         if each.scenario == SAME_START:
             found["idempotency"] = (_word(each.passed), each.explanation)

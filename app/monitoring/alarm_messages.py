@@ -85,8 +85,8 @@ class AlarmNotice:
         return self._id("over" if self.over else "raised")
 
     def _id(self, word: str) -> str:
-        said = f"{self.message.alarm}|{self.message.raised_at}|{word}"
-        return "alm_" + sha256(said.encode()).hexdigest()[:24]
+        content = f"{self.message.alarm}|{self.message.raised_at}|{word}"
+        return "alm_" + sha256(content.encode()).hexdigest()[:24]
 
     def body(self) -> bytes:
         """The post: `type`, `timestamp` and `data`, as notifications have them."""

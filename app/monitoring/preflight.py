@@ -210,9 +210,9 @@ def of_order_records(*, required: bool, since: Instant | None, live: bool) -> Ch
     """Whose word it is what an order costs. since: None until the first start with the rule on."""
     what = "prices"
     if not required:
-        said = "An order for which the shop has stated no price is paid by what the event says."
+        sentence = "An order for which the shop has stated no price is paid by what the event says."
         do = "set TALLYHOOK_REQUIRE_ORDER_RECORD=on, and state each order's price"
-        return weak(what, said, do) if live else ok(what, said)
+        return weak(what, sentence, do) if live else ok(what, sentence)
     begun = "the first start" if since is None else format_instant(since)
     return ok(what, f"Orders first heard of after {begun} need a price of the shop's own.")
 

@@ -80,16 +80,16 @@ class Arrivals:
 _DO: Final = "look at the provider's dashboard, and at `tallyhook deliveries list` for refused ones"
 
 
-def silence(heard: Arrivals) -> Alarm | None:
+def silence(arrivals: Arrivals) -> Alarm | None:
     """The alarm, if it is too quiet."""
-    since = "ever" if heard.last is None else f"since {format_instant(heard.last)}"
-    waits = heard.sessions and heard.now - heard.sessions[0] >= SESSION_WAIT
-    if waits and len(heard.sessions) >= SESSIONS:
+    since = "ever" if arrivals.last is None else f"since {format_instant(arrivals.last)}"
+    waits = arrivals.sessions and arrivals.now - arrivals.sessions[0] >= SESSION_WAIT
+    if waits and len(arrivals.sessions) >= SESSIONS:
         return Alarm(
             reason="sessions_without_events",
             sentence=f"Sessions were opened and no verified event has come {since}: {_DO}.",
         )
-    if heard.last is not None and usual_of(heard.usual) >= EXPECTED:
+    if arrivals.last is not None and usual_of(arrivals.usual) >= EXPECTED:
         return Alarm(
             reason="usual_events_missing",
             sentence=f"No verified event has come {since}, where {EXPECTED} or more are usual: "
@@ -237,10 +237,10 @@ class Watch(NamedTuple):
 
 
 async def _silence(watched: Watched) -> Alarm | None:
-    return silence(await _heard(watched.context))
+    return silence(await _arrivals(watched.context))
 
 
-async def _heard(context: AppContext) -> Arrivals:
+async def _arrivals(context: AppContext) -> Arrivals:
     now = context.clock.now()
     async with context.store.reading() as connection:
         last = await monitoring_store.last_delivery(connection)

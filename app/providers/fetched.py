@@ -140,7 +140,7 @@ class AnswerReader:
 
         asked  those of the event that was asked about, which anyone may have written
         """
-        final = claim not in SAYS_NOTHING_FINAL | reader.MEANT_AS_SAID
+        final = claim not in SAYS_NOTHING_FINAL | reader.MEANT_AS_STATED
         # Of a payment that nobody signed, and neither question nor answer names, the session is all
         # that the answer is about: anyone can have written another's payment beside their own.
         own = asked["payment"] if self._payment_is_proven or not final else None

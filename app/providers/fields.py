@@ -161,8 +161,8 @@ def _field(word: str, pairs: Callable[[Facts], list[tuple[bytes, bytes]]]) -> Ca
     def make(name: str) -> Find:
         asked = _ASKED.fullmatch(name)
         if asked is not None:
-            said, then, value = make(asked["member"]), make(asked["name"]), asked["value"]
-            return lambda facts: then(facts) if said(facts) == value else None
+            member, then, value = make(asked["member"]), make(asked["name"]), asked["value"]
+            return lambda facts: then(facts) if member(facts) == value else None
         wanted = name.encode("utf-8")
 
         def find(facts: Facts) -> str | None:

@@ -74,8 +74,8 @@ class ProviderClient:
         token, seconds = _token_of(answer.body)
         if answer.status not in _TOKEN_GIVEN or token is None:
             # Its status and body say nothing about an event, and the body may hold a token.
-            said = answer.problem or f"status_{answer.status}"
-            return Exchange(problem=f"no_access_token_{said}", headers=answer.headers)
+            problem = answer.problem or f"status_{answer.status}"
+            return Exchange(problem=f"no_access_token_{problem}", headers=answer.headers)
         self._token = token
         self._token_ends = time.monotonic() + min(seconds, TOKEN_S) - TOKEN_MARGIN_S
         return token

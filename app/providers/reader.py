@@ -153,7 +153,7 @@ UNSTATED: Final = "unstated"
 STATES_NO_SUM: Final[frozenset[ClaimKind]] = frozenset({"pending", "unrecognized", "ignored"})
 """Claims of which no sum of refunds is read: what they say of money is not known, or not final."""
 
-MEANT_AS_SAID: Final[frozenset[ClaimKind]] = frozenset({"unrecognized", "ignored"})
+MEANT_AS_STATED: Final[frozenset[ClaimKind]] = frozenset({"unrecognized", "ignored"})
 """Claims that need no confirmation: they make nothing true of any payment."""
 
 _new_event, _new_reading = maker(Event), maker(Reading)
@@ -319,9 +319,11 @@ class Reader:
     def respond_by(self, body: bytes, *, headers: request.Headers, url: str = "") -> Instant | None:
         """Until when a dispute that a body reports may be answered; None where it does not say, or
         reports several. Raises Unreadable."""
-        said = [self._respond_by.find(each) for each in self._each(body, headers, url)]
+        stated = [self._respond_by.find(each) for each in self._each(body, headers, url)]
         found = {
-            self._date(each, self._respond_by.name, self._zone) for each in said if each is not None
+            self._date(each, self._respond_by.name, self._zone)
+            for each in stated
+            if each is not None
         }
         return found.pop() if len(found) == 1 else None
 
@@ -390,7 +392,7 @@ class Reader:
         except Unreadable:
             # A kind we do not know may well have a shape we do not know: keep it all the same, as
             # one that means nothing, whatever its shape.
-            if claim not in MEANT_AS_SAID:
+            if claim not in MEANT_AS_STATED:
                 raise
         return _new_event(
             source=self._source,
@@ -403,7 +405,7 @@ class Reader:
 
     def _detailed(self, identity: str, kind: str, claim: ClaimKind, facts: fields.Facts) -> Event:
         ordered = self._ordered.read(facts)
-        unconfirmed = self._standing != "said" and claim not in MEANT_AS_SAID
+        unconfirmed = self._standing != "said" and claim not in MEANT_AS_STATED
         unsummed = unconfirmed or claim in STATES_NO_SUM
         total = None if unsummed else self._refunded_total.read(facts)
         money = self._money(claim, ordered, facts, is_sum=total is not None)

@@ -107,8 +107,8 @@ class Handshake:
         if method != self._method:
             return None
         # What asks without a signature says nothing in a body, and anyone can send a long one.
-        said = body if self.after_verification else b""
-        facts = facts_of(self._profile, headers, said, url)
+        content = body if self.after_verification else b""
+        facts = facts_of(self._profile, headers, content, url)
         asked, echo = _looked_up(self._when, facts), _looked_up(self._echo, facts)
         if type(asked) is not str or type(echo) is not str or not _ECHO.fullmatch(echo):
             return None

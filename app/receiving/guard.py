@@ -90,7 +90,7 @@ class TooManyPipelined(Exception):
 
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
-_LENGTH_SAID: Final = b"\r\ncontent-length: "
+_LENGTH_STATED: Final = b"\r\ncontent-length: "
 
 
 class _Answering:
@@ -111,7 +111,7 @@ class _Answering:
 
     def write(self, data: bytes) -> None:
         if self._head is None and data != _CONTINUE:
-            self._head = data if _LENGTH_SAID in data else b""
+            self._head = data if _LENGTH_STATED in data else b""
             if self._head:
                 return
         if self._head:

@@ -215,8 +215,8 @@ def _create(connection: Connection) -> None:
 
 
 def _made(connection: PlainConnection) -> str:
-    said = "".join(f"{kind} {name} {sql}\n" for kind, name, sql in _objects(connection))
-    return hashlib.sha256(said.encode()).hexdigest()
+    listed = "".join(f"{kind} {name} {sql}\n" for kind, name, sql in _objects(connection))
+    return hashlib.sha256(listed.encode()).hexdigest()
 
 
 def _stamp(connection: PlainConnection, environment: str) -> None:

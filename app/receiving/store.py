@@ -383,7 +383,7 @@ class Store:
             await _bring_up_to_date(connection, current)
             self.environment = await schema.stamp_environment(connection, self.environment)
             if self.environment is None:
-                raise _environment_unsaid()
+                raise _environment_unstated()
             await note_server(connection, once=True)
             identity = await run(connection, identity_of)
         self._note_made(identity)
@@ -399,7 +399,7 @@ class Store:
             self._made.check_there()
         if self._path is not None and not self._path.exists():
             if stamped and self.environment is None:
-                raise _environment_unsaid()
+                raise _environment_unstated()
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             # SQLite gives its log the mode of the database; it would let everyone read both.
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -620,7 +620,7 @@ def _none_yet(path: Path) -> str:
     return f"there is no database at {path.absolute()} yet; `tallyhook serve` makes it"
 
 
-def _environment_unsaid() -> ConfigurationError:
+def _environment_unstated() -> ConfigurationError:
     return ConfigurationError(["TALLYHOOK_ENVIRONMENT: say sandbox or live; this database is new"])
 
 

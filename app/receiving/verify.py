@@ -195,8 +195,8 @@ def readable_url(source: Source, url: str) -> str:
 
 def digest_of(body: bytes, url: str) -> str:
     """SHA-256 of what a request says: its body; of one without, its query."""
-    said = body or url.partition("?")[2].encode("latin-1", "replace")
-    return hashlib.sha256(said).hexdigest()
+    content = body or url.partition("?")[2].encode("latin-1", "replace")
+    return hashlib.sha256(content).hexdigest()
 
 
 def kept_head(

@@ -239,7 +239,7 @@ def _record(row: Sequence[Any]) -> Sealable:
             "expires_at": expires_at,
             "reason": reason,
             "details": digest_of_text(details),
-            **{name: said for name, said in added.items() if said is not None},
+            **{name: value for name, value in added.items() if value is not None},
         },
         order=order,
     )

@@ -257,16 +257,16 @@ async def identity(connection: AsyncConnection) -> Identity | None:
         text("SELECT name, value FROM meta WHERE name IN (:origin, :earlier)"),
         {"origin": _ORIGIN, "earlier": _EARLIER},
     )
-    said: dict[str, str] = {row[0]: row[1] for row in rows}
+    facts: dict[str, str] = {row[0]: row[1] for row in rows}
     found = await connection.execute(
         text("SELECT public, endorsement FROM log_keys ORDER BY number")
     )
-    if _ORIGIN not in said:
+    if _ORIGIN not in facts:
         return None
     keys = found.all()
     return Identity(
-        origin=said[_ORIGIN],
-        earlier=earlier_origins(said),
+        origin=facts[_ORIGIN],
+        earlier=earlier_origins(facts),
         keys=tuple(row[0] for row in keys),
         endorsements=tuple(row[1] for row in keys),
     )

@@ -80,16 +80,16 @@ class OrderBook:
         of = None if named is None else named.commitment.hex()
         if row.order is not None and named is None:
             return not leaves
-        said = [leaf.members() for leaf in leaves]
-        return not said or any(
-            each.get("of") == of and self._reads(row, each) for each in said if "reading" in each
+        members = [leaf.members() for leaf in leaves]
+        return not members or any(
+            each.get("of") == of and self._reads(row, each) for each in members if "reading" in each
         )
 
-    def _reads(self, row: Sealable, said: dict[str, str]) -> bool:
+    def _reads(self, row: Sealable, members: dict[str, str]) -> bool:
         if row.event is None:
-            return said["reading"] is None
-        salt = bytes.fromhex(said["salt"])
-        return said["reading"] == sealed_reading(row.event, secret=self._secret, salt=salt)
+            return members["reading"] is None
+        salt = bytes.fromhex(members["salt"])
+        return members["reading"] == sealed_reading(row.event, secret=self._secret, salt=salt)
 
     def write(self, connection: PlainConnection) -> None:
         """Keep what was counted, beside the leaves."""

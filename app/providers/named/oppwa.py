@@ -82,8 +82,8 @@ class Oppwa:
     def sign(self, body: bytes, *, event_id: str, now: Instant, method: str, url: str) -> Signed:
         """Encrypts `body` with the newest key, under a vector made of all that is said."""
         key = self._keys[0]
-        said = f"{event_id}.{now}.".encode() + body
-        nonce = hmac.digest(key, said, "sha256")[:IV_BYTES]
+        content = f"{event_id}.{now}.".encode() + body
+        nonce = hmac.digest(key, content, "sha256")[:IV_BYTES]
         sealed = AESGCM(key).encrypt(nonce, body, None)
         headers = [
             ("content-type", "text/plain"),
