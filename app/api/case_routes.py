@@ -14,7 +14,7 @@ from app.core.errors import NotFoundError, UsageError
 from app.core.problems import ApiProblem
 from app.evidence.attachments import attachments_of, listing
 from app.evidence.dispute import FAMILIES
-from app.evidence.dispute_case import CaseRequest, Merchant, dispute_case, said_family
+from app.evidence.dispute_case import CaseRequest, Merchant, dispute_case, stated_family
 from app.providers.source import Source
 from app.receiving.context import AppContext
 
@@ -76,7 +76,7 @@ def _asked(request: Request) -> CaseRequest:
     return CaseRequest(
         order=order_reference(request),
         as_of=instant_parameter(request, "as_of"),
-        family=said_family(chosen(request, "family", FAMILIES)),
+        family=stated_family(chosen(request, "family", FAMILIES)),
         respond_by=instant_parameter(request, "respond_by"),
     )
 

@@ -165,7 +165,7 @@ def assign(
 
 @breaks_group.command("comment")
 def comment(
-    said: Annotated[str, typer.Option("--note", help="What you found out.")],
+    note: Annotated[str, typer.Option("--note", help="What you found out.")],
     name: SomeName = None,
     where: Where = None,
     yes: Yes = False,
@@ -178,14 +178,14 @@ def comment(
 
     if _is_one(name, where, seen):
         running.with_context(
-            lambda context, settings: comment_break(context, name, note=said, by=by),
+            lambda context, settings: comment_break(context, name, note=note, by=by),
             purpose="writing",
         )
         printing.note(f"Noted on {name}.")
         return
     _many(
         every_chosen,
-        lambda context, chosen: comment_chosen(context, chosen, note=said, by=by),
+        lambda context, chosen: comment_chosen(context, chosen, note=note, by=by),
         (where, yes, seen),
         done="has the note",
     )
@@ -278,14 +278,14 @@ def _is_one(name: str | None, where: str | None, seen: str | None) -> TypeGuard[
 def _many(
     choose: Callable[[AppContext, Choice], Awaitable[Chosen]],
     do: Callable[[AppContext, Chosen], Awaitable[None]],
-    said: tuple[str | None, bool, str | None],
+    options: tuple[str | None, bool, str | None],
     *,
     done: str,
 ) -> None:
     """Show how many breaks are meant, with their money; and do it to them once that is said."""
     from app.finance.break_choice import read_choice
 
-    where, yes, seen = said
+    where, yes, seen = options
     choice = read_choice(where or "")
     if seen is not None and not yes:
         raise UsageError("--seen goes with --yes: it says what was shown before")

@@ -34,26 +34,26 @@ def attach(
     order: Annotated[str, typer.Argument(help="The order's reference.")],
     file: File,
     kind: Kind,
-    said: Annotated[str, typer.Option("--note", help="What it shows; kept with the file.")] = "",
+    note: Annotated[str, typer.Option("--note", help="What it shows; kept with the file.")] = "",
     carrier: Carrier = "",
     tracking: Tracking = "",
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Attach a file to an order: an exhibit of its letter. It is erased with the order's data."""
-    _attach("order", order, file, kind, (said, carrier, tracking), by, form)
+    _attach("order", order, file, kind, (note, carrier, tracking), by, form)
 
 
 def attach_to_break(
     name: Annotated[str, typer.Argument(metavar="ID", help="The break's id.")],
     file: File,
     kind: Kind = "other",
-    said: Annotated[str, typer.Option("--note", help="What it shows; kept with the file.")] = "",
+    note: Annotated[str, typer.Option("--note", help="What it shows; kept with the file.")] = "",
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Attach a file to a break, such as the provider's answer. It is the order's, too."""
-    _attach("break", name, file, kind, (said, "", ""), by, form)
+    _attach("break", name, file, kind, (note, "", ""), by, form)
 
 
 def _attach(
@@ -71,14 +71,14 @@ def _attach(
     known = next((each for each in ATTACHMENT_KINDS if each == kind), None)
     if known is None:
         raise UsageError(f"--kind is one of: {', '.join(ATTACHMENT_KINDS)}")
-    said, carrier, tracking = texts
+    note, carrier, tracking = texts
     asked = AttachRequest(
         about=about,
         subject=subject,
         name=shown_name(file.name),
         content=_read(file),
         kind=known,
-        note=said,
+        note=note,
         carrier=carrier,
         tracking=tracking,
         by=by,
@@ -219,12 +219,12 @@ def _letter(asked: CaseRequest, kind: LetterForm | None) -> tuple[Letter, bytes]
 def _asked(
     order: str, as_of: str | None, family: str | None, respond_by: str | None, by: str | None
 ) -> CaseRequest:
-    from app.evidence.dispute_case import CaseRequest, said_family
+    from app.evidence.dispute_case import CaseRequest, stated_family
 
     return CaseRequest(
         order=order,
         as_of=printing.moment(as_of, "--as-of"),
-        family=said_family(family),
+        family=stated_family(family),
         respond_by=printing.moment(respond_by, "--respond-by"),
         by=by,
     )

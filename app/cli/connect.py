@@ -319,9 +319,9 @@ def _print_setup(
     printing.say(f"{path}: {'added ' + ', '.join(added) if added else 'says all of it already'}.")
     printing.say("Address to register")
     printing.say(f"  {address}")
-    for key, said in facts.items():
+    for key, value in facts.items():
         printing.say(TITLES[key])
-        for line in [said] if isinstance(said, str) else said:
+        for line in [value] if isinstance(value, str) else value:
             printing.say(f"  {line}")
     if not settings.public_url:
         printing.note(

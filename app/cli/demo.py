@@ -113,11 +113,11 @@ class Played:
     def line(self) -> str:
         """One line for a person; the ids it rests on are shown by `orders show`."""
         first: str = self.ledger["explanation"][0]
-        said = first.partition(" [")[0]
+        words = first.partition(" [")[0]
         codes = ", ".join(dict.fromkeys(f["code"] for f in self.ledger["findings"]))
         name = f"{self.scenario.ending} {self.scenario.name}"
         line = (
-            f"{'ok   ' if self.right else 'WRONG'} {name:<30} {self.ledger['outcome']:<10} {said}"
+            f"{'ok   ' if self.right else 'WRONG'} {name:<30} {self.ledger['outcome']:<10} {words}"
         )
         if not self.right:
             line += f" — really {self.truth['outcome']}, captured {self.truth['captured']}"
@@ -165,16 +165,16 @@ async def call(
         try:
             answer = await http.request(method, url, **words)
         except httpx2.TransportError as error:
-            said, pause = type(error).__name__, LOOK_S
+            why, pause = type(error).__name__, LOOK_S
         else:
             if answer.is_success and answer.status_code not in again:
                 return answer
-            said = f"{answer.status_code} {answer.text}"
+            why = f"{answer.status_code} {answer.text}"
             pause = max(asked_to_wait(answer.headers) / SECOND, LOOK_S)
             if answer.status_code not in again:
-                raise UnreachableError(f"{method} {url} was answered {said}")
+                raise UnreachableError(f"{method} {url} was answered {why}")
         if monotonic() + pause > ends:
-            raise UnreachableError(f"{method} {url} was not done within {PATIENCE_S:g} s: {said}")
+            raise UnreachableError(f"{method} {url} was not done within {PATIENCE_S:g} s: {why}")
         await asyncio.sleep(pause)
 
 

@@ -158,13 +158,13 @@ def _few(names: Sequence[str], *, of: int | None = None) -> str:
     return f"{shown}, and {more:,} more" if more > 0 else shown
 
 
-def request_of(path: Path, **said: Any) -> ImportRequest:
+def request_of(path: Path, **options: Any) -> ImportRequest:
     """What the words of the command ask for."""
     from app.finance.imports import ImportRequest
 
-    if said["delimiter"] in ("tab", "\\t"):
-        said["delimiter"] = "\t"
-    return ImportRequest(path=path, **said)
+    if options["delimiter"] in ("tab", "\\t"):
+        options["delimiter"] = "\t"
+    return ImportRequest(path=path, **options)
 
 
 ImportArgument = Annotated[
@@ -385,7 +385,7 @@ def _has_own_orders(settings: Settings, source: str) -> bool:
     return source in settings.sources and settings.sources[source].orders == "own"
 
 
-def _source(settings: Settings, said: str | None) -> str:
+def _source(settings: Settings, stated: str | None) -> str:
     """The one that was said, else the only one; "" where there are none.
 
     Raises UsageError where it is for a person to say: a line under another source is another line,
@@ -393,10 +393,10 @@ def _source(settings: Settings, said: str | None) -> str:
     """
 
     known = sorted(settings.sources)
-    if said is not None:
-        if said not in known:
-            raise UsageError(f"there is no source {said[:40]!r}; there are: {', '.join(known)}")
-        return said
+    if stated is not None:
+        if stated not in known:
+            raise UsageError(f"there is no source {stated[:40]!r}; there are: {', '.join(known)}")
+        return stated
     if len(known) > 1:
         raise UsageError(f"say --source: whose statement it is; there are: {', '.join(known)}")
     return known[0] if known else ""

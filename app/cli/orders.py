@@ -96,11 +96,11 @@ def _record(record: Mapping[str, Any]) -> dict[str, Any]:
     """A row of one record: what it names, and who stated it."""
     named = [f"{kind} {record[kind]}" for kind in ("session", "payment") if kind in record]
     money = record.get("money")
-    said = [] if money is None else [f"{money['currency']} {money['amount']}"]
+    amounts = [] if money is None else [f"{money['currency']} {money['amount']}"]
     return {
         "at": record["at"],
         "record": record["kind"],
-        "what": ", ".join([*said, *named]),
+        "what": ", ".join([*amounts, *named]),
         "by": record.get("author"),
     }
 

@@ -103,7 +103,7 @@ def restore(
     from app.privacy.backup import restore as put_back
 
     settings = load_settings()
-    without = said_without(without_erasures, reason=reason, by=by)
+    without = stated_without(without_erasures, reason=reason, by=by)
     with printing.measure_both("copying", "erasing again") as (show, advance):
         restored = running.run_loop(
             put_back(
@@ -134,7 +134,7 @@ def restore(
     )
 
 
-def said_without(said: bool, *, reason: str, by: str | None) -> Without | None:
+def stated_without(said: bool, *, reason: str, by: str | None) -> Without | None:
     """The word to go on without the journal. Raises UsageError for half of it."""
     from app.privacy.replay_erasures import Without
 
@@ -296,7 +296,7 @@ def _print_places(form: printing.Format) -> None:
     from app.privacy.places import EVERY
 
     rows = [
-        {"where": each.where, "personal": each.mark, "what": each.why, "erasure": each.effect_said}
+        {"where": each.where, "personal": each.mark, "what": each.why, "erasure": each.effect_words}
         for each in EVERY
     ]
     printing.emit(rows, columns=("where", "personal", "what", "erasure"), form=form)

@@ -162,14 +162,14 @@ async def _scope(
     known = printing.moment(as_of, "--as-of")
     assert start is not None
     assert end is not None
-    said = Scope(
+    scope = Scope(
         start=start,
         end=end,
         as_of=context.clock.now() if known is None else known,
         basis=basis,
         environment=context.store.environment or "not stamped",
     )
-    return await on_the_books(context, said)
+    return await on_the_books(context, scope)
 
 
 def _text_of(path: Path) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.cli import operators, printing, running
-from app.cli.privacy import WhyWithout, WithoutErasures, said_without, tell_erased
+from app.cli.privacy import WhyWithout, WithoutErasures, stated_without, tell_erased
 from app.core.errors import UsageError
 from app.core.text import counted
 
@@ -171,7 +171,7 @@ def restored(
     from app.bootstrap_privacy import again
     from app.privacy.backup import after_restore
 
-    without = said_without(without_erasures, reason=reason, by=by)
+    without = stated_without(without_erasures, reason=reason, by=by)
     with printing.progress("erasing again", None) as advance:
         followed, erased = running.with_context(
             lambda context, settings: after_restore(

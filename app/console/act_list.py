@@ -41,7 +41,7 @@ ACTS: Final = (
         permission="attached",
         ask=case_pages.ask_attach,
         do=case_pages.do_attach,
-        said="The file is attached.",
+        done="The file is attached.",
         file=True,
     ),
     Act(
@@ -51,7 +51,7 @@ ACTS: Final = (
         permission="detached",
         ask=case_pages.ask_detach,
         do=case_pages.do_detach,
-        said="The file is gone.",
+        done="The file is gone.",
     ),
     Act(
         name="exhibit",
@@ -76,7 +76,7 @@ ACTS: Final = (
         permission="notifications_redelivered",
         ask=order_acts.ask_tell_again,
         do=order_acts.do_tell_again,
-        said="The shop is being notified again; the notifications below say whether it took it.",
+        done="The shop is being notified again; the notifications below say whether it took it.",
     ),
     Act(
         name="reverify",
@@ -85,7 +85,7 @@ ACTS: Final = (
         permission="deliveries_reverified",
         ask=order_acts.ask_reverify,
         do=order_acts.do_reverify,
-        said="The refused deliveries were judged again; what was accepted is in the list now.",
+        done="The refused deliveries were judged again; what was accepted is in the list now.",
     ),
     Act(
         name="unmask",
@@ -126,7 +126,7 @@ ACTS: Final = (
         permission="note_added",
         ask=order_acts.ask_note,
         do=order_acts.do_note,
-        said="Your note stands below.",
+        done="Your note stands below.",
     ),
     Act(
         name="pin",
@@ -135,7 +135,7 @@ ACTS: Final = (
         permission="orders",
         ask=order_acts.ask_pin,
         do=order_acts.do_pin,
-        said="It stands above your list of orders.",
+        done="It stands above your list of orders.",
     ),
     Act(
         name="unpin",
@@ -144,7 +144,7 @@ ACTS: Final = (
         permission="orders",
         ask=order_acts.ask_unpin,
         do=order_acts.do_unpin,
-        said="It is pinned no more.",
+        done="It is pinned no more.",
     ),
     Act(
         name="save-list",
@@ -153,7 +153,7 @@ ACTS: Final = (
         permission="orders",
         ask=order_acts.ask_save_list,
         do=order_acts.do_save_list,
-        said="It stands above the list.",
+        done="It stands above the list.",
     ),
     Act(
         name="drop-list",
@@ -162,7 +162,7 @@ ACTS: Final = (
         permission="orders",
         ask=order_acts.ask_drop_list,
         do=order_acts.do_drop_list,
-        said="It is saved no more.",
+        done="It is saved no more.",
     ),
     Act(
         name="take-alarm",
@@ -171,7 +171,7 @@ ACTS: Final = (
         permission="alarm_taken",
         ask=order_acts.ask_take_alarm,
         do=order_acts.do_take_alarm,
-        said="The alarm has your name now.",
+        done="The alarm has your name now.",
     ),
     Act(
         name="erase",
@@ -196,7 +196,7 @@ ACTS: Final = (
         permission="break_assigned",
         ask=breaks_pages.ask_assign,
         do=breaks_pages.do_assign,
-        said="It was assigned.",
+        done="It was assigned.",
     ),
     Act(
         name="comment",
@@ -205,7 +205,7 @@ ACTS: Final = (
         permission="break_commented",
         ask=breaks_pages.ask_comment,
         do=breaks_pages.do_comment,
-        said="Your comment stands in the history below.",
+        done="Your comment stands in the history below.",
     ),
     Act(
         name="accept",
@@ -214,7 +214,7 @@ ACTS: Final = (
         permission="break_accepted",
         ask=breaks_pages.ask_accept,
         do=breaks_pages.do_accept,
-        said="It was accepted, and is no more to be done.",
+        done="It was accepted, and is no more to be done.",
     ),
     Act(
         name="approve",
@@ -223,7 +223,7 @@ ACTS: Final = (
         permission="proposal_approved",
         ask=proposals_pages.ask_approve,
         do=proposals_pages.do_approve,
-        said="You approved it, and it was done.",
+        done="You approved it, and it was done.",
     ),
     Act(
         name="reject",
@@ -232,7 +232,7 @@ ACTS: Final = (
         permission="proposal_rejected",
         ask=proposals_pages.ask_reject,
         do=proposals_pages.do_reject,
-        said="You rejected it; nothing was done.",
+        done="You rejected it; nothing was done.",
     ),
     Act(
         name="withdraw",
@@ -241,7 +241,7 @@ ACTS: Final = (
         permission="proposal_withdrawn",
         ask=proposals_pages.ask_withdraw,
         do=proposals_pages.do_withdraw,
-        said="You took it back; nothing was done.",
+        done="You took it back; nothing was done.",
     ),
     Act(
         name="run",
@@ -250,7 +250,7 @@ ACTS: Final = (
         permission="reconciled",
         ask=finance_pages.ask_run,
         do=finance_pages.do_run,
-        said="The run was started; what became of it stands here.",
+        done="The run was started; what became of it stands here.",
     ),
     Act(
         name="preview-rules",
@@ -267,7 +267,7 @@ ACTS: Final = (
         permission="rules_saved",
         ask=finance_pages.ask_save_rules,
         do=finance_pages.do_save_rules,
-        said="The rules are in force; the next run goes by them.",
+        done="The rules are in force; the next run goes by them.",
     ),
     Act(
         name="close",
@@ -284,7 +284,7 @@ ACTS: Final = (
         permission="break_matched",
         ask=breaks_pages.ask_match,
         do=breaks_pages.do_match,
-        said="They are matched by hand; the next run uses that.",
+        done="They are matched by hand; the next run uses that.",
     ),
     Act(
         name="unmatch",
@@ -293,7 +293,7 @@ ACTS: Final = (
         permission="break_unmatched",
         ask=breaks_pages.ask_unmatch,
         do=breaks_pages.do_unmatch,
-        said="They are matched no more; the next run opens what that leaves.",
+        done="They are matched no more; the next run opens what that leaves.",
     ),
     Act(
         name="assign-all",
@@ -302,7 +302,7 @@ ACTS: Final = (
         permission="break_assigned",
         ask=breaks_pages.ask_assign_all,
         do=breaks_pages.do_assign_all,
-        said="All of them were assigned.",
+        done="All of them were assigned.",
     ),
     Act(
         name="accept-all",
@@ -311,7 +311,7 @@ ACTS: Final = (
         permission="break_accepted",
         ask=breaks_pages.ask_accept_all,
         do=breaks_pages.do_accept_all,
-        said="All of them were accepted, and are no more to be done.",
+        done="All of them were accepted, and are no more to be done.",
     ),
     Act(
         name="settle",
@@ -320,7 +320,7 @@ ACTS: Final = (
         permission="late_money_settled",
         ask=breaks_pages.ask_settle,
         do=breaks_pages.do_settle,
-        said="It was decided.",
+        done="It was decided.",
     ),
     Act(
         name="upload",
@@ -346,7 +346,7 @@ ACTS: Final = (
         permission="statement_imported",
         ask=imports_pages.ask_discard,
         do=imports_pages.do_discard,
-        said="The file was deleted; nothing of it was imported.",
+        done="The file was deleted; nothing of it was imported.",
     ),
     Act(
         name="withdraw-import",
@@ -355,7 +355,7 @@ ACTS: Final = (
         permission="records_withdrawn",
         ask=imports_pages.ask_take_back,
         do=imports_pages.do_take_back,
-        said="It was taken back: none of its lines is in force any more.",
+        done="It was taken back: none of its lines is in force any more.",
     ),
     Act(
         name="redeliver",
@@ -364,7 +364,7 @@ ACTS: Final = (
         permission="notifications_redelivered",
         ask=service_pages.ask_redeliver,
         do=service_pages.do_redeliver,
-        said="It is being sent again; its state says whether the shop took it.",
+        done="It is being sent again; its state says whether the shop took it.",
     ),
     Act(
         name="redeliver-all",
@@ -373,7 +373,7 @@ ACTS: Final = (
         permission="notifications_redelivered",
         ask=service_pages.ask_redeliver_all,
         do=service_pages.do_redeliver_all,
-        said="All of them are being sent again; their states say whether the shop took them.",
+        done="All of them are being sent again; their states say whether the shop took them.",
     ),
     Act(
         name="rotate-key",
@@ -406,7 +406,7 @@ ACTS: Final = (
         permission="operator_disabled",
         ask=service_pages.ask_disable,
         do=service_pages.do_disable,
-        said="They may do nothing any more.",
+        done="They may do nothing any more.",
     ),
     Act(
         name="end-sessions",
@@ -415,7 +415,7 @@ ACTS: Final = (
         permission="sessions_ended",
         ask=service_pages.ask_end_sessions,
         do=service_pages.do_end_sessions,
-        said="All their sessions have ended.",
+        done="All their sessions have ended.",
     ),
     Act(
         name="add-token",
@@ -432,7 +432,7 @@ ACTS: Final = (
         permission="token_revoked",
         ask=service_pages.ask_revoke,
         do=service_pages.do_revoke,
-        said="It was revoked; the next request with it is refused.",
+        done="It was revoked; the next request with it is refused.",
     ),
     Act(
         name="run-checks",
@@ -449,6 +449,6 @@ ACTS: Final = (
         permission="item_signed",
         ask=service_pages.ask_sign,
         do=service_pages.do_sign,
-        said="Your statement stands below.",
+        done="Your statement stands below.",
     ),
 )

@@ -60,7 +60,7 @@ async def breaks_document(view: View) -> Document:
     now = view.context.clock.now()
     return {
         "filters": filters,
-        "where": break_choice.said_of({name: filters[name] for name in CONDITIONS}),
+        "where": break_choice.condition_text({name: filters[name] for name in CONDITIONS}),
         "saved": saved_lists(await bookmarks_of(view.context, view.person.name), "breaks"),
         "skip": skip or None,
         "run": None
@@ -148,7 +148,7 @@ async def _seen_break(view: View) -> break_acts.SeenBreak:
     return await break_acts.one_break(view.context, view.needed("break"))
 
 
-def _said(found: break_acts.SeenBreak) -> tuple[str, ...]:
+def _shown_lines(found: break_acts.SeenBreak) -> tuple[str, ...]:
     """What it is about, and what is at stake."""
     money = to_json(found.seen.money)
     stake = f"At stake: {plain_money(money)}." if money else "No sum is at stake."
@@ -204,7 +204,7 @@ async def ask_assign(view: View) -> Asked:
     found = await _seen_break(view)
     return Asked(
         subject=_about(found),
-        lines=_said(found),
+        lines=_shown_lines(found),
         back=address("breaks", found.identity),
         reason=False,
         fields=(
@@ -228,7 +228,7 @@ async def ask_comment(view: View) -> Asked:
     found = await _seen_break(view)
     return Asked(
         subject=_about(found),
-        lines=_said(found),
+        lines=_shown_lines(found),
         back=address("breaks", found.identity),
         why="What you found out",
     )
@@ -244,7 +244,7 @@ async def do_comment(view: View, reason: str) -> str:
 async def ask_accept(view: View) -> Asked:
     """What is written off, and whether one person may do that."""
     found = await _seen_break(view)
-    lines, ready = _said(found), True
+    lines, ready = _shown_lines(found), True
     if found.life.state in ("closed", "accepted"):
         lines, ready = (*lines, f"It is {found.life.state}: there is nothing to accept."), False
     elif (because := await break_acts.why_not_alone(view.context, found)) is not None:
@@ -284,7 +284,7 @@ async def ask_match(view: View) -> Asked:
     """What is matched with what, and what keeps the two apart."""
     found, line = await _seen_break(view), view.word("line")
     back = address("breaks", found.identity)
-    lines = _said(found)
+    lines = _shown_lines(found)
     if found.life.state == "closed":
         closed = (*lines, "It is closed: there is nothing to match.")
         return Asked(subject=_about(found), lines=closed, back=back, ready=False)
@@ -334,11 +334,14 @@ async def ask_unmatch(view: View) -> Asked:
     matched = await break_acts.matches_of(view.context, found.identity)
     back = address("breaks", found.identity)
     if not matched:
-        none = (*_said(found), "No match by hand stands.")
+        none = (*_shown_lines(found), "No match by hand stands.")
         return Asked(subject=_about(found), lines=none, back=back, ready=False)
     return Asked(
         subject=_about(found),
-        lines=(*_said(found), "The next run opens again what the two leave without each other."),
+        lines=(
+            *_shown_lines(found),
+            "The next run opens again what the two leave without each other.",
+        ),
         back=back,
         fields=(
             Field(
@@ -520,7 +523,7 @@ CONSEQUENCES: Final = {
 async def ask_settle(view: View) -> Asked:
     """What becomes of late money, and what one person may decide."""
     found = await _seen_break(view)
-    lines, back = _said(found), "/late"
+    lines, back = _shown_lines(found), "/late"
     if found.seen.cause not in worklist.LATE:
         lines = (*lines, "This is no late money: it is decided on its own page.")
         return Asked(

@@ -19,7 +19,7 @@ from app.orders.read_orders import explain_order
 
 async def case_document(view: View) -> Document:
     """GET /cases/{order}?family="""
-    family = dispute_case.said_family(view.choice("family", dispute.FAMILIES))
+    family = dispute_case.stated_family(view.choice("family", dispute.FAMILIES))
     case = await view.console.case_of(dispute_case.CaseRequest(order=view.subject, family=family))
     document, found = (
         case.document(),
@@ -234,7 +234,7 @@ async def do_letter(view: View, reason: str) -> Response:
         raise UsageError(f"until when: {error}") from None
     asked = dispute_case.CaseRequest(
         order=order,
-        family=dispute_case.said_family(view.given.get("family") or None),
+        family=dispute_case.stated_family(view.given.get("family") or None),
         respond_by=respond_by,
         by=view.person.name,
     )
@@ -242,5 +242,5 @@ async def do_letter(view: View, reason: str) -> Response:
     content = await view.console.write_letter(asked, "pdf" if pdf else "html")
     ending, media = ("pdf", "application/pdf") if pdf else ("html", "text/html")
     name = re.sub(r"[^A-Za-z0-9._-]+", "_", order)[:80] or "order"
-    said = f'attachment; filename="letter-{name}.{ending}"'
-    return Response(content, media_type=media, headers={"Content-Disposition": said})
+    disposition = f'attachment; filename="letter-{name}.{ending}"'
+    return Response(content, media_type=media, headers={"Content-Disposition": disposition})

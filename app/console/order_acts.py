@@ -384,9 +384,9 @@ def _list(view: View) -> tuple[str, dict[str, str]]:
     return page, filters
 
 
-def _filters_said(filters: Mapping[str, Any]) -> str:
-    said = ", ".join(f"{name} {str(word).replace('_', ' ')}" for name, word in filters.items())
-    return f"The filters: {said}." if said else "It has no filters: it shows all."
+def _filter_words(filters: Mapping[str, Any]) -> str:
+    words = ", ".join(f"{name} {str(word).replace('_', ' ')}" for name, word in filters.items())
+    return f"The filters: {words}." if words else "It has no filters: it shows all."
 
 
 async def ask_save_list(view: View) -> Asked:
@@ -395,7 +395,7 @@ async def ask_save_list(view: View) -> Asked:
     return Asked(
         subject=page,
         lines=(
-            _filters_said(filters),
+            _filter_words(filters),
             "It stands above the list, for you alone. What it shows is looked up anew each time.",
         ),
         back=f"/{page}{'?' if filters else ''}{urlencode(filters)}",
@@ -557,13 +557,13 @@ async def ask_see_numbers(view: View) -> Asked:
     """What would be seen, and until when."""
     found = await proposal_shown(view, view.needed("proposal"))
     back = address("proposals", found.id)
-    said = (found.sentence, f"Your reason: “{found.reason}”")
+    stated = (found.sentence, f"Your reason: “{found.reason}”")
     if (why := await _why_not(view, found)) is not None:
-        return Asked(subject=found.subject, lines=(*said, why), back=back, ready=False)
+        return Asked(subject=found.subject, lines=(*stated, why), back=back, ready=False)
     return Asked(
         subject=found.subject,
         lines=(
-            *said,
+            *stated,
             "You see them in full in the answer alone. This look is noted in the trail for each "
             "order. Keep a file no longer than you need it.",
         ),
@@ -577,8 +577,8 @@ async def _why_not(view: View, proposal: Proposal) -> str | None:
     try:
         await unmask_many.check_open(view.context, _kind(view), proposal, by=view.person.name)
     except UsageError as error:
-        said = str(error)
-        return f"{said[:1].upper()}{said[1:]}."
+        sentence = str(error)
+        return f"{sentence[:1].upper()}{sentence[1:]}."
     return None
 
 

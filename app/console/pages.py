@@ -104,7 +104,7 @@ class Pages:
     def _done(self, view: View) -> str | None:
         """What was just done, by its action's own sentence."""
         act = self._acts.get(view.word("done") or "")
-        return None if act is None or not act.said else act.said
+        return None if act is None or not act.done else act.done
 
     def of_person(
         self, view: View, template: str, *, title: str, values: Mapping[str, Any], status: int = 200

@@ -69,9 +69,9 @@ def _asked(view: View, subject: str, *, reason: str = "") -> erase.ErasureReques
 def _mark(view: View, subject: str) -> str:
     """Says what somebody looked at, and not to whoever has not the key."""
     what = view.given.get("what", "")
-    said = "\0".join((view.person.name, what, subject.strip()))
+    content = "\0".join((view.person.name, what, subject.strip()))
     key = view.console.mark_key.encode()
-    return hmac.new(key, said.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
+    return hmac.new(key, content.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
 
 
 async def ask_erase(view: View) -> Asked:

@@ -70,8 +70,8 @@ async def proposal_document(view: View) -> Document:
         "unfinished": unfinished,
         "where": None if kind is None or kind.where is None else address(*kind.where(found)),
         "given": {
-            said: found.given[name]
-            for name, said in ({} if kind is None else kind.particulars).items()
+            label: found.given[name]
+            for name, label in ({} if kind is None else kind.particulars).items()
             if name in found.given
         },
         "mine": waits and own,

@@ -194,13 +194,13 @@ def _became(answer: Exchange, service: str, reference: str | None) -> ActionResu
             back="/deliveries",
         )
     if answer.status is None:
-        said = f"Nothing at {service} answered: does the service run, and listen there?"
+        sentence = f"Nothing at {service} answered: does the service run, and listen there?"
     else:
-        said = (
+        sentence = (
             f"The service refused it with {answer.status}. It is among the deliveries, with the "
             "mistake that would explain it."
         )
-    return ActionResult(title="It was not taken", lines=(said,), back="/deliveries")
+    return ActionResult(title="It was not taken", lines=(sentence,), back="/deliveries")
 
 
 _LOCAL: Final = re.compile(
@@ -208,13 +208,13 @@ _LOCAL: Final = re.compile(
 )
 
 
-def service_address(said: str, *, own: str) -> str:
+def service_address(given: str, *, own: str) -> str:
     """The service's address, without a slash at its end. own: the one that is set; empty: none.
 
     Raises UsageError for one that is neither this machine's nor the service's own: this must not be
     a way to send anything anywhere, so what is taken is a whole pattern, and nothing is parsed.
     """
-    plain = said.strip().rstrip("/")
+    plain = given.strip().rstrip("/")
     local = _LOCAL.fullmatch(plain)
     if (local and int(local[1] or 80) < 1 << 16) or (plain and plain == own.rstrip("/")):
         return plain

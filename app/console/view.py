@@ -374,7 +374,7 @@ class Act:
     ask         what the form says. Raises as a page's `load` does
     do          does it, with the reason and the view's `given`; returns the page that shows the
                 result, what is shown at once, or a download
-    said        what that page says first
+    done        what that page says first
     file        whether its form has a file
     """
 
@@ -384,5 +384,5 @@ class Act:
     permission: Action | Reading
     ask: Callable[[View], Awaitable[Asked]]
     do: Callable[[View, str], Awaitable[str | ActionResult | Response]]
-    said: str = ""
+    done: str = ""
     file: bool = False

@@ -331,8 +331,8 @@ def with_words(filters: Mapping[str, Any], **changed: Any) -> str:
 
 def badge(word: str) -> Markup:
     """A word of the vocabulary, to which the style of its tone gives a sign."""
-    tone, said = TONES.get(word, "bad"), word.replace("_", " ")
-    return Markup('<span class="badge {}">{}</span>').format(tone, said)
+    tone, words = TONES.get(word, "bad"), word.replace("_", " ")
+    return Markup('<span class="badge {}">{}</span>').format(tone, words)
 
 
 def prose_in(zone: tzinfo) -> Callable[[str], Markup]:
@@ -394,8 +394,8 @@ _OPTIONS: Final = tuple(
 
 def spoken(text: str) -> str:
     """A message as a sentence of a page: in the words of forms, with a capital and an end."""
-    said = of_forms(text)
-    return said[:1].upper() + said[1:] + ("" if said.endswith((".", "?", "!")) else ".")
+    sentence = of_forms(text)
+    return sentence[:1].upper() + sentence[1:] + ("" if sentence.endswith((".", "?", "!")) else ".")
 
 
 def of_forms(text: str) -> str:
@@ -403,8 +403,8 @@ def of_forms(text: str) -> str:
     backquotes is a command, and stays."""
     parts = text.split("`")
     for place in range(0, len(parts), 2):
-        for pattern, said in _OPTIONS:
-            parts[place] = pattern.sub(said, parts[place])
+        for pattern, words in _OPTIONS:
+            parts[place] = pattern.sub(words, parts[place])
     return "`".join(parts)
 
 

@@ -89,7 +89,7 @@ PDF_END_BYTES: Final = 4096
 """How much of a PDF's end is looked at: its end stands in the last 1,024 bytes, and mail programs
 put some after it."""
 
-_SAID_BY_NAME: Final = {
+_MEDIA_BY_NAME: Final = {
     ".pdf": _PDF, ".png": _PNG, ".jpg": _JPEG, ".jpeg": _JPEG, ".jpe": _JPEG, ".txt": _TEXT,
 }  # fmt: skip
 """What a name's ending says. Others say nothing: text has many."""
@@ -161,9 +161,9 @@ class Attachment:
 
 def attachment_of(record: attachment_store.AttachmentRecord) -> Attachment:
     """A row with what stands in its details."""
-    said = json.loads(record.details) if record.details is not None else {}
+    details = json.loads(record.details) if record.details is not None else {}
     names = ("name", "note", "carrier", "tracking")
-    return Attachment(record=record, **{name: said.get(name, "") for name in names})
+    return Attachment(record=record, **{name: details.get(name, "") for name in names})
 
 
 def media_of(content: bytes) -> str | None:
@@ -184,10 +184,10 @@ def fault_of(name: str, content: bytes, media: str) -> str | None:
 
     Looks for marks alone and parses nothing: what opens files of strangers is a viewer's part.
     """
-    said = _SAID_BY_NAME.get(PurePath(name).suffix.lower(), media)
-    if said != media:
+    by_name = _MEDIA_BY_NAME.get(PurePath(name).suffix.lower(), media)
+    if by_name != media:
         return (
-            f"{name} is {_WORDS[media]}, and its name says {_WORDS[said]}: attach the file that "
+            f"{name} is {_WORDS[media]}, and its name says {_WORDS[by_name]}: attach the file that "
             "was meant, or give this one the ending of what it is"
         )
     if _pixels(content, media) > MAX_PIXELS:
@@ -297,14 +297,14 @@ def shown_name(path_name: str) -> str:
 
 def _details(asked: AttachRequest) -> str:
     """With a salt: when it is gone, its digest in the trail shows nobody what stood there."""
-    said = {
+    details = {
         "name": asked.name,
         "note": asked.note.strip(),
         "carrier": asked.carrier.strip(),
         "tracking": asked.tracking.strip(),
         "salt": new_salts(1)[0].hex(),
     }
-    return canonical_json(said).decode()
+    return canonical_json(details).decode()
 
 
 def _no_break(name: str) -> NotFoundError:
@@ -363,13 +363,13 @@ async def detach(context: AppContext, name: str, *, reason: str, by: str | None)
 
     Raises UsageError for who may not, without a reason, and for one that is gone; NotFoundError.
     """
-    said = checked_reason(reason, [])
+    checked = checked_reason(reason, [])
     async with context.store.writing() as connection:
         who = await permitted(connection, by=by, action="detached")
         found = await _standing(connection, name)
         now = context.clock.now()
         await note_in_trail(
-            connection, who, action="detached", subject=found.subject, at=now, reason=said,
+            connection, who, action="detached", subject=found.subject, at=now, reason=checked,
             facts={"attachment": name, "sha256": found.sha256},
         )  # fmt: skip
         await attachment_store.let_attachments_go(connection, [name], now=now)

@@ -64,7 +64,7 @@ class Merchant:
             "TALLYHOOK_MERCHANT_ADDRESS": self.address,
             "TALLYHOOK_MERCHANT_CONTACT": self.contact,
         }
-        return tuple(setting for setting, said in parts.items() if not said)
+        return tuple(setting for setting, value in parts.items() if not value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +144,7 @@ def to_second(instant: Instant) -> Instant:
     return Instant(instant - instant % SECOND)
 
 
-def said_family(word: str | None) -> Family | None:
+def stated_family(word: str | None) -> Family | None:
     """The family that a person names. Raises UsageError for another word."""
     if word is None:
         return None
@@ -222,13 +222,13 @@ async def _respond_by(
             continue
         headers = read_headers(kept.headers)
         try:
-            said = source.respond_by(
+            until = source.respond_by(
                 body, headers=headers.headers, method=headers.method, url=headers.url
             )
         except Unreadable:  # a date of another form: a person looks it up
             continue
-        if said is not None:
-            found[each.event.event_id] = said
+        if until is not None:
+            found[each.event.event_id] = until
     return found
 
 

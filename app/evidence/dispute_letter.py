@@ -228,12 +228,12 @@ class _Writer:
         return "" if place is None else f"; entry {place:,} of the sealed log"
 
     def _of_messages(self) -> Iterable[tuple[Instant, str, str]]:
-        said = set[tuple[str, str | None, str | None]]()
+        seen = set[tuple[str, str | None, str | None]]()
         for each in self._case.ledger.case.heard:
             claim, event = each.event.claim, each.event
             what = (claim, event.payment, event.movement)
-            if claim in _CLAIMS and what not in said:
-                said.add(what)
+            if claim in _CLAIMS and what not in seen:
+                seen.add(what)
                 yield each.at, _message_words(each), self._rests_on_message(each)
 
     def _rests_on_message(self, heard: Heard) -> str:

@@ -125,8 +125,10 @@ async def _earliest_head(
 
 async def with_cosignatures(connection: Connection, note: str) -> str:
     """A checkpoint's note, with the line of every witness that has cosigned it."""
-    said = read_checkpoint(note)
-    found = await departure_store.cosignatures_of(connection, size=said.size, head=said.head)
+    checkpoint = read_checkpoint(note)
+    found = await departure_store.cosignatures_of(
+        connection, size=checkpoint.size, head=checkpoint.head
+    )
     return note + "".join(f"{each.line}\n" for each in found)
 
 
@@ -396,12 +398,12 @@ def _opened(
     """The parts of an event with what opens them, by the first of these leaves that seals it; none
     where none does."""
     for leaf in leaves:
-        said = leaf.members()
-        if leaf.kind not in leaf_store.READ or said.get("reading") is None:
+        members = leaf.members()
+        if leaf.kind not in leaf_store.READ or members.get("reading") is None:
             continue
-        salt = bytes.fromhex(said["salt"])
+        salt = bytes.fromhex(members["salt"])
         hashes = part_hashes(event, secret=secret, salt=salt)
-        if reading_hash(hashes.items()) == said["reading"]:
+        if reading_hash(hashes.items()) == members["reading"]:
             salts = part_salts(secret, salt)
             return {name: SealedPart(hash=each, salt=salts[name]) for name, each in hashes.items()}
     return {}

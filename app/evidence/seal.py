@@ -437,10 +437,10 @@ def endorsed_chain(
     """
     chain = list(keys[-1:])
     for place in range(len(keys) - 1, 0, -1):
-        said = endorsements[place] if place < len(endorsements) else None
+        endorsement = endorsements[place] if place < len(endorsements) else None
         before = keys[place - 1]
         text = endorsement_text(origin, before, keys[place])
-        if not any(before.verifies(each, text) for each in _signatures(said)):
+        if not any(before.verifies(each, text) for each in _signatures(endorsement)):
             break
         chain.insert(0, before)
     return chain

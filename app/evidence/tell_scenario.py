@@ -306,8 +306,8 @@ def _only(history: History, played: list[DeliveryEvidence]) -> History:
 
 
 def _moments(history: History) -> list[Instant]:
-    heard = [each.received_at for each in history.deliveries]
-    return heard + [each.recorded_at for each in history.records]
+    moments = [each.received_at for each in history.deliveries]
+    return moments + [each.recorded_at for each in history.records]
 
 
 def _settled(history: History, dossier: Dossier, *, since: Instant) -> Ledger:

@@ -37,7 +37,7 @@ class _Kept:
     """One delivery whose bytes are in the bundle, and the history's word of it."""
 
     stated: Mapping[str, Any]
-    said: Mapping[str, Any]
+    event: Mapping[str, Any]
     body: bytes
     whole: bytes | None
     headers: str
@@ -54,7 +54,7 @@ def bodies(bundle: verify.Bundle) -> Found:
             left += 1
             continue
         again = [read_bytes_again(reader, _raw(kept)) for reader in readers]
-        if event_of(kept.said) not in [read.event for read in again]:
+        if event_of(kept.event) not in [read.event for read in again]:
             why = f": {again[0].problem}" if again[0].problem else ""
             raise verify.Wrong(
                 f"the body of {kept.stated['delivery']} says otherwise than the history{why}"
@@ -144,7 +144,7 @@ def _kept(bundle: verify.Bundle) -> Iterator[_Kept]:
         if body is not None and headers is not None:
             yield _Kept(
                 stated=stated,
-                said=each["event"],
+                event=each["event"],
                 body=body,
                 whole=whole,
                 headers=headers.decode("utf-8"),
@@ -157,7 +157,7 @@ def _raw(kept: _Kept) -> RawDelivery:
         received_at=parse_instant(kept.stated["received_at"]),
         source=kept.stated["source"],
         verdict=kept.stated["verdict"],
-        event_id=kept.said["event_id"],
+        event_id=kept.event["event_id"],
         digest=kept.stated["sha256"],
         headers=kept.headers,
         body=kept.body,
@@ -246,9 +246,9 @@ def trusted_key(given: str) -> PublicKey:
         text = path.read_text("utf-8")[:MAX_KEY_FILE] if path.is_file() else given
         return keys.read_public_key(text)
     except (OSError, ValueError, keys.NotSigned) as error:
-        said = error.strerror if isinstance(error, OSError) else str(error)
+        problem = error.strerror if isinstance(error, OSError) else str(error)
         raise UsageError(
-            f"--key: {said}; give the line of minisign's public key, or a file with it"
+            f"--key: {problem}; give the line of minisign's public key, or a file with it"
         ) from None
 
 
@@ -540,19 +540,19 @@ def _checkpoint(bundle: verify.Bundle) -> Found:
         found = seal.read_checkpoint(note)
     except seal.NotACheckpoint as error:
         raise verify.Wrong(str(error)) from None
-    said = f"the log {found.origin} at {counted(found.size, *LEAF)}"
+    log = f"the log {found.origin} at {counted(found.size, *LEAF)}"
     endorsed = _endorsed_keys(bundle, newest)
     for public in (newest, *endorsed, *_log_keys(bundle)):
         if not seal.note_holds(note, name=found.origin, public=public):
             continue
         if public == newest:
-            return True, f"Signed with the same key: {said}."
+            return True, f"Signed with the same key: {log}."
         name = keys.key_name(public)
         if public in endorsed:
-            return True, f"Signed with {name}, which signed that the same key follows it: {said}."
+            return True, f"Signed with {name}, which signed that the same key follows it: {log}."
         return None, (
             f"Signed with {name}, which the bundle calls an earlier key, and nothing here proves "
-            f"that it was one: {said}. Compare it with a key that you have from the shop."
+            f"that it was one: {log}. Compare it with a key that you have from the shop."
         )
     raise verify.Wrong("the checkpoint is not signed with a key of this log")
 
@@ -584,16 +584,16 @@ def _fits_kept(bundle: verify.Bundle, kept: KeptCheckpoint, trusted: PublicKey |
         )
     leaves = bundle.document("log.json")["leaves"]
     within = sum(each["index"] < theirs.size for each in leaves)
-    said = (
+    fits = (
         f"it is of the bundle's log, at {counted(theirs.size, *LEAF)}: {within} of the "
         f"{counted(len(leaves), *LEAF)} here were in it by then."
     )
     signers = (newest, *_endorsed_keys(bundle, newest), *(() if trusted is None else (trusted,)))
     if any(seal.note_holds(kept.note, name=theirs.origin, public=each) for each in signers):
-        return True, f"The checkpoint that you kept is signed by this log's key, and {said}"
+        return True, f"The checkpoint that you kept is signed by this log's key, and {fits}"
     return None, (
         "The checkpoint that you kept is signed with a key that this bundle does not prove to be "
-        f"the shop's: compare it with the keys that you have from the shop. By its hashes {said}"
+        f"the shop's: compare it with the keys that you have from the shop. By its hashes {fits}"
     )
 
 

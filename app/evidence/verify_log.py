@@ -179,13 +179,13 @@ class Tree:
         """
         name = f"the checkpoint of {counted(head.size, 'leaf', 'leaves')}"
         try:
-            said = seal.read_checkpoint(head.note)
+            stated = seal.read_checkpoint(head.note)
         except seal.NotACheckpoint:
             return f"{name} is no signed note any more: it was changed"
         origin = self._known.origin_at(head.size)
-        if not self.signed(head.note, origin=origin) or said.origin != origin:
+        if not self.signed(head.note, origin=origin) or stated.origin != origin:
             return f"{name} is not signed by a key of this log: it was changed"
-        if (said.size, said.head) != (head.size, head.head):
+        if (stated.size, stated.head) != (head.size, head.head):
             return f"{name} was signed with another size or head than it is kept with"
         if head.head == self._frontier.head():
             self.sound = head.size
@@ -481,9 +481,9 @@ class _Verification:
             return
         size = self._tree.size
         if self._heads:
-            said = counted(self._heads[0].size, *LEAF)
+            most = counted(self._heads[0].size, *LEAF)
             self.verified.add(
-                f"the checkpoint of {said} says more than the {size:,} that there are: the end of "
+                f"the checkpoint of {most} says more than the {size:,} that there are: the end of "
                 "the log was cut off, or a checkpoint put in"
             )
         if self._left:

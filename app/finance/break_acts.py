@@ -219,12 +219,12 @@ async def breaks_of(context: AppContext, order: str) -> list[SeenBreak]:
 
 
 async def breaks_since(
-    connection: Connection, order: str, *, heard: Instant
+    connection: Connection, order: str, *, since: Instant
 ) -> list[SeenBreak] | None:
     """The breaks of one order, closed ones too; None where no run that gives life has been since an
     instant."""
     last = await run_store.last_lived(connection)
-    if last is None or last.at < heard:
+    if last is None or last.at < since:
         return None
     return await _breaks_of(connection, order)
 

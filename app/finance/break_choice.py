@@ -111,14 +111,14 @@ def read_choice(text: str) -> Choice:
     """`cause=… currency=… amount<… age>…`, in any order; what has blanks in quotes, as a shell has
     them. Raises UsageError with what is wrong."""
     try:
-        said = [_condition(word) for word in shlex.split(text)]
+        conditions = [_condition(word) for word in shlex.split(text)]
     except ValueError:
         raise UsageError(
             "--where: a quote is not closed: end it with the same mark, such as order='A 7'"
         ) from None
-    if not said:
+    if not conditions:
         raise UsageError(f"--where says which breaks, by {', '.join(NAMES)}")
-    words = [(name, value) for name, sign, value in said if name in _WORDS]
+    words = [(name, value) for name, sign, value in conditions if name in _WORDS]
     names = [name for name, _ in words]
     for name in names:
         if names.count(name) > 1:
@@ -127,13 +127,17 @@ def read_choice(text: str) -> Choice:
     return Choice(
         words=tuple(words),
         amounts=tuple(
-            [(sign, _minor(value, currency)) for name, sign, value in said if name == "amount"]
+            [
+                (sign, _minor(value, currency))
+                for name, sign, value in conditions
+                if name == "amount"
+            ]
         ),
-        ages=tuple([(sign, _days(value)) for name, sign, value in said if name == "age"]),
+        ages=tuple([(sign, _days(value)) for name, sign, value in conditions if name == "age"]),
     )
 
 
-def said_of(conditions: Mapping[str, str | None]) -> str:
+def condition_text(conditions: Mapping[str, str | None]) -> str:
     """Words of breaks as `read_choice` reads them, without those that are None."""
     return shlex.join(f"{name}={value}" for name, value in conditions.items() if value is not None)
 

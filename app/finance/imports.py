@@ -474,9 +474,9 @@ class _Reading:
             self._negative = self._negative or any(row[minor] < 0 for row in found.rows)
             self.names = self.names or any(row[source] is not None for row in found.rows)
         if self._wanted.kind.at_most == 1:
-            said = 1 + len(self._wanted.kind.identity)
-            claims = [row for row in found.unclear if None not in row[:said]]
-            self.staged.add((*row[:said], *(None,) * (len(row) - said)) for row in claims)
+            width = 1 + len(self._wanted.kind.identity)
+            claims = [row for row in found.unclear if None not in row[:width]]
+            self.staged.add((*row[:width], *(None,) * (len(row) - width)) for row in claims)
             self._claims = self._claims or bool(claims)
 
     def _look(self, understanding: books.Understanding) -> None:
@@ -540,7 +540,7 @@ class _Reading:
 
     def report_unfit(self, unfit: Sequence[Unfit]) -> None:
         """Note why these rows, or what they name, are not taken."""
-        self._note([tables.Problem(row=row, column=None, sentence=said) for row, said in unfit])
+        self._note([tables.Problem(row=row, column=None, sentence=text) for row, text in unfit])
 
     def _note(self, problems: Sequence[tables.Problem]) -> None:
         self.done.note(problems)
@@ -594,7 +594,7 @@ async def import_book(
 
     Raises as `import_file` does, and UsageError for a mapping.
     """
-    chosen = presets.choose(request, "book", unsaid=_unsaid(context))
+    chosen = presets.choose(request, "book", unstated=_unstated(context))
     wanted = Wanted(
         path=request.path,
         chosen=chosen,
@@ -617,7 +617,7 @@ async def import_statement(
 ) -> Imported:
     """Import a provider's statement, of a source or of one that is not known (""). Raises as
     `import_book` does. own_orders: whether that source's orders meet no other's."""
-    chosen = presets.choose(request, "statement", unsaid=_unsaid(context))
+    chosen = presets.choose(request, "statement", unstated=_unstated(context))
     calendar = Calendar(chosen.mapping.zone or UTC)
     wanted = Wanted(
         path=request.path,
@@ -642,7 +642,7 @@ async def import_bank(
     progress: Progress = lambda done, total: None,
 ) -> Imported:
     """Import a bank's file: CAMT.053, MT940, OFX, or a table. Raises as `import_book` does."""
-    chosen = presets.choose_mapping(request, bank.BankForm.FIELDS, unsaid=_unsaid(context))
+    chosen = presets.choose_mapping(request, bank.BankForm.FIELDS, unstated=_unstated(context))
     if request.account:
         defaults = {**chosen.mapping.defaults, "account": request.account}
         chosen = replace(chosen, mapping=replace(chosen.mapping, defaults=defaults))
@@ -658,8 +658,8 @@ async def import_bank(
     return await import_file(context, wanted, by=request.by, progress=progress)
 
 
-def _unsaid(context: AppContext) -> presets.Unsaid:
-    return presets.Unsaid(zone=context.zone, phone_country=context.phone_country or None)
+def _unstated(context: AppContext) -> presets.Unstated:
+    return presets.Unstated(zone=context.zone, phone_country=context.phone_country or None)
 
 
 def _rejects(request: ImportRequest) -> Path | None:

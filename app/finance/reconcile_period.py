@@ -479,13 +479,13 @@ class Ranges:
 
         async def one(keys: ledger_line_store.KeyRange, pipe: Pipe) -> Part:
             await _over_pipe(pipe.send, (known, keys))
-            while not isinstance(said := await _over_pipe(pipe.recv), Part):
-                if isinstance(said, int):
-                    progress(said)
+            while not isinstance(message := await _over_pipe(pipe.recv), Part):
+                if isinstance(message, int):
+                    progress(message)
                 else:
                     async with turn:
-                        await save(said)
-            return said
+                        await save(message)
+            return message
 
         pipes = [pipe for _, pipe in self._made]
         tasks = [
@@ -514,12 +514,12 @@ async def _over_pipe(use: Callable[..., Any], *words: object) -> Any:
     """What a process says, or what is said to it. Raises UnreachableError where it died, and as it
     did where it failed."""
     try:
-        said = await asyncio.to_thread(use, *words)
+        result = await asyncio.to_thread(use, *words)
     except (EOFError, OSError) as error:
         raise UnreachableError(DIED) from error
-    if isinstance(said, Exception):
-        raise said
-    return said
+    if isinstance(result, Exception):
+        raise result
+    return result
 
 
 @asynccontextmanager

@@ -301,8 +301,8 @@ async def _report(
 ) -> ScheduledRun:
     from app.finance.reports.layout import headlines  # it draws charts, too
 
-    name, said = scope_before(context, run, span=span)
-    scope = await on_the_books(context, said)
+    name, before = scope_before(context, run, span=span)
+    scope = await on_the_books(context, before)
     report = await report_period(context, scope, progress=_quiet)
     files = await asyncio.to_thread(_files, report, entry, name)
     parcel = _parcel(context, run, span=name, files=files, summary=headlines(report))

@@ -104,9 +104,9 @@ class Staged:
             own = self if self._lies_by(of) else others
             alike, last, over, equal = own._places(of), None, False, list[Any]()
             for row in own._merged():
-                said = alike(row)
-                if said != last:
-                    last, over, equal = said, False, [row[0]]
+                key = alike(row)
+                if key != last:
+                    last, over, equal = key, False, [row[0]]
                 elif over:
                     crowd.add([(equal[0], row[0])])
                 else:
@@ -133,13 +133,13 @@ class Staged:
         ones together."""
         alike, last, equal = self._places(of), None, Rows()
         for row in self._merged():
-            said = alike(row)
-            if said == last:
+            key = alike(row)
+            if key == last:
                 equal.append(row)
                 continue
             if len(equal) > 1:
                 yield equal
-            last, equal = said, [row]
+            last, equal = key, [row]
         if len(equal) > 1:
             yield equal
 

@@ -239,8 +239,8 @@ class Followed:
             ("operators", self.may.operators, "operators disable"),
         ):
             if names:
-                said = f"These {kind} {may}: {', '.join(names)}"
-                lines.append(f"{said}. End what should not be with `tallyhook {undo} NAME`.")
+                sentence = f"These {kind} {may}: {', '.join(names)}"
+                lines.append(f"{sentence}. End what should not be with `tallyhook {undo} NAME`.")
         for kind, names in (
             ("tokens", self.gone.tokens if self.gone else ()),
             ("operators", self.gone.operators if self.gone else ()),

@@ -253,7 +253,7 @@ async def doing_again(context: AppContext, again: Rebuilding) -> AsyncIterator[R
         deliveries: Sequence[delivery_log_store.RawDelivery],
     ) -> list[index_store.Reread]:
         found = await elsewhere(_read_elsewhere, list(map(_sent, deliveries)), environment)
-        return [_reread(each, said) for each, said in zip(deliveries, found, strict=True)]
+        return [_reread(each, result) for each, result in zip(deliveries, found, strict=True)]
 
     try:
         yield Rebuilder(read_there, lambda orders: elsewhere(_fold_elsewhere, orders))
@@ -288,11 +288,11 @@ def _begin(again: Rebuilding, policy: Policy) -> None:
 _FIELDS: Final = tuple(each.name for each in fields(delivery_log_store.RawDelivery))
 _sent: Final = attrgetter(*_FIELDS)
 
-Said = tuple[tuple[Any, ...] | None, str | None, bytes | None]
+RereadRow = tuple[tuple[Any, ...] | None, str | None, bytes | None]
 """Of one delivery: the row of its event, the problem and the customer, as in `Reread`."""
 
 
-def _read_elsewhere(sent: Sequence[tuple[Any, ...]], environment: str | None) -> list[Said]:
+def _read_elsewhere(sent: Sequence[tuple[Any, ...]], environment: str | None) -> list[RereadRow]:
     sources, found = _process[0].sources(), []
     for each in sent:
         delivery = delivery_log_store.RawDelivery(**dict(zip(_FIELDS, each, strict=True)))
@@ -310,8 +310,8 @@ def _row(reread: index_store.Reread) -> tuple[Any, ...] | None:
     )
 
 
-def _reread(delivery: delivery_log_store.RawDelivery, said: Said) -> index_store.Reread:
-    row, problem, customer = said
+def _reread(delivery: delivery_log_store.RawDelivery, result: RereadRow) -> index_store.Reread:
+    row, problem, customer = result
     event = None if row is None else delivery_of(row).event
     return index_store.Reread(delivery=delivery, event=event, problem=problem, customer=customer)
 

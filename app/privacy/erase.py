@@ -100,7 +100,7 @@ async def erase(
         agreed = None if agree is None else await agree(connection)
         who = await permitted(connection, by=asked.by, action="erased")
         now = context.clock.now()
-        done = journal.append(_subjects(context, asked, digits), at=max(now, erasure.heard))
+        done = journal.append(_subjects(context, asked, digits), at=max(now, erasure.latest))
         await note_in_trail(
             connection, who, action="erased", subject=erasure.subject, at=now, reason=reason,
             facts=erasure.counts() | ({} if agreed is None else agreed.facts),

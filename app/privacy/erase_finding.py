@@ -51,24 +51,24 @@ class Judging:
     staying: str | None
     until: Instant | None = None
 
-    def asks(self, heard: Instant) -> bool:
+    def asks(self, received: Instant) -> bool:
         """Whether what arrived at an instant is asked about."""
-        return self.until is None or heard <= self.until
+        return self.until is None or received <= self.until
 
 
 @dataclass(slots=True)
 class JudgedDeliveries:
-    """Ids of what may go, and what stays. `heard`: when the last of what may go arrived."""
+    """Ids of what may go, and what stays. `latest`: when the last of what may go arrived."""
 
     going: list[str] = field(default_factory=list)
     kept: list[erase_rules.KeptData] = field(default_factory=list)
-    heard: Instant = EARLIEST
+    latest: Instant = EARLIEST
 
-    def add(self, name: str, heard: Instant, kept: erase_rules.KeptData | None) -> None:
+    def add(self, name: str, received: Instant, kept: erase_rules.KeptData | None) -> None:
         """One more, and when it arrived."""
         if kept is None:
             self.going.append(name)
-            self.heard = max(self.heard, heard)
+            self.latest = max(self.latest, received)
         else:
             self.kept.append(kept)
 
@@ -81,14 +81,14 @@ async def judge_strays(
     for owned in await erase_store.owners(connection, deliveries):
         if owned.order is not None or owned.pruned or not by.asks(owned.received_at):
             continue
-        name, heard = owned.delivery_id, owned.received_at
+        name, received = owned.delivery_id, owned.received_at
         if owned.unread:
             kept = erase_rules.kept_unknown(
-                name, heard, by.rules, why="unread", beside=by.staying, as_of=by.now
+                name, received, by.rules, why="unread", beside=by.staying, as_of=by.now
             )
         else:
-            kept = erase_rules.kept_since(name, heard, by.rules, as_of=by.now)
-        judged.add(name, heard, kept)
+            kept = erase_rules.kept_since(name, received, by.rules, as_of=by.now)
+        judged.add(name, received, kept)
     return judged
 
 
@@ -97,13 +97,13 @@ async def judge_refused(
 ) -> JudgedDeliveries:
     """Refused deliveries in which the pattern finds something."""
     judged = JudgedDeliveries()
-    for name, heard in await erase_store.rejections_that_hold(connection, [named]):
-        if by.asks(heard):
+    for name, received in await erase_store.rejections_that_hold(connection, [named]):
+        if by.asks(received):
             kept = erase_rules.kept_unknown(
-                name, heard, by.rules, why="refused", beside=by.staying, as_of=by.now
+                name, received, by.rules, why="refused", beside=by.staying, as_of=by.now
             )
             staying = None if kept is None else replace(kept, place="rejections.body")
-            judged.add(name, heard, staying)
+            judged.add(name, received, staying)
     return judged
 
 
@@ -132,15 +132,15 @@ async def judge_wholes(
     it is of has lost its own bytes. Each is named by the first delivery that came in it."""
     judged = JudgedDeliveries()
     for owned in (await erase_store.owners_in_wholes(connection, digests)).values():
-        names, heard = [each.delivery_id for each in owned], owned[0].received_at
-        if not found.isdisjoint(names) or not by.asks(heard):
+        names, received = [each.delivery_id for each in owned], owned[0].received_at
+        if not found.isdisjoint(names) or not by.asks(received):
             continue
         unread = [each.delivery_id for each in owned if each.unread and not each.pruned]
-        kept = erase_rules.kept_since(names[0], heard, by.rules, as_of=by.now)
+        kept = erase_rules.kept_since(names[0], received, by.rules, as_of=by.now)
         if unread:
             kept = erase_rules.KeptData(what=names[0], why="beside_unread", detail=unread[0])
         staying = None if kept is None else replace(kept, place="envelopes.body")
-        judged.add(names[0], heard, staying)
+        judged.add(names[0], received, staying)
     return judged
 
 
@@ -194,7 +194,7 @@ class Erasure:
     by_index    whether a number was looked for where the index leads, and in what could not be read
                 or was refused, and not in every body and header
     tidied      whether the database's log has been emptied of it
-    heard       when the last of what goes arrived: later than now, where the clock was set back
+    latest      when the last of what goes arrived: later than now, where the clock was set back
                 since; as of that it is erased, or a restore would leave it in
     """
 
@@ -218,7 +218,7 @@ class Erasure:
     dry_run: bool = False
     by_index: bool = False
     tidied: bool = False
-    heard: Instant = EARLIEST
+    latest: Instant = EARLIEST
 
     def counts(self) -> dict[str, int]:
         """What goes, as numbers."""
@@ -410,9 +410,9 @@ class ErasureFinder:
         held |= await erase_store.with_wholes(connection, brought)
         held |= (await order_store.named_orders(connection, erasure.brought)).keys()
         for order, deliveries in erasure.brought.items():
-            said = len(await erase_texts.bare_reasons(connection, deliveries, erasure.phones))
-            erasure.reasons += said
-            held |= {order} if said else set()
+            bare = len(await erase_texts.bare_reasons(connection, deliveries, erasure.phones))
+            erasure.reasons += bare
+            held |= {order} if bare else set()
         erasure.reasons += len(
             await erase_texts.bare_reasons(connection, erasure.deliveries, erasure.phones)
         )
@@ -426,7 +426,7 @@ class ErasureFinder:
         if not any(erasure.counts().values()):
             looked = BY_INDEX if erasure.by_index else ""
             raise NotFoundError(f"nothing is kept of {erasure.subject}{looked}")
-        erasure.heard = max(erasure.heard, await self._last_said(connection, erasure))
+        erasure.latest = max(erasure.latest, await self._last_other(connection, erasure))
         all_of_them = {**erasure.staying, **erasure.brought}
         erasure.stays = await erase_texts.texts_that_stay(connection, all_of_them, erasure.phones)
         erasure.waits = await erase_texts.texts_that_wait(
@@ -434,13 +434,13 @@ class ErasureFinder:
         )
         return erasure
 
-    async def _last_said(self, connection: Connection, erasure: Erasure) -> Instant:
+    async def _last_other(self, connection: Connection, erasure: Erasure) -> Instant:
         """When the last of what is no delivery came."""
-        said = [each.last_heard for each in erasure.orders]
-        said += [note[3] for note in erasure.notes] + [each.at for each in erasure.attachments]
+        moments = [each.last_heard for each in erasure.orders]
+        moments += [note[3] for note in erasure.notes] + [each.at for each in erasure.attachments]
         if erasure.book_lines or erasure.bank_lines:
-            said.append(await book_line_store.last_import_at(connection))
-        return max(said, default=EARLIEST)
+            moments.append(await book_line_store.last_import_at(connection))
+        return max(moments, default=EARLIEST)
 
     async def _attachments(
         self, connection: Connection, erasure: Erasure
@@ -515,14 +515,14 @@ class ErasureFinder:
         found = strays.union(*erasure.brought.values(), *erasure.staying.values())
         judged = await judge_wholes(connection, wholes, by, found=found)
         erasure.wholes = judged.going
-        erasure.heard = max(erasure.heard, judged.heard)
+        erasure.latest = max(erasure.latest, judged.latest)
         erasure.kept += judged.kept
 
     def _asked_about(self, history: History) -> bool:
         """Whether anything was heard of it while it was asked about."""
-        heard = [each.received_at for each in history.deliveries]
-        heard += [each.recorded_at for each in history.records]
-        return self._until is None or min(heard, default=0) <= self._until
+        moments = [each.received_at for each in history.deliveries]
+        moments += [each.recorded_at for each in history.records]
+        return self._until is None or min(moments, default=0) <= self._until
 
     async def _judge_unknown(
         self,
@@ -548,7 +548,7 @@ class ErasureFinder:
         erasure.orders = [each for each in erasure.orders if each.order not in beside]
         erasure.deliveries = [each for each in unowned.going if each not in beside]
         erasure.rejections = refused.going
-        erasure.heard = max(unowned.heard, refused.heard)
+        erasure.latest = max(unowned.latest, refused.latest)
         aside = await judge_set_aside(connection, named)
         erasure.kept += [*beside.values(), *unowned.kept, *refused.kept, *aside]
 

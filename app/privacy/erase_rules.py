@@ -161,7 +161,7 @@ async def left_to_settle(connection: Connection, history: History, ledger: Ledge
     codes, order = to_settle(ledger), history.order
     if not codes:
         return []
-    seen = await breaks_since(connection, order, heard=last_heard(history))
+    seen = await breaks_since(connection, order, since=last_heard(history))
     booked = await book_rows_of(connection, [match_key(order)], as_of=ledger.as_of)
     steps = [do for code in codes for do in steps_for(code, seen, order, booked=bool(booked))]
     return list(dict.fromkeys(steps))
@@ -193,18 +193,16 @@ def steps_for(
     return []
 
 
-def kept_since(
-    what: str, heard: Instant, rules: ErasureRules, *, as_of: Instant
-) -> KeptData | None:
+def kept_since(what: str, last: Instant, rules: ErasureRules, *, as_of: Instant) -> KeptData | None:
     """Why something must stay that was heard of last at an instant; None where it may go."""
-    if as_of < heard + rules.minimum:
-        return KeptData(what=what, why="minimum", until=heard + rules.minimum)
+    if as_of < last + rules.minimum:
+        return KeptData(what=what, why="minimum", until=last + rules.minimum)
     return None
 
 
 def kept_unknown(
     what: str,
-    heard: Instant,
+    received: Instant,
     rules: ErasureRules,
     *,
     why: Literal["refused", "unread"],
@@ -217,7 +215,7 @@ def kept_unknown(
     """
     if beside is not None:
         return KeptData(what=what, why=why, detail=f"with {beside}")
-    if as_of < heard + WINDOW:
-        until = heard + max(WINDOW, rules.minimum)
+    if as_of < received + WINDOW:
+        until = received + max(WINDOW, rules.minimum)
         return KeptData(what=what, why=why, detail=f"after {format_instant(until)}")
-    return kept_since(what, heard, rules, as_of=as_of)
+    return kept_since(what, received, rules, as_of=as_of)

@@ -133,10 +133,10 @@ class Text(NamedTuple):
 
     def whole(self) -> str:
         """Both, as they are and without their escapes."""
-        said = (self.body or b"").decode("utf-8", "replace")
+        decoded = (self.body or b"").decode("utf-8", "replace")
         # What is long in a header is a signature, and no document.
         headers = written_out(self.headers) if "%" in self.headers else self.headers
-        return f"{headers}\n{written_out(said)}"
+        return f"{headers}\n{written_out(decoded)}"
 
 
 async def delivery_texts(

@@ -34,7 +34,7 @@ class Place:
     because: str = ""
 
     @property
-    def effect_said(self) -> str:
+    def effect_words(self) -> str:
         """What an erasure does there, in words."""
         return f"kept because {self.because}" if self.because else self.effect
 
@@ -374,7 +374,7 @@ def places_table() -> str:
     """The page's table, in Markdown: one row for what reads alike, what is personal first."""
     rows: dict[tuple[str, str, str], list[str]] = {}
     for each in sorted(EVERY, key=lambda each: _MARKS.index(each.mark)):
-        rows.setdefault((each.mark, each.why, each.effect_said), []).append(each.where)
+        rows.setdefault((each.mark, each.why, each.effect_words), []).append(each.where)
     lines = ["| personal | what | where | an erasure |", "|---|---|---|---|"]
     for (mark, why, effect), where in rows.items():
         shown = ", ".join(f"`{each}`" for each in where)

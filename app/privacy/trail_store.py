@@ -87,16 +87,16 @@ def _import_row(number: int, withdraws: int | None, read: int, *values: Any) -> 
 def _import_entries(entries: Sequence[Entry]) -> list[tuple[str, Facts]]:
     found = []
     for each in entries:
-        facts, said = each.facts, {"at": each.at, "who": each.who}
+        facts, stated = each.facts, {"at": each.at, "who": each.who}
         if each.action in _IMPORTED:
             number = facts.get("import")
-            said |= {"kind": _IMPORTED[each.action], "file": each.subject, "withdraws": None}
-            said |= _picked(facts, "sha256", *_COUNTS, *_DIGESTS)
+            stated |= {"kind": _IMPORTED[each.action], "file": each.subject, "withdraws": None}
+            stated |= _picked(facts, "sha256", *_COUNTS, *_DIGESTS)
         else:
             number = facts.get("by_import")
-            said |= {"kind": _WITHDRAWN[each.action], "withdraws": each.subject}
-            said |= {"reason": each.reason} | _picked(facts, "file", "lines", *_DIGESTS)
-        found.append((f"import {number}", said))
+            stated |= {"kind": _WITHDRAWN[each.action], "withdraws": each.subject}
+            stated |= {"reason": each.reason} | _picked(facts, "file", "lines", *_DIGESTS)
+        found.append((f"import {number}", stated))
     return found
 
 
@@ -212,12 +212,12 @@ _CHECKLIST: Final = Acts(
 def _operator_entries(entries: Sequence[Entry]) -> list[tuple[str, Facts]]:
     found: dict[str, Facts] = {}
     for each in entries:
-        said = found.setdefault(each.subject, {"disabled_at": None})
+        stated = found.setdefault(each.subject, {"disabled_at": None})
         if each.action == "operator_added":
-            said |= {"created_at": each.at} | each.facts
+            stated |= {"created_at": each.at} | each.facts
         else:
-            said["disabled_at"] = each.at
-    return [(f"operator {name}", said) for name, said in found.items()]
+            stated["disabled_at"] = each.at
+    return [(f"operator {name}", stated) for name, stated in found.items()]
 
 
 _OPERATORS: Final = Acts(
@@ -235,15 +235,15 @@ def _token_entries(entries: Sequence[Entry]) -> list[tuple[str, Facts]]:
     found: dict[str, Facts] = {}
     for each in entries:
         if each.action == "token_added":
-            said = {"operator": None, "until": None, "revoked_at": None} | each.facts
-            found[each.subject] = said | {"created_at": each.at}
+            stated = {"operator": None, "until": None, "revoked_at": None} | each.facts
+            found[each.subject] = stated | {"created_at": each.at}
         elif each.action == "token_revoked":
             found.setdefault(each.subject, {})["revoked_at"] = each.at
         else:  # an operator's own end with the operator
             for own in found.values():
                 if own.get("operator") == each.subject and own.get("revoked_at") is None:
                     own["revoked_at"] = each.at
-    return [(f"token {name}", said) for name, said in found.items()]
+    return [(f"token {name}", stated) for name, stated in found.items()]
 
 
 _TOKENS: Final = Acts(
@@ -295,8 +295,8 @@ _ATTACHMENTS: Final = Acts(
 # --- comparing ------------------------------------------------------------------------------------
 
 
-def _sha256(said: str) -> str:
-    return hashlib.sha256(said.encode()).hexdigest()
+def _sha256(content: str) -> str:
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 _ALL: Final = (
@@ -381,10 +381,10 @@ async def _changed_lines(connection: AsyncConnection, progress: Callable[[int], 
         if count
     ]
     lines = {f"import {number}": facts for number, facts in now.facts.items()}
-    for name, said in _import_entries(await _entries(connection, _IMPORTS.actions)):
-        compared = _DIGESTS if said["at"] > max(erased, default=-1) else _DIGESTS[:1]
+    for name, stated in _import_entries(await _entries(connection, _IMPORTS.actions)):
+        compared = _DIGESTS if stated["at"] > max(erased, default=-1) else _DIGESTS[:1]
         again = lines.get(name, {})
-        if again and any(said.get(each, again.get(each)) != again.get(each) for each in compared):
+        if again and any(stated.get(each, again.get(each)) != again.get(each) for each in compared):
             found.append(
                 f"the lines of {name} are not what was written then: some were changed, added or "
                 "removed since; put a backup back, or take the import back and import its file "

@@ -527,25 +527,25 @@ class BookForm:
 
     def shown(self, row: Sequence[Any]) -> dict[str, Any]:
         """A staged row, after its number, as people see it: the phone masked."""
-        said = dict(zip(self.STAGED, row[1:], strict=True))
-        currency, phone, refunded = said["currency"], said["phone"], said["refunded"]
+        staged = dict(zip(self.STAGED, row[1:], strict=True))
+        currency, phone, refunded = staged["currency"], staged["phone"], staged["refunded"]
         back: dict[str, Any] = {}
         if refunded is not None:
             back["refunded_amount"] = _shown_money(refunded, currency)
-        if said["refunded_at"] is not None:
-            back["refunded_at"] = format_instant(said["refunded_at"])
-        placed_at = said["placed_at"]
+        if staged["refunded_at"] is not None:
+            back["refunded_at"] = format_instant(staged["refunded_at"])
+        placed_at = staged["placed_at"]
         return {
             "row": row[0],
-            "reference": said["reference"],
-            "kind": said["kind"],
-            "amount": _shown_money(said["minor"], currency),
+            "reference": staged["reference"],
+            "kind": staged["kind"],
+            "amount": _shown_money(staged["minor"], currency),
             "placed_at": None if placed_at is None else format_instant(placed_at),
-            "status": said["status"],
+            "status": staged["status"],
             **back,
             "phone": None if phone is None else masked_phone(phone),
-            "group": said["group_name"],
-            **{name: said[name] for name in REFERENCES if said[name] is not None},
+            "group": staged["group_name"],
+            **{name: staged[name] for name in REFERENCES if staged[name] is not None},
         }
 
     def _refunds(self, cells: Sequence[str], currencies: Sequence[str]) -> Sequence[int | None]:

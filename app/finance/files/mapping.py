@@ -594,7 +594,7 @@ def mapping_values(
             _model(fields, base),
             name=name,
             most_bytes=MAX_BYTES,
-            together=lambda values: [*_same_mark(values), *_said_once(values, fields)],
+            together=lambda values: [*_same_mark(values), *_stated_once(values, fields)],
             beside=beside,
         )
     except ConfigurationError as error:
@@ -611,7 +611,7 @@ def mapping_of(values: Values, *, only_named: Sequence[str] = ()) -> FileMapping
         if not isinstance(names, str)
     }
     made |= {field: JoinedOf(names=names) for field, names in given_in(values["joined"]).items()}
-    made |= {field: SumOf(**said) for field, said in given_in(values["amounts"]).items()}
+    made |= {field: SumOf(**parts) for field, parts in given_in(values["amounts"]).items()}
     singles = {field: name for field, name in columns.items() if isinstance(name, str)}
     fold = values["fold"]
     return FileMapping(
@@ -655,13 +655,13 @@ def _same_mark(values: Values) -> Iterator[Mistake]:
         yield Mistake("thousands", "decimal and thousands are the same mark")
 
 
-def _said_once(values: Values, fields: Fields) -> Iterator[Mistake]:
+def _stated_once(values: Values, fields: Fields) -> Iterator[Mistake]:
     """Each field is said in one way, and what is optional is one."""
-    said = {table: set(given_in(values.get(table) or {})) for table in ("columns", "joined")}
-    for name in sorted(said["columns"] & said["joined"]):
+    named = {table: set(given_in(values.get(table) or {})) for table in ("columns", "joined")}
+    for name in sorted(named["columns"] & named["joined"]):
         yield Mistake(f"joined.{name}", "there is a column for it already")
     for name, amount in given_in(values.get("amounts") or {}).items():
-        if name in said["columns"] | said["joined"]:
+        if name in named["columns"] | named["joined"]:
             yield Mistake(f"amounts.{name}", "there is a column for it already")
         if not amount.get("add") and not amount.get("subtract"):
             yield Mistake(f"amounts.{name}", "names no column: say add, or subtract")

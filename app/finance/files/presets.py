@@ -179,10 +179,10 @@ def _kind_in(text: str) -> Any:
     if len(text) > MAX_BYTES:
         return None
     try:
-        said = tomllib.loads(text).get("kind")
+        kind = tomllib.loads(text).get("kind")
     except ValueError:
         return None
-    return said if isinstance(said, str) else None
+    return kind if isinstance(kind, str) else None
 
 
 # --- presets as people look at them ---------------------------------------------------------------
@@ -274,12 +274,12 @@ def _headings(path: Path, encoding: str | None) -> Iterator[tuple[int, Sequence[
         yield from opening.XlsxTable(path, sheet=None, recognize=len).first_rows()
     if form != "text":
         return
-    said = 0
+    rows = 0
     for number, line in enumerate(tables.lines(path, tables.encoding_of(path, encoding)), 1):
         if line.strip():
-            said += 1
+            rows += 1
             yield from ((number, tables.cells_of_line(line, mark)) for mark in tables.DELIMITERS)
-        if said == tables.SEARCHED_ROWS:
+        if rows == tables.SEARCHED_ROWS:
             return
 
 
@@ -338,7 +338,7 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unsaid:
+class Unstated:
     """What counts where a file's mapping does not say it; None: unknown.
 
     zone           of times without one
@@ -358,19 +358,19 @@ class Unsaid:
         return replace(found, mapping=mapping)
 
 
-def choose(request: Asked, kind: PresetKind, *, unsaid: Unsaid) -> Chosen:
+def choose(request: Asked, kind: PresetKind, *, unstated: Unstated) -> Chosen:
     """The mapping or preset that is said, else the preset that the file looks like, else the usual
     names of columns.
 
     Raises UsageError or NotFoundError for one that is none, and where several presets fit.
     """
-    return unsaid.beside(_chosen(request, kind))
+    return unstated.beside(_chosen(request, kind))
 
 
-def choose_mapping(request: Asked, fields: Fields, *, unsaid: Unsaid) -> Chosen:
+def choose_mapping(request: Asked, fields: Fields, *, unstated: Unstated) -> Chosen:
     """As `choose`, for a kind of file that has no presets: the mapping that is said, else the usual
     names of columns."""
-    return unsaid.beside(Chosen(mapping=_mapping(request, fields)))
+    return unstated.beside(Chosen(mapping=_mapping(request, fields)))
 
 
 def _chosen(request: Asked, kind: PresetKind) -> Chosen:
@@ -424,8 +424,8 @@ BESIDE: Final = ("delimiter", "encoding", "dates", "zone")
 
 def _beside(request: Asked) -> dict[str, str]:
     """What was said beside the mapping, as keys of it."""
-    said = {key: getattr(request, key) for key in BESIDE}
-    return {key: value for key, value in said.items() if value is not None}
+    stated = {key: getattr(request, key) for key in BESIDE}
+    return {key: value for key, value in stated.items() if value is not None}
 
 
 def _in_currency(mapping: FileMapping, request: Asked) -> FileMapping:

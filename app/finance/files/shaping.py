@@ -123,10 +123,10 @@ class Shaped:
             self._fold = _Folding(mapping.shape.fold, self, names, mapping.marks)
         self.ignored: Counter[Ignored] = Counter()
 
-    def _rules(self, said: Mapping[str, Sequence[str]]) -> list[tuple[str, int, Words]]:
+    def _rules(self, rules: Mapping[str, Sequence[str]]) -> list[tuple[str, int, Words]]:
         return [
             (name, place_of(name, self.heading, row=self.heading_row), Words(words))
-            for name, words in said.items()
+            for name, words in rules.items()
         ]
 
     def batches(self) -> Iterator[tables.Batch]:
