@@ -33,7 +33,7 @@ from reconcile.matching.rows import (
 )
 from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Span, Tolerance
 from reconcile.money import Money
-from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, START
+from tests.reconcile.books_truth import AS_OF, CALM, COVERAGE, RULES, START, Case
 
 REFERENCES = ("A-1", "a 1", "A-2", "A-12", "A-1-2", "B1")
 PAYMENTS = ("p1", "p2", "p3")
@@ -219,10 +219,32 @@ def hands(draw: st.DrawFn) -> tuple[HandMatch, ...]:
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> World:
-    """A few orders and lines with few references, payments and amounts among them."""
-    orders = draw(st.lists(st.sampled_from(REFERENCES), unique=True, max_size=4))
+def nearly_plain(draw: st.DrawFn) -> World:
+    """Orders of which the lines come together in another way than by their reference, which lines
+    that are drawn alone do in one world of two hundred."""
+    names = draw(st.lists(st.sampled_from(NEARLY_PLAIN), unique=True, max_size=2))
+    cases = [
+        CALM[name](Case(f"C-{place}", 100_000 + 7_000 * place, START + 5 * DAY))
+        for place, name in enumerate(names)
+    ]
     return World(
+        takings=tuple([ledger_line_row(each) for case in cases for each in case.takings]),
+        book=tuple([book_row(each) for case in cases for each in case.book]),
+        lines=tuple([statement_row(each) for case in cases for each in case.lines]),
+    )
+
+
+NEARLY_PLAIN = tuple(
+    [name for name, made in CALM.items() if made(Case("C", 100_000, START)).matches]
+)
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> World:
+    """A few orders and lines with few references, payments and amounts among them, and some that
+    are nearly plain."""
+    orders = draw(st.lists(st.sampled_from(REFERENCES), unique=True, max_size=4))
+    own = World(
         takings=tuple([ledger_line_row(draw(takings(each))) for each in orders]),
         book=tuple([book_row(draw(book_lines(n))) for n in range(draw(st.integers(0, 5)))]),
         lines=tuple(
@@ -232,6 +254,7 @@ def worlds(draw: st.DrawFn) -> World:
         coverage=draw(st.sampled_from([COVERAGE, BOTH, NO_STATEMENTS, Coverage()])),
         hands=draw(hands()),
     )
+    return own + draw(nearly_plain())
 
 
 BOTH = replace(
