@@ -18,7 +18,7 @@ import pypdf
 import pytest
 
 from app.core.cells import plain_text
-from app.finance.reports import html_form, pdf_form, text_forms, xlsx_form
+from app.finance.reports import html_form, layout, pdf_form, text_forms, xlsx_form
 from app.finance.reports.layout import at_risk, fact_lines, headlines, money_apart, parts
 from app.finance.reports.render import REPORT_FORMATS, ReportFormat, render
 from reconcile.instants import SECOND, parse_instant
@@ -27,7 +27,7 @@ from reconcile.matching.breaks import BREAK_CAUSES
 from reconcile.matching.control import FAMILIES, SIDES
 from reconcile.money import Money
 from reconcile.reporting.report import AGES, FLOWS, STEPS, BreakLine, Note, PeriodReport
-from reconcile.reporting.summary import age_totals, break_totals, currency_totals
+from reconcile.reporting.summary import SUMMARIES, age_totals, break_totals, currency_totals
 from reconcile.reporting.tables import TABLES
 from reconcile.reporting.words import (
     AGE_WORDS,
@@ -222,6 +222,12 @@ def test_every_code_has_words_of_its_own() -> None:
     assert set(STEP_WORDS) == set(STEPS)
     assert set(SIDE_WORDS) == set(SIDES)
     assert set(AGE_WORDS) == set(AGES)
+
+
+def test_every_table_has_its_place() -> None:
+    """One without would be in JSON and CSV alone, and in no page, workbook or PDF."""
+    tables = {table.name for table in (*TABLES, *(table for table, _ in SUMMARIES))}
+    assert set(layout._ORDER) == tables - {"notes"}
 
 
 def test_a_workbook_has_no_formula_no_link_and_every_text_as_it_was() -> None:
