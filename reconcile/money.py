@@ -75,6 +75,11 @@ class Money:
 new_money = maker(Money)
 
 
+def is_currency(value: object) -> bool:
+    """Whether this is a code of ISO 4217 with minor units."""
+    return isinstance(value, str) and value in EXPONENTS
+
+
 def exponent_of(currency: str) -> int:
     """How many decimals the currency has (ISO 4217). Raises MoneyError for an unknown code."""
     exponent = EXPONENTS.get(currency)

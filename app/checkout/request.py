@@ -39,7 +39,7 @@ from app.providers.paths import Path, compile_path, find
 from app.providers.sections import CheckoutRule
 from reconcile.canonical import canonical_json, fingerprint
 from reconcile.instants import HOUR, SECOND, Duration, Instant
-from reconcile.money import Money, MoneyError, exponent_of, from_major, major_text
+from reconcile.money import Money, MoneyError, from_major, is_currency, major_text
 
 # --- what can be wrong with it --------------------------------------------------------------------
 
@@ -237,7 +237,7 @@ def _problems(request: CheckoutRequest, *, live: bool) -> Iterator[tuple[str, st
         yield "order", f"Give the order's reference: {RULE}."
     elif is_own_order(request.order):
         yield "order", "Give an order of the shop's; @name: begins those of a source's own."
-    if not _is_currency(request.currency):
+    if not is_currency(request.currency):
         yield "currency", "Give a currency code of ISO 4217 in capitals, such as KES."
     if not isinstance(request.phone, str) or _PHONE.fullmatch(request.phone) is None:
         yield (
@@ -250,13 +250,6 @@ def _problems(request: CheckoutRequest, *, live: bool) -> Iterator[tuple[str, st
             yield name, f"Give {name} as an absolute {kind} URL without a user in it."
 
 
-def _is_currency(value: object) -> bool:
-    try:
-        return isinstance(value, str) and exponent_of(value) >= 0
-    except MoneyError:
-        return False
-
-
 def _exact(request: CheckoutRequest) -> tuple[Money | None, str]:
     """The money, or the sentence that says why it is none."""
     amount = request.amount
@@ -265,7 +258,7 @@ def _exact(request: CheckoutRequest) -> tuple[Money | None, str]:
     if isinstance(amount, str) and _AMOUNT.fullmatch(amount) is None:
         return None, "Give the amount in major units, such as 1500.00."
     # An unknown currency has its own sentence; whether the amount is positive can still be known.
-    currency = request.currency if _is_currency(request.currency) else "XAF"
+    currency = request.currency if is_currency(request.currency) else "XAF"
     try:
         money = from_major(amount, currency)
     except MoneyError as error:

@@ -25,7 +25,7 @@ from app.sandbox.scenarios import AMOUNTS, AmountRule, Scenario, ScenarioStep, s
 from app.sandbox.settings import is_absolute_http
 from reconcile.canonical import fingerprint
 from reconcile.instants import MILLISECOND, SECOND, Duration, Instant
-from reconcile.money import Money, MoneyError, exponent_of, from_major
+from reconcile.money import Money, MoneyError, from_major, is_currency
 
 # --- the provider's memory of idempotency keys (the IETF draft's 400, 409 and 422) ----------------
 
@@ -282,13 +282,6 @@ def _is_positive(value: Any) -> bool:
     return isinstance(value, Decimal) and value > 0
 
 
-def _is_currency(value: Any) -> bool:
-    try:
-        return isinstance(value, str) and exponent_of(value) >= 0
-    except MoneyError:
-        return False
-
-
 def _is_phone(value: Any) -> bool:
     return value is None or (isinstance(value, str) and _PHONE.fullmatch(value) is not None)
 
@@ -304,7 +297,7 @@ _FIELDS: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
         f"Give the order's own reference: {RULE}.",
     ),
     ("order.amount", _is_positive, 'Give a positive amount in major units, such as "1500.00".'),
-    ("order.currency", _is_currency, "Give a currency code of ISO 4217, such as KES."),
+    ("order.currency", is_currency, "Give a currency code of ISO 4217, such as KES."),
     ("customer.phone", _is_phone, "Give the customer's phone number as 8 to 15 digits in text."),
     ("return_urls.success", _is_url, "Give an absolute http or https URL."),
     ("return_urls.cancel", _is_url, "Give an absolute http or https URL."),
