@@ -71,19 +71,15 @@ LINE: Final = 76
 _PAYLOAD = re.compile(r"[A-Za-z0-9+/=\n]+")
 
 
-def _mismatch(sentence: str) -> Refusal:
-    return Refusal("signature_mismatch", sentence)
-
-
 _MISSING = Refusal(
     "signature_missing", "The body is no form with one bt_signature and one bt_payload."
 )
-_MALFORMED = _mismatch("The field bt_payload holds characters that base64 does not have.")
-_UNKNOWN_KEY = _mismatch(
+_MALFORMED = contract.mismatch("The field bt_payload holds characters that base64 does not have.")
+_UNKNOWN_KEY = contract.mismatch(
     "No pair in bt_signature is of a configured public key: add the public key with its private "
     "key to the named secrets."
 )
-_OTHER_SIGNATURE = _mismatch(
+_OTHER_SIGNATURE = contract.mismatch(
     "No pair in bt_signature was made with a configured private key over bt_payload: the key "
     "differs, or the request was changed on its way."
 )

@@ -46,6 +46,11 @@ class Header:
         return found[0].strip() or self._missing
 
 
+def mismatch(sentence: str) -> Refusal:
+    """The refusal of a signature that does not hold."""
+    return Refusal("signature_mismatch", sentence)
+
+
 def form_fields(body: bytes) -> list[tuple[str, str]]:
     """The fields of a form as sent, bytes that are not UTF-8 kept. ValueError for too many, and for
     a form that is too long."""

@@ -44,22 +44,18 @@ RETRIES_S: Final = 4 * 24 * 3600
 _WEBHOOK_ID, _PRIVATE_KEY = "webhook_id", "private_key"
 
 
-def _mismatch(sentence: str) -> Refusal:
-    return Refusal("signature_mismatch", sentence)
-
-
-_OTHER_ALGORITHM = _mismatch(f"The header paypal-auth-algo is not {ALGORITHM.decode()}.")
-_FOREIGN_HOST = _mismatch(
+_OTHER_ALGORITHM = contract.mismatch(f"The header paypal-auth-algo is not {ALGORITHM.decode()}.")
+_FOREIGN_HOST = contract.mismatch(
     "The header paypal-cert-url names no https address of an allowed host, so its certificate "
     "proves nothing."
 )
-_UNKNOWN_CERTIFICATE = _mismatch(
+_UNKNOWN_CERTIFICATE = contract.mismatch(
     "The certificate that paypal-cert-url names is not configured: check in PayPal's "
     "documentation that the address is PayPal's, fetch it, and add the PEM text to the named "
     "secrets under that address."
 )
-_MALFORMED = _mismatch("The header paypal-transmission-sig is not base64.")
-_OTHER_SIGNATURE = _mismatch(
+_MALFORMED = contract.mismatch("The header paypal-transmission-sig is not base64.")
+_OTHER_SIGNATURE = contract.mismatch(
     "The signature was not made with the named certificate over id, time, webhook id and CRC-32: "
     "the webhook id differs, or the request was changed on its way."
 )
@@ -151,7 +147,9 @@ class Paypal:
             return _UNKNOWN_CERTIFICATE
         if not certificate.valid_from <= now <= certificate.valid_until:
             first, last = map(format_instant, certificate[1:])
-            return _mismatch(f"The configured certificate is valid from {first} to {last} only.")
+            return contract.mismatch(
+                f"The configured certificate is valid from {first} to {last} only."
+            )
         return certificate
 
     def _content(self, stated: Stated, body: bytes) -> bytes:

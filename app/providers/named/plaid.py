@@ -19,7 +19,7 @@ import jwt
 from app.core.errors import ConfigurationError
 from app.core.reading import Unreadable
 from app.core.strict_json import parse
-from app.providers.named.contract import Age, Arrived, Header, Secrets, Signed
+from app.providers.named.contract import Age, Arrived, Header, Secrets, Signed, mismatch
 from app.providers.named.setup import Setup
 from app.providers.request import Refusal
 from app.providers.schemes import ASYMMETRIC_SCHEMES, KeyPair, load_key
@@ -29,18 +29,14 @@ ALGORITHM: Final = "ES256"
 _BODY_DIGEST: Final = "request_body_sha256"
 
 
-def _mismatch(sentence: str) -> Refusal:
-    return Refusal("signature_mismatch", sentence)
-
-
-_MALFORMED = _mismatch(f"What stands in plaid-verification is no JSON Web Token in {ALGORITHM}.")
-_UNKNOWN_KEY = _mismatch(
+_MALFORMED = mismatch(f"What stands in plaid-verification is no JSON Web Token in {ALGORITHM}.")
+_UNKNOWN_KEY = mismatch(
     "The token's key id is not configured: ask Plaid's /webhook_verification_key/get for that id "
     "and add the JWK to the named secrets under it."
 )
-_EXPIRED_KEY = _mismatch("The token's key had expired, by its own expired_at.")
-_OTHER_SIGNATURE = _mismatch("The token was not signed with the key that it names.")
-_OTHER_BODY = _mismatch(f"The body's SHA-256 is not the token's {_BODY_DIGEST}.")
+_EXPIRED_KEY = mismatch("The token's key had expired, by its own expired_at.")
+_OTHER_SIGNATURE = mismatch("The token was not signed with the key that it names.")
+_OTHER_BODY = mismatch(f"The body's SHA-256 is not the token's {_BODY_DIGEST}.")
 
 
 class JsonWebKey(NamedTuple):

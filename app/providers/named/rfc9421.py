@@ -19,7 +19,7 @@ from http_sf.compat import Dictionary, InnerList, Item
 
 from app.core.errors import ConfigurationError
 from app.providers.keys import refuse_key_pair
-from app.providers.named.contract import Age, Arrived, Secrets, Signed, from_base64
+from app.providers.named.contract import Age, Arrived, Secrets, Signed, from_base64, mismatch
 from app.providers.named.setup import Setup
 from app.providers.request import Headers, Refusal
 from app.providers.schemes import ASYMMETRIC_SCHEMES, HmacKey, Key, load_key
@@ -194,28 +194,24 @@ Keys = Mapping[str, Key]
 """The algorithms that one key may be used with."""
 
 
-def _mismatch(sentence: str) -> Refusal:
-    return Refusal("signature_mismatch", sentence)
-
-
 _MISSING = Refusal("signature_missing", f"{SIGNATURE_INPUT} and {SIGNATURE} have no common label.")
-_MALFORMED = _mismatch(f"{SIGNATURE_INPUT} or {SIGNATURE} is no dictionary of RFC 9651.")
-_TOO_MANY = _mismatch(
+_MALFORMED = mismatch(f"{SIGNATURE_INPUT} or {SIGNATURE} is no dictionary of RFC 9651.")
+_TOO_MANY = mismatch(
     f"It has more than {MAX_LABELS} signatures, or more than {MAX_COMPONENTS} components in them."
 )
-_UNKNOWN_KEY = _mismatch(
+_UNKNOWN_KEY = mismatch(
     "No signature names a configured key: add the key to the named secrets under its keyid."
 )
-_OTHER_ALGORITHM = _mismatch("The signature's alg is none that its key may be used with.")
-_OTHER_TAG = _mismatch("The signature's tag is not that of signature.options.tag.")
-_NO_BASE = _mismatch(
+_OTHER_ALGORITHM = mismatch("The signature's alg is none that its key may be used with.")
+_OTHER_TAG = mismatch("The signature's tag is not that of signature.options.tag.")
+_NO_BASE = mismatch(
     "A component that the signature covers is unknown, absent, repeated or not plain ASCII."
 )
-_OTHER_SIGNATURE = _mismatch(
+_OTHER_SIGNATURE = mismatch(
     "The signature was not made with the key it names over the components it covers: the public "
     "URL differs, or the request was changed on its way."
 )
-_OTHER_BODY = _mismatch(f"A digest in {CONTENT_DIGEST} is not the body's, or of no known kind.")
+_OTHER_BODY = mismatch(f"A digest in {CONTENT_DIGEST} is not the body's, or of no known kind.")
 _EXPIRED = Refusal("timestamp_too_old", "The signature's own expires has passed.")
 
 
@@ -234,7 +230,7 @@ class Rfc9421:
         self._tag = tag
         self._age = age
         names = ", ".join(dict.fromkeys((*required, CONTENT_DIGEST)))
-        self._uncovered = _mismatch(f"The signature does not cover all of {names}.")
+        self._uncovered = mismatch(f"The signature does not cover all of {names}.")
 
     def verify(self, request: Arrived, *, now: Instant) -> Refusal | None:
         """None where any labelled signature is acceptable. Never raises."""

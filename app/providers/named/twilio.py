@@ -30,20 +30,16 @@ _URL = re.compile(r"(https?)://([^/?#]*?)(:[0-9]+)?([/?#].*)?", re.DOTALL)
 _PORTS = {"http": ":80", "https": ":443"}
 
 
-def _mismatch(sentence: str) -> Refusal:
-    return Refusal("signature_mismatch", sentence)
-
-
-_MALFORMED = _mismatch("What stands in x-twilio-signature is not a base64 signature.")
-_NO_KEY = _mismatch(
+_MALFORMED = contract.mismatch("What stands in x-twilio-signature is not a base64 signature.")
+_NO_KEY = contract.mismatch(
     "The request is signed with a shared key, or an algorithm, for which no secret is configured: "
     "add the key by its id to the named secrets, or the auth token to the listed ones."
 )
-_NOT_COVERED = _mismatch(
+_NOT_COVERED = contract.mismatch(
     f"The body is no form and the URL has no {BODY_DIGEST}, so nothing in the signature covers it."
 )
-_OTHER_BODY = _mismatch(f"The body's SHA-256 is not the {BODY_DIGEST} of the signed URL.")
-_OTHER_SIGNATURE = _mismatch(
+_OTHER_BODY = contract.mismatch(f"The body's SHA-256 is not the {BODY_DIGEST} of the signed URL.")
+_OTHER_SIGNATURE = contract.mismatch(
     "No configured secret gives the signature over this URL and these form fields: the secret or "
     "the public URL differs, or the request was changed on its way."
 )
