@@ -221,7 +221,7 @@ _ENTRY: Final = (
 
 
 def hashed(token: str) -> str:
-    """The form in which a token is kept and looked up."""
+    """The form in which a token, a link or a cookie is kept and looked up."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -3,21 +3,16 @@ kept as a hash, but the shared secrets of one-time codes, which must be computed
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import Literal
 
 from sqlalchemy import delete, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.access.operator_store import hashed
 from reconcile.instants import Instant
 
 LinkKind = Literal["invite", "enter"]
-
-
-def hash_of(token: str) -> str:
-    """The form in which a link or a cookie is kept and looked up."""
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +114,7 @@ async def add_link(connection: AsyncConnection, link: Link, *, token: str, now: 
             "VALUES (:hash, :kind, :name, :now, :until, :totp)"
         ),
         {
-            "hash": hash_of(token),
+            "hash": hashed(token),
             "kind": link.kind,
             "name": link.name,
             "now": now,
@@ -139,7 +134,7 @@ async def open_link(
             "JOIN operators ON operators.name = invitations.name AND disabled_at IS NULL "
             "WHERE hash=:hash AND kind=:kind AND used_at IS NULL AND until > :now"
         ),
-        {"hash": hash_of(token), "kind": kind, "now": now},
+        {"hash": hashed(token), "kind": kind, "now": now},
     )
     row = rows.first()
     return None if row is None else Link(kind=row[0], name=row[1], until=row[2], totp=row[3])
@@ -152,7 +147,7 @@ async def use_link(connection: AsyncConnection, token: str, *, now: Instant) -> 
             "UPDATE invitations SET used_at=:now, totp=NULL WHERE hash=:hash AND used_at IS NULL "
             "AND until > :now RETURNING name"
         ),
-        {"hash": hash_of(token), "now": now},
+        {"hash": hashed(token), "now": now},
     )
     return rows.first() is not None
 
@@ -167,7 +162,7 @@ async def add_session(
             "INSERT INTO sessions (hash, name, created_at, used_at, until) "
             "VALUES (:hash, :name, :now, :now, :until)"
         ),
-        {"hash": hash_of(token), "name": name, "now": now, "until": until},
+        {"hash": hashed(token), "name": name, "now": now, "until": until},
     )
 
 
@@ -182,7 +177,7 @@ async def session_in_force(
             "JOIN operators ON operators.name = sessions.name AND disabled_at IS NULL "
             "WHERE hash=:hash AND revoked_at IS NULL AND until > :now AND used_at > :used_after"
         ),
-        {"hash": hash_of(token), "now": now, "used_after": used_after},
+        {"hash": hashed(token), "now": now, "used_after": used_after},
     )
     row = rows.first()
     if row is None:
@@ -194,7 +189,7 @@ async def note_use(connection: AsyncConnection, token: str, *, now: Instant) -> 
     """Write down when a session was last used."""
     await connection.execute(
         text("UPDATE sessions SET used_at=:now WHERE hash=:hash AND used_at < :now"),
-        {"hash": hash_of(token), "now": now},
+        {"hash": hashed(token), "now": now},
     )
 
 
@@ -202,7 +197,7 @@ async def revoke_session(connection: AsyncConnection, token: str, *, now: Instan
     """End the session of this cookie."""
     await connection.execute(
         text("UPDATE sessions SET revoked_at=:now WHERE hash=:hash AND revoked_at IS NULL"),
-        {"hash": hash_of(token), "now": now},
+        {"hash": hashed(token), "now": now},
     )
 
 
@@ -264,6 +259,6 @@ async def use_form(
     rows = await connection.execute(
         text("INSERT INTO used_forms (id, at) VALUES (:id, :now) ON CONFLICT DO NOTHING "
              "RETURNING id"),
-        {"id": hash_of(form), "now": now},
+        {"id": hashed(form), "now": now},
     )  # fmt: skip
     return rows.first() is not None
