@@ -24,7 +24,7 @@ from app.core.errors import NotFoundError, UsageError
 from app.core.ids import new_id
 from app.core.masking import looks_like_a_phone
 from app.database.engine import Connection, DatabaseContext
-from reconcile.instants import DAY, Duration, Instant, format_instant
+from reconcile.instants import DAY, Duration, Instant, format_instant, format_known
 
 STANDS_FOR: Final[Duration] = 7 * DAY
 """A week, holidays of the second person included. What nobody agreed to by then is asked for anew:
@@ -394,7 +394,7 @@ class Proposals:
             "decided_by": None if decided is None else decided.who,
             "decided_at": None if decided is None else format_instant(decided.at),
             "decided_because": None if decided is None else decided.reason,
-            "open_until": None if open_until is None else format_instant(open_until),
+            "open_until": format_known(open_until),
         }
 
 

@@ -50,7 +50,7 @@ from app.orders.record_store import details_of, keep_records, order_records
 from app.receiving.caught_up import must_have_read
 from app.receiving.context import AppContext
 from app.receiving.phone_store import PhoneNote, phone_note, write_phone_notes
-from reconcile.instants import EARLIEST, SECOND, Instant, format_instant
+from reconcile.instants import EARLIEST, SECOND, Instant, format_instant, format_known
 from reconcile.ledger.ledger import Ledger, Outcome
 from reconcile.ledger.records import Record
 
@@ -319,7 +319,7 @@ def result_document(result: CheckoutResult) -> dict[str, Any]:
         "reference": result.session,
         "status": "open" if result.state == "opened" else result.state,
         "checkout_url": result.checkout_url,
-        "expires_at": None if expires_at is None else format_instant(expires_at),
+        "expires_at": format_known(expires_at),
         "order": {"reference": result.order},
         "idempotency_key": result.key,
     }

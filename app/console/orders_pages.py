@@ -27,7 +27,7 @@ from app.orders.delivery_log import arrivals_by_minute
 from app.orders.read_orders import newest_orders
 from app.receiving.diagnose import diagnose_delivery
 from app.receiving.kept_request import no_delivery
-from reconcile.instants import Instant, format_instant
+from reconcile.instants import Instant, format_instant, format_known
 from reconcile.ledger.explain import ledger_summary
 from reconcile.ledger.ledger import OUTCOMES as OUTCOME_WORDS
 from reconcile.ledger.vocabulary import FINDING_CODES
@@ -196,7 +196,7 @@ async def order_page_document(view: View) -> Document:
     names = {order, *(each["reference"] for each in ledger["attempts"])}
     return {
         "order": order,
-        "then": None if as_of is None else format_instant(as_of),
+        "then": format_known(as_of),
         "answer": " ".join(ledger["plain"]["answer"]),
         "money": money_of(ledger, canceled=any(r["kind"] == "order_canceled" for r in records)),
         "sentences": [sentence_of(each) for each in ledger.pop("explanation")],

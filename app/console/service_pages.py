@@ -22,7 +22,7 @@ from app.evidence.verify_log import verify_log
 from app.golive.golive import ITEMS, REHEARSED, STATED, last_checklist, note_checks, sign
 from app.monitoring.health import overview
 from app.orders.notify_shop import STATES, list_notifications, redeliver
-from reconcile.instants import Instant, format_instant
+from reconcile.instants import format_instant, format_known
 
 SIGNED: Final = (*REHEARSED, *STATED)
 """Items that a person may state at any time; of what is checked, the checks say first whether one
@@ -40,10 +40,6 @@ ITEM_TITLES: Final = {
     "rollback": "How payments are turned off again",
 }
 """What each item of the checklist is about."""
-
-
-def _said(instant: Instant | None) -> str | None:
-    return None if instant is None else format_instant(instant)
 
 
 def problem_sentence(problem: str | None) -> str | None:
@@ -66,8 +62,8 @@ def notification_row(entry: Any) -> dict[str, Any]:
         "sentence": problem_sentence(entry.problem) or NOTIFICATIONS[entry.state],
         "tries": entry.tries,
         "published_at": format_instant(entry.published_at),
-        "due_at": _said(entry.due_at),
-        "delivered_at": _said(entry.delivered_at),
+        "due_at": format_known(entry.due_at),
+        "delivered_at": format_known(entry.delivered_at),
         "problem": entry.problem,
     }
 
@@ -163,12 +159,12 @@ async def people_document(view: View) -> Document:
                 "name": each.operator.name,
                 "role": each.operator.role,
                 "created_at": format_instant(each.operator.created_at),
-                "disabled_at": _said(each.operator.disabled_at),
+                "disabled_at": format_known(each.operator.disabled_at),
                 "can_sign_in": each.can_sign_in,
                 "password": each.password,
                 "invited": each.invited,
                 "sessions": each.sessions,
-                "used_at": _said(each.used_at),
+                "used_at": format_known(each.used_at),
             }
             for each in await sessions.sign_in_states(view.context)
         ]
@@ -185,9 +181,9 @@ async def tokens_document(view: View) -> Document:
                 "operator": each.operator,
                 "scopes": list(each.scopes),
                 "in_force": each.in_force(now),
-                "until": _said(each.until),
+                "until": format_known(each.until),
                 "created_at": format_instant(each.created_at),
-                "revoked_at": _said(each.revoked_at),
+                "revoked_at": format_known(each.revoked_at),
             }
             for each in await tokens.known_tokens(view.context)
         ]

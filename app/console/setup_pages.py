@@ -19,7 +19,7 @@ from app.orders.delivery_log import last_came
 from app.providers.connecting import setup_facts
 from app.providers.examples import Example, Wanted, examples_of, shape_event
 from app.providers.source import Source
-from reconcile.instants import DAY, Instant, format_instant
+from reconcile.instants import DAY, Instant, format_known
 
 LIMIT_S: Final = 10.0
 """Seconds for the service's answer: a page waits for it."""
@@ -58,7 +58,7 @@ async def setup_document(view: View) -> Document:
     unknown = (await last_came(view.context, ""))[1]
     return {
         "receiver": view.console.receiver or None,
-        "unknown_refused": None if unknown is None else format_instant(unknown),
+        "unknown_refused": format_known(unknown),
         "sources": [
             await _source(view, source) for _, source in sorted(view.console.sources.items())
         ],
@@ -80,8 +80,8 @@ async def _source(view: View, source: Source) -> dict[str, Any]:
         "address": f"{view.console.receiver}/webhooks/{source.name}",
         "profile": profile.name,
         "verifies_only": profile.verifies_only,
-        "last_taken": None if taken is None else format_instant(taken),
-        "last_refused": None if refused is None else format_instant(refused),
+        "last_taken": format_known(taken),
+        "last_refused": format_known(refused),
         "means": meaning(taken=taken, refused=refused, now=now),
         "setup": setup_facts(profile),
         "events": [

@@ -47,7 +47,7 @@ from app.database.statements import statement
 from app.receiving.inbox_file_store import path_of
 from app.receiving.inbox_store import POSITION
 from app.sealing.log_store import ORIGIN_ROWS, all_origins
-from reconcile.instants import Instant, format_instant
+from reconcile.instants import Instant, format_instant, format_known
 
 PAGES_AT_ONCE: Final = 1_000
 """Pages of 4 KiB between two looks at whether to go on: some 5 ms."""
@@ -98,7 +98,7 @@ class Contents:
             "bytes": self.size,
             **self.counts,
             "last_revision": self.last_revision,
-            "last_arrival": None if arrival is None else format_instant(arrival),
+            "last_arrival": format_known(arrival),
         }
 
     def sentence(self) -> str:

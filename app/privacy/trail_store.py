@@ -34,7 +34,7 @@ from app.finance.break_acts import BREAK_ACTIONS
 from app.finance.import_digest_store import digests_again
 from app.finance.imports import FORMS
 from app.finance.withdraw_import import ACTIONS
-from reconcile.instants import format_instant
+from reconcile.instants import format_instant, format_known
 from reconcile.matching.breaks import Act
 from reconcile.money import Money, MoneyError, major_text
 
@@ -258,7 +258,7 @@ _TOKENS: Final = Acts(
             "scopes": scopes,
             "created_at": created_at,
             "revoked_at": revoked_at,
-            "until": None if until is None else format_instant(until),
+            "until": format_known(until),
             "operator": operator,
         },
     ),

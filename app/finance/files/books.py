@@ -19,7 +19,7 @@ from app.finance.files import shaping, tables
 from app.finance.files.amounts import Amounts, read_currencies
 from app.finance.files.mapping import Dates, Fields, FileMapping
 from app.providers.phones import phone_digits
-from reconcile.instants import format_instant
+from reconcile.instants import format_instant, format_known
 from reconcile.matching.books import BOOK_KINDS, BOOK_STATUSES, match_keys
 from reconcile.money import Money, to_json
 
@@ -540,7 +540,7 @@ class BookForm:
             "reference": staged["reference"],
             "kind": staged["kind"],
             "amount": _shown_money(staged["minor"], currency),
-            "placed_at": None if placed_at is None else format_instant(placed_at),
+            "placed_at": format_known(placed_at),
             "status": staged["status"],
             **back,
             "phone": None if phone is None else masked_phone(phone),

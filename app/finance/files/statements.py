@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from app.finance.files import amounts, books, tables
 from app.finance.files.mapping import Dates, Fields, FileMapping, SumOf
-from reconcile.instants import format_instant
+from reconcile.instants import format_known
 from reconcile.matching.books import STATEMENT_KINDS, match_keys
 from reconcile.money import Money, to_json
 
@@ -186,7 +186,7 @@ class StatementForm:
             "gross": gross,
             "fee": fee,
             "net": net,
-            "settled_at": None if settled_at is None else format_instant(settled_at),
+            "settled_at": format_known(settled_at),
             "payout": payout,
         }
 
