@@ -23,8 +23,6 @@ from app.providers.profile import MAX_FILE_BYTES
 from reconcile.transparency.evidence import ledger_of
 from tests.evidence.conftest import Bundles, Forge, changed
 
-FLIPS_IN_A_FILE = 12
-
 
 def failed(archive: bytes, **words: Any) -> list[str]:
     """The steps that failed."""
@@ -53,16 +51,15 @@ def test_every_changed_byte_is_found(bundles: Bundles) -> None:
 
 @pytest.mark.slow
 def test_a_changed_file_in_a_sound_archive_is_found(bundles: Bundles) -> None:
-    """Each file, at seeded positions, packed again as a bundle is: its digest, or the signature."""
+    """Each file, at one seeded position, packed again as a bundle: its digest, or the signature."""
     files, chance = unpack(bundles.full), random.Random("files")
     for name, data in files.items():
-        for at in {chance.randrange(len(data))}:
-            flipped = bytearray(data)
-            flipped[at] ^= 1 << chance.randrange(8)
-            found = failed(pack({**files, name: bytes(flipped)}))
-            first = {MANIFEST: {"manifest", "signature", "digests"}, SIGNATURE: {"signature"}}
-            assert found, f"{name} at {at}"
-            assert found[0] in first.get(name, {"digests"}), f"{name} at {at}"
+        at, flipped = chance.randrange(len(data)), bytearray(data)
+        flipped[at] ^= 1 << chance.randrange(8)
+        found = failed(pack({**files, name: bytes(flipped)}))
+        first = {MANIFEST: {"manifest", "signature", "digests"}, SIGNATURE: {"signature"}}
+        assert found, f"{name} at {at}"
+        assert found[0] in first.get(name, {"digests"}), f"{name} at {at}"
 
 
 def test_the_untrusted_comment_is_the_one_that_was_written(bundles: Bundles) -> None:
