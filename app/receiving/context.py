@@ -1,6 +1,6 @@
 """What an operation works with: the open store, the merchant's policy and the one clock.
 
-Command line, API and worker hold an AppContext and hand it to operations; they never see the store.
+Command line, API and console hold an AppContext and hand it to operations, which ask its store.
 """
 
 from __future__ import annotations
