@@ -95,22 +95,22 @@ class PeriodicTask:
 class TaskGroup:
     """Several of them as one: one that is slow holds up no other, one that fails ends them all."""
 
-    def __init__(self, rounds: Sequence[PeriodicTask]) -> None:
-        self._rounds = rounds
+    def __init__(self, tasks: Sequence[PeriodicTask]) -> None:
+        self._tasks = tasks
 
     @property
     def alive(self) -> bool:
         """Whether all of them are running."""
-        return all(each.alive for each in self._rounds)
+        return all(each.alive for each in self._tasks)
 
     def stop(self) -> None:
         """End each after the round under way."""
-        for each in self._rounds:
+        for each in self._tasks:
             each.stop()
 
     async def run(self) -> None:
         """Run them until stopped, or until an error that stays."""
         # Not asyncio's: where one fails, the others' transactions end before they do.
         async with anyio.create_task_group() as group:
-            for each in self._rounds:
+            for each in self._tasks:
                 group.start_soon(each.run)

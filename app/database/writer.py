@@ -382,7 +382,7 @@ class Writer:
         return False
 
     async def tidy(self, tables: Sequence[str]) -> bool:
-        """Let go of what deleted rows have left behind: on SQLite in the log, which is folded and
+        """Free what deleted rows have left behind: on SQLite in the log, which is folded and
         emptied; on PostgreSQL in the tables, which are vacuumed. False where a reader held it up.
 
         Raises as `transaction` does.

@@ -147,7 +147,7 @@ async def attached_bytes(connection: AsyncConnection, sha256: str) -> bytes | No
     return None if found is None else bytes(found)
 
 
-async def let_attachments_go(
+async def empty_attachments(
     connection: AsyncConnection, names: Sequence[str], *, now: Instant
 ) -> None:
     """Empty these of what is personal, and delete bytes that no other attachment has."""

@@ -372,7 +372,7 @@ async def detach(context: AppContext, name: str, *, reason: str, by: str | None)
             connection, who, action="detached", subject=found.subject, at=now, reason=checked,
             facts={"attachment": name, "sha256": found.sha256},
         )  # fmt: skip
-        await attachment_store.let_attachments_go(connection, [name], now=now)
+        await attachment_store.empty_attachments(connection, [name], now=now)
         gone = await attachment_store.attachment_named(connection, name)
     assert gone is not None
     return attachment_of(gone)

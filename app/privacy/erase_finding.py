@@ -605,7 +605,7 @@ class Erasing:
         for files in _parts(erasure.attachments):
             async with self._context.store.writing() as connection:
                 names = [each.attachment_id for each in files]
-                await attachment_store.let_attachments_go(
+                await attachment_store.empty_attachments(
                     connection, names, now=self._context.clock.now()
                 )
         for texts in _parts(erasure.bank_lines):

@@ -29,8 +29,8 @@ from app.receiving.confirmation_store import (
     Asking,
     Confirmation,
     any_due,
+    drop_most_asked,
     is_known,
-    let_most_asked_go,
     put_off,
     settle,
     take_due,
@@ -97,7 +97,7 @@ async def _keep_bounded(context: AppContext, source: str) -> None:
         if await waiting_count(connection, source) <= MAX_WAITING:
             return
     async with context.store.writing() as connection:
-        gone = await let_most_asked_go(connection, source, keep=MAX_WAITING)
+        gone = await drop_most_asked(connection, source, keep=MAX_WAITING)
     log.error("too many events wait to be confirmed", source=source, count=gone)
 
 

@@ -159,7 +159,7 @@ async def settle(connection: AsyncConnection, taken: Confirmation) -> None:
     )
 
 
-async def let_most_asked_go(connection: AsyncConnection, source: str, *, keep: int) -> int:
+async def drop_most_asked(connection: AsyncConnection, source: str, *, keep: int) -> int:
     """Ask no more about those beyond `keep` that were asked about most; how many those were."""
     key = [_MARKS[name] for name in _KEY]
     most = (

@@ -12,7 +12,7 @@ from app.receiving.confirmation_store import (
     Confirmation,
     any_due,
     await_again,
-    let_most_asked_go,
+    drop_most_asked,
     put_off,
     settle,
     take_due,
@@ -134,8 +134,8 @@ class ConfirmingContract:
             async with store.writing() as connection:
                 await put_off(connection, each, until=seconds(10))
         async with store.writing() as connection:
-            assert await let_most_asked_go(connection, "shop", keep=3) == 3
-            assert await let_most_asked_go(connection, "shop", keep=3) == 0
+            assert await drop_most_asked(connection, "shop", keep=3) == 3
+            assert await drop_most_asked(connection, "shop", keep=3) == 0
         left = await rows(store, "SELECT event_id FROM confirmations ORDER BY event_id")
         assert [row[0] for row in left] == ["e2", "e3", "e4", "other"]
 

@@ -13,7 +13,7 @@ from app.access.sessions import invite_operator
 from app.access.tokens import issue_token
 from app.core.errors import UsageError
 from app.evidence import attachment_store
-from app.evidence.attachment_store import attached_bytes, let_attachments_go
+from app.evidence.attachment_store import attached_bytes, empty_attachments
 from app.evidence.attachments import AttachRequest, attach
 from app.finance import close_period as closing
 from app.finance import reconcile_rows
@@ -206,7 +206,7 @@ async def test_bytes_that_are_just_attached_again_stay(url: str) -> None:
 
         async def let_go() -> None:
             async with other.writing() as connection:
-                await let_attachments_go(connection, [first.record.attachment_id], now=T)
+                await empty_attachments(connection, [first.record.attachment_id], now=T)
 
         begun = asyncio.Event()
         add = attachment_store.add_attachment

@@ -20,8 +20,8 @@ from app.receiving.confirmation_store import (
     Confirmation,
     any_due,
     await_again,
+    drop_most_asked,
     is_known,
-    let_most_asked_go,
     put_off,
     settle,
     take_due,
@@ -145,7 +145,7 @@ async def test_those_that_were_asked_about_most_are_given_up(
     for number, tries in ((1, 0), (2, 1), (3, 5)):
         await put(store, 0, tries, f"e{number}")
     async with store.writing() as connection:
-        assert await let_most_asked_go(connection, "shop", keep=most) == 3 - most
+        assert await drop_most_asked(connection, "shop", keep=most) == 3 - most
     assert [name for name, *_ in await marks(store)] == [*(f"e{n}" for n in left), "f1"]
 
 
@@ -324,5 +324,5 @@ def test_how_long_it_rests() -> None:
     """A second where nothing was due, else a twentieth for each question."""
     every: Any = SimpleNamespace(clock=SetClock(Instant(T)))
     group = confirming(Confirmer(context=every, sources={}, askers={"shop": provider(200)}))
-    (task,) = group._rounds
+    (task,) = group._tasks
     assert [task._rest(count) for count in (0, 1, 8)] == [1.0, 0.05, 0.4]
