@@ -19,7 +19,7 @@ from app.bootstrap_context import (
     store_settings,
 )
 from app.bootstrap_evidence import key_path
-from app.bootstrap_sources import checkout_settings, compile_sources, shop_of
+from app.bootstrap_sources import checkout_settings, compile_sources, problems_of_sources
 from app.checkout.client import CheckoutClient
 from app.config.load import load_settings
 from app.config.settings import Settings
@@ -74,9 +74,7 @@ PHONES = "TALLYHOOK_PHONES__KEY_FILE"
 async def examine(environ: Mapping[str, str] | None = None) -> list[Check]:
     """Everything there is to say, in the order in which it should be mended."""
     try:
-        settings = load_settings(environ, serving=True)
-        compile_sources(settings)
-        shop_of(settings)
+        settings = load_settings(environ, serving=True, also=problems_of_sources)
     except ConfigurationError as error:
         return list(preflight.of_configuration(error.problems))
     checks = [preflight.ok("configuration", f"Whole, for {settings.environment}.")]
@@ -220,7 +218,7 @@ async def check_now(context: AppContext, settings: Settings) -> list[golive.Chec
 
 def _key_problems(context: AppContext, settings: Settings) -> Iterator[str]:
     try:
-        load_settings(serving=True)
+        load_settings(serving=True, also=problems_of_sources)
     except ConfigurationError as error:
         yield from error.problems
     token = settings.checkout.token

@@ -92,14 +92,41 @@ def _fetch_back_of(given: SourceSettings) -> FetchBackRule | None:
 
 
 def problems_of_sources(settings: Settings) -> list[str]:
-    """Every mistake of the sources' profiles, secrets and credentials, one line each."""
+    """Every mistake of the sources' profiles, secrets and credentials, of the token with which
+    sessions are opened, and of the secrets that sign posts, one line each: a start refuses them."""
     problems: list[str] = []
-    for check in (compile_sources, _questions):
+    for check in (compile_sources, _questions, _check_token, _check_signers):
         try:
             check(settings)
         except ConfigurationError as error:
             problems += error.problems
     return problems
+
+
+def _check_token(settings: Settings) -> None:
+    """Says nothing where address, token or source is missing, which `load_settings` reports, or
+    the source's profile cannot be read."""
+    source = settings.sources.get(settings.checkout.source or "")
+    if settings.checkout.base_url is None or settings.checkout.token is None or source is None:
+        return
+    try:
+        load_profile(source.profile)
+    except ConfigurationError:
+        return  # reported by whoever compiles it
+    checkout_settings(settings)
+
+
+def _check_signers(settings: Settings) -> None:
+    problems: list[str] = []
+    for section in ("shop", "reports", "alarms"):
+        secret = getattr(settings, section).secret
+        if secret is not None:
+            try:
+                signer_of_section(section, secret)
+            except ConfigurationError as error:
+                problems += error.problems
+    if problems:
+        raise ConfigurationError(problems)
 
 
 def compile_sources(
@@ -271,10 +298,11 @@ def checkout_settings(settings: Settings) -> ClientSettings:
     rule = load_profile(settings.sources[checkout.source].profile).checkout
     token, environment = checkout.token.get_secret_value(), settings.environment or "sandbox"
     if token_is_foreign(token, rule, environment=environment):
+        variable = "TALLYHOOK_CHECKOUT__TOKEN" + ("_FILE" if checkout.token_file else "")
         raise ConfigurationError(
             [
-                "TALLYHOOK_CHECKOUT__TOKEN: looks like a token of the other environment (its "
-                f"profile's [checkout] says so); write the one for {environment}"
+                f"{variable}: looks like a token of the other environment (its profile's "
+                f"[checkout] says so); write the one for {environment}"
             ]
         )
     return ClientSettings(

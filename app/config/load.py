@@ -567,7 +567,7 @@ def _checkout_has_its_source(settings: Settings, reading: SettingsReading) -> No
     names = ", ".join(sorted(settings.sources)) or "none is given yet"
     if source is not None and source not in settings.sources:
         reading.problem(variable, f"is no source; write one of them: {names}")
-    elif settings.checkout.base_url and source is None and len(settings.sources) > 1:
+    elif settings.checkout.base_url and source is None and len(settings.sources) != 1:
         reading.problem(variable, f"is missing; say which source its webhooks come from: {names}")
 
 

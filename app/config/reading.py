@@ -65,8 +65,8 @@ class SettingsReading:
         """Whether this line's variable, or what is given in its stead, has a problem already."""
         variable = line.partition(":")[0]
         stem = variable.removesuffix("SECRETS")
-        others = (f"{variable}_FILE", f"{stem}KEYS") if stem != variable else ()
-        return any(name in self.problems for name in (variable, *others))
+        keys = (f"{stem}KEYS",) if stem != variable else ()
+        return any(name in self.problems for name in (variable, f"{variable}_FILE", *keys))
 
     def lines(self) -> list[str]:
         """Every problem as one line, sorted by variable."""

@@ -50,6 +50,48 @@ def test_a_sound_installation(run: Run, tmp_path: Path) -> None:
     assert run("doctor").code == 0
 
 
+FOREIGN = {
+    "CHECKOUT__BASE_URL": "https://pay.example",
+    "CHECKOUT__TOKEN": "acme_pk_live_4f1d9c8b7a6e5d",
+}
+REFUSED: dict[str, tuple[dict[str, str], str, str]] = {
+    "the other environment's token": (FOREIGN, "CHECKOUT__TOKEN", "of the other environment"),
+    "no credentials": (
+        {"SOURCES__MP__PROFILE": "mpesa_stk", "SOURCES__MP__CREDENTIALS": '{"consumer": "x:y"}'},
+        "SOURCES__MP__CREDENTIALS",
+        "give 'password'",
+    ),
+    "a secret that cannot sign": (
+        {"ALARMS__URL": "https://a.example", "ALARMS__SECRET": "whsec_%%ab12cd34ef56gh78"},
+        "ALARMS__SECRET",
+        "not well-formed",
+    ),
+}
+
+
+@pytest.mark.parametrize(("settings", "variable", "sentence"), REFUSED.values(), ids=REFUSED)
+def test_what_a_start_refuses_is_found(
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, str],
+    variable: str,
+    sentence: str,
+) -> None:
+    """By the checklist too, which said that all tokens and secrets fit."""
+    for name, value in settings.items():
+        monkeypatch.setenv(f"TALLYHOOK_{name}", value)
+    found = run("doctor", "--format", "json")
+    assert (found.code, {each["state"] for each in found.document}) == (1, {"must"})
+    assert found.document[0]["what"] == f"TALLYHOOK_{variable}"
+    assert sentence in found.document[0]["sentence"]
+    keys = run("golive", "--format", "json").document[0]
+    assert (keys["item"], keys["state"]) == ("api_keys", "failed")
+    assert f"TALLYHOOK_{variable}: " in keys["sentence"]
+    refused = run("serve", "--port", "0")
+    assert refused.code == 3
+    assert f"TALLYHOOK_{variable}: " in refused.err
+
+
 def test_a_key_that_is_not_there(run: Run, tmp_path: Path) -> None:
     """The log can only be gone on with by the key that it was begun with."""
     import asyncio

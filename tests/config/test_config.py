@@ -183,6 +183,7 @@ DANGEROUS = [
     ({**GOOD, **CHECKOUT, "CHECKOUT__BASE_URL": "ftp://pay.example"}, "must be a URL such as"),
     ({**GOOD, **CHECKOUT, "CHECKOUT__SOURCE": "other"}, "is no source; write one of them: shop"),
     ({**GOOD, **CHECKOUT, "SOURCES__B__SECRETS": OTHER + "0"}, "SOURCE: is missing"),
+    (CHECKOUT, "SOURCE: is missing; say which source its webhooks come from: none is given yet"),
     ({"FORWARDED_ALLOW_IPS": "*"}, "lets any sender choose its address"),
     ({"FORWARDED_ALLOW_IPS": "10.0.0.1,0.0.0.0/0"}, "lets any sender choose its address"),
     ({"FORWARDED_ALLOW_IPS": "proxy"}, "must be IP addresses or networks"),
