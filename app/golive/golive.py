@@ -46,13 +46,23 @@ def requests(
     """(name, request, whether it is to be accepted). Raises ConfigurationError or ValueError where
     this provider's requests cannot be made."""
     good = source.signed(TRIAL, event_id=event_id, now=now, url=url)
+    if not _is_genuine(source, good, url=url, now=now):
+        raise ValueError("the provider signs something that a trial does not have")
     yield "unsigned", Signed([], TRIAL, good.url), False
-    yield "tampered", good._replace(body=good.body.replace(b"public", b"Public")), False
+    tampered = good._replace(body=good.body.replace(b"public", b"Public"))
+    # Some providers' signatures do not cover the body, or it is wrapped and stays as it was.
+    if not _is_genuine(source, tampered, url=url, now=now):
+        yield "tampered", tampered, False
     timestamp = source.profile.timestamp
     if timestamp is not None:
         before = now - timestamp.past_s * SECOND - MINUTE
         yield "stale", source.signed(TRIAL, event_id=event_id, now=before, url=url), False
     yield "good", good, True
+
+
+def _is_genuine(source: Source, request: Signed, *, url: str, now: Instant) -> bool:
+    headers = [(name.lower().encode(), value.encode()) for name, value in request.headers]
+    return source.verify(headers, request.body, now=now, url=request.url or url) is None
 
 
 ELSEWHERE: Final = (

@@ -196,6 +196,46 @@ async def test_a_trial_raises_no_alarm(driver: Driver) -> None:
     assert driver.rows("SELECT problem FROM deliveries") == [(TRIED,)]
 
 
+OTHERS: dict[str, str] = {
+    "adyen": bytes(range(32)).hex(),
+    "braintree": '{"k1": "Bf6Hj1Qx7Lm2Vt9Kp4Rz8Nw3"}',
+    "mercadopago": "Qx7Lm2Vt9Kp4Rz8Nw3Bf6Hj1",
+    "moov": "Rz8Nw3Bf6Hj1Qx7Lm2Vt9Kp4",
+    "peach_oppwa": bytes(range(1, 33)).hex(),
+}
+
+
+async def test_endpoints_whose_providers_do_not_sign_a_whole_body(tmp_path: Path) -> None:
+    """What such a signature lets through is no fault of the endpoint; and what a trial cannot be
+    made for, a person states."""
+    settings: dict[str, Any] = {}
+    for name, secret in OTHERS.items():
+        settings[f"SOURCES__{name.upper()}__PROFILE"] = name
+        settings[f"SOURCES__{name.upper()}__{'KEYS' if secret[0] == '{' else 'SECRETS'}"] = secret
+    settings["SOURCES__MERCADOPAGO__CREDENTIALS"] = '{"access_token": "APP_USR-7265"}'
+
+    async def arrived(digest: str) -> bool:
+        return True
+
+    async with driving(tmp_path, **settings) as driver:
+        found = {
+            name: await try_endpoint(
+                driver.client,
+                driver.service.sources[name],
+                url=f"http://service/webhooks/{name}",
+                now=driver.clock.now(),
+                arrived=arrived,
+            )
+            for name in OTHERS
+        }
+    assert {name: trial.wrong for name, trial in found.items()} == {
+        **dict.fromkeys(OTHERS, ()), "adyen": None
+    }  # fmt: skip
+    assert {trial.tried for trial in found.values()} == {
+        (), ("unsigned", "good"), ("unsigned", "stale", "good")
+    }  # fmt: skip
+
+
 async def test_an_endpoint_with_another_secret(driver: Driver) -> None:
     """The good one is refused: the secrets differ."""
     found = await tried(driver, secret="whsec_" + "b3RoZXIgb3RoZXIgb3RoZXIgb3RoZXI=")
