@@ -206,8 +206,8 @@ OTHERS: dict[str, str] = {
 
 
 async def test_endpoints_whose_providers_do_not_sign_a_whole_body(tmp_path: Path) -> None:
-    """What such a signature lets through is no fault of the endpoint; and what a trial cannot be
-    made for, a person states."""
+    """What such a signature lets through is no fault of the endpoint; what a trial cannot be made
+    for, a person states; and what is wrapped raises no alarm either."""
     settings: dict[str, Any] = {}
     for name, secret in OTHERS.items():
         settings[f"SOURCES__{name.upper()}__PROFILE"] = name
@@ -217,7 +217,7 @@ async def test_endpoints_whose_providers_do_not_sign_a_whole_body(tmp_path: Path
     async def arrived(digest: str) -> bool:
         return True
 
-    async with driving(tmp_path, **settings) as driver:
+    async with driving(tmp_path, looking=True, **settings) as driver:
         found = {
             name: await try_endpoint(
                 driver.client,
@@ -228,6 +228,9 @@ async def test_endpoints_whose_providers_do_not_sign_a_whole_body(tmp_path: Path
             )
             for name in OTHERS
         }
+        await driver.service.watchdog.look()
+        assert "unreadable" not in (await driver.client.get("/readyz")).json()
+        assert set(driver.rows("SELECT problem FROM deliveries")) == {(TRIED,)}
     assert {name: trial.wrong for name, trial in found.items()} == {
         **dict.fromkeys(OTHERS, ()), "adyen": None
     }  # fmt: skip

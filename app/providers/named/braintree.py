@@ -16,7 +16,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 from xml.etree import ElementTree
 
-from app.core.reading import Unreadable
+from app.core.reading import TRIAL, TRIED, Unreadable
 from app.core.strict_json import MAX_DEPTH
 from app.providers.named import contract
 from app.providers.named.setup import Setup, text_secret
@@ -27,6 +27,8 @@ from reconcile.instants import Instant
 
 def xml_to_json(document: bytes) -> bytes:
     """`{"<root>": …}` as JSON bytes. Raises Unreadable with a sentence that quotes nothing."""
+    if document.startswith(TRIAL):
+        raise Unreadable(TRIED)
     try:
         text = document.decode("utf-8")
     except UnicodeDecodeError:
