@@ -139,7 +139,7 @@ class HttpSender:
     """Sends with the standard library, one connection for each request.
 
     url        scheme and host of the service, such as https://payments.shop.example
-    token      of `tallyhook tokens add`
+    token      of `tallyhook tokens add`; a line's end behind it, as in a file, is left out
     timeout_s  seconds without a byte; more than the feed's `wait_s`
     """
 
@@ -153,7 +153,7 @@ class HttpSender:
         self._host, self._port = parts.hostname, parts.port
         self._base = parts.path.rstrip("/")
         self._timeout_s = timeout_s
-        self._headers = {"authorization": f"Bearer {token}", "accept": "application/json"}
+        self._headers = {"authorization": f"Bearer {token.strip()}", "accept": "application/json"}
 
     def __call__(self, wanted: Ask) -> Answer:
         """Raises Unavailable where no whole answer came."""
@@ -190,6 +190,7 @@ class AsyncClient(Protocol):
 class AsyncSender:
     """Sends with an asynchronous client, whose base URL is the service's.
 
+    token     as HttpSender takes it
     failures  what the client raises where no answer came, such as `(httpx.HTTPError,)`
     """
 
@@ -197,7 +198,7 @@ class AsyncSender:
         self, client: AsyncClient, token: str, *, failures: tuple[type[Exception], ...]
     ) -> None:
         self._client = client
-        self._headers = {"authorization": f"Bearer {token}", "accept": "application/json"}
+        self._headers = {"authorization": f"Bearer {token.strip()}", "accept": "application/json"}
         self._failures = failures
 
     async def __call__(self, wanted: Ask) -> Answer:

@@ -337,6 +337,23 @@ def test_nobody_there_is_unavailable() -> None:
         HttpSender("payments.example", "t")
 
 
+async def test_a_token_may_come_with_the_end_of_its_line() -> None:
+    """As it is read from a file; the standard library's error showed it, and others are asked again
+    for ever."""
+    with pytest.raises(Unavailable, match="no answer came"):
+        ask(start_payment("A", "1", "KES"), HttpSender("http://127.0.0.1:9", "t\n", timeout_s=5))
+    borne: list[str] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        borne.append(request.headers["authorization"])
+        return httpx2.Response(200, content=b"{}")
+
+    transport = httpx2.MockTransport(answer)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://service") as client:
+        await ask_async(tell_order("A", "1", "KES"), AsyncSender(client, "t\r\n", failures=()))
+    assert borne == ["Bearer t"]
+
+
 def test_half_an_answer_is_unavailable() -> None:
     """Whoever answers may die while it does: nothing is decided, and the same may be asked again.
     A whole one of the same service is taken."""
