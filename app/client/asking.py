@@ -19,6 +19,9 @@ MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
 BUSY_S: Final = 5
 """Seconds to wait where a service that is busy does not say how long."""
 
+LONGEST_S: Final = 30 * 86_400
+"""A session may end years from now: whoever waits for that asks again once a month."""
+
 Result = TypeVar("Result")
 
 
@@ -52,7 +55,8 @@ class Answer:
     def retry_after_s(self) -> int:
         """How long the service asks to wait; BUSY_S where it does not say."""
         asked = self.headers.get("retry-after", "")
-        return int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 7 else BUSY_S
+        usable = asked.isascii() and asked.isdigit() and len(asked) < 20
+        return min(int(asked), LONGEST_S) if usable else BUSY_S
 
 
 class AskingFailed(Exception):

@@ -354,6 +354,18 @@ async def test_a_token_may_come_with_the_end_of_its_line() -> None:
     assert borne == ["Bearer t"]
 
 
+@pytest.mark.parametrize(
+    ("asked", "seconds"),
+    [("7", 7), ("1209600", 1_209_600), ("251618400000", 30 * 86_400), ("", 5), ("soon", 5)],
+)
+def test_a_wait_may_be_long(asked: str, seconds: int) -> None:
+    """Until the end of a session that lives for weeks; one that never ends is asked for monthly."""
+    body = b'{"code": "payment_not_over"}'
+    said = Answer(status=409, body=body, headers={"retry-after": asked})
+    found = ask(start_payment("A", "1", "KES", new_payment=True), lambda wanted: said)
+    assert (found.state, found.again_s) == ("not_over", seconds)
+
+
 def test_half_an_answer_is_unavailable() -> None:
     """Whoever answers may die while it does: nothing is decided, and the same may be asked again.
     A whole one of the same service is taken."""
