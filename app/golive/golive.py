@@ -142,6 +142,9 @@ REHEARSED: Final[Mapping[str, str]] = {
 """What `tallyhook rehearse` finds out; in live, where it may have no test numbers, a person may
 state it of the rehearsal in the sandbox."""
 
+SHOWN_BY: Final[Mapping[str, str]] = {"idempotency": "success", "duplicates": "duplicate webhook"}
+"""The scenario that finds it out, of what one alone does."""
+
 CHECKED: Final = ("api_keys", "webhook_verification", "environment_separation")
 """What a run finds out."""
 
@@ -296,7 +299,7 @@ def _assembled(
     by_person = {each.item: each for each in signed if not each.signer.startswith(PROGRAM)}
     items = [
         *checked,
-        *(_rehearsed(name, by_program.get(name), live=live) for name in REHEARSED),
+        *(_rehearsed(name, by_program, live=live) for name in REHEARSED),
         *(ChecklistItem(item=name, state="to_sign", sentence=_ask(name)) for name in STATED),
     ]
     return [_signed(item, by_person.get(item.item)) for item in items]
@@ -312,7 +315,8 @@ async def checklist(context: AppContext, checked: Sequence[ChecklistItem]) -> li
     return items
 
 
-def _rehearsed(name: str, found: Signoff | None, *, live: bool) -> ChecklistItem:
+def _rehearsed(name: str, by_program: Mapping[str, Signoff], *, live: bool) -> ChecklistItem:
+    found = by_program.get(name)
     if found is not None:
         return ChecklistItem(
             item=name,
@@ -323,11 +327,14 @@ def _rehearsed(name: str, found: Signoff | None, *, live: bool) -> ChecklistItem
         )
     if live:
         return ChecklistItem(item=name, state="to_sign", sentence=_ask(name))
-    return ChecklistItem(
-        item=name,
-        state="not_run_yet",
-        sentence="Run `tallyhook rehearse` on the machine; it finds this out.",
-    )
+    sentence = "Run `tallyhook rehearse` on the machine; it finds this out."
+    if "rehearsal" in by_program:
+        sentence = (
+            f"No rehearsal has found it out: it takes the scenario {SHOWN_BY[name]!r}, for which "
+            "TALLYHOOK_REHEARSAL__NUMBERS, where it is set, must have a number. Then run "
+            "`tallyhook rehearse` on the machine."
+        )
+    return ChecklistItem(item=name, state="not_run_yet", sentence=sentence)
 
 
 def _ask(name: str) -> str:

@@ -144,6 +144,20 @@ async def test_the_sandbox_wants_a_rehearsal(driver: Driver) -> None:
     assert "golive" not in (await driver.client.get("/readyz")).json()
 
 
+async def test_what_a_rehearsal_left_out_is_named(driver: Driver) -> None:
+    """A rehearsal as it was would find it out no better."""
+
+    async def sentences() -> dict[str, str]:
+        return {each.item: each.sentence for each in await checklist(driver.context, CHECKED)}
+
+    await sentences()
+    assert (await sentences())["duplicates"].startswith("Run `tallyhook rehearse`")
+    await rehearsed(driver.context, "rehearsal", "passed")
+    found = await sentences()
+    assert "takes the scenario 'success', for which" in found["idempotency"]
+    assert "takes the scenario 'duplicate webhook', for which" in found["duplicates"]
+
+
 async def test_who_signs_is_informed_what_it_is_worth(live: Driver) -> None:
     """It counts for what only people know, and for nothing that a program has found wrong."""
     context = live.context
