@@ -451,7 +451,10 @@ def unknown_result(payment: CheckoutPayment, code: str) -> CheckoutResult:
     order = payment.requested.order
     start = f"Whether the payment service opened a session for order {order} is unknown ({code}). "
     if code == ask_session.KEY_TOO_OLD:
-        sentence = start + "The service may have forgotten its key: look the order up there."
+        sentence = start + (
+            "It is not asked any more, since it may have forgotten the key: look the order up "
+            "there, and where no session of it is open, ask for a new payment."
+        )
     else:
         sentence = start + "It is asked again with the same key; ask again for what it says."
     return CheckoutResult(state="unknown", order=order, key=payment.key, sentence=sentence)

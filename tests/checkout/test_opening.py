@@ -295,7 +295,9 @@ async def test_a_key_that_the_service_may_have_forgotten_is_not_sent(shop: Shop)
         shop.clock.put(shop.clock.now() + MINUTE)
         last = await shop.open(client)
     assert (last.state, last.key, len(pay.seen)) == ("unknown", first.key, 8)
+    assert "not asked any more" in last.sentence
     assert "look the order up" in last.sentence
+    assert "ask for a new payment" in last.sentence
 
 
 async def test_what_is_wrong_with_the_request_is_reported_before_anything_is_written(
