@@ -92,6 +92,19 @@ async def test_other_money_is_a_conflict_with_both(tmp_path: Path) -> None:
     assert len(pay.seen) == 1
 
 
+async def test_other_details_are_a_conflict_only_while_the_answer_is_open(tmp_path: Path) -> None:
+    """The key goes with the bytes; what was asked for then and now costs the same."""
+    urls = {"return_urls": ASKED["return_urls"] | {"success": "https://shop.test/ok?try=2"}}
+    async with shop(tmp_path, answer(302), opened()) as (driver, _pay):
+        assert (await start(driver)).status_code == 202
+        refused = await start(driver, **urls)
+        assert code(refused) == (409, "payment_differs")
+        assert refused.json()["before"] == refused.json()["asked"]
+        assert "other return URLs; nothing was sent" in refused.json()["detail"]
+        assert (await start(driver)).json()["status"] == "open"
+        assert (await start(driver, **urls)).json()["status"] == "open"
+
+
 async def test_two_hundred_calls_at_once_make_one_request(tmp_path: Path) -> None:
     async with shop(tmp_path, opened()) as (driver, pay):
         await driver.api("GET", "/orders")  # the token
