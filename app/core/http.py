@@ -58,7 +58,7 @@ def outgoing_client(
 ) -> httpx2.AsyncClient:
     """A pooled client. `transport` takes the requests instead of the network."""
     return httpx2.AsyncClient(
-        verify=_trusting() if transport is None else True,
+        verify=trusting() if transport is None else True,
         timeout=timeout_s,
         follow_redirects=False,
         trust_env=False,
@@ -78,7 +78,7 @@ def outgoing_client(
 
 
 @cache
-def _trusting() -> ssl.SSLContext:
+def trusting() -> ssl.SSLContext:
     """What certificates are checked with, which all clients of a process share: reading the
     machine's takes longer than all else of a client."""
     return httpx2.create_ssl_context(trust_env=False)

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from app.core.http import Exchange, exchange
+from app.core.http import Exchange, exchange, trusting
 from app.core.reading import Unreadable
 from app.core.strict_json import parse
 from app.providers.questions import Question, Questions
@@ -173,7 +173,7 @@ async def _handshake(url: str) -> tuple[str | None, str | None, Instant | None]:
     try:
         async with asyncio.timeout(PROBE_LIMIT_S):
             _, writer = await asyncio.open_connection(
-                parts.hostname, parts.port or 443, ssl=ssl.create_default_context()
+                parts.hostname, parts.port or 443, ssl=trusting()
             )
     except ssl.SSLCertVerificationError as error:
         return None, error.verify_message, None

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from app.core import http
 from app.core.http import outgoing_client
+from app.providers import provider_client
 from app.providers.provider_client import Probe, date_of, probe
 from reconcile.instants import DAY, EARLIEST, SECOND
 from tests.certificates import self_signed
@@ -95,12 +97,26 @@ async def test_a_certificate_that_is_trusted(
     """The version of TLS, and when the certificate ends."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
-    trusting = ssl.create_default_context(cafile=str(certificate))
-    monkeypatch.setattr(ssl, "create_default_context", lambda: trusting)
+    trusted = ssl.create_default_context(cafile=str(certificate))
+    for module in (http, provider_client):
+        monkeypatch.setattr(module, "trusting", lambda: trusted)
     with served(context) as port:
         sight = await seen(f"https://127.0.0.1:{port}/")
-    assert (sight.tls, sight.tls_problem) == ("TLSv1.3", None)
+    assert (sight.tls, sight.tls_problem, sight.status) == ("TLSv1.3", None, 404)
     assert sight.certificate_ends == EARLIEST + (T - 400 * DAY) // SECOND * SECOND + 4000 * DAY
+
+
+async def test_a_certificate_that_the_environment_alone_vouches_for(
+    certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As requests see it, for which the environment counts for nothing: it was said that nobody
+    answers."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    with served(context) as port:
+        sight = await seen(f"https://127.0.0.1:{port}/")
+    assert "self" in (sight.tls_problem or "")
 
 
 @pytest.mark.parametrize(
