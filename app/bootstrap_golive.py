@@ -209,6 +209,7 @@ async def check_now(context: AppContext, settings: Settings) -> list[golive.Chec
     return [
         golive.keys_item(
             list(_key_problems(context, settings)),
+            sources=bool(sources),
             starts_payments=settings.checkout.token is not None,
         ),
         await _tried(context, settings, sources),

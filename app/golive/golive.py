@@ -180,6 +180,9 @@ class ChecklistItem:
         }
 
 
+NO_SOURCE: Final = "No source is configured: `tallyhook connect` makes one; then run the checks."
+
+
 def webhook_item(trials: Sequence[Trial], *, public_url: str) -> ChecklistItem:
     """What the public endpoint did, of all sources together."""
     name = "webhook_verification"
@@ -193,8 +196,7 @@ def webhook_item(trials: Sequence[Trial], *, public_url: str) -> ChecklistItem:
     wrong = [f"{trial.source}: {each}" for trial in trials for each in trial.wrong or ()]
     untried = [trial.source for trial in trials if trial.wrong is None]
     if not trials:
-        sentence = "No source is configured: `tallyhook connect` makes one; then run the checks."
-        return ChecklistItem(item=name, state="not_run_yet", sentence=sentence)
+        return ChecklistItem(item=name, state="not_run_yet", sentence=NO_SOURCE)
     if wrong:
         sentence = f"{'; '.join(wrong)}."
         if any(trial.unreached for trial in trials):
@@ -228,15 +230,20 @@ def separation_item(environment: str, *, unmarked: Sequence[str]) -> ChecklistIt
     )
 
 
-def keys_item(problems: Sequence[str], *, starts_payments: bool = True) -> ChecklistItem:
+def keys_item(
+    problems: Sequence[str], *, sources: bool = True, starts_payments: bool = True
+) -> ChecklistItem:
     """The configuration's own problems with tokens and secrets; none: they are in order.
 
+    sources          whether there is a source, whose secrets they are
     starts_payments  whether sessions are opened from here, which takes a token; where none are, a
                      person states that it is meant so
     """
     name = "api_keys"
     if problems:
         return ChecklistItem(item=name, state="failed", sentence="; ".join(problems) + ".")
+    if not sources:
+        return ChecklistItem(item=name, state="not_run_yet", sentence=NO_SOURCE)
     if not starts_payments:
         return ChecklistItem(
             item=name,

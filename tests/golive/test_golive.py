@@ -11,7 +11,9 @@ from typing import Any
 import httpx2
 import pytest
 
+from app.bootstrap_golive import check_now
 from app.cli.golive import page_of
+from app.config.load import load_settings
 from app.core.errors import UsageError
 from app.core.reading import TRIED
 from app.golive.golive import (
@@ -36,7 +38,7 @@ from app.golive.signoff_store import Judged, Signoff, add_signoff
 from app.providers.profile import load_profile
 from app.providers.source import Source
 from app.receiving.context import AppContext
-from tests.api.driving import SECRET, Driver, driving
+from tests.api.driving import SECRET, Driver, driving, environ
 from tests.reconcile.build import T
 
 pytestmark = pytest.mark.disk
@@ -305,6 +307,20 @@ async def test_a_shop_that_starts_its_payments_itself_can_complete_the_list(live
     await sign(live.context, "api_keys", by="Ann", note="the shop asks Stripe itself")
     assert (await states(live.context, [item, *CHECKED[1:]]))["api_keys"] == "passed"
     assert keys_item(["X: is missing"], starts_payments=False).state == "failed"
+    assert keys_item(["X: is missing"], sources=False).state == "failed"
+
+
+async def test_without_a_source_there_are_no_secrets_that_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor anything that could be signed of them."""
+    for name, value in environ(tmp_path).items():
+        if "SOURCES" not in name:
+            monkeypatch.setenv(name, value)
+    async with driving(tmp_path, looking=True) as driver:
+        found = (await check_now(driver.context, load_settings()))[0]
+    assert (found.item, found.state) == ("api_keys", "not_run_yet")
+    assert "`tallyhook connect` makes one" in found.sentence
 
 
 def test_what_nobody_here_can_sign_is_left_to_a_person() -> None:
