@@ -281,7 +281,7 @@ def sandbox(
     host, port, listener = _where(host, port, fd)
     settings = SandboxSettings(
         webhook_url=webhook_url,
-        public_url=f"http://{host}:{port}",
+        public_url=f"http://{f'[{host}]' if ':' in host else host}:{port}",
         seed=seed,
         truth_path=truth,
         unit_s=unit,

@@ -431,3 +431,13 @@ def test_events_of_the_default_profile_are_those_of_its_own_document() -> None:
     mine = event("e1")
     assert shape.keys() == mine.keys()
     assert shape["data"].keys() == mine["data"].keys()
+
+
+def test_a_sandbox_on_an_address_of_ip_version_6(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own address is one, with brackets; it was refused as none."""
+    served: list[str] = []
+    monkeypatch.setattr(
+        "app.cli.serving._run_sandbox", lambda settings, **_: served.append(settings.public_url)
+    )
+    assert run("sandbox", "--host", "::1").code == 0
+    assert served == ["http://[::1]:8090"]
