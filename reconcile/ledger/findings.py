@@ -26,7 +26,7 @@ from reconcile.ledger.findings_money import (
     unread_money_event,
 )
 from reconcile.ledger.ledger import Attempt, Facts, Finding, new_finding
-from reconcile.ledger.movements import Payment
+from reconcile.ledger.movements import Payment, movement_date
 from reconcile.ledger.outcome import Judgement, standing
 from reconcile.ledger.records import STILL_ASKING
 from reconcile.ledger.vocabulary import FINDING_CODES
@@ -414,9 +414,13 @@ _PAID_ONCE: Final = frozenset(
 
 
 def fulfilled_but_not_paid(case: Case, judgement: Judgement) -> list[Finding]:
-    """The shop says that it delivered, and the money for the order has not come, or never all."""
+    """The shop says that it delivered, and the money for the order has not come, or never all, or
+    all of it had gone back before."""
     fulfilled = case.filed.fulfilled
-    if fulfilled is None or (judgement.outcome in _PAID_ONCE and _came(judgement)):
+    if fulfilled is None:
+        return []
+    paid = judgement.outcome in _PAID_ONCE and _came(judgement)
+    if paid and not _gone_before(fulfilled.at, judgement):
         return []
     cites = (fulfilled.record_id, *judgement.reasons[0].cites)
     facts: Facts = (("fulfilled_at", fulfilled.at), ("outcome", judgement.outcome))
@@ -429,6 +433,17 @@ def _came(judgement: Judgement) -> bool:
     if price is None:
         return True
     return sum([p.captured(price.currency) for p in judgement.payments]) >= price.minor
+
+
+_ALL_GONE: Final = frozenset(("refunded_in_full", "charged_back"))
+
+
+def _gone_before(at: Instant, judgement: Judgement) -> bool:
+    """Whether all that came has gone back, and the last of it before this instant."""
+    if judgement.reasons[0].code not in _ALL_GONE:
+        return False
+    back = [movement_date(m) for m in judgement.movements if m.kind != "captured"]
+    return max(back, default=LATEST) < at
 
 
 def paid_after_cancel(case: Case, judgement: Judgement) -> list[Finding]:

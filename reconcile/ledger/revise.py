@@ -12,8 +12,9 @@ from typing import Final
 
 from reconcile.instants import Instant
 from reconcile.ledger.explain import attempt_sentence, finding_text, headline, withheld_text
-from reconcile.ledger.ledger import Attempt, Ledger, Outcome
+from reconcile.ledger.ledger import Attempt, Finding, Ledger, Outcome
 from reconcile.ledger.vocabulary import FINDING_CODES, FINDINGS, FindingCode
+from reconcile.money import Money
 from reconcile.values import frozen, maker
 
 
@@ -21,8 +22,8 @@ from reconcile.values import frozen, maker
 class Position:
     """What a published ledger said, without the counts that change with every redelivery.
 
-    `substance` is one line of text: outcome, money, attempts and findings other than counts, and
-    how many there are of those of which each is news.
+    `substance` is one line of text: outcome, money, attempts and findings other than counts, how
+    many there are of those of which each is news, and what an open dispute has come to be about.
     Two ledgers with equal substance need no revision between them.
     """
 
@@ -83,6 +84,7 @@ def _substance(ledger: Ledger) -> str:
         codes = {f.code for f in ledger.findings if f.code not in _COUNTS_ONLY}
         parts += sorted(codes)
         parts += _several(ledger)
+        parts += sorted(filter(None, [_restated(f, ledger) for f in ledger.findings]))
     return "|".join(parts)
 
 
@@ -90,6 +92,20 @@ def _several(ledger: Ledger) -> list[str]:
     """How many there are of what counts each by itself, where there is more than one."""
     counts = Counter([f.code for f in ledger.findings if f.code in _EACH_BY_ITSELF])
     return [f"{counts[code]} {code}" for code in _EACH_BY_ITSELF if counts[code] > 1]
+
+
+def _restated(finding: Finding, ledger: Ledger) -> str:
+    """What an open dispute is about, where that is more than its first amount; else nothing, so
+    that what was published of all others stays as it was written."""
+    if finding.code != "dispute_open":
+        return ""
+    events = [heard.event for heard in ledger.case.heard if heard.event.event_id in finding.cites]
+    stated = [each.money for each in events if each.money is not None]
+    facts = dict(finding.facts)
+    name, amount = facts["dispute"] or facts["attempt"], facts["disputed"]
+    if not stated or not isinstance(amount, Money) or amount == stated[0]:
+        return ""
+    return f"{name} of {amount.minor} {amount.currency}".replace("|", "/")
 
 
 def _counts_in(parts: Sequence[str]) -> Counter[str]:
@@ -154,7 +170,7 @@ def _differences(before: Position | None, after: Position, ledger: Ledger) -> li
     sentences += [
         finding_text(f)
         for f in ledger.findings
-        if f.code not in _COUNTS_ONLY and (f.code not in earlier or f.code in more)
+        if f.code not in _COUNTS_ONLY and _is_news(f, ledger, earlier=earlier, more=more)
     ]
     codes = {finding.code for finding in ledger.findings}
     gone = [code for code in FINDING_CODES if code in earlier and code not in codes]
@@ -164,3 +180,11 @@ def _differences(before: Position | None, after: Position, ledger: Ledger) -> li
     if fewer:
         sentences.append(f"No longer found as often: {', '.join(fewer)}.")
     return sentences
+
+
+def _is_news(finding: Finding, ledger: Ledger, *, earlier: Sequence[str], more: set[str]) -> bool:
+    """Whether it was not there, not as often, or of another amount."""
+    if finding.code not in earlier or finding.code in more:
+        return True
+    restated = _restated(finding, ledger)
+    return restated != "" and restated not in earlier

@@ -162,8 +162,8 @@ def test_what_was_reported_before_is_not_reported_again() -> None:
     assert both.because[-1] == "No longer found: fulfilled_but_not_paid."
 
 
-def _dispute(number: int, claim: ClaimKind, name: str) -> Delivery:
-    at, part = 2_300 + number, Money(minor=50_000, currency="KES")
+def _dispute(number: int, claim: ClaimKind, name: str, *, minor: int = 50_000) -> Delivery:
+    at, part = 2_300 + number, Money(minor=minor, currency="KES")
     said = event(f"e{number}", claim, at, payment="pay_1", money=part, movement=name)
     return delivery(f"d{number}", at, said)
 
@@ -186,6 +186,24 @@ def test_a_second_dispute_is_reported_though_the_outcome_stays() -> None:
     )  # fmt: skip
     assert any("e6" in each for each in _revised(two, won).because)
     assert any("e7" in each for each in _revised(won, both).because)
+
+
+def test_a_dispute_that_comes_to_be_about_more_is_reported_once() -> None:
+    """With its sentence and the new amount; what repeats an amount, or states a smaller one, is no
+    news, and the other dispute is none either."""
+    first, other = _dispute(4, "disputed", "dp_1"), _dispute(5, "disputed", "dp_2")
+    raised = _dispute(6, "disputed", "dp_1", minor=80_000)
+    two, more = _folded(PLACED, PAID, first, other), _folded(PLACED, PAID, first, other, raised)
+    assert position_of(two).substance.endswith("|2 dispute_open")
+    sentences = _revised(two, more).because[1:]
+    assert len(sentences) == 1
+    assert "KES 800.00" in sentences[0]
+    assert "e6" in sentences[0]
+    for minor in (80_000, 40_000):
+        again = _dispute(7, "disputed", "dp_1", minor=minor)
+        assert revise(position_of(more), _folded(PLACED, PAID, first, other, raised, again)) is None
+    less = _dispute(6, "disputed", "dp_1", minor=40_000)
+    assert revise(position_of(two), _folded(PLACED, PAID, first, other, less)) is None
 
 
 def test_of_what_there_was_more_often_nothing_is_reported_again_but_how_many_are_left() -> None:
