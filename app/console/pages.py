@@ -231,11 +231,12 @@ def as_json(document: Document) -> Response:
 
 
 def as_csv(document: Document, rows: str) -> Response:
-    """One list of the document; amounts and their currencies in columns of their own."""
+    """One list of the document; amounts and their currencies in columns of their own, as numbers:
+    a mark before a negative one would make it a text, which no sum of a spreadsheet counts."""
     flat = [_flat(each) for each in document[rows]]
     columns = list(dict.fromkeys(name for each in flat for name in each))
     lines = [csv_line(columns)]
-    lines += [csv_line(safe_cell(each.get(name, "")) for name in columns) for each in flat]
+    lines += [csv_line(each.get(name, "") for name in columns) for each in flat]
     return Response("".join(lines), media_type="text/csv")
 
 
@@ -243,15 +244,29 @@ def _flat(row: Mapping[str, Any]) -> dict[str, str]:
     flat: dict[str, str] = {}
     for name, value in row.items():
         if isinstance(value, dict):
-            flat |= {f"{name}_{inner}": _cell(each) for inner, each in value.items()}
+            numbers = {"amount"} if set(value) == {"amount", "currency"} else set[str]()
+            flat |= {
+                f"{name}_{inner}": each if inner in numbers else _cell(each)
+                for inner, each in value.items()
+            }
         else:
             flat[name] = _cell(value)
     return flat
 
 
 def _cell(value: Any) -> str:
+    if type(value) in (int, float):
+        return str(value)
+    if isinstance(value, list):
+        return safe_cell(" ".join(map(_inner, value)))
+    return safe_cell(_inner(value))
+
+
+def _inner(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    if isinstance(value, dict):  # one of several, such as a payout: by its name, where it has one
+        return str(value.get("reference") or json.dumps(value, ensure_ascii=False))
+    return str(value)

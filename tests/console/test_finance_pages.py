@@ -26,6 +26,7 @@ from app.console.words import BREAK_STATES, CAUSES, SIDE_SENTENCES, STEPS
 from app.core.jobs import Jobs
 from app.core.schedule import entries_of
 from app.finance.break_acts import finished_run
+from app.finance.imports import ImportRequest, import_bank
 from app.finance.match_rules import save_rules
 from app.finance.reconcile_period import RunRequest, ran, reconcile_period, run_document
 from app.finance.scheduled_work import FolderWay, Schedule, run_now
@@ -411,6 +412,23 @@ async def test_the_bank_shows_each_booking_with_its_payout(console: RunningConso
     assert found["places"] == {"by_reference": 1, "bank_line_unknown": 1}
     assert [each["payouts"][0]["reference"] for each in found["lines"]] == ["PO-100200"]
     assert wrong.status_code == 400
+
+
+async def test_amounts_of_a_csv_are_numbers_also_where_money_left(console: RunningConsole) -> None:
+    """What a spreadsheet adds up is what the page shows; what is text stays text, and a payout is
+    told by its reference."""
+    await import_bank_and_statement(console)
+    left = console.driver.path.parent / "left.csv"
+    left.write_text("booked_at,amount,currency,text,reference\n2026-10-08,-3.50,KES,RENT,-1+2\n")
+    asked = ImportRequest(path=left, account="main", by="a finance")
+    await import_bank(console.context, asked)
+    async with console.signed_in("finance") as client:
+        found = (await client.get("/bank.json")).json()["lines"]
+        lines = list(csv.DictReader(io.StringIO((await client.get("/bank.csv")).text)))
+    assert [each["amount_amount"] for each in lines] == [each["amount"]["amount"] for each in found]
+    assert sorted(each["amount_amount"] for each in lines) == ["-3.50", "5.00", "7.00"]
+    assert {each["payouts"] for each in lines} == {"PO-100200", ""}
+    assert "'-1+2" in {each["reference"] for each in lines}
 
 
 async def test_sentences_of_breaks_tell_days_and_times_of_the_zone(
