@@ -59,11 +59,18 @@ _FATAL_POSTGRESQL = {
     "XX002": "the server found a damaged index",
 }
 
-_STARTING = "57P03"
+_MAY_PASS: Final = ("57P03", "53300")
+"""A server that is starting; one whose connections are all taken, as when those of a machine that
+is gone, or of the process before this one, are not given up yet."""
+
+TAKES_NO_WRITES: Final = (
+    "the server takes no writes: it is a standby, or default_transaction_read_only is on"
+)
 
 _PASSING_POSTGRESQL = {
+    "25006": TAKES_NO_WRITES,
     "08": "the connection to the database was lost; try again",
-    "25": "the server takes no writes; is it a standby?",
+    "25": "the connection to the database was lost, as a transaction took too long; try again",
     "28": "the server does not accept this user or password",
     "3D": "there is no such database on the server; create it",
     "40": "the database is busy; try again",
@@ -72,7 +79,7 @@ _PASSING_POSTGRESQL = {
     "57": "the server is stopping, starting, or took too long; try again",
     "58": "the server reports a system error; see its log",
 }
-"""By the class of the code, which is its first two characters. After an I/O error of its log the
+"""By the code, or its class, which is its first two characters. After an I/O error of its log the
 server stops by itself and reads its disk again, so nothing of this is for good."""
 
 
@@ -104,6 +111,10 @@ def as_store_error(error: Exception) -> TallyhookError | None:
         return _of_postgresql(state)
     if (untrusted := _of_certificates(error)) is not None:
         return StoreUnavailable(untrusted)
+    if _none_fits(error):
+        return StoreUnavailable(
+            "no server of TALLYHOOK_DATABASE_URL is as its target_session_attrs says; try again"
+        )
     if isinstance(error, DBAPIError) and not error.connection_invalidated:
         return None
     if any(isinstance(cause, FileNotFoundError) for cause in _chain(error)):
@@ -115,11 +126,14 @@ def as_store_error(error: Exception) -> TallyhookError | None:
 
 
 def is_not_there_yet(error: StoreUnavailable) -> bool:
-    """Whether no server answered, or one that is starting: it may within moments. One that refuses
-    this user, or has no such database, has answered."""
+    """Whether no server answered, or one that is starting, has no connection left, or is no primary
+    yet: it may within moments. One that refuses this user, or has no such database, has
+    answered."""
     state = _found_in(error, "sqlstate")
     if isinstance(state, str):
-        return state[:2] == "08" or state == _STARTING
+        return state[:2] == "08" or state in _MAY_PASS
+    if _none_fits(error):
+        return True
     return isinstance(error.__cause__, OSError) and _of_certificates(error) is None
 
 
@@ -149,10 +163,20 @@ def _of_sqlite(code: int) -> TallyhookError | None:
 def _of_postgresql(state: str) -> TallyhookError | None:
     if state in _FATAL_POSTGRESQL:
         return StorePoisoned(f"{_FATAL_POSTGRESQL[state]}; nothing more is acknowledged")
-    if state[:2] in _PASSING_POSTGRESQL:
-        reason: NotStored = "busy" if state[:2] in ("40", "55") else "database"
-        return StoreUnavailable(_PASSING_POSTGRESQL[state[:2]], reason=reason)
+    for code in (state, state[:2]):
+        if code in _PASSING_POSTGRESQL:
+            reason: NotStored = "busy" if code in ("40", "55") else "database"
+            return StoreUnavailable(_PASSING_POSTGRESQL[code], reason=reason)
     return None
+
+
+def _none_fits(error: BaseException) -> bool:
+    """Whether of several servers none is what the address asks for, such as one that writes."""
+    asyncpg = sys.modules.get("asyncpg")
+    return asyncpg is not None and any(
+        isinstance(cause, asyncpg.exceptions.TargetServerAttributeNotMatched)
+        for cause in _chain(error)
+    )
 
 
 def _of_certificates(error: BaseException) -> str | None:

@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from app.core.errors import StoreUnavailable, UsageError
 from app.database import statements
+from app.database.faults import TAKES_NO_WRITES
 from app.database.locks import SERVING
 from app.database.statements import PlainConnection, Result, run, statement
 
@@ -95,6 +96,7 @@ def writing_engine(url: str, *, purpose: Purpose, check: Callable[[Any], None]) 
         keep_alive(connection)
         cursor = connection.cursor()
         check(cursor)
+        _require_writes(cursor)
         _take_place(cursor, purpose)
         cursor.close()
         connection.commit()
@@ -141,6 +143,13 @@ def _arguments(settings: dict[str, str], *, answer_s: float | None) -> dict[str,
         "command_timeout": answer_s,
         "server_settings": settings | SERVER_KEEPALIVE,
     }
+
+
+def _require_writes(cursor: Any) -> None:
+    """Asked of each new connection: else nobody would know before the first delivery is refused."""
+    cursor.execute("SHOW transaction_read_only")
+    if cursor.fetchone()[0] == "on":
+        raise StoreUnavailable(TAKES_NO_WRITES)
 
 
 _ALONE: Final = "SELECT pg_try_advisory_lock($1)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from app.database.engine import reading_engine
@@ -36,3 +37,22 @@ def test_a_certificate_that_is_not_trusted_is_told() -> None:
         assert told is not None
         told.__cause__ = cause
         assert is_not_there_yet(told) is waits  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("cause", "waits"),
+    [
+        (asyncpg.TooManyConnectionsError("too many clients already"), True),
+        (asyncpg.TargetServerAttributeNotMatched("none of the hosts match"), True),
+        (asyncpg.ReadOnlySQLTransactionError("cannot execute INSERT"), False),
+        (asyncpg.IdleInTransactionSessionTimeoutError("terminating connection"), False),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_a_start_waits_for_what_passes_within_moments(cause: Exception, waits: bool) -> None:
+    """A server without a free connection, or of which a standby has not taken over yet."""
+    told = as_store_error(cause)
+    assert told is not None
+    told.__cause__ = cause
+    assert is_not_there_yet(told) is waits  # type: ignore[arg-type]
+    assert ("takes no writes" in str(told)) is (type(cause) is asyncpg.ReadOnlySQLTransactionError)

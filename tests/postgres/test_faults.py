@@ -11,11 +11,12 @@ import itertools
 import shutil
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.engine import make_url
 
 from app.access.operators import register_operator
 from app.core.errors import ConfigurationError, StorePoisoned, StoreUnavailable
@@ -436,3 +437,33 @@ async def test_a_server_that_may_lose_is_refused(server: Server, own_url: str, n
                 await keep(store, arrival(said("e2", order="A")))
         finally:
             await in_thread(configured, server, name, "")
+
+
+@pytest.mark.parametrize("asked_for", [False, True], ids=["any server", "one that writes"])
+async def test_a_server_that_takes_no_writes(server: Server, own_url: str, asked_for: bool) -> None:
+    """The service goes on, unready, as before a standby is the primary; none starts on it."""
+    own, name = server.url("postgres"), str(make_url(own_url).database)
+    url = own_url + ("&target_session_attrs=read-write" if asked_for else "")
+    change = f'ALTER DATABASE "{name}" SET default_transaction_read_only'
+    ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{}'"
+    told = "as its target_session_attrs says" if asked_for else "the server takes no writes"
+    async with opened(url) as store:
+        await keep(store, arrival(said("e1", order="A")))
+        await ask_in_loop(own, f"{change} = on", ended.format(name))
+        for _ in range(3):
+            with pytest.raises(StoreUnavailable):
+                await keep(store, arrival(said("e2", order="A")))
+        if asked_for:  # nor are its questions answered
+            with pytest.raises(StoreUnavailable, match=told):
+                await refusal(context(store))
+        else:
+            assert str(await refusal(context(store))).startswith(told)
+            with pytest.raises(StoreUnavailable, match=told):
+                async with open_store(StoreSettings(url=url, environment="sandbox")):
+                    pass
+        await ask_in_loop(own, f"{change} = off", ended.format(name))
+        with suppress(StoreUnavailable):  # over the connection that was ended
+            await refusal(context(store))
+        await keep(store, arrival(said("e2", order="A")))
+        assert await refusal(context(store)) is None
+        assert store.writer.poison is None
