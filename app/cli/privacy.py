@@ -99,6 +99,7 @@ def restore(
     there is kept beside it. Erasures made since the backup are repeated in it, by the journal of
     erasures."""
     from app.bootstrap_privacy import erase_in_copy
+    from app.config.database_place import sqlite_file
     from app.config.load import load_settings
     from app.privacy.backup import restore as put_back
 
@@ -128,9 +129,21 @@ def restore(
     if restored.kept is not None:
         printing.note(f"The database that was there is kept as {restored.kept}.")
     printing.note(f"No backup holds {_KEYS}: put them back in their places, too.")
+    _tell_owner(sqlite_file(settings.database_url))
     printing.note(
         "Now: `tallyhook db check`, then `serve`. What came after the backup is not in it: have "
         "the provider deliver it again."
+    )
+
+
+def _tell_owner(database: Path | None) -> None:
+    """Who puts it back is often root, and who serves it is not."""
+    if database is None or database.stat().st_uid == database.absolute().parent.stat().st_uid:
+        return
+    folder = database.absolute().parent
+    printing.note(
+        "It belongs to who ran this, and its folder to another user: if that one serves it, say "
+        f"`chown --reference={folder} {folder / database.stem}.*` first."
     )
 
 

@@ -49,6 +49,13 @@ def read_phone_key(path: Path) -> PhoneKey | None:
         text = path.read_text("ascii").strip()
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except PermissionError:
+        raise ConfigurationError(
+            [
+                "TALLYHOOK_PHONES__KEY_FILE: this user may not read it; run this as the user of "
+                "the service, or let this user read it: what was once run as root belongs to root"
+            ]
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise _unusable(f"cannot be read ({type(error).__name__})") from None
     if len(text) != _KEY_CHARS or not set(text) <= set("0123456789abcdef"):

@@ -167,6 +167,12 @@ def _contents_of(path: Path, *, called: Path) -> Contents:
         ) from error
 
 
+def _not_copied(path: Path, error: Exception) -> StoreUnavailable:
+    denied = os.access(path, os.F_OK) and not os.access(path, os.R_OK)  # SQLite does not say so
+    why = "this user may not read it; be its owner" if denied else _one_line(error)
+    return StoreUnavailable(f"{path} cannot be copied: {why}")
+
+
 def _one_line(found: object) -> str:
     """What SQLite says of a file, which may be of any bytes."""
     return printable(" ".join(str(found).split()))
@@ -257,7 +263,7 @@ def _unread_beside(source: Path) -> Iterator[sqlite3.Connection | None]:
             inbox.execute("SELECT count(*) FROM sqlite_master").fetchone()  # from now on
             yield inbox
     except (sqlite3.Error, ValueError) as error:
-        raise StoreUnavailable(f"{path} cannot be copied: {_one_line(error)}") from error
+        raise _not_copied(path, error) from error
 
 
 def _add_unread(inbox: sqlite3.Connection | None, part: Path) -> None:
@@ -288,7 +294,7 @@ def _copy(source: Path, part: Path, progress: Progress) -> None:
             # One plain file: without a log beside it that must travel with it.
             writing.execute("PRAGMA journal_mode=DELETE").fetchone()
     except (sqlite3.Error, ValueError) as error:  # its words may be bytes of the file
-        raise StoreUnavailable(f"{source} cannot be copied: {_one_line(error)}") from error
+        raise _not_copied(source, error) from error
 
 
 # --- puts a backup in an SQLite database's place, so that no log of the old one is played into it -

@@ -12,6 +12,7 @@ What may be done with a connection stands in the modules beside this one, one fo
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -412,6 +413,9 @@ class Store:
         if self._path is not None and not self._path.exists():
             raise StoreUnavailable(_none_yet(self._path))
         self._check_is_file()
+        if self._path is not None and not os.access(self._path, os.R_OK):  # SQLite names no file
+            denied = PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self._path))
+            raise StoreUnavailable(f"the database cannot be opened: {why_not_opened(denied)}")
 
     def _check_is_file(self) -> None:
         if self._path is not None and not self._path.is_file():  # SQLite calls it a failing disk

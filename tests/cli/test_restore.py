@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import sqlite3
@@ -465,3 +466,15 @@ def test_another_shops_database_may_be_restored_here(
     assert run("restore", str(backed_up), "--force").code == 0
     assert (tmp_path / "t.db.made").read_text() == "db_other\n"
     assert run("tokens", "add", "shop").code == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a folder to another user")
+def test_what_root_puts_back_into_the_services_folder_is_told(
+    run: Run, tmp_path: Path, backed_up: Path
+) -> None:
+    """The service could not open it, and the backup would seem to be at fault."""
+    assert "chown" not in run("restore", str(backed_up), "--force").err
+    os.chown(tmp_path, 10001, 10001)
+    ended = run("restore", str(backed_up), "--force")
+    assert ended.code == 0
+    assert f"`chown --reference={tmp_path} {tmp_path}/" in ended.err

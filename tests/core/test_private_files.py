@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from app.core.private_files import replacing, write_new
+from app.core.errors import ConfigurationError
+from app.core.phone_key import read_phone_key
+from app.core.private_files import read_private, replacing, write_new
 
 
 @pytest.mark.parametrize("linked", [True, False])
@@ -35,3 +39,24 @@ def test_a_file_that_was_laid_ready_is_not_written_into(linked: bool, tmp_path: 
         assert path.read_bytes() == content
         assert not path.is_symlink()
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_key_of_another_user_is_no_lost_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a first try as root. To put one back from a backup, or to begin anew, would be the
+    wrong next step."""
+    path = tmp_path / "t.key"
+    path.write_text("00" * 32)
+
+    def denied(*words: Any, **more: Any) -> Any:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "open", denied)  # root may read all
+    for reading in (
+        lambda: read_private(path, variable="A_KEY", what="a key", most=100),
+        lambda: read_phone_key(path),
+    ):
+        with pytest.raises(ConfigurationError, match="run this as the user of the service") as told:
+            reading()
+        assert "backup" not in str(told.value)

@@ -123,6 +123,21 @@ def test_a_file_of_another_user_is_named_with_what_to_do() -> None:
     assert said.startswith("Permission denied: var/t.db; run this as the user of the service, or")
 
 
+async def test_a_database_that_this_user_may_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command that only reads names it with what to do, too: SQLite does not say which file."""
+    url = f"sqlite+aiosqlite:///{tmp_path}/t.db"
+    async with opened(url):
+        pass
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.R_OK)  # root may read all
+    with pytest.raises(
+        StoreUnavailable, match=r"Permission denied: .*/t\.db; run this as the user"
+    ):
+        async with open_store(StoreSettings(url=url, environment="sandbox"), purpose="reading"):
+            pass
+
+
 @pytest.mark.parametrize("purpose", ["serving", "writing"])
 async def test_a_folder_that_cannot_be_made(tmp_path: Path, purpose: Purpose) -> None:
     """Where a file stands in the folder's place, the reason is the system's own."""
