@@ -10,7 +10,6 @@ carried out by the next erasure.
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -56,6 +55,7 @@ from app.core.errors import (
 from app.core.hosts import is_loopback
 from app.core.ids import new_token
 from app.core.jobs import Jobs
+from app.core.process import ending_signals
 from app.core.schedule import entries_of
 from app.core.zones import zone_named
 from app.evidence.dispute_case import Case, CaseRequest, dispute_case
@@ -234,7 +234,7 @@ async def serve_console(
     listener: socket | None = None,
     parent: socket | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT; where there is a parent, until its socket is closed.
+    """Serve until it is told to end; where there is a parent, until its socket is closed.
 
     Raises ConfigurationError for an address that others reach and nobody can sign in to, PortTaken
     where it cannot listen.
@@ -304,7 +304,7 @@ def _end_on_demand(server: uvicorn.Server, parent: socket | None, live: Live) ->
         leave_signals_to_parent()
         loop.add_reader(parent, end)
         return end
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in ending_signals():
         loop.add_signal_handler(number, end)
     return end
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from socket import socket
@@ -20,6 +19,7 @@ from app.config.settings import Settings
 from app.core.errors import PortTaken, StorePoisoned, UnreachableError, UsageError
 from app.core.http import outgoing_client
 from app.core.logs import tell_left_out
+from app.core.process import ending_signals
 from app.database.engine import database_place, is_sqlite
 from app.golive.golive import unfinished
 from app.orders.notify_shop import LIMIT_S
@@ -54,7 +54,7 @@ async def serve(
     listener: socket | None = None,
     console: tuple[str, int] | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT. Raises UnreachableError when a part of the service failed.
+    """Serve until it is told to end. Raises UnreachableError when a part of the service failed.
 
     with_worker  whether what is accepted is read by a process that is started here
     listener  a socket that is bound to host and port already; None: one is made
@@ -71,7 +71,7 @@ async def serve(
         await _say_what_it_is(service, new=database_place(settings.database_url) if new else None)
         server = SignallessServer(_uvicorn(service, settings, host=host, port=port))
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in ending_signals():
             loop.add_signal_handler(number, _stop, service, server)
         beside = [
             asyncio.create_task(_stop_when_broken(service, server)),
@@ -86,7 +86,7 @@ async def serve(
             raise PortTaken(host, port) from failed
         finally:
             await _cancelled(*beside)
-            for number in (signal.SIGTERM, signal.SIGINT):
+            for number in ending_signals():
                 loop.remove_signal_handler(number)
         if service.broken:
             raise UnreachableError("; ".join(service.broken) + "; see the log, then start again")
@@ -159,7 +159,7 @@ async def _announce(server: uvicorn.Server, settings: Settings) -> None:
 
 async def work(settings: Settings, *, parent: Parent | None = None) -> None:
     """Read the inbox, fold due orders, ask providers back, seal, notify the shop, and prune settled
-    orders, until SIGTERM or SIGINT; or until the parent ends or says so.
+    orders, until it is told to end; or until the parent ends or says so.
 
     Raises UsageError on SQLite without a parent: `serve` is that.
     """
@@ -205,7 +205,7 @@ async def _until_asked(store: Store, parts: Sequence[Part], *, parent: Parent | 
 
     hearing = None
     if parent is None:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in ending_signals():
             loop.add_signal_handler(number, stop)
         log.info("working", environment=store.environment)
     else:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -28,6 +27,7 @@ from typing import Final
 
 import structlog
 
+from app.core.process import ending_signals
 from app.core.signals import Signal
 
 # --- the worker -----------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ def give_way_to_parent() -> None:
 def leave_signals_to_parent() -> None:
     """Ignore what whoever started the parent says to both."""
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in ending_signals():
         loop.add_signal_handler(number, lambda: None)
 
 

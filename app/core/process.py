@@ -1,9 +1,11 @@
-"""What this process may have and leave behind: open files, the collector's pauses, core dumps."""
+"""What this process may have and leave behind: open files, the collector's pauses, core dumps; and
+which signals end it."""
 
 from __future__ import annotations
 
 import gc
 import resource
+import signal
 from typing import Final
 
 SPARE_FILES: Final = 128
@@ -46,3 +48,12 @@ def forbid_core_dumps() -> None:
     this limit: systemd-coredump then keeps nothing, another program may not care.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def ending_signals() -> tuple[signal.Signals, ...]:
+    """By which a service is asked to end. SIGHUP says that its terminal was closed, or comes from a
+    program that rotates logs and takes us for one that opens a file anew; `nohup` has it ignored.
+    """
+    asked = (signal.SIGTERM, signal.SIGINT)
+    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return asked if ignored else (*asked, signal.SIGHUP)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from app.core.process import ending_signals
 from tests.e2e.processes import running, serving, token
 from tests.forking import run
 from tests.ports import free_port
@@ -23,9 +24,10 @@ from tests.waiting import PATIENCE_S, until
 ROOT = Path(__file__).parents[2]
 
 
-def test_told_to_stop_while_a_reader_waits(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_told_to_stop_while_a_reader_waits(tmp_path: Path, number: signal.Signals) -> None:
     """A waiting reader gets an empty page: it is answered before the process ends, and not cut off
-    when the time for that is over."""
+    when the time for that is over. So it is where the terminal was closed."""
     with serving(tmp_path) as process:
         bearer = {"Authorization": f"Bearer {token(tmp_path)}"}
         reader = http.client.HTTPConnection("127.0.0.1", process.port, timeout=PATIENCE_S)
@@ -35,9 +37,17 @@ def test_told_to_stop_while_a_reader_waits(tmp_path: Path) -> None:
             reader.request("GET", "/api/v1/outcomes?wait=60", headers=bearer)
             # Whoever asks later is answered later: by now the reader's question has been read.
             assert process.get("/livez") == {"status": "alive"}
-            assert process.end() == 0
+            assert process.end(number) == 0
             answer = reader.getresponse()
             assert (answer.status, json.load(answer)) == (200, {"outcomes": [], "cursor": 0})
+
+
+def test_a_closed_terminal_is_nothing_to_whoever_said_nohup(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert signal.SIGHUP in ending_signals()
+    monkeypatch.setattr(signal, "getsignal", lambda number: signal.SIG_IGN)
+    assert ending_signals() == (signal.SIGTERM, signal.SIGINT)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
