@@ -353,12 +353,13 @@ class Application:
 
     async def _on_http(self, request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
-        sentence = (
-            "There is no such page. The menu shows those there are."
-            if status == 404
-            else "That cannot be done here."
-        )
-        return self._pages.problem(status, sentence)
+        person = await self._signing.person(request)
+        sentence = "There is no such page." if status == 404 else "That cannot be done here."
+        if person is None:  # nobody is shown the menu before they are signed in
+            return self._pages.problem(status, sentence)
+        view = View(console=self._console, person=person, request=request)
+        sentence += " The menu shows the pages that there are."
+        return self._pages.problem(status, sentence, view=view)
 
     async def _on_fault(self, request: Request, error: Exception) -> Response:
         """A fault of ours, which the server logs without what it was about."""

@@ -338,6 +338,20 @@ async def test_what_is_off_becomes_a_page_that_says_so(
     assert said in shown(answer.text)
 
 
+async def test_where_there_is_no_page_the_menu_shows_those_there_are(
+    console: RunningConsole,
+) -> None:
+    """To who is signed in, who is told of it; a stranger is told of no menu."""
+    async with console.signed_in("viewer") as client:
+        page = (await client.get("/nothing")).text
+    async with console.client() as client:
+        strange = (await client.get("/nothing")).text
+    assert "The menu shows" in page
+    assert '<nav aria-label="Pages">' in page
+    assert "There is no such page." in strange
+    assert "menu" not in shown(strange)
+
+
 async def test_as_of_shows_what_was_known_then(console: RunningConsole) -> None:
     async with console.signed_in("viewer") as client:
         answer = await client.get("/orders/ORD-1?as_of=2020-01-01T00:00:00Z")
