@@ -156,7 +156,7 @@ class SigningIn:
             if await self.person(request) is not None:
                 return RedirectResponse(where, status_code=303)
             ended = "ended" in request.query_params
-            return self._form("sign_in.html", title="Sign in", next=where, ended=ended)
+            return self._form("sign_in.html", title="Sign in", next=where, ended=ended, name="")
         form = await form_of(request)
         # Tries are remembered by it; none that is longer is anybody's.
         name = form.get("name", "").strip()[: operators.NAME_MAX + 1]
@@ -177,6 +177,7 @@ class SigningIn:
                 status=403,
                 next=local(form.get("next", "/")),
                 ended=False,
+                name=name,
                 problem=str(error),
             )
         self._signed_in.add((name, _network(request)))

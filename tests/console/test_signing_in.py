@@ -132,7 +132,8 @@ async def test_an_authenticator_takes_the_secret_by_a_picture(console: RunningCo
 
 
 async def test_every_failure_is_told_in_the_same_words(console: RunningConsole) -> None:
-    """No such name, a wrong password, a wrong code, a disabled operator, and too many tries."""
+    """No such name, a wrong password, a wrong code, a disabled operator, and too many tries. The
+    name alone stands in the form again."""
     await invited(console, "a finance")
     await invited(console, "a viewer")
     await retire_operator(console.context, name="a viewer", by="a admin")
@@ -146,7 +147,10 @@ async def test_every_failure_is_told_in_the_same_words(console: RunningConsole) 
     async with console.client(**SAME_SITE) as client:
         answers = [await client.post("/sign-in", data=form) for form in forms]
     assert {each.status_code for each in answers} == {403}
-    assert len({each.text for each in answers}) == 1
+    typed = [f'name="name" autocomplete="username" value="{form["name"]}"' for form in forms]
+    assert [said for said, each in zip(typed, answers, strict=True) if said not in each.text] == []
+    told = [each.text.replace(said, "") for said, each in zip(typed, answers, strict=True)]
+    assert len(set(told)) == 1
 
 
 async def test_who_guesses_locks_nobody_out(console: RunningConsole) -> None:
