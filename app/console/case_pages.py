@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import tzinfo
 from typing import Any
 
 from starlette.responses import Response
@@ -11,10 +12,12 @@ from app.console.view import Asked, Document, Field, View
 from app.console.words import address
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
-from app.core.zones import typed_instant
+from app.core.zones import typed_instant, wall_clock
 from app.evidence import attachments, dispute, dispute_case
+from app.evidence.dispute_case import to_second
 from app.finance.break_acts import one_break
 from app.orders.read_orders import explain_order
+from reconcile.instants import Instant, format_instant
 
 
 async def case_document(view: View) -> Document:
@@ -218,11 +221,22 @@ def _letter_fields(view: View, case: dispute_case.Case) -> tuple[Field, ...]:
         Field(
             name="respond_by",
             label=f"Until when the bank takes an answer ({view.console.zone})",
-            value=case.document()["respond_by"] or "",
+            value=_typed(case.respond_by, view.console.zone),
             hint="Such as 2026-12-24 10:00; nothing where you do not know.",
             required=False,
         ),
     )
+
+
+def _typed(at: Instant | None, zone: tzinfo) -> str:
+    """A moment, to the second, as a person types it in the zone; as it is where that would be
+    understood as another one: in the hour that comes twice. Empty for none."""
+    if at is None:
+        return ""
+    moment = to_second(at)
+    local = format_instant(wall_clock(moment, zone)).replace("T", " ").removesuffix("Z")
+    local = local.removesuffix(":00")
+    return local if typed_instant(local, zone) == moment else format_instant(moment)
 
 
 async def do_letter(view: View, reason: str) -> Response:

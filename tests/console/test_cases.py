@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import httpx2
 
 from reconcile.instants import DAY, HOUR, SECOND, Instant, format_instant
 from tests.api.driving import event
 from tests.console.conftest import RunningConsole
 from tests.console.test_finance_pages import of_form, send
-from tests.console.test_pages import shown
+from tests.console.test_pages import in_nairobi, shown
 from tests.reconcile.build import T
 
 PDF = b"%PDF-1.7 signed for startxref %%EOF"
@@ -107,6 +109,24 @@ async def test_an_answer_is_due_while_the_dispute_is_open(console: RunningConsol
     assert [over in each for each in (undisputed, opened, decided)] == [False, False, True]
     assert "The deadline has passed: the bank took an answer until 2026-11-20 11:" in late
     assert "Ask the payment service today whether it still takes one" in late
+
+
+async def test_a_letters_deadline_is_typed_as_the_clocks_of_the_zone_show_it(
+    console: RunningConsole,
+) -> None:
+    """As it stands in the form it is the moment that the dispute's message says."""
+    due = "2026-12-04T10:00:00Z"
+    refund = {"reference": "dp_1", "amount": 1500, "currency": "KES", "respond_by": due}
+    await console.driver.send(event("evt_d", "disputed", refund=refund))
+    async with in_nairobi(console).signed_in("support") as client:
+        form = (await client.get("/do/letter?order=ORD-1")).text
+        found = re.search(r'name="respond_by" value="([^"]*)"', form)
+        assert found is not None
+        letter = await send(
+            client, "/do/letter?order=ORD-1", ending="html", family="other", respond_by=found[1]
+        )
+    assert found[1] == "2026-12-04 13:00"
+    assert "4 Dec 2026, 10:00:00" in letter.text  # the same moment, in the zone of the settings
 
 
 async def test_a_viewer_sees_no_case(console: RunningConsole) -> None:
