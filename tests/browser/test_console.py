@@ -256,6 +256,7 @@ def seen(look: Looking[None], tmp_path_factory: pytest.TempPathFactory) -> Seen:
         def acts(browser: Any) -> None:
             _by_keyboard(browser, url, cookie, found)
             _support(browser, url, cookie | {"value": support}, found)
+            _clicked_twice(browser, url, cookie, found)
             restarting = _restarting(running, folder, port)
             _in_many_tabs(browser, url, cookie, found, restarting)
             _without_script(browser, url, cookie, found)
@@ -331,6 +332,26 @@ def _support(browser: Any, url: str, cookie: dict[str, str], found: Seen) -> Non
     page.wait_for_url(f"{url}/deliveries/*")
     found.story["refused"] = page.locator("main").inner_text()
     found.story["addresses"] = said
+    context.close()
+
+
+def _clicked_twice(browser: Any, url: str, cookie: dict[str, str], found: Seen) -> None:
+    """A double click by a line on which an answer takes longer than it."""
+    context = new_context(browser)
+    context.add_cookies([cookie])
+    page = context.new_page()
+    page.goto(f"{url}/do/invite")
+    page.fill("[name=name]", "Dora")
+    network = context.new_cdp_session(page)
+    network.send("Network.enable")
+    slow = {"offline": False, "latency": 400, "downloadThroughput": -1, "uploadThroughput": -1}
+    network.send("Network.emulateNetworkConditions", slow)
+    button = page.locator("main form button").bounding_box()
+    for _ in range(2):
+        page.mouse.click(button["x"] + 9, button["y"] + 9)
+        page.wait_for_timeout(100)
+    page.locator(".trail, .answer").filter(has_not_text="a person").first.wait_for()
+    found.story["twice"] = page.locator("main").inner_text()
     context.close()
 
 
@@ -430,6 +451,12 @@ def test_support_answers_whoever_says_that_they_paid(seen: Seen) -> None:
     assert "signature mismatch" in story["refused"]
     assert "manifest.json" in story["bundle"]
     assert not [each for each in story["addresses"] if PHONE[-8:] in each]
+
+
+def test_a_double_click_shows_what_the_first_one_came_to(seen: Seen) -> None:
+    """A link that is shown once, and would be lost."""
+    assert "Dora is invited" in seen.story["twice"]
+    assert "/invite#" in seen.story["twice"]
 
 
 def test_eight_tabs_go_on_when_the_console_is_back(seen: Seen) -> None:

@@ -11,6 +11,16 @@ if (linked && location.hash.length > 1) {
   linked.submit();
 }
 
+// --- forms: the second click of a double one does not take the place of the first one's answer ----
+
+const TWICE_MS = 3000;
+document.addEventListener("submit", (event) => {
+  const form = event.target, now = Date.now();
+  if (form.method !== "post") return; // a dialog's, or a search by address
+  if (now - (form.sentAt ?? -TWICE_MS) < TWICE_MS) event.preventDefault();
+  else form.sentAt = now;
+});
+
 // --- live: one stream for all tabs; whoever hears of news loads the rows of the page again -----
 
 const badge = document.getElementById("live");
