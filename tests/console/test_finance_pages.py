@@ -595,9 +595,13 @@ async def test_a_report_is_a_download_in_each_form(console: RunningConsole, form
         answer = await client.get(f"/reports/{month}?as={form}")
         days = await client.get(f"/reports/period?from={month}-01&to={month}-02&as={form}")
         wrong = await client.get(f"/reports/{month}?as=odt")
+        page = (await client.get("/reports")).text
     async with console.signed_in("support") as client:
         refused = await client.get(f"/reports/{month}?as={form}")
     assert (answer.status_code, days.status_code) == (200, 200)
     assert answer.headers["content-disposition"].startswith("attachment; filename=")
     assert len(answer.content) > 100
     assert (wrong.status_code, refused.status_code) == (400, 403)
+    # A browser that is bidden to save what comes shows nothing of why none did.
+    assert f'href="/reports/{month}?as={form}"' in page
+    assert " download" not in re.sub(r">[^<]*<", "><", page)
