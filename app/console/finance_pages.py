@@ -193,7 +193,8 @@ async def month_of(context: AppContext, name: str) -> Month:
 
 async def period_document(view: View) -> Document:
     """GET /periods/{month}: what is against closing it, which a job looks for: as closing does, it
-    folds every order. Raises UsageError where it came to nothing."""
+    folds every order. Of one that waits for an earlier one, which that is. Raises UsageError where
+    the look came to nothing."""
     month = await month_of(view.context, view.subject)
     job = view.console.jobs.newest("close", month.name)
     document = await _closing(view, month, under_way=job is not None and job.ended is None)
@@ -210,10 +211,11 @@ async def _closing(view: View, month: Month, *, under_way: bool) -> Document:
         "closed_at": None if done is None else format_instant(done.closed_at),
         "digest": None if done is None else done.digest,
         "first": left[0].name if left else None,
+        "waits_for": left[0].name if closed and left and left[0].name < month.name else None,
         "looked_since": None,
         "looked_at": None,
     }
-    if done is not None or under_way:
+    if done is not None or under_way or document["waits_for"]:
         return document | {"over": True, "checks": []}
     by, work = view.person.name, view.console.work
     seen = await view.shared_job("look", month.name, work=lambda: work.against(month.name, by))
@@ -340,11 +342,25 @@ async def ask_close(view: View) -> Asked:
     """What closing does, and whether one person may."""
     month = (await month_of(view.context, view.needed("month"))).name
     alone = await close_period.may_close_alone(view.context)
+    closed, left = await close_period.months(view.context)
+    back = address("periods", month)
+    if any(each.period == month for each in closed):
+        line = "It is closed: there is nothing to do."
+        return Asked(subject=month, lines=(line,), back=back, ready=False)
+    earlier = [each.name for each in left if each.name < month]
     return Asked(
         subject=month,
         lines=(
             f"The report of {month} is kept as it is now, with everything it rests on. What is "
             "learned later stands in the reports of later months. It cannot be taken back.",
+            *(
+                (
+                    f"No month is closed yet. Once {month} is, none before it can be closed any "
+                    f"more: {earlier[0]} is the first that is open.",
+                )
+                if earlier and not closed
+                else ()
+            ),
             "Everything that is against it is looked for once more, which takes some minutes with "
             "many orders: you may leave the page, and the month says how it goes.",
             "You close it in your name."
@@ -352,7 +368,7 @@ async def ask_close(view: View) -> Asked:
             else "The rules in force let nobody close a month alone: you propose it, and it is "
             "closed when another operator approves it.",
         ),
-        back=address("periods", month),
+        back=back,
         password=True,
     )
 

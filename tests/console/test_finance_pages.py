@@ -372,6 +372,34 @@ async def test_a_month_is_closed_by_one_person_or_by_two(
     assert (who, json.loads(facts).get("second")) == ("a finance", None if alone else "a admin")
 
 
+async def test_months_wait_for_each_other_and_the_first_to_be_closed_is_warned_of(
+    console: RunningConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While none is closed a later one may be, which shuts the earlier ones out; then each waits
+    for the one before it, and what is closed is not offered again."""
+    monkeypatch.setattr("app.finance.close_period.asyncio.sleep", no_pause)
+    console.driver.clock.put(console.driver.clock.now() + 60 * DAY)
+    await reconcile_period(console.context, RunRequest(), progress=lambda _: None)
+    warning = "No month is closed yet. Once 2026-12 is, none before it can be closed any more"
+    async with console.signed_in("finance") as client:
+        listed = [each["period"] for each in (await client.get("/periods.json")).json()["open"]]
+        forms = [shown((await client.get(f"/do/close?month={each}")).text) for each in listed]
+        closed = await send(client, f"/do/close?month={listed[0]}", reason="month end")
+        again = shown((await client.get(f"/do/close?month={listed[0]}")).text)
+        second = shown((await client.get(f"/do/close?month={listed[1]}")).text)
+        next_one, later = [await client.get(f"/periods/{each}") for each in listed[1:]]
+    assert listed == ["2026-11", "2026-12", "2027-01"]
+    assert [warning in each for each in forms] == [False, True, False]
+    assert "Once 2027-01 is" in forms[2]
+    assert closed.status_code == 303
+    assert "It is closed: there is nothing to do." in again
+    assert "No month is closed yet" not in second
+    assert "Before it can be closed" in shown(next_one.text)
+    assert later.status_code == 200
+    assert "in order and without gaps: 2026-12 is closed first." in shown(later.text)
+    assert "/reports/2027-01?as=html" in later.text
+
+
 async def no_pause(_: float) -> None:
     """In place of a wait."""
 
