@@ -337,7 +337,8 @@ def badge(word: str) -> Markup:
 
 def prose_in(zone: tzinfo) -> Callable[[str], Markup]:
     """The filter for a sentence of ours: what stands between backquotes, such as a command, is
-    code, and moments are shown in the zone, with UTC in their titles."""
+    code, or leads to the page that shows the same, and moments are shown in the zone, with UTC in
+    their titles."""
 
     def plain(text: str) -> Markup:
         return Markup().join(
@@ -354,11 +355,22 @@ def prose_in(zone: tzinfo) -> Callable[[str], Markup]:
         if len(parts) % 2 == 0:  # a backquote by itself is one
             return plain(text)
         return Markup().join(
-            Markup("<code>{}</code>").format(part) if place % 2 else plain(part)
-            for place, part in enumerate(parts)
+            _code(part) if place % 2 else plain(part) for place, part in enumerate(parts)
         )
 
     return prose
+
+
+_SHOWS: Final = re.compile(r"tallyhook (deliveries|proposals) show (\w+)", re.ASCII)
+"""Commands that show what has a page here."""
+
+
+def _code(command: str) -> Markup:
+    """A command; in place of one that shows what has a page here, the way there."""
+    found = _SHOWS.fullmatch(command)
+    if found is None:
+        return Markup("<code>{}</code>").format(command)
+    return Markup('<a href="{}">its page</a>').format(address(found[1], found[2]))
 
 
 _OPTIONS: Final = tuple(

@@ -45,6 +45,18 @@ def test_a_sentence_of_a_page_has_commands_as_code_and_moments_in_its_zone() -> 
     assert prose("a ` and <b>") == "a ` and &lt;b&gt;"
 
 
+def test_a_command_that_shows_what_has_a_page_here_is_a_link_to_it() -> None:
+    """Whoever reads it has a console and no command line."""
+    prose = prose_in(ZoneInfo("UTC"))
+    assert prose("`tallyhook deliveries show dlv_1` says why.") == (
+        '<a href="/deliveries/dlv_1">its page</a> says why.'
+    )
+    assert prose("`tallyhook proposals show prp_1` shows it") == (
+        '<a href="/proposals/prp_1">its page</a> shows it'
+    )
+    assert "<code>" in prose("look at one with `tallyhook deliveries show`")
+
+
 async def test_what_waits_is_counted_so_far_and_no_further(
     console: RunningConsole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
