@@ -169,6 +169,31 @@ def test_options_of_commands_are_told_as_fields() -> None:
 # --- moments --------------------------------------------------------------------------------------
 
 
+async def test_a_tab_is_named_after_what_it_shows(
+    console_with_breaks: RunningConsole,
+) -> None:
+    """Several orders, breaks or forms that are open beside each other are told apart."""
+    async with console_with_breaks.signed_in("finance") as client:
+        first = (await breaks(client))["breaks"][0]
+        month = (await client.get("/periods.json")).json()["open"][0]["period"]
+        named = {
+            "/orders/ORD-1": "ORD-1",
+            "/cases/ORD-1": "Case of ORD-1",
+            f"/breaks/{first['id']}": f"{called(first['cause'])} {first['order']}",
+            "/runs/1": "Run 1",
+            f"/periods/{month}": f"Month {month}",
+            "/do/note?order=ORD-1": "Add a note: ORD-1",
+            "/orders/ORD-9": "Not found",
+            "/people": "Not for your role",
+            "/orders": "Orders",
+        }
+        for path, name in named.items():
+            page = (await client.get(path)).text
+            title = re.search(r"<title>([^<]*)</title>", page)
+            assert title is not None
+            assert unescape(title[1]) == f"{name} · Tallyhook"
+
+
 async def test_a_page_says_of_when_it_is(console_with_breaks: RunningConsole) -> None:
     """Each in its foot, which is printed, too; totals beside themselves."""
     console = in_nairobi(console_with_breaks)
