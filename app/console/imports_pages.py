@@ -98,13 +98,16 @@ def upload_of(view: View, name: str) -> Upload:
 
 
 def state_of(upload: Upload) -> str:
-    """reading, to_confirm, importing, imported, or failed."""
+    """reading, to_confirm, importing, imported; refused: nothing of it can be; or failed."""
     job = upload.job
     if job is not None and job.ended is None:
         return "reading" if upload.seen is None else "importing"
     if upload.done is not None and upload.done.number is not None:
         return "imported"
-    return "to_confirm" if upload.seen is not None else "failed"
+    seen = upload.seen
+    if seen is None:
+        return "failed"
+    return "refused" if seen.refused or seen.read <= seen.rejected else "to_confirm"
 
 
 async def import_document(view: View) -> Document | Response:
@@ -408,7 +411,7 @@ async def ask_import(view: View) -> Asked:
     seen, state = upload.seen, state_of(upload)
     back = address("imports", upload.name)
     subject = f"{upload.file.path.name}, {KINDS[upload.kind]}"
-    if state != "to_confirm" or seen is None or seen.refused or seen.read <= seen.rejected:
+    if state != "to_confirm" or seen is None:
         line = "There is nothing to import: it is being read, it was imported, or no row is clear."
         return Asked(subject=subject, lines=(line,), back=back, ready=False)
     lines = list(_found(seen))

@@ -64,6 +64,7 @@ TONES: Final[Mapping[str, str]] = {
     "to_do": "look",
     "reading": "wait",
     "to_confirm": "look",
+    "refused": "bad",
     "importing": "wait",
     "imported": "good",
     "ok": "good",

@@ -347,6 +347,13 @@ async def test_a_file_that_is_no_table_is_called_what_it_is(console: RunningCons
             page = shown((await client.get(place(sent))).text)
             assert f"this is {what}, of which no rows are read" in page
             assert "It was read as a provider's statement" in page
+            assert "october.csv refused" in page
+            assert "to confirm" not in page
+        await upload(client, b"payment_reference,gross,currency\np1,x,KES\n")
+        await upload(client, b"payment_reference,gross,currency\np1,x,KES\np2,1.00,KES\n")
+        waiting = (await client.get("/imports.json")).json()["waiting"]
+    # The newest first: of the one before it no row is clear.
+    assert [each["state"] for each in waiting] == ["to_confirm", "refused", "refused", "refused"]
 
 
 async def test_what_a_file_does_not_say_is_said_in_the_form(console: RunningConsole) -> None:
