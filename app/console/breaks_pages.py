@@ -15,7 +15,7 @@ from app.access.proposal import Proposal
 from app.console.case_pages import attachments_of_break
 from app.console.orders_pages import saved_lists
 from app.console.proposals_pages import proposed, waiting_about
-from app.console.view import ROWS, ActionResult, Asked, Document, Field, View
+from app.console.view import PROPOSE, ROWS, ActionResult, Asked, Document, Field, View
 from app.console.words import CAUSES, SETTLINGS, address, plain_money, spoken
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
@@ -244,7 +244,7 @@ async def do_comment(view: View, reason: str) -> str:
 async def ask_accept(view: View) -> Asked:
     """What is written off, and whether one person may do that."""
     found = await _seen_break(view)
-    lines, ready = _shown_lines(found), True
+    lines, ready, button = _shown_lines(found), True, ""
     if found.life.state in ("closed", "accepted"):
         lines, ready = (*lines, f"It is {found.life.state}: there is nothing to accept."), False
     elif (because := await break_acts.why_not_alone(view.context, found)) is not None:
@@ -253,6 +253,7 @@ async def ask_accept(view: View) -> Asked:
             f"{because[:1].upper()}{because[1:]}. You propose it in your name, and it is written "
             "off when another operator approves it.",
         )
+        button = PROPOSE
     else:
         lines = (
             *lines,
@@ -265,6 +266,7 @@ async def ask_accept(view: View) -> Asked:
         back=address("breaks", found.identity),
         ready=ready,
         fields=(_seen_field(found),),
+        button=button,
     )
 
 

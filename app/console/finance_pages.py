@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from app.access.proposal import Proposal
 from app.console.proposals_pages import proposed, waiting_about
-from app.console.view import ROWS, ActionResult, Asked, Document, Field, View
+from app.console.view import PROPOSE, ROWS, ActionResult, Asked, Document, Field, View
 from app.console.words import BANK_PLACES, address
 from app.core.errors import NotFoundError, UsageError
 from app.core.jobs import Job, job_document
@@ -370,6 +370,7 @@ async def ask_close(view: View) -> Asked:
         ),
         back=back,
         password=True,
+        button="" if alone else PROPOSE,
     )
 
 
@@ -489,6 +490,7 @@ async def ask_save_rules(view: View) -> Asked:
         lines = ("Other rules were put in force since these were tried: try them again.",)
         return Asked(subject=subject, lines=lines, back=back, ready=False)
     count = sum(each["count"] for each in job.result["totals"])
+    alone = await match_rules.may_save_alone(view.context)
     return Asked(
         subject=subject,
         lines=(
@@ -498,11 +500,12 @@ async def ask_save_rules(view: View) -> Asked:
             else "They would change no match and no break.",
             "The next run goes by them; runs and closed months of before stay what they are.",
             "You put them in force in your name."
-            if await match_rules.may_save_alone(view.context)
+            if alone
             else "The rules in force limit what one person may do alone: you propose these, and "
             "they are in force when another operator approves them.",
         ),
         back=back,
+        button="" if alone else PROPOSE,
     )
 
 

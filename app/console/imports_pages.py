@@ -15,7 +15,7 @@ from app.access.operators import Action
 from app.access.proposal import Proposal
 from app.console.proposals_pages import proposed, waiting_about
 from app.console.uploads import KEPT_FOR, MAX_FILE_BYTES, Upload, mappings_in
-from app.console.view import ROWS, ActionResult, Asked, Document, Field, View
+from app.console.view import PROPOSE, ROWS, ActionResult, Asked, Document, Field, View
 from app.console.words import address, of_forms, plain_money
 from app.core.errors import NotFoundError, UsageError
 from app.core.ids import new_token
@@ -519,7 +519,8 @@ async def ask_take_back(view: View) -> Asked:
         "another operator approves it.",
     )
     sealed = Field(name="seen", label="What was shown", kind="hidden", value=would.mark)
-    return Asked(subject=subject, lines=lines, back=back, fields=(sealed,))
+    button = "" if would.because is None else PROPOSE
+    return Asked(subject=subject, lines=lines, back=back, fields=(sealed,), button=button)
 
 
 async def do_take_back(view: View, reason: str) -> str | ActionResult:

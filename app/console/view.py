@@ -314,6 +314,10 @@ class Field:
     echo: bool = True
 
 
+PROPOSE: Final = "Propose it"
+"""What the button of a form says that does nothing before another person approves it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """What a form says before it is sent: what it is about, and what it will do.

@@ -368,6 +368,8 @@ _SHOWS: Final = re.compile(r"tallyhook (deliveries|proposals) show (\w+)", re.AS
 
 def _code(command: str) -> Markup:
     """A command; in place of one that shows what has a page here, the way there."""
+    if command == "tallyhook proposals list":
+        return Markup('<a href="/proposals">the list</a>')
     found = _SHOWS.fullmatch(command)
     if found is None:
         return Markup("<code>{}</code>").format(command)

@@ -588,7 +588,14 @@ def _proposed_sentence(found: SeenBreak, doing: BreakAct) -> str:
         if doing.kind == "accepted"
         else f"Settle {found.identity}: {money} that came late is kept ({doing.value})."
     )
-    return f"{what} {break_sentence(found.seen)}"
+    return f"{what} {break_sentence(found.seen)}{_of_what(found.seen)}"
+
+
+def _of_what(seen: Break) -> str:
+    """By what name whoever is to approve it knows what it is about; nothing where it has none."""
+    if seen.order is not None:
+        return f" Its order is {seen.order}."
+    return "" if seen.payment is None else f" Its payment is {seen.payment}."
 
 
 def _booked(seen: Break) -> str:

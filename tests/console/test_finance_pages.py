@@ -137,6 +137,7 @@ async def test_a_break_is_assigned_noted_and_accepted(console_with_breaks: Runni
         left = await breaks(client)
         done = await breaks(client, "?state=accepted")
     assert "It was accepted" in page
+    assert "Next step" not in page
     assert "refunded 2026-10-16 09:05" in page
     assert "“asked the provider”" in page
     assert name not in {each["id"] for each in left["breaks"]}
@@ -191,6 +192,9 @@ async def test_above_the_limit_the_form_proposes(console_with_breaks: RunningCon
         front = shown((await client.get("/")).text)
     assert "more than the KES 1.00 that one person may accept" in text
     assert "when another operator approves it" in text
+    assert "Propose it" in text
+    assert "Accept it" not in text
+    assert "Its order is ORD-1." in shown(sent.text)
     assert "Proposed to a second person" in shown(sent.text)
     assert (again.status_code, alone.status_code) == (400, 303)
     assert "proposed this already" in shown(again.text)
@@ -351,6 +355,8 @@ async def test_a_month_is_closed_by_one_person_or_by_two(
         await reconcile_period(console.context, RunRequest(), progress=lambda _: None)
     async with console.signed_in("finance") as client:
         against = (await client.get(f"/periods/{month}.json")).json()["checks"]
+        button = "Close it" if alone else "Propose it"
+        assert f"<button>{button}</button>" in (await client.get(path)).text
         sent = await send(client, path, reason="month end")
         listed = (await client.get("/proposals.json")).json()["proposals"]
         waits = (await client.get(f"/periods/{month}.json")).json()["proposal"]

@@ -318,6 +318,7 @@ async def test_a_large_import_is_taken_back_by_two(console: RunningConsole) -> N
         done = await send(client, f"/do/approve?proposal={name}", reason="I asked them")
         after = (await client.get(f"{page}.json")).json()
     assert "more than the KES 10.00 that one person may accept" in asked
+    assert "Propose it" in asked
     assert "has changed since you saw it" in shown(stale.text)
     assert "Proposed to a second person" in shown(sent.text)
     assert (waits["state"], found["where"]) == ("imported", page)

@@ -61,6 +61,7 @@ async def test_a_line_is_matched_by_hand_and_taken_back(
         asked = shown((await client.get(way[1].replace("&amp;", "&"))).text)
         sent = await send(client, way[1].replace("&amp;", "&"), reason="a typing mistake")
         matched = (await client.get(f"{path}.json")).json()["matched"]
+        following = shown((await client.get(path)).text)
         await send(client, "/do/run", since="", until="", reason="look again")
         closed = (await client.get(f"{path}.json")).json()["state"]
         back = await send(client, f"/do/unmatch?break={paid['id']}", line=line, reason="no, wrong")
@@ -74,6 +75,7 @@ async def test_a_line_is_matched_by_hand_and_taken_back(
     assert "What keeps the two apart" in asked
     assert (sent.status_code, back.status_code) == (303, 303)
     assert (matched, closed, left) == ([line], "closed", [])
+    assert "Next step. Start a run" in following
     assert "No match by hand stands" in none
     rows = console.driver.rows("SELECT action, reason FROM audit WHERE action LIKE '%matched'")
     assert sorted(rows) == [
@@ -353,6 +355,8 @@ async def test_rules_that_were_tried_are_put_in_force(console_with_breaks: Runni
         listed = (await client.get("/proposals.json")).json()["proposals"]
         gone = await client.get("/do/save-rules?preview=job_0")
     assert "in your name" in alone
+    assert "Propose it" not in alone
+    assert "Propose it" in by_two
     assert done.status_code == 303
     assert console.driver.rows("SELECT toml FROM match_rules") == [(limits,)]
     assert console.driver.rows("SELECT who, reason FROM audit WHERE action = 'rules_saved'") == [

@@ -54,6 +54,9 @@ def test_a_command_that_shows_what_has_a_page_here_is_a_link_to_it() -> None:
     assert prose("`tallyhook proposals show prp_1` shows it") == (
         '<a href="/proposals/prp_1">its page</a> shows it'
     )
+    assert prose("`tallyhook proposals list` shows all") == (
+        '<a href="/proposals">the list</a> shows all'
+    )
     assert "<code>" in prose("look at one with `tallyhook deliveries show`")
 
 
