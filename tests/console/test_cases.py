@@ -105,6 +105,9 @@ async def test_an_answer_is_due_while_the_dispute_is_open(console: RunningConsol
         await console.driver.send(event("evt_w", "dispute_won", refund=refund, occurred_at=later))
         decided = await page()
     assert ["Answer due" in each for each in (undisputed, opened, decided)] == [False, True, False]
+    why = "for a reason that is named in the bank's own message."
+    assert f"The payment is disputed {why}" in opened
+    assert f"The payment was disputed {why}" in decided
     over = "The dispute is decided for the shop: no answer is due any more."
     assert [over in each for each in (undisputed, opened, decided)] == [False, False, True]
     assert "The deadline has passed: the bank took an answer until 2026-11-20 11:" in late
