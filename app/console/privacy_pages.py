@@ -18,6 +18,7 @@ from typing import Final
 from app.access.operators import AFTER_ALL, trail
 from app.console.proposals_pages import proposed
 from app.console.view import ROWS, ActionResult, Asked, Document, Field, View
+from app.console.words import spoken
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
 from app.privacy import erase, erase_finding, replay_erasures
@@ -75,19 +76,28 @@ def _mark(view: View, subject: str) -> str:
 
 
 async def ask_erase(view: View) -> Asked:
-    """First of whom; then what would go."""
-    if "mark" in view.given:
-        again = view.given.get("again", "")
-        if not hmac.compare_digest(_mark(view, again), view.given["mark"]):
-            raise UsageError(
-                "what you typed is not what you looked at: nothing was erased, begin again"
-            )
-        return await _look(view, again, looks=False)
-    if subject := view.given.get("subject", ""):
-        return await _look(view, subject, looks=True)
+    """First of whom, again where that was not understood; then what would go."""
+    try:
+        if "mark" in view.given:
+            again = view.given.get("again", "")
+            if not hmac.compare_digest(_mark(view, again), view.given["mark"]):
+                raise UsageError(
+                    "what you typed is not what you looked at: nothing was erased, begin again"
+                )
+            return await _look(view, again, looks=False)
+        if subject := view.given.get("subject", ""):
+            return await _look(view, subject, looks=True)
+    except UsageError as error:
+        return _first_asked(spoken(str(error)))
+    return _first_asked()
+
+
+def _first_asked(*problem: str) -> Asked:
+    """Of whom; with what was wrong with the answer before, if it was."""
     return Asked(
         subject="A customer's personal data",
         lines=(
+            *problem,
             "First you see what would go, and what must stay for now and why. Nothing is erased "
             "by that.",
             "By a number, all is found that names it as the customer's. An order is erased alone.",

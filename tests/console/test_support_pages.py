@@ -164,6 +164,7 @@ async def test_an_erasure_looks_first_and_takes_two(console: RunningConsole) -> 
         pages += [each.text for each in (by_number, looked, other, told)]
         pages += [(await client.get("/privacy")).text, (await client.get("/privacy.json")).text]
         none = await sent(client, path, what="order", subject="ORD-404")
+        part = await sent(client, path, what="phone", subject="0712 345")
     assert "Its orders: ORD-1." in shown(by_number.text)
     assert 'name="mark"' not in by_number.text
     assert "1 order" in shown(looked.text)
@@ -171,6 +172,9 @@ async def test_an_erasure_looks_first_and_takes_two(console: RunningConsole) -> 
     assert "Proposed to a second person" in shown(told.text)
     assert "you proposed it yourself" in shown(own.text).lower()
     assert "Nothing to erase" in shown(none.text)
+    assert "A phone number is one whole number with its country" in shown(part.text)
+    for again in (part, other):
+        assert 'name="subject"' in again.text
     assert all(PHONE[-8:] not in page for page in pages)
     assert console.driver.rows("SELECT 1 FROM audit WHERE action='erased'") == []
     async with console.client(await session_for(console.context, "Bea"), **SAME_SITE) as client:
