@@ -78,10 +78,10 @@ CHECKS: Final = {
 def day(text: str, name: str, *, zone: tzinfo, after: bool = False) -> Instant | None:
     """The beginning of a day in the zone, or of the one after it; None for no text. Raises
     UsageError for what is no day."""
-    if not text:
+    if not text.strip():
         return None
     try:
-        return Calendar(zone).day(text)[1 if after else 0]
+        return Calendar(zone).day(text.strip())[1 if after else 0]
     except ValueError:
         raise UsageError(f"{name}: write a day such as 2026-10-01") from None
 

@@ -409,7 +409,7 @@ async def do_invite(view: View, reason: str) -> ActionResult:
     role = next((each for each in operators.ROLES if each == chosen), None)
     if role is None:
         raise UsageError(f"role is one of: {', '.join(operators.ROLES)}")
-    name = view.given.get("name", "")
+    name = view.given.get("name", "").strip()
     token = await sessions.invite_operator(view.context, name=name, role=role, by=view.person.name)
     return ActionResult(
         title=f"{name} is invited",
@@ -506,7 +506,7 @@ async def ask_add_token(view: View) -> Asked:
 
 async def do_add_token(view: View, reason: str) -> ActionResult:
     """Make it, and show it this once."""
-    name = view.given.get("name", "")
+    name = view.given.get("name", "").strip()
     scopes = [scope for scope in tokens.TOKEN_SCOPES if view.given.get(scope) == "yes"]
     if not scopes:
         raise UsageError("a token is for something: choose what it may")

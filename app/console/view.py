@@ -259,7 +259,7 @@ class View:
         else."""
         given = self.word(name)
         try:
-            return None if given is None else typed_instant(given, self.console.zone)
+            return None if given is None else typed_instant(given.strip(), self.console.zone)
         except ValueError as error:
             raise UsageError(str(error)) from None
 

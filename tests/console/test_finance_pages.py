@@ -499,7 +499,7 @@ async def test_a_run_is_started_by_who_is_signed_in(console: RunningConsole) -> 
         assert "Nothing has been reconciled yet" in shown((await client.get("/runs")).text)
         wrong = await send(client, "/do/run", since="last week", until="", reason="month end")
         whole = await send(client, "/do/run", since="", until="", reason="month end")
-        days = {"since": "2026-10-01", "until": "2026-10-31", "reason": "a look"}
+        days = {"since": "2026-10-01 ", "until": " 2026-10-31", "reason": "a look"}
         look = await send(client, "/do/run", **days)
         found = (await client.get("/runs.json")).json()["runs"]
         page = await client.get(look.headers["location"])

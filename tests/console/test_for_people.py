@@ -216,7 +216,7 @@ async def test_a_moment_is_typed_as_the_clock_on_the_wall_shows_it(
     async with in_nairobi(console).signed_in("support") as client:
         typed = [
             (await client.get(f"/orders/ORD-1.json?as_of={each}")).json()["then"]
-            for each in ("2026-11-20 15:30", "2026-11-20T15:30:00", "2026-11-20T12:30:00Z")
+            for each in ("2026-11-20 15:30 ", "2026-11-20T15:30:00", "2026-11-20T12:30:00Z")
         ]
         page = shown((await client.get("/orders/ORD-1")).text)
         wrong = await client.get("/orders/ORD-1?as_of=20.11.2026")
