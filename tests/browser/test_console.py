@@ -215,6 +215,7 @@ class Seen:
     live: str = ""
     story: dict[str, Any] = field(default_factory=dict)
     tabs: list[list[str]] = field(default_factory=list)
+    typing: list[str] = field(default_factory=list)
 
 
 @pytest.fixture(scope="module")
@@ -259,6 +260,7 @@ def seen(look: Looking[None], tmp_path_factory: pytest.TempPathFactory) -> Seen:
             _clicked_twice(browser, url, cookie, found)
             restarting = _restarting(running, folder, port)
             _in_many_tabs(browser, url, cookie, found, restarting)
+            _while_typing(browser, url, cookie, found, folder)
             _without_script(browser, url, cookie, found)
 
         look(looks)
@@ -387,6 +389,27 @@ def _in_many_tabs(
     context.close()
 
 
+def _while_typing(
+    browser: Any, url: str, cookie: dict[str, str], found: Seen, folder: Path
+) -> None:
+    """Something arrives while a field of a page that is live is being filled in."""
+    context = new_context(browser)
+    context.add_cookies([cookie])
+    page = context.new_page()
+    page.goto(f"{url}/orders/ORD-1")
+    page.wait_for_selector("#live:not([hidden])")
+    page.fill("#as-of", "2026-11")
+    page.wait_for_timeout(1_500)  # the first news says only where things stand
+    with ThreadPoolExecutor(1) as elsewhere:  # the browser's driver has a loop here
+        elsewhere.submit(asyncio.run, arrived(folder, of_order("ORD-9", "evt_99"))).result()
+    page.wait_for_timeout(4_000)  # to be looked for, and loaded
+    found.typing = [page.input_value("#as-of"), page.locator("#live-said").inner_text()]
+    page.fill("#as-of", "")
+    page.locator("#as-of").blur()
+    page.wait_for_function("() => document.getElementById('live-said').textContent == 'live'")
+    context.close()
+
+
 def _without_script(browser: Any, url: str, cookie: dict[str, str], found: Seen) -> None:
     context = new_context(browser, java_script_enabled=False)
     context.add_cookies([cookie])
@@ -465,6 +488,11 @@ def test_eight_tabs_go_on_when_the_console_is_back(seen: Seen) -> None:
     assert {tuple(sorted(rows)) for rows in seen.tabs} == {
         ("ORD-1", "ORD-2", "ORD-3", "ORD-4", "ORD-8")
     }
+
+
+def test_news_wait_while_somebody_types(seen: Seen) -> None:
+    """The rows of a page are loaded again with its fields; what was typed was lost with them."""
+    assert seen.typing == ["2026-11", "waits while you type"]
 
 
 def test_pages_work_without_script(seen: Seen) -> None:

@@ -30,10 +30,18 @@ if (badge && document.body.dataset.live !== undefined) {
   const MOST_OFTEN_MS = 1500;
   let head = null, loaded = null, timer = null, paused = false, last = 0;
 
+  // What is typed or chosen in a part, and not sent yet, would be lost with it.
+  const changed = (each) => each.matches("select")
+    ? each.selectedIndex !== Math.max(0, [...each.options].findIndex((option) => option.defaultSelected))
+    : each.value !== each.defaultValue;
+  const typing = () => [...document.querySelectorAll("[data-part] :is(select, textarea, input)")]
+    .some((each) => !["checkbox", "hidden"].includes(each.type) && (each === document.activeElement || changed(each)));
+
   const show = (word, away) => { said.textContent = word; badge.classList.toggle("away", away); };
   const load = async () => {
     timer = null;
     if (paused || document.hidden || head === loaded) return;
+    if (typing()) { show("waits while you type", true); soon(MOST_OFTEN_MS); return; }
     last = Date.now();
     const wanted = head;
     try {
