@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from decimal import Decimal
 from typing import Any, Final
+from unicodedata import category
 
 from app.core.errors import UsageError
 from app.core.masking import looks_like_a_phone, masked_phone
@@ -93,7 +94,7 @@ def understood(text: str, *, countries: Iterable[str] = (), zone: tzinfo = UTC) 
     zone       in which days are counted
     """
     calendar = Calendar(zone)
-    text = text.strip()
+    text = _seen(text)
     if not (0 < len(text) <= MAX_TEXT) or not text.isprintable():
         raise UsageError(f"nothing can be looked for by that: {GRAMMAR}")
     words = text.split()
@@ -117,6 +118,16 @@ def understood(text: str, *, countries: Iterable[str] = (), zone: tzinfo = UTC) 
         currency=currency,
         national=not phones and text.startswith(("0", "(0")) and _PHONE.fullmatch(text) is not None,
     )
+
+
+def _seen(text: str) -> str:
+    """Without what nobody sees and copying brings along: the marks of a direction that telephones
+    put around a number, and blanks of other kinds."""
+    if not text.isprintable():
+        kinds = {each: category(each) for each in set(text)}
+        seen = [each for each in text if kinds[each] != "Cf"]
+        text = "".join(" " if kinds[each] == "Zs" else each for each in seen)
+    return text.strip()
 
 
 def _day(word: str, calendar: Calendar) -> tuple[Instant, Instant] | None:

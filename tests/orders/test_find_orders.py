@@ -168,6 +168,14 @@ def test_what_can_mean_nothing_is_reported_with_the_grammar(text: str) -> None:
         understood(text)
 
 
+def test_what_is_pasted_is_understood_without_what_nobody_sees() -> None:
+    """Telephones copy numbers between marks of a direction, pages blanks that do not break."""
+    marked = understood("\u202a+254\u00a0711\u00a0223\u00a0344\u202c")
+    assert (marked.phones, marked.name) == (("254711223344",), "+254 711 223 344")
+    assert understood("\u200fORD-1\u200b").name == "ORD-1"
+    assert (understood("KES\u202f1500.00").amounts or {})[2] == 150000
+
+
 async def test_a_number_that_lacks_its_country_is_reported(driver: Driver) -> None:
     assert (await find(driver, "0711 223 344")).notes == [NATIONAL]
     assert (await find(driver, "+254 711 223 344")).notes == []
