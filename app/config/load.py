@@ -217,11 +217,10 @@ def _secrets_are_no_paths(settings: Settings, reading: SettingsReading) -> None:
 def _nothing_of_the_simulator_in_live(settings: Settings, reading: SettingsReading) -> None:
     if not reading.live:
         return
-    for name, source in settings.sources.items():
-        known = {_bare(secret.get_secret_value()) for secret in source.secrets}
-        if _bare(SIMULATOR_SECRET) in known:
+    for variable, secret in _secrets(settings, reading):
+        if _bare(secret) == _bare(SIMULATOR_SECRET):
             reading.problem(
-                _variable(name, reading),
+                variable,
                 "holds the simulated provider's secret, which everyone knows; write your own",
             )
 

@@ -100,6 +100,10 @@ DANGERS: dict[str, tuple[Given | Prepare, str]] = {
         "public documents",
     ),
     "the simulator's secret": ({"SOURCES__SHOP__SECRETS": SIMULATOR_SECRET}, "everyone knows"),
+    "the simulator's secret for the shop": (
+        {"SHOP__URL": "https://shop.example/paid", "SHOP__SECRET": SIMULATOR_SECRET},
+        "SHOP__SECRET: holds the simulated provider's secret",
+    ),
     "one secret twice": ({"SOURCES__SHOP__SECRETS": f"{SECRET},{SECRET}"}, "one secret twice"),
     "one secret for two": ({"SOURCES__B__SECRETS": SECRET}, "each needs its own"),
     "the same in another spelling": (
