@@ -14,7 +14,7 @@ from typing import Final, Literal
 from reconcile.money import Money
 
 AmountRule = Literal["order", "other", "third", "rest"]
-"""The order's amount; 100 minor units less; a third of it; what then remains."""
+"""The order's amount; some minor units less; a third of it; what then remains."""
 
 Copy = Literal["true", "other_amount", "tampered"]
 """One delivery of an event: as it is; the same id over another amount, properly signed; signed
@@ -76,8 +76,8 @@ def _rest(money: Money) -> Money:
 
 
 def _other(money: Money) -> Money:
-    """100 minor units less, or more where nothing would be left."""
-    change = -100 if money.minor > 100 else 100
+    """100 minor units less, one where nothing would be left; of the least there is 100 more."""
+    change = -100 if money.minor > 100 else -1 if money.minor > 1 else 100
     return Money(minor=money.minor + change, currency=money.currency)
 
 

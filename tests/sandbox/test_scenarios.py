@@ -224,6 +224,21 @@ async def test_refunds_are_a_third_and_the_rest_with_references_of_their_own() -
     assert all(r["reference"].startswith("re_") for r in refunds)
 
 
+@pytest.mark.parametrize(
+    ("amount", "paid"), [("1.01", "0.01"), ("1.00", "0.99"), ("0.02", "0.01"), ("0.01", "1.01")]
+)
+async def test_another_amount_is_less_than_the_orders_where_there_is_less(
+    amount: str, paid: str
+) -> None:
+    """An order of 1.00 was paid with 2.00, which is enough and no other end than success."""
+    async with world() as w:
+        await w.open("254700000009", amount=amount)
+        await w.drained()
+        (entry,) = await w.get("/sandbox/truth")
+    assert entry["captured"]["amount"] == paid
+    assert entry["outcome"] == ("unresolved" if paid < amount else "succeeded")
+
+
 async def test_a_refund_of_the_smallest_coin_is_whole_at_once() -> None:
     async with world() as w:
         await w.open("254700000012", amount="0.01")
