@@ -124,7 +124,12 @@ _CLOSINGS: Final = Acts(
     rows="SELECT period, closed_at, who, as_of, document FROM closings ORDER BY closed_at",
     of_row=lambda period, at, who, as_of, document: (
         f"the closing of {period}",
-        {"at": at, "who": who, "as_of": format_instant(as_of), "digest": _sha256(document)},
+        {
+            "at": at,
+            "who": who,
+            "as_of": format_instant(as_of),
+            "digest": f"sha256:{_sha256(document)}",
+        },
     ),
     actions=frozenset({"period_closed"}),
     entries=_closing_entries,
