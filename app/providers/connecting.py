@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from app.providers.keys import KEYS_BY_CODE
+from app.providers import keys
 from app.providers.profile import load_profile, shipped_profiles
 from app.providers.questions import credentials_of
-from app.providers.schemes import SCHEMES, UNSIGNED
+from app.providers.schemes import UNSIGNED
 from app.providers.sections import Profile
 
 UNDOCUMENTED: Final = "not documented here"
@@ -48,8 +48,7 @@ def described_credentials(profile: Profile) -> dict[str, str]:
 
 def takes_keys(profile: Profile) -> bool:
     """Whether its secrets are keys of the provider's, and none that both sides share."""
-    mac = profile.signature.mac
-    return mac in KEYS_BY_CODE or (mac in SCHEMES and SCHEMES[mac].asymmetric)
+    return keys.takes_keys(profile.signature.mac)
 
 
 def setup_table() -> str:

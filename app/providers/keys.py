@@ -17,6 +17,12 @@ _PEM: Final = "-----BEGIN"
 KEYS_BY_CODE: Final = frozenset({"named:paypal", "named:plaid", "named:rfc9421"})
 """Schemes in code that take public keys."""
 
+
+def takes_keys(mac: str) -> bool:
+    """Whether the secrets of a scheme are public keys, and none that both sides share."""
+    return mac in KEYS_BY_CODE or (mac in SCHEMES and SCHEMES[mac].asymmetric)
+
+
 _BARE: Final = frozenset({32, 64})
 """Lengths in bytes of ed25519 keys as they are. A shared secret may well be as long."""
 

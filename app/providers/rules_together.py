@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from app.core.toml_file import Mistake, Values
-from app.providers import encodings, paths, questions, schemes, template
+from app.providers import encodings, keys, paths, questions, schemes, template
 from app.providers.named import contract
 
 # --- which locations of a profile its signature covers --------------------------------------------
@@ -363,7 +363,7 @@ def settle(values: Values) -> None:
             values["secret"]["encoding"] = "public_key" if asymmetric else "text"
     with suppress(KeyError):
         signature, mac = values["signature"], values["signature"]["mac"]
-        published = _is_public(signature) and not values["verifies_only"]
+        published = keys.takes_keys(mac) and not values["verifies_only"]
         if signature["key"] is None and mac != schemes.UNSIGNED and not published:
             signature["key"] = "merchant"
     with suppress(KeyError):
@@ -373,15 +373,6 @@ def settle(values: Values) -> None:
         if values["verifies_only"]:
             values["event"]["id"] = values["event"]["id"] or ("digest:body",)
             values["event"]["kind"] = values["event"]["kind"] or ("text:delivery",)
-
-
-_PUBLIC_NAMED: Final = frozenset({"named:paypal", "named:plaid", "named:rfc9421"})
-
-
-def _is_public(signature: Values) -> bool:
-    """Whether requests are verified with a key that the provider publishes."""
-    scheme = schemes.SCHEMES.get(signature["mac"])
-    return signature["mac"] in _PUBLIC_NAMED or (scheme is not None and scheme.asymmetric)
 
 
 def _priced(values: Values) -> bool:
