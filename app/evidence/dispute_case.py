@@ -36,7 +36,7 @@ from app.receiving.context import AppContext
 from app.receiving.delivery_log_store import raw_delivery
 from app.receiving.header_codec import read_headers
 from app.receiving.phone_store import notes_of, orders_by_phone
-from reconcile.instants import SECOND, Instant, format_instant, moment_of
+from reconcile.instants import MONTHS, SECOND, Instant, format_instant, moment_of
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
@@ -268,9 +268,4 @@ def _paid(history: History) -> tuple[Instant, Money] | None:
 def local_words(instant: Instant, zone: Any) -> str:
     """As people of a zone write it, to the second: `20 Nov 2026, 13:00:05`."""
     moment = moment_of(wall_clock(to_second(instant), zone))
-    return f"{moment.day} {_MONTHS[moment.month - 1]} {moment:%Y, %H:%M:%S}"
-
-
-_MONTHS: Final = (
-    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-)  # fmt: skip
+    return f"{moment.day} {MONTHS[moment.month - 1][:3]} {moment:%Y, %H:%M:%S}"

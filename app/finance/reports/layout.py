@@ -18,7 +18,15 @@ from markupsafe import Markup
 from app.core.pages.charts import Series, bars, stacked
 from app.core.text import counted
 from app.core.zones import local_text, wall_clock, zone_named
-from reconcile.instants import DAY, MINUTE, TICK, Instant, format_duration, format_instant
+from reconcile.instants import (
+    DAY,
+    MINUTE,
+    MONTHS,
+    TICK,
+    Instant,
+    format_duration,
+    format_instant,
+)
 from reconcile.money import Money, major_text
 from reconcile.periods import Calendar
 from reconcile.reporting.report import AGES, GROUPS, MISTAKES_OF_FILES, PeriodReport, Scope, Tie
@@ -102,28 +110,12 @@ def day_words(start: Instant, report: PeriodReport) -> str:
     """The first day of a stretch for an axis: `4 Oct`; a month where the stretches are months."""
     zone = zone_named(report.scope.zone)
     day = format_instant(wall_clock(start, zone))[:10]
-    month = _MONTHS[int(day[5:7]) - 1]
+    month = MONTHS[int(day[5:7]) - 1][:3]
     if len(report.times) > 1:
         following = report.times[1].start
         if following == Calendar(zone).next_month(report.times[0].start):
             return f"{month} {day[:4]}"
     return f"{int(day[8:])} {month}"
-
-
-_MONTHS: Final = (
-    "Jan",
-    "Feb",
-    "Mar",
-    "Apr",
-    "May",
-    "Jun",
-    "Jul",
-    "Aug",
-    "Sep",
-    "Oct",
-    "Nov",
-    "Dec",
-)
 
 
 def _times(report: PeriodReport) -> Markup:
