@@ -396,7 +396,9 @@ async def sign(context: AppContext, item: str, *, by: str, note: str) -> None:
     a note, and for who may not."""
     if item not in ITEMS:
         raise UsageError(f"{item!r} is none of: {', '.join(ITEMS)}")
-    by, note = by.strip(), note.strip()
+    note = note.strip()
+    if by != by.strip():  # a name that was proved stays one: `strip` gives a plain text
+        by = by.strip()
     if not by or len(by) > 200 or by.startswith(PROGRAM) or not by.isprintable():
         raise UsageError("--by is a person's name, of 1 to 200 characters")
     if not note or len(note) > MAX_NOTE or "\0" in note:

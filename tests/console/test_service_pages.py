@@ -197,6 +197,10 @@ async def test_an_item_is_signed_by_who_is_signed_in(console: RunningConsole) ->
     assert after["left"] == before["left"] - 1
     assert "“tried on Monday”" in text
     assert "never checked" in text
+    # Nothing names an account of the machine: it is by a session, and by nobody who says so.
+    assert console.driver.rows("SELECT who, facts FROM audit WHERE action = 'item_signed'") == [
+        ("a support", "{}")
+    ]
 
 
 async def test_the_shop_is_told_again_by_number(console: RunningConsole) -> None:
