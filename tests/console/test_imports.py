@@ -147,6 +147,8 @@ async def test_a_banks_file_is_imported_like_the_others(console: RunningConsole)
     assert (found["read"], found["problems"]) == (1, [])
     assert [each["amount"]["amount"] for each in found["money"]] == ["1258.32"]
     assert "KES 1,258.32" in page
+    assert "2024-10-04" in page
+    assert "00:00:00" not in page  # the bank gave a day
     assert "Bank file" in text
     assert ([each["kind"] for each in listed], others) == (["bank"], [])
     assert console.driver.rows("SELECT minor, told FROM bank_lines") == [(125_832, "PO-19999")]
