@@ -202,7 +202,7 @@ class Story:
     def accepts(self) -> None:
         """What the checklist leads to: chosen on the list, seen with its money, confirmed once."""
         page = self._page
-        self._leads("li:has-text('unresolved') >> text=Look at it")
+        self._leads("li:has-text('to be resolved') >> text=Look at it")
         self._measured(page, "breaks")
         self._leads("tbody a.row >> nth=0")
         self._measured(page, "break")
