@@ -39,7 +39,7 @@ from app.receiving.context import AppContext
 from reconcile.instants import Instant
 from reconcile.ledger.correlate import Heard
 from reconcile.ledger.events import ANSWERS, UNCONFIRMED, Standing
-from reconcile.ledger.ledger import Ledger
+from reconcile.ledger.ledger import Ledger, Movement
 from reconcile.ledger.plain import plain_outcome
 from reconcile.ledger.records import Record
 from reconcile.money import Money, to_json
@@ -228,13 +228,28 @@ class _Writer:
         return "" if place is None else f"; entry {place:,} of the sealed log"
 
     def _of_messages(self) -> Iterable[tuple[Instant, str, str]]:
-        seen = set[tuple[str, str | None, str | None]]()
+        """Money that moved once for each movement, with its amount, so that the lines add up to
+        what was paid and given back; of all else what was stated of one thing, once."""
+        moved = _movements(self._case.ledger)
+        seen = set[object]()
         for each in self._case.ledger.case.heard:
             claim, event = each.event.claim, each.event
-            what = (claim, event.payment, event.movement)
-            if claim in _CLAIMS and what not in seen:
-                seen.add(what)
-                yield each.at, _message_words(each), self._rests_on_message(each)
+            if claim not in _CLAIMS:
+                continue
+            movement = moved.get((claim, event.key))
+            thing: tuple[object, ...] = (claim, event.payment, event.movement)
+            what = thing
+            if movement is not None:
+                what = (*thing, id(movement))
+            elif claim == "disputed" and event.money is not None:
+                what = (*thing, event.money)
+            if what in seen:
+                continue
+            words = _message_words(each, movement)
+            if claim == "disputed" and thing in seen:
+                words = f"The disputed amount was stated as {event.money}"
+            seen |= {thing, what}
+            yield each.at, words, self._rests_on_message(each)
 
     def _rests_on_message(self, heard: Heard) -> str:
         arrivals = sorted(
@@ -288,9 +303,27 @@ def _record_words(record: Record) -> str:
     return _RECORDS[record.kind] + (money if record.kind == "order_placed" else "")
 
 
-def _message_words(heard: Heard) -> str:
-    money = "an amount that was not stated" if heard.event.money is None else str(heard.event.money)
-    return _CLAIMS[heard.event.claim].format(money=money)
+_MOVES: Final = {"captured": "succeeded", "refunded": "refunded", "reversed": "reversed"}
+"""By the kind of a movement: the claim that states it."""
+
+
+def _movements(ledger: Ledger) -> dict[tuple[str, object], Movement]:
+    """By claim and event: the first movement of money that the event states."""
+    found: dict[tuple[str, object], Movement] = {}
+    for movement in ledger.movements:
+        for heard in movement.heard:
+            if _MOVES.get(movement.kind) == heard.event.claim:
+                found.setdefault((heard.event.claim, heard.event.key), movement)
+    return found
+
+
+def _message_words(heard: Heard, movement: Movement | None) -> str:
+    money = heard.event.money
+    if movement is not None and movement.money is not None:
+        money = movement.money  # of a sum, what it is more by
+    stated = "an amount that was not stated" if money is None else str(money)
+    words = _CLAIMS[heard.event.claim].format(money=stated)
+    return words[0].upper() + words[1:]
 
 
 def _signature_words(evidence: gather_evidence.DeliveryEvidence | None, standing: Standing) -> str:

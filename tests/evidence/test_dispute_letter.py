@@ -321,6 +321,41 @@ async def test_without_a_dispute_it_is_a_statement_and_a_person_says_the_rest(
     assert (case.family, case.respond_by) == ("other", None)
 
 
+@pytest.mark.parametrize(
+    ("backs", "told"),
+    [
+        ([{"refund": {"amount": 100, "currency": "KES"}}] * 2, ["KES 100.00", "KES 100.00"]),
+        ([{"refunded_total": 100}, {"refunded_total": 250}], ["KES 100.00", "KES 150.00"]),
+        ([{"refund": {"reference": "re_1", "amount": 100, "currency": "KES"}}] * 2, ["KES 100.00"]),
+    ],
+)
+async def test_its_facts_add_up_to_what_was_given_back_and_is_disputed(
+    tmp_path: Path, backs: list[dict[str, Any]], told: list[str]
+) -> None:
+    """Each refund is a fact, also where it has no reference or is told as a sum, and one that is
+    told twice is one. So is each other amount that a dispute is said to be about."""
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
+        await driver.send(_body("ORD-1042", "e1", "succeeded", "pay_1", T))
+        for number, back in enumerate(backs, 1):
+            at = T + number * MINUTE
+            await driver.send(_body("ORD-1042", f"r{number}", "refunded", "pay_1", at, **back))
+        for number, amount in enumerate((300, 600, 600), 1):
+            refund = {"reference": "dp_1", "amount": amount, "currency": "KES"}
+            body = _body(
+                "ORD-1042", f"d{number}", "disputed", "pay_1", T + number * HOUR, refund=refund
+            )
+            await driver.send(body)
+        driver.clock.put(T + DAY)
+        found = await write(driver, tmp_path)
+    assert [each["fact"] for each in found.document["facts"]] == [
+        "The customer paid KES 1,500.00.",
+        *(f"{each} was given back to the customer." for each in told),
+        "The customer disputed KES 300.00.",
+        "The disputed amount was stated as KES 600.00.",
+    ]
+    assert found.document["dispute"]["words"] == "KES 600.00"
+
+
 async def test_its_answer_tells_times_in_the_merchants_zone_and_names_it(tmp_path: Path) -> None:
     async with driving(tmp_path, with_worker=False) as driver:
         driver.context = replace(driver.service.context, zone=zone_named("Africa/Nairobi"))
