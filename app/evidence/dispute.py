@@ -75,6 +75,9 @@ State = Literal["open", "won", "lost"]
 _STATES: Final[Mapping[str, State]] = {
     "disputed": "open", "dispute_won": "won", "dispute_lost": "lost",
 }  # fmt: skip
+_FOUND: Final[Mapping[str, State]] = {
+    "dispute_open": "open", "dispute_won": "won", "dispute_lost": "lost",
+}  # fmt: skip
 STATE_WORDS: Final[Mapping[State, str]] = {
     "open": "not decided yet", "won": "decided for the shop", "lost": "decided for the customer",
 }  # fmt: skip
@@ -164,7 +167,7 @@ def dispute_of(ledger: Ledger, *, respond_by: Mapping[str, Instant]) -> Dispute 
 def _dispute(
     messages: Sequence[Heard], ledger: Ledger, respond_by: Mapping[str, Instant]
 ) -> Dispute:
-    first, last = messages[0], messages[-1]
+    first = messages[0]
     reasons = [each.event.reason for each in messages if each.event.reason]
     amounts = [each.event.money for each in messages if each.event.money is not None]
     dates = [respond_by[each.event.event_id] for each in messages
@@ -178,9 +181,18 @@ def _dispute(
         family=family_of(reason),
         money=max(amounts, key=lambda each: each.minor) if amounts else _paid(ledger, first),
         opened_at=first.at,
-        state=_STATES[last.event.claim],
+        state=_state(messages, ledger),
         respond_by=dates[-1] if dates else None,
     )
+
+
+def _state(messages: Sequence[Heard], ledger: Ledger) -> State:
+    """As the ledger has it, which knows what of one moment counts; else by the last message."""
+    ids = {each.event.event_id for each in messages}
+    for finding in ledger.findings:
+        if finding.code in _FOUND and not ids.isdisjoint(finding.cites):
+            return _FOUND[finding.code]
+    return _STATES[messages[-1].event.claim]
 
 
 def _paid(ledger: Ledger, message: Heard) -> Money | None:

@@ -356,6 +356,24 @@ async def test_its_facts_add_up_to_what_was_given_back_and_is_disputed(
     assert found.document["dispute"]["words"] == "KES 600.00"
 
 
+@pytest.mark.parametrize("end", ["lost", "won"])
+async def test_a_dispute_stands_in_it_as_in_the_ledger(tmp_path: Path, end: str) -> None:
+    """Of an end that the provider dates to the moment of the opening, and that came before it,
+    too: the order is decided, and so is its dispute; no answer is due."""
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
+        await driver.send(_body("ORD-1042", "e1", "succeeded", "pay_1", T))
+        refund = {"reference": "dp_1", "amount": 300, "currency": "KES"}
+        for name, kind in (("d1", f"dispute_{end}"), ("d2", "disputed")):
+            body = _body("ORD-1042", name, kind, "pay_1", T + HOUR, refund=refund)
+            await driver.send(body)
+            driver.clock.put(Instant(driver.clock.now() + MINUTE))
+        driver.clock.put(T + DAY)
+        found = await write(driver, tmp_path)
+    shop = {"lost": "customer", "won": "shop"}[end]
+    assert found.document["dispute"]["state"] == f"decided for the {shop}"
+    assert found.document["title"] == "Statement on a payment dispute that was decided"
+
+
 async def test_its_answer_tells_times_in_the_merchants_zone_and_names_it(tmp_path: Path) -> None:
     async with driving(tmp_path, with_worker=False) as driver:
         driver.context = replace(driver.service.context, zone=zone_named("Africa/Nairobi"))
