@@ -19,6 +19,7 @@ from dotenv.parser import parse_stream
 PREFIX: Final = "TALLYHOOK_"
 CONFIG: Final = PREFIX + "CONFIG"
 ENVIRONMENT: Final = PREFIX + "ENVIRONMENT"
+DATABASE_URL: Final = PREFIX + "DATABASE_URL"
 
 RENAMED: Final = {
     PREFIX + "JOURNAL_QUEUE": PREFIX + "INBOX_QUEUE",
@@ -96,6 +97,10 @@ def given_variables(
     path = own.pop(CONFIG, "").strip()
     from_file = _ours(_dotenv(Path(path), reading), reading) if path else {}
     from_file.pop(CONFIG, None)
+    if DATABASE_URL in own and from_file.get(DATABASE_URL, own[DATABASE_URL]) != own[DATABASE_URL]:
+        reading.warnings.append(  # what is done on the one is not seen on the other
+            f"{DATABASE_URL}: the environment says another one than the file of {CONFIG}, and wins"
+        )
     given = {
         name: value
         for name, value in {**from_file, **own}.items()

@@ -83,3 +83,16 @@ def test_a_database_that_does_not_take_its_settings(pragma: str, tmp_path: Path)
         connection.execute(f"PRAGMA {pragma}")
         with pytest.raises(ConfigurationError, match=r"TALLYHOOK_DATABASE_URL: .*use a local disk"):
             _check_durable(connection.cursor())
+
+
+def test_two_databases_that_are_named_are_warned_of(tmp_path: Path) -> None:
+    """As where the unit of systemd names one, and the file, which commands read too, another."""
+    config = tmp_path / "t.env"
+    config.write_text("TALLYHOOK_DATABASE_URL=postgresql+asyncpg://u@db/t\n")
+    given = {"TALLYHOOK_ENVIRONMENT": "sandbox", "TALLYHOOK_CONFIG": str(config)}
+    assert load_settings(given).warnings == ()
+    given["TALLYHOOK_DATABASE_URL"] = "postgresql+asyncpg://u@db/t"
+    assert load_settings(given).warnings == ()
+    given["TALLYHOOK_DATABASE_URL"] = "sqlite+aiosqlite:////var/lib/t/t.db"
+    (warning,) = load_settings(given).warnings
+    assert warning.startswith("TALLYHOOK_DATABASE_URL: the environment says another one")
