@@ -8,8 +8,9 @@ import sys
 
 def main() -> None:
     """Run the command line."""
-    from app.core.process import forbid_core_dumps, look_seldom
+    from app.core.process import forbid_core_dumps, heed_sigterm_in_container, look_seldom
 
+    heed_sigterm_in_container()
     forbid_core_dumps()  # before any secret is read
     look_seldom()
     # Closed by who called: else the next file that is opened would be a standard stream.

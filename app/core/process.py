@@ -4,6 +4,7 @@ which signals end it."""
 from __future__ import annotations
 
 import gc
+import os
 import resource
 import signal
 from typing import Final
@@ -57,3 +58,10 @@ def ending_signals() -> tuple[signal.Signals, ...]:
     asked = (signal.SIGTERM, signal.SIGINT)
     ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     return asked if ignored else (*asked, signal.SIGHUP)
+
+
+def heed_sigterm_in_container() -> None:
+    """Let SIGTERM end a start or a command there, too: the kernel passes it over for a container's
+    first process, as long as that has said nothing of it. Whoever stops one would wait in vain."""
+    if os.getpid() == 1:
+        signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))

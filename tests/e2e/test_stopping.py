@@ -50,6 +50,26 @@ def test_a_closed_terminal_is_nothing_to_whoever_said_nohup(
     assert ending_signals() == (signal.SIGTERM, signal.SIGINT)
 
 
+@pytest.mark.parametrize(("pid", "code"), [(1, 128 + signal.SIGTERM), (2, -signal.SIGTERM)])
+def test_the_first_process_of_a_container_can_be_stopped_while_it_starts(
+    pid: int, code: int
+) -> None:
+    """Its kernel passes over a SIGTERM of which it has said nothing; others end by it anyway."""
+    script = f"""
+import os, signal, sys
+own, os.getpid = os.getpid(), lambda: {pid}
+from app.__main__ import main
+sys.argv = ["tallyhook", "--version"]
+try:
+    main()
+finally:
+    os.kill(own, signal.SIGTERM)
+"""
+    words = [sys.executable, "-c", script]
+    ended = subprocess.run(words, env=clean(), cwd=ROOT, capture_output=True, timeout=PATIENCE_S)
+    assert ended.returncode == code, ended.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_sandbox_that_is_told_to_stop_has_done_what_it_was_for(
     tmp_path: Path, number: signal.Signals
