@@ -13,7 +13,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import re
+import select
+import stat
 import sys
 from collections.abc import Callable, MutableMapping
 from json.encoder import encode_basestring_ascii
@@ -271,7 +274,7 @@ def configure_logging(
     if format == "auto":
         format = "console" if terminal else "json"
     dated = _Dated(clock or SystemClock())
-    _OUTPUT.stream = to
+    _OUTPUT.stream, _OUTPUT.reader = to, _reader_of(to)
     _OUTPUT.least = _LEVELS[level]
     _OUTPUT.budget = Budget(lines_per_minute)
     _OUTPUT.render = _Json(dated) if format == "json" else _Console(dated, colors=terminal)
@@ -285,11 +288,58 @@ def configure_logging(
     route_libraries(_write_library_line, least=_LEVELS[level])
 
 
+HELD_UP_MS: Final = 1_000
+"""How long a line waits for who reads the log, such as a terminal that was stopped. Everything
+waits meanwhile; once nobody has read for so long, lines are lost at once until somebody does."""
+
+
+class _Reader:
+    """Who reads the log behind a pipe, a socket or a terminal, and may cease to."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._poll = select.poll()
+        self._poll.register(descriptor, select.POLLOUT)
+        self._held_up = self._broken = False
+
+    def write(self, line: str) -> bool:
+        """Whether it was taken whole. Raises OSError where nobody is there any more."""
+        data = line.encode("utf-8", "backslashreplace")
+        if self._broken:
+            data = b"\n" + data
+        left = data
+        while left:
+            if not self._takes():
+                self._broken = self._broken or left is not data
+                return False
+            # What a pipe takes at once, where it takes anything.
+            left = left[os.write(self._descriptor, left[: select.PIPE_BUF]) :]
+        self._broken = False
+        return True
+
+    def _takes(self) -> bool:
+        self._held_up = not self._poll.poll(0 if self._held_up else HELD_UP_MS)
+        return not self._held_up
+
+
+def _reader_of(stream: TextIO) -> _Reader | None:
+    """None of a file, which takes every line, and of what has no descriptor."""
+    try:
+        descriptor = stream.fileno()
+        mode = os.fstat(descriptor).st_mode
+    except (OSError, ValueError):  # it is closed, or in memory
+        return None
+    if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor):
+        return _Reader(descriptor)
+    return None
+
+
 class _Output:
     """Where lines go. One for the process, so that cached loggers follow a new configuration."""
 
     def __init__(self) -> None:
         self.stream: TextIO | None = None
+        self.reader: _Reader | None = None
         self.least = 0
         self.render: Render = _Json(_Dated(SystemClock()))
         self.lost = 0
@@ -314,8 +364,11 @@ class _Output:
         """Write one line in one call. A log that cannot be written must not stop a delivery."""
         stream = sys.stderr if self.stream is None else self.stream
         try:
-            stream.write(line)
-            stream.flush()
+            if self.reader is None:
+                stream.write(line)
+                stream.flush()
+            elif not self.reader.write(line):
+                self.lost += 1
         except (OSError, ValueError):
             # The disk is full, the reader has gone or the stream is closed: nobody to inform.
             self.lost += 1

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
 import logging
+import os
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from threading import Thread
+from typing import Any, TextIO
 
 import pytest
 import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.core import logs
 from app.core.clock import SetClock
 from app.core.logs import FIELDS, MAX_VALUE_CHARS, configure_logging, lost_lines, one_line
 from reconcile.instants import Instant
@@ -288,3 +292,74 @@ def test_a_log_that_cannot_be_written_stops_nobody_and_is_counted() -> None:
     closed.close()
     structlog.get_logger().info("x")
     assert lost_lines() == before + 2
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, TextIO]]:
+    """A pipe of 4 KiB, as whoever reads it has it, and as a stream to write to."""
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
+    with open(writing, "w", encoding="utf-8") as stream:
+        yield reading, stream
+    os.close(reading)
+
+
+@pytest.mark.timeout(20)
+def test_a_log_that_nobody_reads_holds_nobody_up(
+    pipe: tuple[int, TextIO], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A terminal that was stopped, a program that hangs: lines are lost and counted, and written
+    again when somebody reads; each is whole."""
+    monkeypatch.setattr(logs, "HELD_UP_MS", 1)
+    reading, stream = pipe
+    before = lost_lines()
+    to_memory(stream=stream)
+    for number in range(200):
+        structlog.get_logger().info("x", count=number)
+    lost = lost_lines() - before
+    kept = [json.loads(line)["count"] for line in os.read(reading, 65_536).splitlines()]
+    assert kept == list(range(200 - lost))
+    assert 0 < lost < 200
+    structlog.get_logger().info("x", count=200)
+    assert json.loads(os.read(reading, 65_536))["count"] == 200
+    assert lost_lines() == before + lost
+
+
+@pytest.mark.timeout(20)
+def test_a_line_that_was_cut_off_does_not_run_into_the_next(
+    pipe: tuple[int, TextIO], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is longer than what the pipe takes, while nobody reads."""
+    monkeypatch.setattr(logs, "HELD_UP_MS", 1)
+    reading, stream = pipe
+    to_memory(stream=stream)
+    logs._OUTPUT.msg("a" * 10_000 + "\n")
+    assert os.read(reading, 65_536) == b"a" * 4096
+    structlog.get_logger().info("x", count=7)
+    cut, line = os.read(reading, 65_536).split(b"\n", 1)
+    assert (cut, json.loads(line)["count"]) == (b"", 7)
+    structlog.get_logger().info("x", count=8)
+    assert json.loads(os.read(reading, 65_536))["count"] == 8
+
+
+@pytest.mark.timeout(20)
+def test_a_line_waits_a_moment_for_who_is_slow(pipe: tuple[int, TextIO]) -> None:
+    """Nothing is lost to a program that reads a little later, whatever it is sent."""
+    reading, stream = pipe
+    to_memory(stream=stream)
+    read = list[bytes]()
+
+    def slowly() -> None:
+        while part := os.read(reading, 1_000):
+            read.append(part)
+
+    reader = Thread(target=slowly)
+    reader.start()
+    before = lost_lines()
+    for number in range(500):
+        structlog.get_logger().info("x", count=number)
+    to_memory()
+    stream.close()
+    reader.join()
+    assert [json.loads(line)["count"] for line in b"".join(read).splitlines()] == list(range(500))
+    assert lost_lines() == before

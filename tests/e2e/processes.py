@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import http.client
 import json
 import os
@@ -32,6 +33,8 @@ class Process:
         self.port = 0
         self.folder = Path()
         self._ready = threading.Event()
+        self._reads = threading.Event()
+        self._reads.set()
         clean = {k: v for k, v in os.environ.items() if not k.startswith("TALLYHOOK_")}
         self.popen = start(
             words,
@@ -46,6 +49,7 @@ class Process:
     def _read(self) -> None:
         assert self.popen.stderr is not None
         for line in self.popen.stderr:
+            self._reads.wait()
             self.log += line
             if b'"event":"serving"' in line:
                 self.port = json.loads(line)["port"]
@@ -53,6 +57,17 @@ class Process:
             elif b'"event":"working"' in line:
                 self._ready.set()
         self._ready.set()
+
+    @contextmanager
+    def log_held_up(self) -> Iterator[None]:
+        """Nobody reads its log meanwhile, of which 4 KiB wait."""
+        assert self.popen.stderr is not None
+        fcntl.fcntl(self.popen.stderr, fcntl.F_SETPIPE_SZ, 4096)
+        self._reads.clear()
+        try:
+            yield
+        finally:
+            self._reads.set()
 
     def wait_for_word(self) -> None:
         """Until it says that it serves, or ends."""

@@ -23,7 +23,7 @@ from tests.api.driving import SECRET, event, of_order, signed
 from tests.e2e.processes import Process, command, serving, token
 from tests.faults.check import assert_kept
 from tests.faults.service import a_service
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 PHONE = "254711223344"
 
@@ -219,6 +219,19 @@ def test_the_receiver_has_the_processor_before_its_reader(tmp_path: Path) -> Non
         own, other = (os.getpriority(os.PRIO_PROCESS, each) for each in (service, int(reader)))
         assert own < other
         assert process.end() == 0
+
+
+def test_a_log_that_nobody_reads_holds_up_neither_reading_nor_the_end(tmp_path: Path) -> None:
+    """As when the terminal is stopped, or what ships the log hangs: lines are lost, and counted."""
+    with serving(tmp_path) as process:
+        with process.log_held_up():
+            for number in range(60):
+                answer = process.send(event(f"e{number}"), at=now())[1]
+            assert process.became(answer) == "stored"
+            process.popen.terminate()
+            assert process.popen.wait(PATIENCE_S) == 0
+        process.code()
+        assert 0 < process.log.count(b'"verdict":"stored"') < 60
 
 
 def headers_of(body: bytes) -> bytes:
