@@ -28,7 +28,9 @@ ROOT = Path(__file__).parents[2]
 def test_told_to_stop_while_a_reader_waits(tmp_path: Path, number: signal.Signals) -> None:
     """A waiting reader gets an empty page: it is answered before the process ends, and not cut off
     when the time for that is over. So it is where the terminal was closed."""
-    with serving(tmp_path) as process:
+    # Whoever runs the tests may have them pass a closed terminal over.
+    within = ("env", "--default-signal=HUP") if number == signal.SIGHUP else ()
+    with serving(tmp_path, within=within) as process:
         bearer = {"Authorization": f"Bearer {token(tmp_path)}"}
         reader = http.client.HTTPConnection("127.0.0.1", process.port, timeout=PATIENCE_S)
         with closing(reader):
@@ -45,6 +47,7 @@ def test_told_to_stop_while_a_reader_waits(tmp_path: Path, number: signal.Signal
 def test_a_closed_terminal_is_nothing_to_whoever_said_nohup(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(signal, "getsignal", lambda number: signal.SIG_DFL)
     assert signal.SIGHUP in ending_signals()
     monkeypatch.setattr(signal, "getsignal", lambda number: signal.SIG_IGN)
     assert ending_signals() == (signal.SIGTERM, signal.SIGINT)
