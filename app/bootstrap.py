@@ -9,6 +9,7 @@ the server stops, and the process ends: nothing may be acknowledged by half a se
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -47,6 +48,7 @@ from app.core.periodic import IDLE_S, PeriodicTask, TaskGroup, rest_when_idle
 from app.core.process import affordable
 from app.core.schedule import entries_of
 from app.evidence.seal import CheckpointSigner
+from app.folding_process import FoldingProcess
 from app.monitoring.health import PublicCertificate, rest
 from app.monitoring.watchdog import FIGURES, REST_S, Watchdog, Watched
 from app.orders.notify_shop import Notifier, Shop, destination_of, notify_due
@@ -187,7 +189,7 @@ def _looking_at_certificate(
     return certificate, [("the task that looks at the public certificate", task)]
 
 
-Part = Reader | FoldWorker | TaskGroup | Pruner | PeriodicTask | Scheduler
+Part = Reader | FoldWorker | TaskGroup | Pruner | PeriodicTask | Scheduler | FoldingProcess
 """What works in the background until it is stopped."""
 
 Parts = Sequence[tuple[str, Part]]
@@ -482,13 +484,28 @@ Work = Literal["apart", "all", "reading", "none"]
 the receiver's own, or in processes that somebody else starts."""
 
 
-def _behind(store: Store, *, drains: bool) -> WorkerProcess:
-    return WorkerProcess(
+@asynccontextmanager
+async def _behind(service: Service, store: Store, *, drains: bool) -> AsyncIterator[None]:
+    """The processes behind a receiver, which end after it."""
+    worker = WorkerProcess(
         read=store.read,
         news=(store.accepted, store.evidence_arrived),
         failed=store.writer.fail,
         drains=drains,
     )
+    service.worker_missing = worker.missing
+    store.receiving.inbox.may_delete = lambda: worker.ready
+    # On PostgreSQL whoever runs it starts as many workers as are wanted.
+    if not store.shared and len(os.sched_getaffinity(0)) > 1:
+        beside = FoldingProcess(
+            waiting=lambda: store.receiving.inbox.records if worker.ready else 0,
+            leave=worker.leave_folding,
+            failed=store.writer.fail,
+        )
+        worker.on_news = beside.tell
+        service.parts.append(("the task that starts a second process", beside))
+    async with worker.running():
+        yield
 
 
 @asynccontextmanager
@@ -535,9 +552,6 @@ async def open_service(
         await begin_erasure_journal(context)
         service.read_elsewhere = work == "none"
         if work == "apart":
-            behind = _behind(store, drains=drains)
-            service.worker_missing = behind.missing
-            store.receiving.inbox.may_delete = lambda: behind.ready
-            await stack.enter_async_context(behind.running())  # it ends after the receiver
+            await stack.enter_async_context(_behind(service, store, drains=drains))
         await stack.enter_async_context(service.running())
         yield service

@@ -12,17 +12,20 @@ import uvicorn
 
 from app.bootstrap import Part, Service, open_service, working_parts
 from app.bootstrap_context import no_database_yet, open_context
-from app.bootstrap_evidence import signer_of
+from app.bootstrap_evidence import sealing, signer_of
 from app.bootstrap_sources import askers, storing_sources
 from app.child_processes import Parent, console_beside, leave_signals_to_parent
 from app.config.settings import Settings
 from app.core.errors import PortTaken, StorePoisoned, UnreachableError, UsageError
 from app.core.http import outgoing_client
 from app.core.logs import tell_left_out
+from app.core.periodic import PeriodicTask
 from app.core.process import ending_signals
 from app.database.engine import database_place, is_sqlite
+from app.folding_process import Quiet
 from app.golive.golive import unfinished
 from app.orders.notify_shop import LIMIT_S
+from app.orders.worker import FoldWorker
 from app.receiving.connection_limits import SWEEP_S, ConnectionLimits
 from app.receiving.guard import guarded
 from app.receiving.reader import Reader
@@ -175,6 +178,45 @@ async def work(settings: Settings, *, parent: Parent | None = None) -> None:
         log.info("stopped")
 
 
+async def fold_beside(settings: Settings, *, parent: Parent) -> None:
+    """Fold due orders and seal, beside a worker that reads, until there is little to do, or until
+    the parent ends or says so."""
+    try:
+        async with open_context(settings, purpose="writing") as context:
+            folding = FoldWorker(context, batch=settings.worker_batch, beside=True)
+            sealer = sealing(context, await signer_of(context, settings))
+            await _until_quiet(context.store, [folding, sealer], parent=parent)
+    except StorePoisoned:
+        parent.fail()
+        raise
+
+
+async def _until_quiet(
+    store: Store, parts: Sequence[FoldWorker | PeriodicTask], *, parent: Parent
+) -> None:
+    loop, quiet = asyncio.get_running_loop(), Quiet()
+
+    def stop(drain: bool = False) -> None:
+        for part in parts:
+            part.stop()
+
+    def failed(reason: str) -> None:
+        parent.fail()
+        stop()
+
+    store.on_poison = failed
+    leave_signals_to_parent()
+    tasks = [loop.create_task(part.run()) for part in parts]
+    news = (store.evidence_arrived,)
+    hearing = loop.create_task(parent.hear(read=store.folded, news=news, stop=stop))
+    while not any(task.done() for task in tasks):
+        await asyncio.wait(tasks, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
+        if quiet.look():
+            stop()
+    stop()
+    await _ended(store, tasks, hearing)
+
+
 async def _work(settings: Settings, *, parent: Parent | None) -> None:
     sources = storing_sources(settings)
     async with (
@@ -211,7 +253,11 @@ async def _until_asked(store: Store, parts: Sequence[Part], *, parent: Parent | 
     else:
         leave_signals_to_parent()
         news = (store.accepted, store.evidence_arrived)
-        hearing = loop.create_task(parent.hear(read=store.read, news=news, stop=stop))
+
+        def leave(leaves: bool) -> None:
+            store.folded_elsewhere = leaves
+
+        hearing = loop.create_task(parent.hear(read=store.read, news=news, stop=stop, leave=leave))
 
     def failed(reason: str) -> None:
         if parent is not None:
@@ -221,6 +267,13 @@ async def _until_asked(store: Store, parts: Sequence[Part], *, parent: Parent | 
     store.on_poison = failed
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     stop()
+    await _ended(store, tasks, hearing)
+
+
+async def _ended(
+    store: Store, tasks: Sequence[asyncio.Task[None]], hearing: asyncio.Task[None] | None
+) -> None:
+    """Wait for parts that were told to end. Raises UnreachableError where one failed."""
     ended = await asyncio.gather(*tasks, return_exceptions=True)
     if hearing is not None:
         await _cancelled(hearing)

@@ -5,6 +5,7 @@ says only that something happened:
 
     parent → child   b"+" something was accepted or said      b"s" end when the inbox is empty
                      b"e" end: the next reads on
+                     b"l" leave folding to another            b"f" fold again
     child → parent   b"r" the disk is sure, and it begins     b"+" something was read
                      b"!" the disk has failed it, and it ends
 
@@ -53,11 +54,13 @@ NICENESS: Final = 5
 """More than the receiver's: a quarter of a core that both want, and all of one that is free. More
 would starve the reading beside whatever else keeps the machine busy: at 10 it came to a tenth."""
 
-_NEWS: Final = b"+"
-_STOP: Final = b"s"
-_END: Final = b"e"
-_READY: Final = b"r"
-_FAILED: Final = b"!"
+NEWS: Final = b"+"
+STOP: Final = b"s"
+END: Final = b"e"
+READY: Final = b"r"
+FAILED: Final = b"!"
+LEAVE: Final = b"l"
+FOLD: Final = b"f"
 
 
 class WorkerProcess:
@@ -84,7 +87,17 @@ class WorkerProcess:
         self._stopping = asyncio.Event()
         self._starting = asyncio.Lock()
         """Held while a child is being started: until it can be spoken to, it cannot be ended."""
+        self._leaves = False
+        """Whether it is to leave folding to another."""
         self.ready = False
+        self.on_news: Callable[[], None] = lambda: None
+        """Called when something was read by the child, or said of an order here."""
+
+    def leave_folding(self, leaves: bool) -> None:
+        """Have the child leave folding and sealing to another process, or fold and seal again."""
+        self._leaves = leaves
+        if self._writer is not None and self.ready:
+            self._writer.write(LEAVE if leaves else FOLD)
 
     def missing(self) -> str | None:
         """Why nothing is read, one sentence; None while the child works, or is just starting."""
@@ -111,10 +124,11 @@ class WorkerProcess:
             await keeping
 
     def _tell(self) -> None:
+        self.on_news()
         writer = self._writer
         # What it has not heard yet says the same.
         if writer is not None and not writer.transport.get_write_buffer_size():
-            writer.write(_NEWS)
+            writer.write(NEWS)
 
     async def _keep(self) -> None:
         pause = AGAIN_S
@@ -139,13 +153,17 @@ class WorkerProcess:
     async def _live(self) -> int:
         """One child from its start to its end. Returns its exit code."""
         async with self._starting:
-            self._process, reader, self._writer = await _started()
+            self._process, reader, self._writer = await started()
         try:
-            while received := await _some(reader):
-                self.ready = self.ready or _READY in received
-                if _NEWS in received:
+            while received := await bytes_of(reader):
+                if READY in received and not self.ready:
+                    self.ready = True
+                    if self._leaves:
+                        self.leave_folding(True)
+                if NEWS in received:
                     self._read.hear()
-                if _FAILED in received:
+                    self.on_news()
+                if FAILED in received:
                     self._stopping.set()  # none is started again on a disk that has failed
                     self._failed("the process that reads the inbox met an error of the disk")
         finally:
@@ -157,7 +175,7 @@ class WorkerProcess:
         async with self._starting:
             pass  # none is started after this one
         if self._writer is not None:
-            self._writer.write(_STOP if self._drains else _END)
+            self._writer.write(STOP if self._drains else END)
         process = self._process
         if process is None or process.returncode is not None:
             return
@@ -172,14 +190,15 @@ class WorkerProcess:
             await process.wait()
 
 
-async def _started() -> tuple[
-    asyncio.subprocess.Process, asyncio.StreamReader, asyncio.StreamWriter
-]:
-    """A worker that has just been started, and its parent's end of the pair of sockets."""
+async def started(
+    *words: str,
+) -> tuple[asyncio.subprocess.Process, asyncio.StreamReader, asyncio.StreamWriter]:
+    """A worker that has just been started, and its parent's end of the pair of sockets. words:
+    further ones of its command line."""
     ours, theirs = socket.socketpair()
     with theirs:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "app", "worker", "--parent", str(theirs.fileno())),
+            *(sys.executable, "-m", "app", "worker", *words, "--parent", str(theirs.fileno())),
             stdin=asyncio.subprocess.DEVNULL,
             pass_fds=(theirs.fileno(),),
         )
@@ -195,38 +214,45 @@ class Parent:
         self._writer: asyncio.StreamWriter | None = None
 
     async def hear(
-        self, *, read: Signal, news: tuple[Signal, ...], stop: Callable[[bool], None]
+        self,
+        *,
+        read: Signal,
+        news: tuple[Signal, ...],
+        stop: Callable[[bool], None],
+        leave: Callable[[bool], None] = lambda leaves: None,
     ) -> None:
         """Hear what the parent says until it is gone. stop: called with whether there is time to
-        read what was accepted."""
+        read what was accepted; leave: with whether another process folds and seals."""
         reader, self._writer = await asyncio.open_connection(sock=self._socket)
         read.elsewhere = self._tell
-        self._writer.write(_READY)
-        while received := await _some(reader):
+        self._writer.write(READY)
+        while received := await bytes_of(reader):
+            if LEAVE in received or FOLD in received:
+                leave(received.rfind(LEAVE) > received.rfind(FOLD))
             for each in news:
                 each.hear()
-            if _STOP in received or _END in received:
-                stop(_STOP in received)
+            if STOP in received or END in received:
+                stop(STOP in received)
         stop(False)
 
     def fail(self) -> None:
         """Tell it that the disk has failed us: it is to acknowledge nothing more, either."""
         if self._writer is not None:
-            self._writer.write(_FAILED)
+            self._writer.write(FAILED)
             return
         with suppress(OSError):  # it still starts; the parent may be gone
-            self._socket.send(_FAILED)
+            self._socket.send(FAILED)
 
     def _tell(self) -> None:
         writer = self._writer
         if writer is not None and not writer.transport.get_write_buffer_size():
-            writer.write(_NEWS)
+            writer.write(NEWS)
 
 
-def give_way_to_parent() -> None:
+def give_way_to_parent(*, folding: bool = False) -> None:
     """Let the receiver have the processor first where both want it: a sender waits for it, and what
-    it has accepted is read a moment later."""
-    os.nice(NICENESS)
+    it has accepted is read a moment later, and folded after that."""
+    os.nice(3 * NICENESS if folding else NICENESS)
 
 
 def leave_signals_to_parent() -> None:
@@ -236,7 +262,8 @@ def leave_signals_to_parent() -> None:
         loop.add_signal_handler(number, lambda: None)
 
 
-async def _some(reader: asyncio.StreamReader) -> bytes:
+async def bytes_of(reader: asyncio.StreamReader) -> bytes:
+    """What was said; nothing at the end."""
     try:
         return await reader.read(4_096)
     except ConnectionError:

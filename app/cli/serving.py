@@ -227,10 +227,15 @@ def _where(host: str, port: int, fd: int | None) -> tuple[str, int, socket.socke
     return *address_of(listener), listener
 
 
-def worker(parent: ParentOption = None) -> None:
+def worker(
+    parent: ParentOption = None,
+    folding: Annotated[
+        bool, typer.Option("--folding", hidden=True, help="For `serve`: fold and seal only.")
+    ] = False,
+) -> None:
     """Read the inbox, fold due orders, seal and notify the shop, beside receivers on one
     PostgreSQL: any number of them, of which one reads. On SQLite `serve` does this itself."""
-    from app.bootstrap_serving import work
+    from app.bootstrap_serving import fold_beside, work
     from app.child_processes import Parent, give_way_to_parent
     from app.config.load import load_settings
     from app.core.logs import configure_logging
@@ -242,7 +247,10 @@ def worker(parent: ParentOption = None) -> None:
         lines_per_minute=settings.log_lines_per_minute,
     )
     if parent is not None:
-        give_way_to_parent()
+        give_way_to_parent(folding=folding)
+    if folding and parent is not None:
+        running.run_loop(fold_beside(settings, parent=Parent(parent)))
+        return
     running.run_loop(work(settings, parent=None if parent is None else Parent(parent)))
 
 

@@ -6,6 +6,7 @@ It begins by setting every order due where the merchant has changed what a fold 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -43,8 +44,10 @@ STEP: Final[Duration] = SECOND
 class FoldWorker:
     """Folds until it is stopped. `alive` shows readiness whether it is running."""
 
-    def __init__(self, context: AppContext, *, batch: int) -> None:
+    def __init__(self, context: AppContext, *, batch: int, beside: bool = False) -> None:
+        """beside: the inbox is read by another process, which has a backlog before it."""
         self._context = context
+        self._beside = beside
         self._store = context.store
         self._batch = batch
         self._pace = Pace(first=batch, most=batch)
@@ -65,12 +68,16 @@ class FoldWorker:
         try:
             while not self._stopping:
                 try:
-                    await self._round()
+                    if self._store.folded_elsewhere:
+                        await self._leave_it()
+                    else:
+                        await self._round()
                 except StoreUnavailable as error:
                     # A full disk or a busy database: the marks stay, and deliveries are taken.
                     if times := self._unfolded.times(error.reason):
                         log.warning("orders not folded", reason=error.reason, count=times)
                     await asyncio.sleep(TRY_AGAIN_S)
+                self._store.folded.set()
         finally:
             self.alive = False
 
@@ -84,6 +91,13 @@ class FoldWorker:
             await self._wait()
         elif folded < self._batch:
             await self._let_the_reader_read()
+
+    async def _leave_it(self) -> None:
+        """While another process folds: look again when something happens, and now and then."""
+        self._store.evidence_arrived.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(IDLE_S):
+                await self._store.evidence_arrived.wait()
 
     async def _after_a_clock_that_was_ahead(self) -> None:
         """At the start, and when the clock has been set back."""
@@ -102,6 +116,8 @@ class FoldWorker:
 
     async def _let_the_reader_read(self) -> None:
         """Where it has a backlog: what is published of an order waits a little, and costs less."""
+        if self._beside:
+            await asyncio.sleep(BACKLOG_S)
         if self._store.drained.is_set():
             return
         behind = self._context.clock.now() - await publishable(self._context)

@@ -97,6 +97,11 @@ class Receiving(NamedTuple):
 class Store:
     """An open database. Made by `open_store` only."""
 
+    folded_elsewhere = False
+    """Whether another process folds and seals what this one reads."""
+    append_faults = 0
+    """Times in a row that what was read could not be appended."""
+
     def __init__(self, settings: StoreSettings, *, purpose: Purpose = "upgrading") -> None:
         self._settings = settings
         self._sqlite = is_sqlite(settings.url)
@@ -138,9 +143,9 @@ class Store:
         self.drained = asyncio.Event()
         """Cleared while the reader of this process has a backlog before it."""
         self.drained.set()
+        self.folded = Signal()
+        """Set when a round of folding has ended."""
         self._memory = LinkMemory()
-        self.append_faults = 0
-        """Times in a row that what was read could not be appended."""
         self._receiving: Receiving | None = None
         self.on_poison: Callable[[str], None] = lambda reason: None
         """Called once with the reason why nothing more may be written."""

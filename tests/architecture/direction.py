@@ -34,7 +34,7 @@ GROUPS = (
 beside them that wire, `bootstrap*.py` and those of PROCESSES, are one room, and `__main__.py` is
 of the command line."""
 
-PROCESSES = ("child_processes", "schedule_process")
+PROCESSES = ("child_processes", "folding_process", "schedule_process")
 """Of these files."""
 
 DATABASES = ("sqlmodel", "sqlalchemy", "alembic", "aiosqlite", "asyncpg", "sqlite3")

@@ -182,3 +182,19 @@ def script(*plants: str) -> str:
 def program(*plants: str) -> str:
     """The program with these planted in it, for `python -c`."""
     return "\n".join([*plants, "from app.__main__ import main", "main()"])
+
+
+ALWAYS_TWO = """
+import app.folding_process as process
+
+process.BEHIND, process.LOOK_S, process.REST_S = -1, 0.02, 0.02
+"""
+"""Whoever reads is taken to be behind all the time: a second process folds."""
+
+SOON_QUIET = """
+import app.folding_process as process
+
+process.BEHIND, process.LOOK_S, process.REST_S = 10, 0.02, 0.02
+process.QUIET_S = 0.5
+"""
+"""A second process is started for ten deliveries, and ends after half a second without work."""

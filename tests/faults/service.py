@@ -42,10 +42,11 @@ class Service:
 
     def worker(self) -> int:
         """The process behind it that reads, once it is there."""
-        until(self._workers)
-        return self._workers()[0]
+        until(self.children)
+        return self.children()[0]
 
-    def _workers(self) -> list[int]:
+    def children(self) -> list[int]:
+        """The processes that it has started."""
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
         return [pid for pid in map(int, children) if not is_spare(pid)]
 

@@ -63,6 +63,23 @@ async def test_a_backlog_holds_folding_up_for_a_moment_only(
         await running
 
 
+async def test_orders_are_left_to_another_process_for_as_long_as_it_folds(tmp_path: Path) -> None:
+    """And what is due then is folded as soon as that one has ended."""
+    async with driving(tmp_path, with_worker=False) as driver:
+        store = driver.context.store
+        store.folded_elsewhere = True
+        folding = FoldWorker(driver.context, batch=10)
+        running = asyncio.create_task(folding.run())
+        await driver.send(event("e1"))
+        await asyncio.sleep(0.1)
+        assert published(driver) == 0
+        store.folded_elsewhere = False
+        store.evidence_arrived.set()
+        await soon(lambda: published(driver) == 1)
+        folding.stop()
+        await running
+
+
 @pytest.mark.parametrize(
     ("behind", "pause"), [(0.0, 0.25), (1.0, 0.25), (4.0, 1.0), (20.0, 5.0), (3_600.0, 5.0)]
 )

@@ -1,0 +1,87 @@
+"""Whichever process folds, and however it ends, every order has the ledger that its events make."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.faults.check import assert_kept
+from tests.faults.load import deliver, load
+from tests.faults.plants import ALWAYS_TWO, SOON_QUIET
+from tests.faults.service import Service, a_service
+from tests.waiting import until
+
+pytestmark = pytest.mark.slow
+
+BEGAN = b"a second process folds and seals"
+ENDED = b"the second process has ended"
+
+OUTCOMES = (
+    "SELECT count(DISTINCT e.order_key) FROM events e WHERE e.order_key IS NOT NULL "
+    "AND NOT EXISTS (SELECT 1 FROM ledgers l WHERE l.order_key = e.order_key "
+    "AND l.outcome = 'succeeded')"
+)
+DUE = "SELECT count(*) FROM order_due WHERE due_at <= (SELECT max(as_of) FROM ledgers)"
+DOUBLED = (
+    "SELECT count(*) FROM (SELECT 1 FROM revisions GROUP BY order_key, substance HAVING count(*)>1)"
+)
+CALM = "SELECT count(*) FROM ledgers WHERE order_key = 'ORD-calm'"
+UNSEALED = "SELECT count(*) FROM unsealed"
+
+
+def asked(database: Path, query: str) -> int:
+    """One number of the database."""
+    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=30)) as connection:
+        return int(connection.execute(query).fetchone()[0])
+
+
+def all_folded(database: Path) -> bool:
+    """Whether each order of which something was read has its ledger, and each row its leaf."""
+    return not (asked(database, OUTCOMES) or asked(database, DUE) or asked(database, UNSEALED))
+
+
+def second(service: Service, first: int) -> int | None:
+    """The process beside the first one, where there is one."""
+    return next((pid for pid in service.children() if pid != first), None)
+
+
+def test_one_that_is_killed_again_and_again_leaves_nothing_undone(tmp_path: Path) -> None:
+    """Its transactions are whole or not there, and the first one folds until the next begins."""
+    database = tmp_path / "t.db"
+    with (
+        a_service(tmp_path, script=ALWAYS_TWO, restarts="4") as service,
+        load(service.port, name="two") as driver,
+    ):
+        first = service.worker()
+        for kills in range(3):
+            until(lambda kills=kills: service.process.log.count(BEGAN) > kills)
+            driver.until(len(driver.ledger.acknowledged) + 40)
+            until(lambda: second(service, first) is not None)
+            os.kill(second(service, first) or 0, signal.SIGKILL)
+            until(lambda kills=kills: service.process.log.count(ENDED) > kills)
+        driver.until(len(driver.ledger.acknowledged) + 40)
+        driver.stop()
+        until(lambda: all_folded(database), otherwise=lambda: service.process.log.decode())
+        assert service.end(signal.SIGTERM) == 0
+    assert_kept(database, driver.ledger.deliveries)
+    assert asked(database, DOUBLED) == 0
+
+
+def test_one_with_little_to_do_ends_and_the_first_one_folds(tmp_path: Path) -> None:
+    """A service that keeps up has the memory of two processes."""
+    database = tmp_path / "t.db"
+    with a_service(tmp_path, script=SOON_QUIET, restarts="2") as service:
+        with load(service.port, name="busy") as driver:
+            driver.until_it(lambda: BEGAN in service.process.log)
+            driver.stop()
+        until(lambda: ENDED in service.process.log)
+        assert b'"code":0' in service.process.log
+        until(lambda: all_folded(database))
+        deliver(service.port, "calm0", "calm1", "calm2")
+        until(lambda: asked(database, CALM) == 1, otherwise=lambda: service.process.log.decode())
+        until(lambda: all_folded(database), otherwise=lambda: service.process.log.decode())

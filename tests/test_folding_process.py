@@ -1,0 +1,175 @@
+"""The second process that folds: when it is started, what the first is told, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from app import folding_process
+from app.child_processes import WorkerProcess
+from app.core.signals import Signal
+from app.folding_process import BEHIND, FoldingProcess, Quiet
+from tests.test_child_processes import ASLEEP, HEARING, child
+from tests.waiting import soon
+
+UNTIL_TOLD = """
+import socket
+socket.socket(fileno=int(sys.argv[-1])).recv(1)
+"""
+"""Behind a scripted child: it works until its parent says anything, or is gone."""
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It looks often, and waits for nothing long."""
+    for name in ("LOOK_S", "REST_S", "MOST_S", "AGAIN_S", "ENDING_S", "STOP_S"):
+        monkeypatch.setattr(folding_process, name, 0.01)
+
+
+class Told:
+    """What whoever reads was told, and how many deliveries wait."""
+
+    def __init__(self, waiting: int) -> None:
+        self.waiting = waiting
+        self.leaves: list[bool] = []
+        self.failures: list[str] = []
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[FoldingProcess]:
+        """At work, until the block ends."""
+        beside = FoldingProcess(
+            waiting=lambda: self.waiting, leave=self.leaves.append, failed=self.failures.append
+        )
+        task = asyncio.create_task(beside.run())
+        try:
+            async with asyncio.timeout(20):
+                yield beside
+        finally:
+            beside.stop()
+            await task
+
+
+async def test_none_is_started_while_one_process_keeps_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would take the memory of one more for nothing."""
+    started = child(tmp_path, monkeypatch, says=b"r")
+    async with Told(BEHIND).running():
+        await asyncio.sleep(0.3)  # thirty looks
+    assert started.read_text() == ""
+
+
+async def test_none_is_started_for_what_one_look_finds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch that comes at once is read before another process could begin."""
+    started = child(tmp_path, monkeypatch, says=b"r")
+    looks = [BEHIND + 1, 0] * 10
+    beside = FoldingProcess(
+        waiting=lambda: looks.pop() if looks else 0, leave=print, failed=pytest.fail
+    )
+    task = asyncio.create_task(beside.run())
+    await soon(lambda: not looks)
+    beside.stop()
+    await task
+    assert started.read_text() == ""
+
+
+async def test_who_reads_leaves_folding_to_it_for_as_long_as_it_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And folds again as soon as it has ended."""
+    child(tmp_path, monkeypatch, says=b"r", then=UNTIL_TOLD)
+    told = Told(BEHIND + 1)
+    async with told.running() as beside:
+        await soon(lambda: beside.working)
+        assert told.leaves == [True]
+        told.waiting = 0
+        beside.tell()
+        await soon(lambda: told.leaves == [True, False])
+        assert not beside.working
+
+
+async def test_one_that_says_nothing_of_being_ready_is_left_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may still be opening the database: the first one folds meanwhile."""
+    started = child(tmp_path, monkeypatch, says=b"+", then=UNTIL_TOLD)
+    told = Told(BEHIND + 1)
+    async with told.running():
+        await soon(lambda: started.read_text() == "x")
+        await asyncio.sleep(0.1)
+        assert True not in told.leaves
+
+
+async def test_one_that_dies_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While deliveries still wait; meanwhile the first one folds."""
+    started = child(tmp_path, monkeypatch, says=b"r", then="\nsys.exit(3)\n")
+    told = Told(BEHIND + 1)
+    async with told.running():
+        await soon(lambda: len(started.read_text()) >= 3)
+    assert told.leaves[:4] == [True, False, True, False]
+    assert told.failures == []
+
+
+async def test_one_that_finishes_nothing_any_more_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else nobody would fold: the first one leaves it to this one."""
+    monkeypatch.setattr(folding_process, "SILENT_S", 0.1)
+    started = child(tmp_path, monkeypatch, says=b"r", then=ASLEEP)
+    told = Told(BEHIND + 1)
+    async with told.running():
+        await soon(lambda: told.leaves[:2] == [True, False])
+        await soon(lambda: len(started.read_text()) >= 2)
+
+
+async def test_a_failed_disk_ends_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None is started again on it."""
+    started = child(tmp_path, monkeypatch, says=b"r!")
+    told = Told(BEHIND + 1)
+    async with told.running():
+        await soon(lambda: bool(told.failures))
+        await asyncio.sleep(0.2)
+    assert started.read_text() == "x"
+
+
+async def test_it_is_told_to_end_with_the_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the round under way, and not by a kill."""
+    started = child(tmp_path, monkeypatch, says=b"r", then=HEARING)
+    async with Told(BEHIND + 1).running() as beside:
+        await soon(lambda: beside.working)
+    assert started.read_text() == "xe"
+
+
+async def test_a_reader_that_is_started_again_is_told_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It begins by folding, as one that is alone does."""
+    started = child(tmp_path, monkeypatch, says=b"r", then=HEARING)
+    behind = WorkerProcess(read=Signal(), news=(), failed=pytest.fail)
+    behind.leave_folding(True)
+    async with behind.running():
+        await soon(lambda: started.read_text().startswith("xlxl"))
+
+
+def test_little_to_do_is_a_small_share_of_a_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all the time since the last look that said anything."""
+    clock, used = [0.0], [0.0]
+    monkeypatch.setattr(folding_process, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(folding_process, "process_time", lambda: used[0])
+    quiet = Quiet()
+    clock[0], used[0] = 29.0, 0.0
+    assert not quiet.look()  # too early to say
+    clock[0], used[0] = 40.0, 10.0
+    assert not quiet.look()  # a quarter of a core
+    clock[0], used[0] = 80.0, 19.0
+    assert quiet.look()
