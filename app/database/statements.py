@@ -168,12 +168,13 @@ class _PostgreSQL:
         self._connection = connection
 
     def ask(self, sql: str, values: Sequence[Any] = ()) -> Rows:
-        result = self._connection.exec_driver_sql(_numbered(sql), tuple(values))
+        result = self._connection.exec_driver_sql(numbered(sql), tuple(values))
         return [tuple(row) for row in result] if result.returns_rows else []
 
 
 @lru_cache(maxsize=1_024)
-def _numbered(sql: str) -> str:
+def numbered(sql: str) -> str:
+    """A statement with its values as PostgreSQL's driver wants them: `$1`, `$2`, …"""
     numbers = count(1)
     return re.sub(r"\?", lambda _: f"${next(numbers)}", sql)
 

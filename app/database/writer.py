@@ -431,17 +431,26 @@ class Writer:
     ) -> Result:
         """Run a plain function as one transaction, if the disk has room. Raises as `transaction`
         does."""
+        async with self._committing() as connection:
+            return await self._run_transaction(
+                connection, lambda plain: function(plain, *args, **words)
+            )
+
+    async def commit_statement(self, sql: str, values: Sequence[Any]) -> None:
+        """The same of one statement alone, on PostgreSQL."""
+        async with self._committing() as connection:
+            await postgresql.run_statement(connection, sql, values)
+
+    @asynccontextmanager
+    async def _committing(self) -> AsyncIterator[AsyncConnection]:
         try:
             await self.make_room()
             async with self._alone() as connection:
-                result = await self._run_transaction(
-                    connection, lambda plain: function(plain, *args, **words)
-                )
+                yield connection
         except StoreUnavailable as error:
             self.trouble = str(error)
             raise
         self.trouble = None
-        return result
 
     async def check(self) -> None:
         """Is there room, and if the last commit failed, does one that changes nothing succeed?

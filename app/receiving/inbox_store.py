@@ -185,15 +185,21 @@ EVERYTHING: Final = End(2**63 - 1, 2**63 - 1)
 
 def keep_row(connection: PlainConnection, items: Sequence[Item]) -> tuple[int, int]:
     """Add one row that holds these. Returns its number and its bytes."""
+    row = row_of(items)
+    ((seq,),) = connection.ask(KEEP, row)
+    return seq, len(row[-1])
+
+
+def row_of(items: Sequence[Item]) -> tuple[int, Instant, int, bytes]:
+    """The values of KEEP for a row that holds these."""
     records = framed(items)
-    oldest = min(item.received_at for item in items)
-    ((seq,),) = connection.ask(_KEEP, (len(items), oldest, len(records), records))
-    return seq, len(records)
+    return len(items), min(item.received_at for item in items), len(records), records
 
 
-_KEEP: Final = (
+KEEP: Final = (
     "INSERT INTO inbox (count, received_at, size, records) VALUES (?, ?, ?, ?) RETURNING seq"
 )
+"""Adds a row; gives its number."""
 
 
 def rows_after(

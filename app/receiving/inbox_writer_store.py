@@ -21,7 +21,15 @@ from app.core.text import counted
 from app.database.statements import PlainConnection
 from app.database.writer import Writer
 from app.receiving.framing import Item
-from app.receiving.inbox_store import TIDIED, Inbox, delete_up_to, keep_row, put_counter
+from app.receiving.inbox_store import (
+    KEEP,
+    TIDIED,
+    Inbox,
+    delete_up_to,
+    keep_row,
+    put_counter,
+    row_of,
+)
 
 log = structlog.get_logger()
 
@@ -96,6 +104,9 @@ class InboxWriter:
                 "(TALLYHOOK_INBOX_MAX_BYTES); try again",
                 reason="queue",
             )
+        if self._shared:
+            await self.writer.commit_statement(KEEP, row_of(items))
+            return
         size = sum(len(item.body) for item in items)
         # To delete takes room, too: after a commit that was not made, the next one keeps only.
         keeps_only = self.writer.trouble is not None or not self.may_delete()
@@ -104,8 +115,7 @@ class InboxWriter:
         self._database.check_place()
         self._forget(deleted)
         self._wrote_at = monotonic()
-        if not self._shared:
-            self._count(seq, len(items), size)
+        self._count(seq, len(items), size)
 
     def _count(self, seq: int, records: int, size: int) -> None:
         self._unread.append((seq, records, size))

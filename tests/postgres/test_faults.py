@@ -27,7 +27,7 @@ from app.monitoring.health import refusal
 from app.orders import refold
 from app.receiving.append_store import Appended, KnownEvents
 from app.receiving.store import Store, StoreSettings, open_store
-from tests.database.builders import arrival, context, keep, opened, rows, said
+from tests.database.builders import arrival, context, keep, opened, rows, said, submit
 from tests.database.contract_ledgers import paid
 from tests.memory import memory
 from tests.postgres.conftest import a_database, ask, ask_in_loop, migrate
@@ -354,6 +354,12 @@ async def keep_on(store: Store) -> None:
         await keep(store, arrival(said(f"w{number}", order="A")))
 
 
+async def take_on(store: Store) -> None:
+    """Request after request, as the receiver keeps them."""
+    for number in itertools.count():
+        await submit(store, arrival(said(f"t{number}", order="A")))
+
+
 async def act_on(store: Store) -> None:
     """Act after act of a person."""
     for number in itertools.count():
@@ -361,12 +367,12 @@ async def act_on(store: Store) -> None:
         await register_operator(context(store), name=f"ada {number}", role="admin", by=by)
 
 
-@pytest.mark.parametrize("going_on", [keep_on, act_on])
+@pytest.mark.parametrize("going_on", [keep_on, take_on, act_on])
 async def test_a_wait_for_the_standby_that_is_broken_off(
     server: Server, own_url: str, going_on: Callable[[Store], Awaitable[None]]
 ) -> None:
     """A server that was told not to wait for its standby any longer has committed at home only;
-    that is not acknowledged, be it a delivery or what a person did."""
+    that is not acknowledged, be it a delivery, what was read of one, or what a person did."""
     async with opened(own_url) as store:
         await keep(store, arrival(said("e0", order="A")))
         ask_words = (
