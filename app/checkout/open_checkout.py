@@ -21,6 +21,7 @@ from app.checkout.client import CheckoutClient
 from app.checkout.payment import (
     Answered,
     CheckoutPayment,
+    check_price,
     check_same,
     check_same_phone,
     check_wanted,
@@ -241,6 +242,7 @@ class _Opening:
         payment = payment_of(known)
         if payment is not None and payment.key != self._over:
             return None
+        check_price(known, request)
         now = self._context.clock.now()
         record = intent(
             request,

@@ -103,6 +103,23 @@ def check_same(
         raise _conflict(payment, request, "with another phone number or other return URLs")
 
 
+def check_price(records: Iterable[Record], request: SoundRequest) -> None:
+    """Raises CheckoutConflictError where the shop has said that the order costs something else:
+    what came in such a session would be too little or too much, and the order unresolved."""
+    priced = [each for each in records if each.kind == "order_placed" and each.money is not None]
+    if not priced:
+        return
+    price = max(priced, key=lambda each: (each.recorded_at, each.record_id)).money
+    if price != request.money:
+        raise CheckoutConflictError(
+            f"Order {request.order} costs {price}, as the shop has said, and its checkout was "
+            f"asked for over {request.money}; nothing was sent. Ask for what it costs, or PUT the "
+            "order's new amount first.",
+            before=price,
+            asked=request.money,
+        )
+
+
 def check_same_phone(payment: CheckoutPayment, request: SoundRequest, *, sent: bytes) -> None:
     """Raises CheckoutConflictError where what was sent has another number; the digest cannot show
     for certain."""

@@ -92,6 +92,24 @@ async def test_other_money_is_a_conflict_with_both(tmp_path: Path) -> None:
     assert len(pay.seen) == 1
 
 
+async def test_a_first_start_over_another_amount_than_the_shop_has_put_sends_nothing(
+    tmp_path: Path,
+) -> None:
+    async with shop(tmp_path, opened()) as (driver, pay):
+        price = {"amount": "1600.00", "currency": "KES"}
+        await driver.api("PUT", "/orders/ORD-1", json=price)
+        refused = await start(driver)
+        assert code(refused) == (409, "payment_differs")
+        assert refused.json()["before"] == price
+        assert refused.json()["asked"] == {"amount": "1500.00", "currency": "KES"}
+        assert "costs KES 1,600.00" in refused.json()["detail"]
+        assert pay.seen == []
+        assert (await driver.api("GET", "/orders/ORD-1")).json()["outcome"] == "not_attempted"
+        await driver.api("PUT", "/orders/ORD-1", json=price | {"amount": "1500.00"})
+        assert (await start(driver)).status_code == 201
+    assert len(pay.seen) == 1
+
+
 async def test_other_details_are_a_conflict_only_while_the_answer_is_open(tmp_path: Path) -> None:
     """The key goes with the bytes; what was asked for then and now costs the same."""
     urls = {"return_urls": ASKED["return_urls"] | {"success": "https://shop.test/ok?try=2"}}
