@@ -23,6 +23,7 @@ import httpx2
 import structlog
 
 from app.checkout.request import (
+    HELD_OFF,
     AnswerForm,
     AnswerUnclear,
     CheckoutBusyError,
@@ -128,6 +129,12 @@ class SingleFlight(Generic[T]):
                 del self._flights[order]
 
 
+LONGEST_HOLD_S: Final = 900.0
+"""A service that asks for more is asked again after this: it may have named a wrong date."""
+
+WAITS_FOR_ALL: Final = frozenset({"status_429", "status_503"})
+"""Answers whose Retry-After is about us or the service; that of a 409 is about one key."""
+
 TOKEN_DENIED: Final = frozenset({401, 403})
 """Statuses that are about our token and about nothing else."""
 
@@ -182,6 +189,8 @@ class CheckoutClient:
         self.flights: SingleFlight[Any] = SingleFlight()
         self.denied: int | None = None
         """The status by which the service refuses our token; None since it last took it."""
+        self._held_off_until = 0.0
+        """Until when, on the monotonic clock, the service wants no requests."""
         self._sleep = sleep
         self._url = settings.base_url.rstrip("/") + settings.form.path
         self._http = outgoing_client(timeout_s=settings.retry.try_s, transport=transport)
@@ -220,7 +229,11 @@ class CheckoutClient:
     async def _until_clear(self, order: str, body: bytes, key: str, *, lost: bool) -> Judged:
         retry, form = self.settings.retry, self.settings.form
         mask = self.mask_for(phone_in(body))
-        number, spent = 1, 0.0
+        number, spent = 1, self._held_off_s(key)
+        if spent + retry.try_s > retry.total_s:
+            return AnswerUnclear(code=HELD_OFF)
+        if spent:
+            await self._sleep(spent)
         while True:
             started = time.monotonic()
             reply = await self._request(body, key, limit_s=min(retry.try_s, retry.total_s - spent))
@@ -228,6 +241,7 @@ class CheckoutClient:
             judged = judge(reply, order=order, form=form, mask=mask, lost=lost)
             if not isinstance(judged, ComeAgain):
                 return judged
+            self._hold_off(judged)
             lost = True
             number += 1
             pause = pause_before(number, key=key, asked_s=judged.wait_s, settings=retry)
@@ -242,6 +256,17 @@ class CheckoutClient:
             )
             await self._sleep(pause)
             spent += pause
+
+    def _held_off_s(self, key: str) -> float:
+        """How long nothing is to be sent yet; 0 where the service has not asked us to wait."""
+        left = self._held_off_until - time.monotonic()
+        return left + self.settings.retry.jitter_s * _share(key, 1) if left > 0 else 0.0
+
+    def _hold_off(self, asked: ComeAgain) -> None:
+        """A wait that the service asks for is meant for every request, whatever its order."""
+        if asked.code in WAITS_FOR_ALL:
+            until = time.monotonic() + min(asked.wait_s, LONGEST_HOLD_S)
+            self._held_off_until = max(self._held_off_until, until)
 
     async def _request(self, body: bytes, key: str, *, limit_s: float) -> Reply:
         headers = {

@@ -355,8 +355,11 @@ NOT_THE_ORDER: Final = frozenset({401, 403, 404, 405, 407})
 """About our credentials or the address we were given, so they say nothing of the order."""
 
 
+HELD_OFF: Final = "asked_to_wait"
+"""Nothing was sent, because the service has asked for no requests until later."""
+
 NOT_REACHED: Final = frozenset(
-    {"connection_failed", "timed_out", "status_502", "status_503", "status_504"}
+    {"connection_failed", "timed_out", "status_502", "status_503", "status_504", HELD_OFF}
 )
 """Codes that say nothing of the order, because the service was not there to be asked."""
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Sequence
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from app.checkout import open_checkout as operation
-from app.checkout.client import RetrySettings
+from app.checkout.client import LONGEST_HOLD_S, RetrySettings
 from app.checkout.request import (
     CheckoutConflictError,
     CheckoutRequestError,
@@ -135,8 +138,10 @@ async def test_no_clear_answer_is_unknown_then_timed_out_and_never_failed(
     assert (result.state, again.state) == ("unknown", "unknown")
     assert f"({code})" in result.sentence
     assert len(pay.slept) == 2 * (requests - 1)
+    calls = 1 if code == "status_429" else 2  # the second is held off
     # Where the machine stands still, a request may be given up before it comes there.
-    assert len(pay.seen) == 2 * requests or (code == "timed_out" and len(pay.seen) < 2 * requests)
+    expected = calls * requests
+    assert len(pay.seen) == expected or (code == "timed_out" and len(pay.seen) < expected)
     assert pay.keys == {result.key}
     assert await shop.kinds() == ["requested", "unknown"]
     assert json.loads((await shop.details())[1]) == {"code": code}
@@ -399,6 +404,42 @@ async def test_the_wait_that_the_service_asks_for_is_kept(shop: Shop) -> None:
         await shop.open(client)
     (slept,) = pay.slept
     assert 3 <= slept < 3 + FAST.jitter_s
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_wait_that_the_service_asks_for_holds_off_other_orders_too(
+    shop: Shop, status: int
+) -> None:
+    async with service(answer(status, retry_after="60"), opened()) as pay, pay.client() as client:
+        assert (await shop.open(client)).state == "unknown"
+        other = await shop.open(client, order="ORD-2")
+        assert (len(pay.seen), pay.slept) == (1, [])
+    assert other.state == "unknown"
+    assert "(asked_to_wait)" in other.sentence
+    assert await shop.kinds("ORD-2") == ["requested", "unknown"], "it is asked for later"
+
+
+async def test_a_short_wait_that_the_service_asks_for_is_waited_out_by_other_orders(
+    shop: Shop,
+) -> None:
+    once = replace(FAST, tries=1)
+    async with service(answer(429, retry_after="3"), opened()) as pay, pay.client(once) as client:
+        assert (await shop.open(client)).state == "unknown"
+        assert (await shop.open(client, order="ORD-2")).state == "opened"
+    (slept,) = pay.slept
+    assert 2 < slept < 3 + FAST.jitter_s
+
+
+async def test_a_wait_without_end_is_not_kept_for_longer_than_a_quarter_of_an_hour(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = (answer(503, retry_after="999999999"), opened())
+    async with service(*script) as pay, pay.client() as client:
+        await shop.open(client)
+        later = time.monotonic() + LONGEST_HOLD_S
+        clock = SimpleNamespace(monotonic=lambda: later)
+        monkeypatch.setattr("app.checkout.client.time", clock)
+        assert (await shop.open(client, order="ORD-2")).state == "opened"
 
 
 async def test_each_record_is_dated_by_its_own_step(shop: Shop) -> None:
