@@ -159,7 +159,8 @@ MAX_NOTE: Final = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChecklistItem:
-    """One line of the checklist. `sentence` says why, and what is to be done."""
+    """One line of the checklist. `sentence` says why, and what is to be done; `sources`: for whose
+    sake it is to be signed, where a source can be added later."""
 
     item: str
     state: State
@@ -167,6 +168,7 @@ class ChecklistItem:
     by: str | None = None
     at: Instant | None = None
     note: str | None = None
+    sources: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """For JSON."""
@@ -208,6 +210,7 @@ def webhook_item(trials: Sequence[Trial], *, public_url: str) -> ChecklistItem:
             state="to_sign",
             sentence=f"Nothing here can sign as the provider of {', '.join(untried)} does: have it "
             f"send a test event, see it in `tallyhook deliveries list`, and sign: {_signing(name)}",
+            sources=tuple(untried),
         )
     tried = ", ".join(dict.fromkeys(word for trial in trials for word in trial.tried))
     return ChecklistItem(item=name, state="passed", sentence=f"Tried at {public_url}: {tried}.")
@@ -222,6 +225,7 @@ def separation_item(environment: str, *, unmarked: Sequence[str]) -> ChecklistIt
             state="to_sign",
             sentence=f"Events of {', '.join(unmarked)} do not say their environment: sign that its "
             f"sandbox has other secrets and another address: {_signing(name)}",
+            sources=tuple(unmarked),
         )
     return ChecklistItem(
         item=name,
@@ -309,13 +313,58 @@ def _assembled(
         *(_rehearsed(name, by_program, live=live) for name in REHEARSED),
         *(ChecklistItem(item=name, state="to_sign", sentence=_ask(name)) for name in STATED),
     ]
-    return [_signed(item, by_person.get(item.item)) for item in items]
+    return [_signed(each, by_person.get(each.item), later=_later(signed, each)) for each in items]
+
+
+ASKED_FOR: Final = "to sign for: "
+"""How the note begins that says for which sources a signature was asked for."""
+
+
+def _later(signed: Sequence[Signoff], item: ChecklistItem) -> list[str]:
+    """Sources of the item for which nobody was asked yet when it was last signed. One that was
+    signed before anybody was asked is for those of whom was asked next."""
+    asked: list[str] | None = None
+    covered: list[str] | None = None
+    waiting = False
+    for each in signed:
+        if each.item != item.item:
+            continue
+        if not each.signer.startswith(PROGRAM):
+            covered, waiting = asked, asked is None
+        elif each.note.startswith(ASKED_FOR):
+            asked = each.note.removeprefix(ASKED_FOR).split(", ")
+            covered, waiting = (asked, False) if waiting else (covered, waiting)
+    return [] if covered is None else [name for name in item.sources if name not in covered]
+
+
+async def _note_asked(
+    context: AppContext, checked: Sequence[ChecklistItem], signed: Sequence[Signoff]
+) -> list[Signoff]:
+    """Write down for which sources a signature is asked for now, where that is not what was."""
+    before = {each.item: each.note for each in signed if each.note.startswith(ASKED_FOR)}
+    fresh = [
+        Signoff(
+            item=each.item,
+            state="failed",
+            at=context.clock.now(),
+            signer=SIGNER,
+            note=ASKED_FOR + ", ".join(each.sources),
+        )
+        for each in checked
+        if each.sources and before.get(each.item) != ASKED_FOR + ", ".join(each.sources)
+    ]
+    if fresh:
+        async with context.store.writing() as connection:
+            for each in fresh:
+                await add_signoff(connection, each)
+    return fresh
 
 
 async def checklist(context: AppContext, checked: Sequence[ChecklistItem]) -> list[ChecklistItem]:
     """The whole list, from what was checked now and what is written down; how it ended is, too."""
     async with context.store.reading() as connection:
         signed = await signoffs(connection)
+    signed += await _note_asked(context, checked, signed)
     items = _assembled(signed, checked, live=context.store.environment == "live")
     whole = [each for each in signed if each.item == WHOLE]
     await _write_down(context, items, before=whole[-1] if whole else None)
@@ -349,9 +398,14 @@ def _ask(name: str) -> str:
     return f"State {what}: {_signing(name)}"
 
 
-def _signed(item: ChecklistItem, signoff: Signoff | None) -> ChecklistItem:
+def _signed(
+    item: ChecklistItem, signoff: Signoff | None, *, later: Sequence[str]
+) -> ChecklistItem:
     if item.state != "to_sign" or signoff is None:
         return item
+    if later:
+        signed = f"{signoff.signer} signed before {', '.join(later)} was a source here."
+        return replace(item, sentence=f"{signed} {item.sentence}")
     return replace(
         item,
         state="passed",

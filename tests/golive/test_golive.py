@@ -120,6 +120,45 @@ async def test_a_statement_is_added_and_never_changed(live: Driver) -> None:
     assert live.rows("SELECT signer FROM signoffs WHERE item='rollback'") == [("Ann",), ("Ben",)]
 
 
+async def test_a_signature_does_not_cover_sources_that_were_added_after_it(live: Driver) -> None:
+    """What was stated of one source says nothing of the next."""
+    context = live.context
+
+    async def state(*names: str) -> tuple[str, str]:
+        trials = [Trial(source=name, wrong=None) for name in names]
+        checked = [
+            CHECKED[0],
+            webhook_item(trials, public_url="https://hooks.example"),
+            separation_item("live", unmarked=names),
+        ]
+        found = {each.item: each for each in await checklist(context, checked)}
+        assert found["webhook_verification"].state == found["environment_separation"].state
+        return found["webhook_verification"].state, found["webhook_verification"].sentence
+
+    assert (await state("mpesa"))[0] == "to_sign"
+    for item in ("webhook_verification", "environment_separation"):
+        await sign(context, item, by="Ann", note="seen")
+    assert (await state("mpesa"))[0] == "passed"
+    now, sentence = await state("mpesa", "adyen")
+    assert now == "to_sign"
+    assert sentence.startswith("Ann signed before adyen was a source here. Nothing here can sign")
+    for item in ("webhook_verification", "environment_separation"):
+        await sign(context, item, by="Ann", note="seen both")
+    assert (await state("mpesa", "adyen"))[0] == "passed"
+    assert (await state("adyen"))[0] == "passed"
+
+
+async def test_a_signature_of_before_anybody_was_asked_is_for_the_sources_of_the_next_run(
+    live: Driver,
+) -> None:
+    context = live.context
+    await sign(context, "environment_separation", by="Ann", note="seen")
+    one = [*CHECKED[:2], separation_item("live", unmarked=["mpesa"])]
+    two = [*CHECKED[:2], separation_item("live", unmarked=["mpesa", "adyen"])]
+    assert (await states(context, one))["environment_separation"] == "passed"
+    assert (await states(context, two))["environment_separation"] == "to_sign"
+
+
 @pytest.mark.parametrize(
     ("item", "by", "note"),
     [
