@@ -398,9 +398,7 @@ def _ask(name: str) -> str:
     return f"State {what}: {_signing(name)}"
 
 
-def _signed(
-    item: ChecklistItem, signoff: Signoff | None, *, later: Sequence[str]
-) -> ChecklistItem:
+def _signed(item: ChecklistItem, signoff: Signoff | None, *, later: Sequence[str]) -> ChecklistItem:
     if item.state != "to_sign" or signoff is None:
         return item
     if later:
