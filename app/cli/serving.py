@@ -258,7 +258,10 @@ def sandbox(
     context: typer.Context,
     port: Annotated[int, typer.Option(min=1, max=65_535, help="Port to listen on.")] = 8090,
     host: Host = "127.0.0.1",
-    seed: Annotated[int, typer.Option(help="Two runs with one seed are identical.")] = 0,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Two runs with one seed are identical; by default each has its own."),
+    ] = None,
     webhook_url: Annotated[
         str, typer.Option(help="Where the events are sent.")
     ] = "http://127.0.0.1:8080/webhooks/checkout",
@@ -284,13 +287,14 @@ def sandbox(
         play_scenario(play, webhook_url=webhook_url, speed=speed, token=token)
         return
     check_nothing_to_play(context)
+    from app.core.ids import drawn_seed
     from app.sandbox.settings import SandboxSettings
 
     host, port, listener = _where(host, port, fd)
     settings = SandboxSettings(
         webhook_url=webhook_url,
         public_url=f"http://{f'[{host}]' if ':' in host else host}:{port}",
-        seed=seed,
+        seed=drawn_seed() if seed is None else seed,
         truth_path=truth,
         unit_s=unit,
     )
@@ -310,6 +314,7 @@ def _run_sandbox(
     built = build_sandbox(settings, signer=signer)
     printing.note(f"Simulated provider on {settings.public_url}, sending to {settings.webhook_url}")
     printing.note(f"Open sessions with the token {settings.token}; verify with {secrets[0]}")
+    printing.note(f"Ids are drawn from --seed {settings.seed}")
     running.run_loop(serve_sandbox(built, host=host, port=port, listener=listener))
 
 

@@ -53,6 +53,11 @@ def new_salts(count: int) -> list[bytes]:
     return [chance[start : start + 16] for start in range(0, len(chance), 16)]
 
 
+def drawn_seed() -> int:
+    """For a seeded run that nobody gave one: 32 bits, so that a person can type it again."""
+    return secrets.randbits(32)
+
+
 Chance = random.Random
 """Where a seeded trial takes its choices from."""
 

@@ -433,6 +433,20 @@ def test_events_of_the_default_profile_are_those_of_its_own_document() -> None:
     assert shape["data"].keys() == mine["data"].keys()
 
 
+def test_each_start_of_a_sandbox_has_a_seed_of_its_own_unless_one_is_given(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its second run draws the ids of the first, and its events are taken for duplicates."""
+    seeds: list[int] = []
+    monkeypatch.setattr(
+        "app.cli.serving._run_sandbox", lambda settings, **_: seeds.append(settings.seed)
+    )
+    for arguments in ((), (), ("--seed", "7")):
+        assert run("sandbox", *arguments).code == 0
+    assert len(set(seeds)) == 3
+    assert seeds[-1] == 7
+
+
 def test_a_sandbox_on_an_address_of_ip_version_6(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own address is one, with brackets; it was refused as none."""
     served: list[str] = []
