@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from app.access.operators import SERVICE_AUTHOR
-from app.checkout.client import CheckoutClient
+from app.checkout.client import TOKEN_DENIED, CheckoutClient
 from app.checkout.payment import (
     Answered,
     CheckoutPayment,
@@ -138,8 +138,7 @@ async def ask_and_record(
     try:
         judged = await client.ask(row.order, row.request, key=row.key, again=again)
         if isinstance(judged, Denied):
-            now = context.clock.now()
-            await context.store.writer.commit(_put_off, row, now=now, in_vain=row.in_vain)
+            await context.store.writer.commit(_put_off_denied, row, judged, context.clock.now())
         answered = _answered(judged, row.order)
         return await _record(context, payment, answered, row=row), answered
     except BaseException:
@@ -230,6 +229,17 @@ def _put_off(
 ) -> None:
     until = now + pause_after(row.tries)
     put_off(connection, row.key, until=until, tries=row.tries + 1, in_vain=in_vain)
+
+
+def _put_off_denied(
+    connection: PlainConnection, row: PendingSession, denied: Denied, now: Instant
+) -> None:
+    """A token that is refused says nothing of the order, whose next pass comes no later for it."""
+    if denied.status in TOKEN_DENIED:
+        until = now + Duration(round(DENIED_S * SECOND))
+        put_off(connection, row.key, until=until, tries=row.tries, in_vain=row.in_vain)
+    else:
+        _put_off(connection, row, now=now, in_vain=row.in_vain)
 
 
 def pause_after(tries: int) -> Duration:

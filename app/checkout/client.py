@@ -135,6 +135,10 @@ LONGEST_HOLD_S: Final = 900.0
 WAITS_FOR_ALL: Final = frozenset({"status_429", "status_503"})
 """Answers whose Retry-After is about us or the service; that of a 409 is about one key."""
 
+DENIAL_LASTS_S: Final = 300.0
+"""Whoever is not ready may get no request that could show that the token is taken again; while a
+session waits for its answer, its order is asked about more often than this."""
+
 TOKEN_DENIED: Final = frozenset({401, 403})
 """Statuses that are about our token and about nothing else."""
 
@@ -187,8 +191,9 @@ class CheckoutClient:
     ) -> None:
         self.settings = settings
         self.flights: SingleFlight[Any] = SingleFlight()
-        self.denied: int | None = None
-        """The status by which the service refuses our token; None since it last took it."""
+        self._denied: tuple[int, float] | None = None
+        """The status by which the service last refused our token, and when on the monotonic
+        clock; None since it took it."""
         self._held_off_until = 0.0
         """Until when, on the monotonic clock, the service wants no requests."""
         self._sleep = sleep
@@ -209,6 +214,14 @@ class CheckoutClient:
     ) -> None:
         await self._http.aclose()
 
+    @property
+    def denied(self) -> int | None:
+        """The status by which the service refuses our token; None since it last took it, or where
+        nobody has asked for so long that it may be taken again."""
+        if self._denied is None or time.monotonic() - self._denied[1] >= DENIAL_LASTS_S:
+            return None
+        return self._denied[0]
+
     def mask_for(self, phone: str | None) -> Mask:
         """What must not be written down of a customer's request and its answers."""
         return Mask(phone=phone, token=self.settings.token)
@@ -221,9 +234,9 @@ class CheckoutClient:
         """
         judged = await self._until_clear(order, body, key, lost=again)
         if isinstance(judged, Denied) and judged.status in TOKEN_DENIED:
-            self.denied = judged.status
+            self._denied = judged.status, time.monotonic()
         elif not isinstance(judged, AnswerUnclear) or judged.reached:
-            self.denied = None
+            self._denied = None
         return judged
 
     async def _until_clear(self, order: str, body: bytes, key: str, *, lost: bool) -> Judged:

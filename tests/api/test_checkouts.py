@@ -371,7 +371,7 @@ async def test_an_order_is_enough_where_the_profile_wants_no_more(tmp_path: Path
 
 
 async def test_a_lost_answer_is_unknown_and_found_in_the_background(tmp_path: Path) -> None:
-    busy = answer(429, retry_after="60")
+    busy = answer(409, retry_after="60")
     async with shop(tmp_path, busy, opened()) as (driver, pay):
         first = await start(driver)
         assert (first.status_code, first.json()["status"]) == (202, "unknown")
@@ -389,7 +389,7 @@ async def test_in_the_background_nothing_is_asked_for_an_order_that_wants_no_pay
     tmp_path: Path, how: str
 ) -> None:
     """The service may open the session only now, and ask the customer to pay."""
-    async with shop(tmp_path, answer(429, retry_after="60"), opened()) as (driver, pay):
+    async with shop(tmp_path, answer(409, retry_after="60"), opened()) as (driver, pay):
         assert (await start(driver)).status_code == 202
         if how == "paid":
             assert (await driver.send(event("e1", session=None))).status_code == 200
@@ -407,7 +407,7 @@ async def test_in_the_background_nothing_is_asked_while_it_is_in_doubt_what_was_
 ) -> None:
     """Once it is settled that the order is not paid, its session is asked for again."""
     part: dict[str, Any] = {"session": None, "payment": {"reference": "p", "amount": 200}}
-    async with shop(tmp_path, answer(429, retry_after="60"), opened()) as (driver, pay):
+    async with shop(tmp_path, answer(409, retry_after="60"), opened()) as (driver, pay):
         assert (await start(driver)).status_code == 202
         await driver.send(event("e1", "refunded", **part, refund={"reference": "r", "amount": 100}))
         driver.clock.put(driver.clock.now() + MINUTE)

@@ -137,7 +137,7 @@ async def test_where_nobody_knows_when_to_ask_again_it_is_soon(tmp_path: Path) -
 
 
 async def test_what_is_unknown_is_not_over_though_its_deadline_has_passed(tmp_path: Path) -> None:
-    async with shop(tmp_path, answer(429, retry_after="60")) as (driver, pay):
+    async with shop(tmp_path, answer(409, retry_after="60")) as (driver, pay):
         await start(driver)
         driver.clock.put(driver.clock.now() + 2 * HOUR)
         assert (await driver.api("GET", "/orders/ORD-1")).json()["outcome"] == "timed_out"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import text
@@ -18,7 +20,7 @@ from app.checkout.ask_session import (
     hold_for,
     pause_after,
 )
-from app.checkout.client import CheckoutClient, RetrySettings
+from app.checkout.client import DENIAL_LASTS_S, CheckoutClient, RetrySettings
 from app.core.errors import StoreUnavailable, UnreachableError
 from app.core.periodic import PeriodicTask
 from app.orders.pending_session_store import PendingSession
@@ -167,6 +169,34 @@ async def test_a_refused_token_stops_and_is_known_until_it_is_taken_again(shop: 
         assert client.denied is None
     assert len(pay.seen) == 3  # type: ignore[unreachable] # the client has changed meanwhile
     assert await shop.kinds() == ["requested", "opened"]
+
+
+async def test_whether_a_refused_token_is_taken_again_is_asked_every_half_minute(
+    shop: Shop,
+) -> None:
+    script = (*[answer(401)] * 8, opened())
+    async with service(*script) as pay, pay.client(ONCE) as client:
+        with pytest.raises(UnreachableError):
+            await shop.open(client)
+        for _ in range(8):
+            shop.clock.put(shop.clock.now() + 30 * SECOND)
+            assert await ask_again_due(shop.context, client) == 1
+    assert len(pay.seen) == 9
+    assert await shop.kinds() == ["requested", "opened"]
+
+
+async def test_a_refused_token_about_which_nobody_asks_any_more_is_forgotten(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readiness that stays red keeps away the very request that would end it."""
+    async with service(answer(401)) as pay, pay.client(ONCE) as client:
+        with pytest.raises(UnreachableError):
+            await shop.open(client)
+        until = time.monotonic() + DENIAL_LASTS_S
+        assert client.denied == 401
+        clock = SimpleNamespace(monotonic=lambda: until)
+        monkeypatch.setattr("app.checkout.client.time", clock)
+        assert client.denied is None
 
 
 def test_pauses_grow_to_a_bound() -> None:
