@@ -469,6 +469,7 @@ _DISPUTE: Final = members(
         "money": MAYBE_MONEY,
         "opened_at": INSTANT,
         "state": {"enum": list(STATE_WORDS)},
+        "still_lost": described(MAYBE_MONEY, "Of one that was won: what was not given back."),
         "respond_by": MAYBE_INSTANT,
     }
 )

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, get_args
 from app.evidence.attachments import KIND_WORDS, Attachment
 from reconcile.instants import Instant
 from reconcile.ledger.correlate import Heard
-from reconcile.ledger.ledger import Ledger
+from reconcile.ledger.ledger import Finding, Ledger
 from reconcile.money import Money, to_json
 
 Family = Literal[
@@ -90,6 +90,7 @@ class Dispute:
     reference  the provider's own; None where it names none
     payment    the disputed payment's reference
     reason     the provider's word or the network's code; `family`: of which kind it is
+    still_lost of one that was won: what the win did not give back
     respond_by until when the shop may answer
     """
 
@@ -101,7 +102,14 @@ class Dispute:
     money: Money | None
     opened_at: Instant
     state: State
+    still_lost: Money | None = None
     respond_by: Instant | None = None
+
+    @property
+    def words(self) -> str:
+        """How it stands, in a sentence's end. Of one that was won for a part: what stays lost."""
+        part = "" if self.still_lost is None else f" in part, and {self.still_lost} of it stay lost"
+        return STATE_WORDS[self.state] + part
 
     def document(self, moment: Any) -> dict[str, Any]:
         """For JSON. `moment`: how an instant is written."""
@@ -115,6 +123,7 @@ class Dispute:
             "money": None if self.money is None else to_json(self.money),
             "opened_at": moment(self.opened_at),
             "state": self.state,
+            "still_lost": None if self.still_lost is None else to_json(self.still_lost),
             "respond_by": moment(self.respond_by),
         }
 
@@ -131,7 +140,7 @@ def deadline_words(dispute: Dispute | None, respond_by: str | None, *, overdue: 
     respond_by  the moment, as it is to be written
     """
     if dispute is not None and dispute.state != "open":
-        return f"The dispute is {STATE_WORDS[dispute.state]}: no answer is due any more."
+        return f"The dispute is {dispute.words}: no answer is due any more."
     if respond_by is None:
         return "Nobody has said until when the bank takes an answer."
     if not overdue:
@@ -173,6 +182,8 @@ def _dispute(
     dates = [respond_by[each.event.event_id] for each in messages
              if each.event.event_id in respond_by]  # fmt: skip
     reason = reasons[-1] if reasons else None
+    found = _found(messages, ledger)
+    last: State = _STATES[messages[-1].event.claim]
     return Dispute(
         reference=first.event.movement,
         payment=first.event.payment,
@@ -181,18 +192,26 @@ def _dispute(
         family=family_of(reason),
         money=max(amounts, key=lambda each: each.minor) if amounts else _paid(ledger, first),
         opened_at=first.at,
-        state=_state(messages, ledger),
+        state=last if found is None else _FOUND[found.code],
+        still_lost=still_lost(messages, ledger),
         respond_by=dates[-1] if dates else None,
     )
 
 
-def _state(messages: Sequence[Heard], ledger: Ledger) -> State:
-    """As the ledger has it, which knows what of one moment counts; else by the last message."""
+def _found(messages: Sequence[Heard], ledger: Ledger) -> Finding | None:
+    """What the ledger says of it, which knows what of one moment counts."""
     ids = {each.event.event_id for each in messages}
-    for finding in ledger.findings:
-        if finding.code in _FOUND and not ids.isdisjoint(finding.cites):
-            return _FOUND[finding.code]
-    return _STATES[messages[-1].event.claim]
+    of_it = [
+        each for each in ledger.findings if each.code in _FOUND and not ids.isdisjoint(each.cites)
+    ]
+    return of_it[0] if of_it else None
+
+
+def still_lost(messages: Sequence[Heard], ledger: Ledger) -> Money | None:
+    """Of a dispute that was won for a part, of which these messages are: what stays lost."""
+    found = _found(messages, ledger)
+    lost = None if found is None else dict(found.facts).get("still_lost")
+    return lost if isinstance(lost, Money) else None
 
 
 def _paid(ledger: Ledger, message: Heard) -> Money | None:

@@ -201,7 +201,7 @@ class _Writer:
             "opened_at": self._moment(found.opened_at),
             "respond_by": self._moment(self._case.respond_by),
             "overdue": self._case.overdue,
-            "state": dispute.STATE_WORDS[found.state],
+            "state": found.words,
         }
 
     # --- facts -----------------------------------------------------------------------------------
@@ -246,6 +246,9 @@ class _Writer:
             if what in seen:
                 continue
             words = _message_words(each, movement)
+            if claim == "dispute_won":
+                lost = dispute.still_lost([each], self._case.ledger)
+                words += "" if lost is None else f" in part, and {lost} of it stayed lost"
             if claim == "disputed" and thing in seen:
                 words = f"The disputed amount was stated as {event.money}"
             seen |= {thing, what}

@@ -114,6 +114,21 @@ async def test_an_answer_is_due_while_the_dispute_is_open(console: RunningConsol
     assert "Ask the payment service today whether it still takes one" in late
 
 
+async def test_a_dispute_that_was_won_for_a_part_is_shown_with_what_stays_lost(
+    console: RunningConsole,
+) -> None:
+    told = (("disputed", 1500), ("dispute_lost", 1500), ("dispute_won", 600))
+    for number, (kind, amount) in enumerate(told, 1):
+        refund = {"reference": "dp_1", "amount": amount, "currency": "KES"}
+        at = format_instant(Instant(T + number * SECOND))
+        body = event(f"evt_d{number}", kind, refund=refund, occurred_at=at)
+        await console.driver.send(body)
+    async with console.signed_in("support") as client:
+        page = shown((await client.get("/cases/ORD-1")).text)
+    assert "won in part, and KES 900.00 of it stay lost" in page
+    assert "The dispute is decided for the shop in part, and KES 900.00 of it stay lost" in page
+
+
 async def test_a_letters_deadline_is_typed_as_the_clocks_of_the_zone_show_it(
     console: RunningConsole,
 ) -> None:

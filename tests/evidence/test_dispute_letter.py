@@ -374,6 +374,27 @@ async def test_a_dispute_stands_in_it_as_in_the_ledger(tmp_path: Path, end: str)
     assert found.document["title"] == "Statement on a payment dispute that was decided"
 
 
+async def test_a_dispute_that_was_won_for_a_part_is_told_with_what_stays_lost(
+    tmp_path: Path,
+) -> None:
+    """In its state, among the facts and in the words on its deadline: the money says the same."""
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
+        await driver.send(_body("ORD-1042", "e1", "succeeded", "pay_1", T))
+        told = (("disputed", 1500), ("dispute_lost", 1500), ("dispute_won", 600))
+        for number, (kind, amount) in enumerate(told, 1):
+            refund = {"reference": "dp_1", "amount": amount, "currency": "KES"}
+            at = T + number * HOUR
+            await driver.send(_body("ORD-1042", f"d{number}", kind, "pay_1", at, refund=refund))
+        driver.clock.put(T + DAY)
+        found = await write(driver, tmp_path)
+    part = "decided for the shop in part, and KES 900.00 of it stay"
+    assert found.document["dispute"]["state"] == f"{part} lost"
+    assert found.document["facts"][-1]["fact"] == f"The dispute was {part}ed lost."
+    assert ["Lost in disputes", "KES 900.00"] in found.document["money"]
+    assert found.case.document()["dispute"]["still_lost"] == {"amount": "900.00", "currency": "KES"}
+    assert f"is {part} lost: no answer is due" in found.case.document()["deadline"]
+
+
 async def test_its_answer_tells_times_in_the_merchants_zone_and_names_it(tmp_path: Path) -> None:
     async with driving(tmp_path, with_worker=False) as driver:
         driver.context = replace(driver.service.context, zone=zone_named("Africa/Nairobi"))
