@@ -15,7 +15,7 @@ from typing import IO, Annotated, Any, Final, Literal
 
 import typer
 
-from app.core.cells import csv_line, safe_cell
+from app.core.cells import BYTE_ORDER_MARK, csv_line, safe_cell
 from app.core.errors import UsageError
 from app.core.private_files import replacing
 from app.core.text import printable
@@ -124,10 +124,25 @@ class Format(StrEnum):
     json = "json"
     jsonl = "jsonl"
     csv = "csv"
+    csv_excel = "csv-excel"
+
+
+def _marked(form: Format | None) -> Format | None:
+    """For a spreadsheet: CSV behind a byte order mark, which no program expects in a pipe."""
+    if form is not Format.csv_excel:
+        return form
+    print(BYTE_ORDER_MARK, end="")
+    return Format.csv
 
 
 FormatOption = Annotated[
-    Format, typer.Option("--format", help="table for people; json, jsonl or csv for programs.")
+    Format,
+    typer.Option(
+        "--format",
+        callback=_marked,
+        help="table for people; json, jsonl or csv for programs; csv-excel is csv that Excel opens "
+        "with its names right.",
+    ),
 ]
 DocumentOption = Annotated[
     Literal[Format.table, Format.json, Format.jsonl],

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from app.console import words
 from app.console.imports_pages import KINDS, WHOSE
 from app.console.view import Act, Console, Document, Page, View
-from app.core.cells import csv_line, safe_cell
+from app.core.cells import BYTE_ORDER_MARK, csv_line, safe_cell
 from app.core.pages.charts import Series, stacked
 from app.evidence.letter import Drawing, Spoken, Times, drawing, letter_zone
 from reconcile.instants import format_instant
@@ -235,7 +235,7 @@ def as_csv(document: Document, rows: str) -> Response:
     a mark before a negative one would make it a text, which no sum of a spreadsheet counts."""
     flat = [_flat(each) for each in document[rows]]
     columns = list(dict.fromkeys(name for each in flat for name in each))
-    lines = [csv_line(columns)]
+    lines = [BYTE_ORDER_MARK, csv_line(columns)]
     lines += [csv_line(each.get(name, "") for name in columns) for each in flat]
     return Response("".join(lines), media_type="text/csv")
 

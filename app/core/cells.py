@@ -5,6 +5,10 @@ A spreadsheet may split a line elsewhere than it was meant to: one that is set t
 the second half for a formula; the same happens at a tab and at a line's end inside of a cell.
 So no part of a text between such separators may begin as a formula does.
 
+A file that a person opens begins with a byte order mark: without one Excel takes UTF-8 for the
+computer's own old encoding, and names and currencies for other signs. What a program reads from a
+pipe has none.
+
 Leaves out: numbers and dates, which a program writes and nobody else.
 """
 
@@ -13,6 +17,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from typing import Final
+
+BYTE_ORDER_MARK: Final = "\ufeff"
+"""What a CSV file for people begins with; `files/tables.py` reads files with it and without."""
 
 _MARK: Final = "'"
 

@@ -114,6 +114,8 @@ def test_orders(run: Run, filled: dict[str, str]) -> None:
     assert "--after O-1" in limited.err
     table = list(csv.DictReader(io.StringIO(run("orders", "list", "--format", "csv").out)))
     assert [row["order"] for row in table] == ["O-1", "ORD-1"]
+    marked = run("orders", "list", "--format", "csv-excel").out
+    assert marked == "\ufeff" + run("orders", "list", "--format", "csv").out
     shown = run("orders", "show", "ORD-1", "--format", "json").document
     assert (shown["order"], shown["outcome"]) == ("ORD-1", "succeeded")
     printed = run("orders", "show", "ORD-1").out

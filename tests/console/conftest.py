@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import csv
+import io
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -20,6 +22,7 @@ from app.bootstrap_console import console_of
 from app.config.load import load_settings
 from app.console.application import build_console
 from app.console.view import Console
+from app.core.cells import BYTE_ORDER_MARK
 from app.core.ids import new_token
 from app.core.jobs import Jobs
 from app.finance.imports import ImportRequest, import_bank, import_statement
@@ -154,6 +157,13 @@ async def import_bank_and_statement(console: RunningConsole) -> None:
     await import_statement(console.context, settled, source="shop")
     await import_bank(console.context, ImportRequest(path=bank, account="main", by="a finance"))
     console.driver.clock.put(Instant(console.driver.clock.now() + MINUTE))
+
+
+def rows_of(answer: httpx2.Response) -> list[dict[str, str]]:
+    """The rows of a list's CSV, behind the mark that a spreadsheet needs to read names right."""
+    text = answer.content.decode()
+    assert text.startswith(BYTE_ORDER_MARK)
+    return list(csv.DictReader(io.StringIO(text[1:], newline="")))
 
 
 async def until_async(ready: Callable[[], bool]) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import csv
-import io
 import json
 import re
 from dataclasses import replace
@@ -36,7 +34,13 @@ from reconcile.matching.breaks import ACTS, BREAK_CAUSES, STATES
 from reconcile.matching.control import SIDES
 from reconcile.reporting.closing import Blocker
 from tests.api.driving import environ
-from tests.console.conftest import ORIGIN, RunningConsole, import_bank_and_statement, until_async
+from tests.console.conftest import (
+    ORIGIN,
+    RunningConsole,
+    import_bank_and_statement,
+    rows_of,
+    until_async,
+)
 from tests.console.test_pages import in_nairobi, shown
 
 
@@ -78,7 +82,7 @@ async def test_the_worklist_is_ordered_and_added_up(console_with_breaks: Running
     async with console_with_breaks.signed_in("support") as client:
         found = await breaks(client)
         text = shown((await client.get("/breaks")).text)
-        lines = list(csv.DictReader(io.StringIO((await client.get("/breaks.csv")).text)))
+        lines = rows_of(await client.get("/breaks.csv"))
         aged = await breaks(client, "?order=age")
         dollars = await breaks(client, "?currency=USD")
     money = [
@@ -237,7 +241,7 @@ async def test_another_operator_approves_on_the_page(console_with_breaks: Runnin
         done = await send(client, f"/do/approve?proposal={name}", reason="I saw the letter")
         after = shown((await client.get(done.headers["location"])).text)
         listed = (await client.get("/proposals.json")).json()
-        lines = list(csv.DictReader(io.StringIO((await client.get("/proposals.csv")).text)))
+        lines = rows_of(await client.get("/proposals.csv"))
         late = await client.get(f"/do/reject?proposal={name}")
         assert (await client.get("/proposals/prp_0")).status_code == 404
     assert "it is gone" in page
@@ -458,7 +462,7 @@ async def test_amounts_of_a_csv_are_numbers_also_where_money_left(console: Runni
     await import_bank(console.context, asked)
     async with console.signed_in("finance") as client:
         found = (await client.get("/bank.json")).json()["lines"]
-        lines = list(csv.DictReader(io.StringIO((await client.get("/bank.csv")).text)))
+        lines = rows_of(await client.get("/bank.csv"))
     assert [each["amount_amount"] for each in lines] == [each["amount"]["amount"] for each in found]
     assert sorted(each["amount_amount"] for each in lines) == ["-3.50", "5.00", "7.00"]
     assert {each["payouts"] for each in lines} == {"PO-100200", ""}
@@ -522,7 +526,7 @@ async def test_a_run_shows_its_control_totals(console_with_breaks: RunningConsol
     async with console.signed_in("finance") as client:
         found = (await client.get("/runs/1.json")).json()
         page = (await client.get("/runs/1")).text
-        lines = list(csv.DictReader(io.StringIO((await client.get("/runs/1.csv")).text)))
+        lines = rows_of(await client.get("/runs/1.csv"))
         listed = (await client.get("/runs")).text
         assert [(await client.get(f"/runs/{one}")).status_code for one in (2, "x")] == [404, 404]
     async with console.signed_in("support") as client:

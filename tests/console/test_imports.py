@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import csv
 import fcntl
 import html
-import io
 import os
 import tempfile
 from collections.abc import AsyncIterator
@@ -27,7 +25,7 @@ from app.core.jobs import Jobs
 from app.finance.match_rules import save_rules
 from reconcile.instants import HOUR
 from tests.api.driving import environ
-from tests.console.conftest import RunningConsole
+from tests.console.conftest import RunningConsole, rows_of
 from tests.console.test_finance_pages import of_form, send
 from tests.console.test_pages import shown
 
@@ -111,7 +109,7 @@ async def test_a_file_is_read_looked_at_and_imported(console: RunningConsole) ->
         done = (await client.get(place(sent) + ".json")).json()
         text = shown((await client.get(place(sent))).text)
         listed = (await client.get("/imports.json")).json()
-        lines = list(csv.DictReader(io.StringIO((await client.get("/imports.csv")).text)))
+        lines = rows_of(await client.get("/imports.csv"))
     assert found["state"] == "to_confirm"
     assert (found["read"], found["new"], found["rejected"], found["problems"]) == (2, 2, 0, [])
     assert [

@@ -112,7 +112,9 @@ async def test_the_proposer_sees_them_once_another_agreed_and_nothing_else_holds
     assert f"+{OTHER_PHONE}" in answer
     assert "No number came with it." in answer
     assert looks(console) == [("a support", order, REASON) for order in ("ORD-1", AWKWARD, "ORD-5")]
-    (line, none, last) = csv.DictReader((await look(console, proposal, "csv")).splitlines())
+    (line, none, last) = csv.DictReader(
+        (await look(console, proposal, "csv")).lstrip("\ufeff").splitlines()
+    )
     assert (line["order"], line["phones"], last["phones"]) == ("ORD-1", PHONE, OTHER_PHONE)
     assert (none["order"], none["phones"]) == (AWKWARD, "")
     assert PHONE in await look(console, proposal, "json")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import re
@@ -32,7 +31,14 @@ from app.orders.unmask_many import UnmaskRequest, propose_unmasking, unmasking_k
 from reconcile.instants import DAY, Instant
 from reconcile.money import Money
 from tests.api.driving import of_order
-from tests.console.conftest import AWKWARD, PHONE, SAME_SITE, RunningConsole, until_async
+from tests.console.conftest import (
+    AWKWARD,
+    PHONE,
+    SAME_SITE,
+    RunningConsole,
+    rows_of,
+    until_async,
+)
 
 ABOUT_A_FILE = ("detach", "exhibit", "import", "discard", "withdraw-import", "save-rules")
 
@@ -268,7 +274,7 @@ async def test_a_list_is_the_same_as_page_json_and_csv(console: RunningConsole) 
     async with console.signed_in("viewer") as client:
         document = (await client.get("/orders.json")).json()
         text = shown((await client.get("/orders")).text)
-        lines = list(csv.DictReader(io.StringIO((await client.get("/orders.csv")).text)))
+        lines = rows_of(await client.get("/orders.csv"))
     assert {each["order"] for each in document["orders"]} == {"ORD-1", AWKWARD}
     assert [each["order"] for each in lines] == [each["order"] for each in document["orders"]]
     assert {each["captured_amount"] for each in lines} == {"1500.00", "0.00"}

@@ -115,7 +115,7 @@ async def test_rejects_are_imported_with_the_mapping_of_their_export(
     done = await import_book(context, ImportRequest(path=path, mapping=mapping, accept_good=True))
     assert (done.new, done.rejected) == (1, 1)
     rejects = path.with_name("book.rejects.csv")
-    with rejects.open(newline="") as file:
+    with rejects.open(encoding="utf-8-sig", newline="") as file:
         rows = list(csv.reader(file))
     with rejects.open("w", encoding=encoding, newline="") as file:
         csv.writer(file, delimiter=delimiter).writerows(

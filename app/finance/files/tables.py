@@ -24,7 +24,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from app.core.cells import csv_line, plain_text, safe_cell
+from app.core.cells import BYTE_ORDER_MARK, csv_line, plain_text, safe_cell
 from app.core.errors import UsageError
 
 Recognize = Callable[[Sequence[str]], int]
@@ -165,7 +165,7 @@ def write_rejects(
     try:
         made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(made, "w", encoding="utf-8", newline="") as file:
-            file.write(csv_line([*map(harmless, table.heading), *ADDED]))
+            file.write(BYTE_ORDER_MARK + csv_line([*map(harmless, table.heading), *ADDED]))
             file.writelines(map(csv_line, _rows(table, problems, decimal)))
     except OSError as error:
         raise UsageError(

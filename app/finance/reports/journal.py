@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import PlainValidator, create_model
 
-from app.core.cells import csv_line, safe_cell
+from app.core.cells import BYTE_ORDER_MARK, csv_line, safe_cell
 from app.core.toml_file import EMPTY, TomlTable, read_toml
 from app.core.zones import zone_named
 from app.finance.report_period import JournalTotals, Progress, report_journal
@@ -134,7 +134,7 @@ def head(form: JournalFormat, *, accounts: Accounts, scope: Scope) -> str:
         document = dumps(scope_document(scope), ensure_ascii=False, indent=2)
         return document.removesuffix("\n}") + ',\n  "transactions": ['
     if form == "csv":
-        return "\ufeff" + csv_line(CSV_COLUMNS)
+        return BYTE_ORDER_MARK + csv_line(CSV_COLUMNS)
     title = f"{scope.merchant or 'Tallyhook'} {scope.environment}"
     opened = [f"{_OPENED} open {name}" for name in sorted(set(accounts.values()))]
     return "\n".join([f'option "title" {_quoted(title)}', "", *opened, ""])

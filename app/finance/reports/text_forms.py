@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from app.core.cells import csv_line, safe_cell
+from app.core.cells import BYTE_ORDER_MARK, csv_line, safe_cell
 from app.core.text import printable
 from app.core.zones import zone_named
 from app.finance.reports import layout
@@ -55,7 +55,7 @@ def csv(report: PeriodReport) -> bytes:
                 text = layout.cell_text(column, row)
                 cells[column.name] = safe_cell(text) if column.kind in _TEXT else text
             lines.append(_line(columns, cells))
-    return "".join(lines).encode("utf-8-sig", "backslashreplace")
+    return (BYTE_ORDER_MARK + "".join(lines)).encode("utf-8", "backslashreplace")
 
 
 def _line(columns: Sequence[str], cells: Mapping[str, str]) -> str:

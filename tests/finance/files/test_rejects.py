@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from app.core.cells import BYTE_ORDER_MARK
 from app.core.errors import UsageError
 from app.finance.files.tables import (
     ADDED,
@@ -46,7 +47,8 @@ def test_each_row_is_there_once_with_its_cells_and_all_that_is_wrong(tmp_path: P
     write_rejects(path, Rows(), problems)
     assert path.name == "book.rejects.csv"
     assert path.stat().st_mode & 0o777 == 0o600
-    with path.open(newline="") as file:
+    with path.open(encoding="utf-8", newline="") as file:
+        assert file.read(1) == BYTE_ORDER_MARK, "else a spreadsheet shows its names wrong"
         assert list(csv.reader(file)) == [
             ["name", "'=cmd", "rejected row", "problem"],
             ["b", "-5", "4", "name: no; nor this"],
@@ -93,14 +95,14 @@ def test_corrected_rows_are_imported_as_they_were(tmp_path: Path) -> None:
     cells = ["=HYPERLINK(1)", "'quoted", "x;=1+1", "-5"]
 
     class Odd(Rows):
-        heading: Any = ("=cmd", "'b", "c;-d", "amount")
+        heading: Any = ("=cmd", "'b", "c;-d", "Käufer ₹")
 
         def batches(self) -> Iterator[Batch]:
             yield Batch([cells], range(2, 3))
 
     path = tmp_path / "r.csv"
     write_rejects(path, Odd(), [problem(2, "no")])
-    assert "x;=1+1" not in path.read_text()
+    assert "x;=1+1" not in path.read_text(encoding="utf-8")
     table = CsvTable(path, encoding=None, delimiter=",", recognize=len)
     assert table.heading == [*Odd.heading, *ADDED]
     assert [row for batch in table.batches() for row in batch.rows] == [[*cells, "2", "no"]]
