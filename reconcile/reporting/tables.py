@@ -156,7 +156,8 @@ TABLES: Final[tuple[Table, ...]] = (
         "Late payments and refunds of earlier months",
         r.LateRow,
         "month kind currency count:count sum:money",
-        about="Payments and refunds dated before the period that became known in it.",
+        about="Payments and refunds dated before the period that became known in it. "
+        "What went back is negative: it is less money than these months were thought to have.",
     ),
     table_of(
         "changes",
@@ -245,7 +246,7 @@ TABLES: Final[tuple[Table, ...]] = (
         "List of late payments and refunds",
         r.LateLine,
         "order kind source payment currency sum:money at:instant received_at:instant cites:list",
-        about="By the moment it became known.",
+        about="By the moment it became known. What went back is negative.",
     ),
     table_of(
         "change_lines",

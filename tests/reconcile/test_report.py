@@ -26,7 +26,7 @@ from reconcile.reporting.input import BreakSeen, OrderSeen, merged, settled, sig
 from reconcile.reporting.journal import ROLES, transactions
 from reconcile.reporting.orders import standing, stretches
 from reconcile.reporting.report import PeriodReport, Step, ties
-from reconcile.reporting.tables import report_document, report_of
+from reconcile.reporting.tables import TABLES, report_document, report_of
 from reconcile.reporting.tally import PeriodTally
 from tests.finance.reports.samples import (
     END,
@@ -301,6 +301,16 @@ def test_money_of_an_earlier_month_that_became_known_in_the_period_is_late() -> 
     assert [(row.month, row.kind, row.sum) for row in report.late] == [("2026-09", "captured", 900)]
     assert [each.payment for each in report.late_lines] == ["pay_L"]
     assert flows_of(report) == {}
+
+
+def test_what_went_back_late_is_negative_and_its_tables_say_so() -> None:
+    """Else "Refunded, -900" could be read as a refund that was taken back."""
+    gone = replace(taken(-900, BEFORE, order="L", delay=3 * DAY), kind="refunded")
+    report = added_up(OrderSeen(taking=taking("L", BEFORE, gone)))
+    assert [(row.kind, row.sum) for row in report.late] == [("refunded", -900)]
+    assert [(each.kind, each.sum) for each in report.late_lines] == [("refunded", -900)]
+    told = {each.name: each.about for each in TABLES if each.name in ("late", "late_lines")}
+    assert [("What went back is negative" in about) for about in told.values()] == [True, True]
 
 
 def test_orders_in_any_order_give_the_same_report() -> None:
