@@ -60,8 +60,9 @@ def _print_totals(found: Ran) -> None:
     print(f"Run {found.number}, as of {format_instant(found.as_of)}, under {_rules(found)}.")
     columns = ("side", "family", "bucket", "count", "sum")
     printing.emit(totals["control"], columns=columns, form=printing.Format.table)
-    for tie in totals["broken_ties"]:
-        print(f"DOES NOT TIE: {tie['name']} ({tie['side']}): {tie['left']} and {tie['right']}")
+    for tie in found.control.ties():
+        if not tie.holds:
+            print(f"DOES NOT TIE: {tie.name} ({tie.side}): {tie.sides}")
     if totals["ties"]:
         print(f"All {counted(totals['ties_checked'], 'sum ties', 'sums tie')}.")
     matched = totals["matched"]

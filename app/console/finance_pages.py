@@ -108,7 +108,9 @@ async def run_page_document(view: View) -> Document:
         view.context, await finished_run(view.context, int(view.subject))
     )
     newest = await worklist.newest_run(view.context)
+    broken = [each.sides for each in found.control.ties() if not each.holds]
     document = reconcile_period.run_document(found) | {
+        "broken_sides": broken,
         "breaks": found.breaks,
         "newest": newest is not None and found.number == newest.number,
     }

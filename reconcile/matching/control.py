@@ -22,6 +22,7 @@ from typing import Final, Literal, TypeVar, get_args
 
 from reconcile.instants import Instant
 from reconcile.matching.breaks import BREAK_CAUSES, BreakCause
+from reconcile.money import Money
 from reconcile.values import frozen
 
 Side = Literal["book", "takings", "settlement", "statement", "payouts", "bank"]
@@ -131,6 +132,17 @@ class Tie:
         """Whether both sides are equal."""
         return self.left == self.right
 
+    @property
+    def sides(self) -> str:
+        """Both sides for people: rows, or money in major units."""
+        if self.name == _ROWS or not self.currency:
+            return f"{self.left:,} and {self.right:,}"
+        left, right = (Money(minor=m, currency=self.currency) for m in (self.left, self.right))
+        return f"{left} and {right}"
+
+
+_ROWS: Final = "rows read = rows placed"
+
 
 @frozen
 class Control:
@@ -203,7 +215,7 @@ def _equations(
     side: Side, *, read: Sequence[Read], lines: Sequence[ControlLine]
 ) -> Iterator[tuple[str, int, int]]:
     parts = sum([total(lines, family) for family in get_args(Family)])
-    yield "rows read = rows placed", sum([e.count for e in read]), sum([e.count for e in lines])
+    yield _ROWS, sum([e.count for e in read]), sum([e.count for e in lines])
     yield "read = matched + waiting + breaks", sum([each.sum for each in read]), parts
     if side == "statement":
         fees = sum([each.fee for each in read])

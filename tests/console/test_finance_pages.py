@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,7 @@ from app.providers.source import Source
 from reconcile.instants import DAY, MINUTE, Instant
 from reconcile.matching.breaks import ACTS, BREAK_CAUSES, STATES
 from reconcile.matching.control import SIDES
+from reconcile.money import Money
 from reconcile.reporting.closing import Blocker
 from tests.api.driving import environ
 from tests.console.conftest import (
@@ -517,6 +520,31 @@ async def test_a_run_is_started_by_who_is_signed_in(console: RunningConsole) -> 
         "SELECT who, reason FROM audit WHERE action='reconciled' ORDER BY at"
     )
     assert sorted(rows) == [("a finance", "a look"), ("a finance", "month end")]
+
+
+async def test_sums_of_a_run_that_do_not_tie_are_told_in_money(
+    console_with_breaks: RunningConsole,
+) -> None:
+    """And rows as rows; the command's JSON has both in minor units."""
+    console = console_with_breaks
+    with closing(sqlite3.connect(console.driver.path)) as database, database:
+        database.row_factory = sqlite3.Row
+        run = dict(database.execute("SELECT * FROM runs").fetchone())
+        result = json.loads(run["result"])
+        of = ("takings", "KES")
+        (line,) = [each for each in result["read"] if (each["side"], each["currency"]) == of]
+        line["sum"], line["count"] = line["sum"] + 1_234_567, line["count"] + 1
+        run |= {"number": run["number"] + 1, "result": json.dumps(result)}
+        marks = ", ".join("?" * len(run))
+        database.execute(f"INSERT INTO runs ({', '.join(run)}) VALUES ({marks})", [*run.values()])
+    async with console.signed_in("finance") as client:
+        text = shown((await client.get("/runs/2")).text)
+        (rows, sums) = (await client.get("/runs/2.json")).json()["broken_ties"]
+    assert "2 of " in text
+    assert f"): {rows['left']} and {rows['right']} " in text
+    right = Money(minor=sums["right"], currency="KES")
+    assert f"): {Money(minor=sums['left'], currency='KES')} and {right} " in text
+    assert sums["left"] - sums["right"] == 1_234_567
 
 
 async def test_a_run_shows_its_control_totals(console_with_breaks: RunningConsole) -> None:
