@@ -11,6 +11,7 @@ import itertools
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 from typing import Final, Literal, get_args
 
 from app.access import operator_store
@@ -26,6 +27,7 @@ from app.core.errors import NotFoundError, TallyhookError, UsageError
 from app.core.ids import new_token
 from app.database.engine import Connection, DatabaseContext
 from reconcile.instants import DAY, HOUR, LATEST, Duration, Instant, format_instant, parse_instant
+from reconcile.periods import Calendar
 
 TokenScope = Literal["read", "orders", "checkout", "finance", "evidence"]
 """What a token may be used for: read orders and the feed · register orders · start payments ·
@@ -41,6 +43,7 @@ ENDS_SOON: Final[Duration] = 14 * DAY
 """A token that ends within it is reported while there is time to replace it."""
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,60}")
+_DAY_ALONE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _LENGTH = re.compile(r"([1-9]\d{0,4})([dh])", re.ASCII)
 
 
@@ -50,11 +53,13 @@ async def issue_token(
     name: str,
     scopes: Iterable[TokenScope] = UNNAMED,
     until: str | None = None,
+    zone: tzinfo = UTC,
     by: str | None = None,
 ) -> str:
     """A new token under a free name.
 
-    until  when it ends: an RFC 3339 moment, or a length of time from now such as 90d or 12h
+    until  when it ends: an RFC 3339 moment, a day of the zone, through which it is good, or a
+           length of time from now such as 90d or 12h
 
     Raises UsageError for a name that is taken or ill-formed, an end that is none, and for who may
     not.
@@ -70,7 +75,7 @@ async def issue_token(
             name=name,
             created_at=now,
             scopes=tuple(scope for scope in TOKEN_SCOPES if scope in given),
-            until=None if until is None else ending(until, now=now),
+            until=None if until is None else ending(until, now=now, zone=zone),
         )
         who = await permitted(connection, by=by, action="token_added")
         taken = {each.name: each for each in await operator_store.list_tokens(connection)}
@@ -96,11 +101,11 @@ OWN_BY_ROLE: Final[Mapping[TokenScope, Reading]] = {"finance": "bank"}
 
 
 async def issue_own_token(
-    context: DatabaseContext, *, operator: str, until: str, by: str | None
+    context: DatabaseContext, *, operator: str, until: str, by: str | None, zone: tzinfo = UTC
 ) -> tuple[str, operator_store.TokenEntry]:
     """A new token of a person's own, and what is known of it: its name is made of theirs.
 
-    until  as `issue_token` takes it
+    until, zone  as `issue_token` takes them
 
     Raises NotFoundError where there is no such operator in force, UsageError for an end that is
     none, and for who may not.
@@ -116,7 +121,7 @@ async def issue_own_token(
             name=_free_name(operator, taken),
             created_at=now,
             scopes=OWN_SCOPES,
-            until=ending(until, now=now),
+            until=ending(until, now=now, zone=zone),
             operator=operator,
         )
         await operator_store.add_token(connection, entry, token=token)
@@ -144,18 +149,20 @@ def _free_name(operator: str, taken: Collection[str]) -> str:
     )
 
 
-def ending(text: str, *, now: Instant) -> Instant:
-    """The end that a person names. Raises UsageError for what is no moment after now."""
+def ending(text: str, *, now: Instant, zone: tzinfo) -> Instant:
+    """The end that a person names; of a day alone it is that of the day. Raises UsageError for what
+    is no moment after now."""
     length = _LENGTH.fullmatch(text)
     if length is not None:
         end = now + int(length[1]) * (DAY if length[2] == "d" else HOUR)
     else:
         try:
-            end = parse_instant(text)
+            alone = _DAY_ALONE.fullmatch(text)
+            end = parse_instant(text) if alone is None else Calendar(zone).day(text)[1]
         except ValueError:
             raise UsageError(
-                "--until is a moment such as 2027-06-30T00:00:00Z, or a length of time such as "
-                "90d or 12h"
+                "--until is a day such as 2027-06-30, a moment such as 2027-06-30T12:00:00Z, or a "
+                "length of time such as 90d or 12h"
             ) from None
     if not now < end <= LATEST:
         raise UsageError("--until is not in the future; the token would open nothing")

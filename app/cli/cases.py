@@ -168,7 +168,10 @@ Family = Annotated[
 ]
 RespondBy = Annotated[
     str | None,
-    typer.Option(help="Until when the bank takes an answer, where no message says it (RFC 3339)."),
+    typer.Option(
+        help="Until when the bank takes an answer, where no message says it: a day, or a moment "
+        "(RFC 3339)."
+    ),
 ]
 
 
@@ -225,7 +228,7 @@ def _asked(
         order=order,
         as_of=printing.moment(as_of, "--as-of"),
         family=stated_family(family),
-        respond_by=printing.moment(respond_by, "--respond-by"),
+        respond_by=printing.deadline(respond_by, "--respond-by"),
         by=by,
     )
 

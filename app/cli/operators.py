@@ -117,7 +117,8 @@ def disable_operator(name: OperatorName, by: ByOption = None) -> None:
 def make_own_token(
     name: OperatorName,
     until: Annotated[
-        str, typer.Option(help="When it ends: a moment, or a length of time such as 90d or 12h.")
+        str,
+        typer.Option(help="When it ends: a day, a moment, or a length of time such as 90d or 12h."),
     ],
     by: ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
@@ -130,7 +131,9 @@ def make_own_token(
     from app.access.tokens import issue_own_token
 
     token, entry = running.with_context(
-        lambda context, settings: issue_own_token(context, operator=name, until=until, by=by),
+        lambda context, settings: issue_own_token(
+            context, operator=name, until=until, by=by, zone=context.calendar_zone
+        ),
         purpose="writing",
     )
     if form is not printing.Format.table:
@@ -162,7 +165,7 @@ def add_token(
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option(help="When it ends: a moment, or a length of time such as 90d or 12h."),
+        typer.Option(help="When it ends: a day, a moment, or a length of time such as 90d or 12h."),
     ] = None,
     by: ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
@@ -173,7 +176,9 @@ def add_token(
     scopes = _scopes(scope) if scope else UNNAMED
 
     async def work(context: AppContext, settings: Settings) -> dict[str, Any]:
-        token = await issue_token(context, name=name, scopes=scopes, until=until, by=by)
+        token = await issue_token(
+            context, name=name, scopes=scopes, until=until, by=by, zone=context.calendar_zone
+        )
         entry = await token_of(context, token)
         assert entry is not None, "it was made just now"
         made = {"scopes": list(entry.scopes), "until": format_known(entry.until)}

@@ -19,7 +19,7 @@ from app.core.cells import BYTE_ORDER_MARK, csv_line, safe_cell
 from app.core.errors import UsageError
 from app.core.private_files import replacing
 from app.core.text import printable
-from reconcile.instants import Instant, parse_instant
+from reconcile.instants import SECOND, Instant, parse_instant
 from reconcile.periods import Calendar
 
 
@@ -44,6 +44,12 @@ def _ends(text: str, option: str) -> tuple[Instant, Instant]:
 def end_of(text: str | None, option: str) -> Instant | None:
     """The same for an end: of a day, all of it is within; a moment itself is not."""
     return None if text is None else _ends(text, option)[1]
+
+
+def deadline(text: str | None, option: str) -> Instant | None:
+    """The same for the last moment of something: of a day, its last second."""
+    end = end_of(text, option)
+    return Instant(end - SECOND) if end is not None and _is_day(str(text)) else end
 
 
 def merchant_zone() -> tzinfo:

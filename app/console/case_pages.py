@@ -12,7 +12,7 @@ from app.console.view import Asked, Document, Field, View
 from app.console.words import address
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
-from app.core.zones import typed_instant, wall_clock
+from app.core.zones import typed_deadline, typed_instant, wall_clock
 from app.evidence import attachments, dispute, dispute_case
 from app.evidence.dispute_case import to_second
 from app.finance.break_acts import one_break
@@ -222,7 +222,7 @@ def _letter_fields(view: View, case: dispute_case.Case) -> tuple[Field, ...]:
             name="respond_by",
             label=f"Until when the bank takes an answer ({view.console.zone})",
             value=_typed(case.respond_by, view.console.zone),
-            hint="Such as 2026-12-24 10:00; nothing where you do not know.",
+            hint="Such as 2026-12-24 10:00, or a day; nothing where you do not know.",
             required=False,
         ),
     )
@@ -243,7 +243,7 @@ async def do_letter(view: View, reason: str) -> Response:
     """The letter as a download."""
     order, given = view.needed("order"), view.given.get("respond_by", "").strip()
     try:
-        respond_by = typed_instant(given, view.console.zone) if given else None
+        respond_by = typed_deadline(given, view.console.zone) if given else None
     except ValueError as error:
         raise UsageError(f"until when: {error}") from None
     asked = dispute_case.CaseRequest(

@@ -497,7 +497,7 @@ async def ask_add_token(view: View) -> Asked:
             Field(
                 name="until",
                 label="Until",
-                hint="A moment, or a length of time such as 90d or 12h; nothing: without an end.",
+                hint="A day, a moment, or a length of time such as 90d or 12h; nothing: no end.",
                 required=False,
             ),
         ),
@@ -512,7 +512,12 @@ async def do_add_token(view: View, reason: str) -> ActionResult:
         raise UsageError("a token is for something: choose what it may")
     until = view.given.get("until", "").strip() or None
     token = await tokens.issue_token(
-        view.context, name=name, scopes=scopes, until=until, by=view.person.name
+        view.context,
+        name=name,
+        scopes=scopes,
+        until=until,
+        zone=view.console.zone,
+        by=view.person.name,
     )
     return ActionResult(
         title=f"The token of {name}",

@@ -68,6 +68,13 @@ def typed_instant(text: str, zone: tzinfo) -> Instant:
         raise ValueError("write a moment such as 2026-11-20 12:00") from None
 
 
+def typed_deadline(text: str, zone: tzinfo) -> Instant:
+    """The same for the last moment of something: a day alone is its last second there."""
+    found = _LOCAL.fullmatch(text)
+    alone = found is not None and found[2] is None
+    return typed_instant(f"{text} 23:59:59" if alone else text, zone)
+
+
 # --- sentences in local time ----------------------------------------------------------------------
 
 _MOMENT: Final = re.compile(

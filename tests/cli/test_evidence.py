@@ -189,6 +189,8 @@ def test_a_letter_is_written_and_says_what_is_missing(run: Run, tmp_path: Path) 
     listed = json.loads(run("evidence", "checklist", "ORD-1", "--format", "json")[1])
     assert shown["checklist"]["items"] == listed["items"]
     assert listed["missing"] == sum(not each["there"] for each in listed["items"]) > 0
+    day = run("evidence", "checklist", "ORD-1", "--respond-by", "2099-12-04", "--format", "json")
+    assert json.loads(day[1])["respond_by"] == "2099-12-04T23:59:59Z"  # all of it is in time
     for words in (
         ("-o", "a.html"),  # it is there
         ("-o", "a.docx"),

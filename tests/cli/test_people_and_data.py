@@ -113,6 +113,20 @@ def test_a_person_acts_with_a_token_of_their_own(
     assert made.out.strip() not in str(trail)
 
 
+@pytest.mark.parametrize(("zone", "end"), [
+    ("Africa/Nairobi", "2099-06-30T21:00:00Z"), ("UTC", "2099-07-01T00:00:00Z"),
+])  # fmt: skip
+def test_a_token_is_good_through_the_day_that_is_named(
+    run: Run, monkeypatch: pytest.MonkeyPatch, zone: str, end: str
+) -> None:
+    """A day of the merchant's, as every command takes one for an end."""
+    monkeypatch.setenv("TALLYHOOK_TIMEZONE", zone)
+    run("operators", "add", "Boss", "--role", "admin")
+    words = ("--until", "2099-06-30", "--by", "Boss", "--format", "json")
+    assert run("tokens", "add", "books", *words).document["until"] == end
+    assert run("operators", "token", "Boss", *words).document["until"] == end
+
+
 def test_an_order_is_found_and_its_number_shown_to_who_says_why(
     run: Run, filled: dict[str, str]
 ) -> None:

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from app.core.zones import local_text, typed_instant, zone_named
+from app.core.zones import local_text, typed_deadline, typed_instant, zone_named
 from reconcile.instants import Instant, format_instant, parse_instant, plain_instant
 
 NAIROBI = ZoneInfo("Africa/Nairobi")
@@ -70,6 +70,14 @@ def test_a_typed_moment_is_of_the_zones_clocks_unless_it_names_another(
     typed: str, meant: str
 ) -> None:
     assert format_instant(typed_instant(typed, zone_named("Africa/Nairobi"))) == meant
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("2026-11-20", "2026-11-20T20:59:59Z"), ("2026-11-20 12:00", "2026-11-20T09:00:00Z")],
+)
+def test_a_deadline_of_a_day_alone_is_its_last_second(typed: str, meant: str) -> None:
+    assert format_instant(typed_deadline(typed, zone_named("Africa/Nairobi"))) == meant
 
 
 def test_of_an_hour_that_comes_twice_the_first_one_is_typed() -> None:

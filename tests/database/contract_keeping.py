@@ -259,7 +259,18 @@ class KeepingContract:
     @pytest.mark.alike
     @pytest.mark.parametrize(
         "until",
-        ["", "0d", "90", "d", "-1d", "2020-01-01T00:00:00Z", "2027-01-01", "1d ", "99999999d"],
+        [
+            "",
+            "0d",
+            "90",
+            "d",
+            "-1d",
+            "2020-01-01T00:00:00Z",
+            "2020-01-01",
+            "2027-02-30",
+            "1d ",
+            "99999999d",
+        ],
     )
     async def test_an_end_that_is_none(self, store: Store, until: str) -> None:
         with pytest.raises(UsageError, match="--until"):
