@@ -58,6 +58,7 @@ class Pages:
             side_words=SIDE_WORDS,
             taken_words=words.TAKEN,
             environment=console.environment,
+            merchant=console.context.merchant,
             zone=str(console.zone),
             now=lambda: format_instant(console.context.clock.now()),
             arrivals_chart=self._arrivals_chart,

@@ -429,6 +429,8 @@ def letter_in(letter: Letter, form: LetterForm) -> bytes:
 def html(letter: Letter) -> bytes:
     """One page that needs nothing beside it; pictures and texts are in it, PDFs listed."""
     values = _unbroken(letter.document)
+    sheet = (letter.document["merchant"]["name"], f"Order {letter.document['order']}")
+    values["on_each_sheet"] = pages.css_text(" · ".join(filter(None, sheet)))
     values["behind"] = [_in_html(each, letter) for each in letter.exhibits]
     return pages.page("dispute.html", values).encode("utf-8", "backslashreplace")
 

@@ -270,6 +270,18 @@ async def test_what_is_owed_back_leaves_payments_in_doubt_out(
         assert money_of({**ledger, "totals": held}, canceled=False)["owed_back"] == owed
 
 
+async def test_a_printed_page_says_whose_it_is(console: RunningConsole) -> None:
+    """At its end, on paper alone, and not to who is not signed in."""
+    context = replace(console.context, merchant="Duka <Bora>")
+    there = replace(console, application=build_console(replace(console.console, context=context)))
+    async with there.signed_in("viewer") as client:
+        page = (await client.get("/orders")).text
+    async with there.client() as client:
+        outside = (await client.get("/sign-in")).text
+    assert '<span class="on-paper">Duka &lt;Bora&gt;. </span>' in page
+    assert "Duka" not in outside
+
+
 async def test_a_list_is_the_same_as_page_json_and_csv(console: RunningConsole) -> None:
     async with console.signed_in("viewer") as client:
         document = (await client.get("/orders.json")).json()

@@ -270,6 +270,18 @@ def test_earlier_orders_are_those_that_nobody_disputed(letter: Letter) -> None:
     assert [each["order"] for each in letter.document["earlier_orders"]] == ["ORD-0", "ORD-1"]
 
 
+def test_each_sheet_of_the_page_says_whose_letter_it_is_and_which_page(letter: Letter) -> None:
+    """And a picture taller than a sheet is made smaller: it went on over the next one, behind a
+    sheet with its heading alone. No text of others ends the style."""
+    page = letter_in(letter, "html").decode()
+    style = page[: page.index("</style>", page.index("@top-left"))]
+    (stated,) = re.findall(r'@top-left \{ content: "([^"]*)"', style)
+    said = re.sub(r"\\([0-9a-f]{6})", lambda each: chr(int(each[1], 16)), stated)
+    assert said == f"Duka Bora Ltd · Order {letter.document['order']}"
+    assert 'counter(page) " / " counter(pages)' in style
+    assert ".exhibit img { max-height: 235mm }" in style
+
+
 def test_a_pdf_has_two_pages_and_the_exhibits_behind_them(letter: Letter) -> None:
     """The PDF's two, the picture's and the text's; what cannot be laid out is sent by itself. No
     text of a file or a note is markup."""

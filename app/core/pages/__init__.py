@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 TEMPLATES = Path(__file__).with_name("templates")
 
@@ -31,3 +32,12 @@ def _environment() -> Environment:
 def page(template: str, values: Mapping[str, Any]) -> str:
     """The page `templates/<template>` with its values. The same values give the same text."""
     return _environment().get_template(template).render(values)
+
+
+def css_text(text: str) -> Markup:
+    """A text as a string of a stylesheet, in which every character but a letter is escaped."""
+    encodable = text.encode("utf-8", "replace").decode()
+    characters = [
+        each if each.isascii() and each.isalnum() else f"\\{ord(each):06x}" for each in encodable
+    ]
+    return Markup('"' + "".join(characters) + '"')  # noqa: S704  # letters and escapes, nothing else

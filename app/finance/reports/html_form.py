@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from markupsafe import Markup, escape
 
-from app.core.pages import page
+from app.core.pages import css_text, page
 from app.core.text import counted
 from app.core.zones import zone_named
 from app.finance.reports import layout
@@ -40,7 +40,7 @@ def html(report: PeriodReport) -> bytes:
         "merchant": report.scope.merchant,
         "period": layout.period_words(report.scope),
         "facts": layout.fact_lines(report.scope),
-        "on_each_sheet": _css_text(" · ".join(layout.masthead(report.scope))),
+        "on_each_sheet": css_text(" · ".join(layout.masthead(report.scope))),
         "headlines": [whole(each) for each in layout.headlines(report)],
         "notes": [whole(note.sentence) for note in report.notes],
         "sections": [_section(part, report) for part in shown],
@@ -64,15 +64,6 @@ def whole(text: str) -> Markup:
         for place, piece in enumerate(layout.money_apart(text))
     ]
     return Markup("").join(found)
-
-
-def _css_text(text: str) -> Markup:
-    """A text as a string of a stylesheet, in which every character but a letter is escaped."""
-    encodable = text.encode("utf-8", "replace").decode()
-    characters = [
-        each if each.isascii() and each.isalnum() else f"\\{ord(each):06x}" for each in encodable
-    ]
-    return Markup('"' + "".join(characters) + '"')  # noqa: S704  # letters and escapes, nothing else
 
 
 def _section(part: layout.Part, report: PeriodReport) -> dict[str, Any]:
