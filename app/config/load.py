@@ -161,7 +161,9 @@ _SHAPES: Final = {
     "amount": "must be an amount in major units, such as 1500.00",
     "currency": "must be an ISO 4217 code, such as KES",
     "merchant": "must be a name of 80 characters at most, on one line",
-    **dict.fromkeys(("merchant_address", "merchant_contact"), "must be 200 characters at most"),
+    **dict.fromkeys(
+        ("merchant_address", "merchant_contact"), "must be 200 characters at most, on one line"
+    ),
 }
 
 
