@@ -1,8 +1,7 @@
 """What people do about breaks: assign, comment, accept, match by hand, and take that back.
-Everything is only added.
 
-Each act is one transaction with its place in the audit trail. Accepting more than one person may
-is proposed, and done when a second person approves.
+Each act is only added, in one transaction with its place in the audit trail. Accepting more than
+one person may is proposed, and done when a second person approves.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from reconcile.canonical import fingerprint
 from reconcile.instants import DAY, Instant, format_instant
 from reconcile.ledger.ledger import Facts
 from reconcile.matching.breaks import (
+    NOT_BY_HAND,
     STATES,
     Act,
     Break,
@@ -672,12 +672,12 @@ async def why_not_together(context: AppContext, found: Sequence[SeenBreak]) -> s
 
 async def _free_line(connection: Connection, found: SeenBreak, line: str) -> None:
     """A line that is left over: near to this break, or what another open break is about."""
-    claimed = await break_store.matched_by_hand(connection, line)
-    if claimed is not None:
+    if found.seen.cause in NOT_BY_HAND:
+        raise UsageError(NOT_BY_HAND[found.seen.cause])
+    if (claimed := await break_store.matched_by_hand(connection, line)) is not None:
         raise UsageError(f"{line} was matched with {claimed} by hand; it cannot be claimed again")
     subject = name_of(line)
-    near = {name_of(each.line) for each in found.seen.candidates}
-    if subject in near:
+    if subject in {name_of(each.line) for each in found.seen.candidates}:
         return
     for other in await break_store.breaks_of_subject(connection, subject):
         if other != found.identity and (await break_in(connection, other)).life.state != "closed":

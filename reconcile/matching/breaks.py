@@ -548,6 +548,13 @@ _WORDS: Final[dict[str, dict[str, str]]] = {
 }
 """Facts that are codes, and their words."""
 
+NOT_BY_HAND: Final[dict[BreakCause, str]] = {
+    "refund_not_settled": "what went back is matched with its line by the payment that the line "
+    "names: take the import of the line back, and import the file with that payment in a column "
+    "original_payment",
+}
+"""Causes that no match by hand closes, for no run would heed it, with what does."""
+
 _STEPS_BY_HOW: Final[dict[tuple[BreakCause, str], str]] = {
     ("refund_not_settled", "reversed"): "Ask the provider whether the payment was reversed, and "
     "when it takes the money",
