@@ -32,7 +32,7 @@ _FOLDED: Final = frozenset({"times", "delays"})
 
 def html(report: PeriodReport) -> bytes:
     """The page in UTF-8."""
-    shown = layout.parts(report)
+    shown = list(layout.parts(report))
     values = {
         "title": " · ".join(
             (*_named(report.scope), f"Period report {layout.period_words(report.scope)}")

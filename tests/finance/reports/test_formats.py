@@ -334,6 +334,12 @@ def test_long_lists_end_in_the_page_and_say_so() -> None:
     assert "… and 1,100 more lines" in page
 
 
+def test_a_printed_page_says_which_tables_are_not_on_paper() -> None:
+    """Those that are folded: whoever holds the sheet must know that there is more."""
+    page = html_form.html(report()).decode()
+    assert re.search(r'class="on-paper">Not on paper, but in [^<]*: [^<]*: \d+ rows?', page)
+
+
 def test_the_headlines_stand_before_every_table_and_what_proves_them_after() -> None:
     """In each form for people: verdict and money at risk, outcomes, breaks, then all the ties."""
     said = headlines(report())
