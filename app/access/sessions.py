@@ -219,14 +219,20 @@ async def confirmed(context: DatabaseContext, *, name: str, password: str) -> bo
     return credential is None or await credentials.password_fits(password, credential.password)
 
 
-async def session_of(context: DatabaseContext, token: str) -> session_store.Session | None:
-    """The session in force of a cookie. Its last use is written every few minutes."""
+async def session_of(
+    context: DatabaseContext, token: str, *, used: bool = True
+) -> session_store.Session | None:
+    """The session in force of a cookie. Its last use is written every few minutes.
+
+    used  whether a person asks; what a page asks by itself is no use, else an open tab would keep
+          a session for ever
+    """
     now = context.clock.now()
     async with context.store.reading() as connection:
         found = await session_store.session_in_force(
             connection, token, now=now, used_after=now - IDLE
         )
-    if found is not None and now - found.used_at >= NOTED_EVERY:
+    if used and found is not None and now - found.used_at >= NOTED_EVERY:
         async with context.store.writing() as connection:
             await session_store.note_use(connection, token, now=now)
     return found

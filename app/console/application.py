@@ -327,14 +327,14 @@ class Application:
 
     async def _news(self, request: Request) -> Response:
         """GET /live"""
-        person = await self._signing.person(request)
+        person = await self._signing.person(request, used=False)
         if person is None:
             return JSONResponse({"problem": "sign in first"}, status_code=401)
         if self._console.live.full:
             return JSONResponse({"problem": "too many pages are open"}, status_code=503)
 
         async def still() -> bool:
-            now: Person | None = await self._signing.person(request)
+            now: Person | None = await self._signing.person(request, used=False)
             return now is not None
 
         return StreamingResponse(self._console.live.stream(still), media_type="text/event-stream")

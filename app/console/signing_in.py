@@ -37,6 +37,8 @@ trail is kept for ever, and must not be filled by who guesses."""
 MAX_FORM_BYTES: Final = 16 * 1024
 MAX_FIELDS: Final = 50
 FORM_WITHIN_S: Final = 30.0
+BY_ITSELF: Final = "Tallyhook-By-Itself"
+"""The header of what a page's script asks for without a person: it is no use of the session."""
 
 
 async def form_of(request: Request) -> dict[str, str]:
@@ -94,12 +96,13 @@ class SigningIn:
         """Names, and networks from which they proved who they are: only operators add to it."""
         self._noted = RateLimiter(1, within_s=NOTED_FOR_S)
 
-    async def person(self, request: Request) -> Person | None:
-        """Who asks; None where nobody is signed in."""
+    async def person(self, request: Request, *, used: bool = True) -> Person | None:
+        """Who asks; None where nobody is signed in. used: False where the page asks by itself."""
         token = request.cookies.get(self._console.cookie, "")
         if not token:
             return None
-        found = await sessions.session_of(self._console.context, token)
+        used = used and BY_ITSELF not in request.headers
+        found = await sessions.session_of(self._console.context, token, used=used)
         return None if found is None else Person(name=operators.Proven(found.name), role=found.role)
 
     def _may_try(self, request: Request, name: str | None = None, *, known: bool = False) -> bool:

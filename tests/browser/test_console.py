@@ -216,6 +216,7 @@ class Seen:
     story: dict[str, Any] = field(default_factory=dict)
     tabs: list[list[str]] = field(default_factory=list)
     typing: list[str] = field(default_factory=list)
+    left: str = ""
 
 
 @pytest.fixture(scope="module")
@@ -261,6 +262,7 @@ def seen(look: Looking[None], tmp_path_factory: pytest.TempPathFactory) -> Seen:
             restarting = _restarting(running, folder, port)
             _in_many_tabs(browser, url, cookie, found, restarting)
             _while_typing(browser, url, cookie, found, folder)
+            _signed_out(browser, url, cookie, found)
             _without_script(browser, url, cookie, found)
 
         look(looks)
@@ -410,6 +412,23 @@ def _while_typing(
     context.close()
 
 
+def _signed_out(browser: Any, url: str, cookie: dict[str, str], found: Seen) -> None:
+    """The session ends while a page is open that nobody touches."""
+    context = new_context(browser)
+    context.add_cookies([cookie])
+    page = context.new_page()
+
+    def over(route: Any) -> None:
+        context.clear_cookies()
+        route.fulfill(status=401)
+
+    page.route("**/live", over)
+    page.goto(f"{url}/orders")
+    page.wait_for_url(f"{url}/sign-in?next=*")
+    found.left = page.locator("main").inner_text()
+    context.close()
+
+
 def _without_script(browser: Any, url: str, cookie: dict[str, str], found: Seen) -> None:
     context = new_context(browser, java_script_enabled=False)
     context.add_cookies([cookie])
@@ -493,6 +512,12 @@ def test_eight_tabs_go_on_when_the_console_is_back(seen: Seen) -> None:
 def test_news_wait_while_somebody_types(seen: Seen) -> None:
     """The rows of a page are loaded again with its fields; what was typed was lost with them."""
     assert seen.typing == ["2026-11", "waits while you type"]
+
+
+def test_a_page_whose_session_has_ended_leaves_the_screen(seen: Seen) -> None:
+    """Whoever passes by an idle screen reads nothing there."""
+    assert "Password" in seen.left
+    assert "ORD-1" not in seen.left
 
 
 def test_pages_work_without_script(seen: Seen) -> None:

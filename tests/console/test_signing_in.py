@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from html import unescape
+from typing import Any
 
 import pytest
 import segno
@@ -27,10 +29,11 @@ from app.access.sessions import (
     sign_in,
 )
 from app.console.security import CONTENT_POLICY, RateLimiter, network_of
-from app.console.signing_in import local
+from app.console.signing_in import BY_ITSELF, local
 from app.core.errors import UsageError
 from reconcile.instants import EARLIEST, SECOND
 from tests.console.conftest import ORIGIN, SAME_SITE, RunningConsole, session_for
+from tests.waiting import PATIENCE_S
 
 PASSWORD = "correct horse battery"
 
@@ -274,6 +277,48 @@ async def test_a_session_ends_idle_old_signed_out_and_with_its_operator(
         assert (await client.post("/sign-out")).status_code == 303
     async with console.client(stolen) as client:
         assert (await client.get("/orders")).status_code == 303
+
+
+async def test_what_an_open_page_asks_by_itself_keeps_no_session(console: RunningConsole) -> None:
+    """Neither its stream nor the rows that it loads again: whoever walks away is signed out."""
+    clock, token = console.driver.clock, await session_for(console.context, "a support")
+    used = "SELECT used_at FROM sessions WHERE name = 'a support'"
+    begun = console.driver.rows(used)
+    async with console.client(token, **SAME_SITE) as client:
+        clock.put(clock.now() + IDLE - 2 * SECOND)
+        for path in ("/orders", "/bank", "/nothing"):
+            answer = await client.get(path, headers={BY_ITSELF: "1"})
+            assert answer.status_code in (200, 403, 404)
+        assert "text/event-stream" in await _opened_stream(console, token)
+        assert console.driver.rows(used) == begun
+        clock.put(clock.now() + 3 * SECOND)
+        assert (await client.get("/live")).status_code == 401
+        assert (await client.get("/orders", headers={BY_ITSELF: "1"})).status_code == 303
+
+
+async def _opened_stream(console: RunningConsole, token: str) -> str:
+    """The headers of a stream that is left at its second line, when its session was looked at."""
+    sent: list[Any] = []
+    heard = asyncio.Event()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+        if sum(each["type"] == "http.response.body" for each in sent) == 2:
+            heard.set()
+
+    async def receive() -> dict[str, str]:
+        await heard.wait()
+        return {"type": "http.disconnect"}
+
+    cookie = f"{console.console.cookie}={token}".encode()
+    headers = [(b"host", ORIGIN.partition("://")[2].encode()), (b"cookie", cookie)]
+    scope = {
+        "type": "http", "method": "GET", "path": "/live", "query_string": b"", "headers": headers,
+        "http_version": "1.1", "scheme": "http", "server": ("127.0.0.1", 8081),
+        "client": ("192.0.2.7", 4711), "root_path": "", "asgi": {"version": "3.0"},
+    }  # fmt: skip
+    await asyncio.wait_for(console.application(scope, receive, send), PATIENCE_S)
+    return str(sent[0])
 
 
 async def test_a_session_that_somebody_fixed_is_no_session(console: RunningConsole) -> None:

@@ -2,6 +2,9 @@
 // link's token leaves the address before anything else is done.
 "use strict";
 
+// What a page asks for without a person is no use of the session, which ends by itself when idle.
+const BY_ITSELF = { headers: { Accept: "text/html", "Tallyhook-By-Itself": "1" } };
+
 // --- links: what stands behind # is posted, and never stays in the history ---------------------
 
 const linked = document.querySelector("form[data-from-fragment]");
@@ -45,7 +48,7 @@ if (badge && document.body.dataset.live !== undefined) {
     last = Date.now();
     const wanted = head;
     try {
-      const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+      const answer = await fetch(location.href, BY_ITSELF);
       if (answer.redirected || answer.status === 401 || answer.status === 403) { location.reload(); return; }
       if (!answer.ok) throw new Error("not now");
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
@@ -71,13 +74,21 @@ if (badge && document.body.dataset.live !== undefined) {
     if (head !== loaded) soon(Math.max(0, MOST_OFTEN_MS - (Date.now() - last)));
   };
 
+  // The stream is refused, as once the session has ended: what is on the screen stays no longer.
+  const ended = async () => {
+    try { if ((await fetch(location.href, BY_ITSELF)).redirected) location.reload(); } catch { /* away */ }
+  };
+
   const channel = new BroadcastChannel("tallyhook-live");
   channel.onmessage = (event) => event.data === null ? null : news(event.data);
   const listen = () => new Promise(() => {
     const stream = new EventSource("/live");
     stream.onopen = () => show(paused ? "paused" : "live", false);
     stream.onmessage = (event) => { news(event.data); channel.postMessage(event.data); };
-    stream.onerror = () => show("waiting for the console", true);
+    stream.onerror = () => {
+      show("waiting for the console", true);
+      if (stream.readyState === EventSource.CLOSED) ended();
+    };
     // A tab that was opened since has heard nothing yet.
     setInterval(() => { if (head !== null) channel.postMessage(head); }, 2000);
   });
@@ -96,7 +107,17 @@ if (badge && document.body.dataset.live !== undefined) {
 
 // --- what goes on meanwhile: looked at again, for where it stands now -----------------------------
 
-if (document.querySelector("[data-again]")) setTimeout(() => location.reload(), 3000);
+const AGAIN_MS = 3000;
+const again = async () => {
+  const state = (page) => page.querySelector("[data-again]")?.textContent;
+  try {
+    const answer = await fetch(location.href, BY_ITSELF);
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    if (answer.redirected || state(page) !== state(document)) { location.reload(); return; }
+  } catch { /* the console is away: it is looked at again */ }
+  setTimeout(again, AGAIN_MS);
+};
+if (document.querySelector("[data-again]")) setTimeout(again, AGAIN_MS);
 
 // --- type-ahead: orders of which the reference begins with what is typed ---------------------------
 
