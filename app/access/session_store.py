@@ -185,6 +185,15 @@ async def session_in_force(
     return Session(name=row[0], role=row[1], created_at=row[2], used_at=row[3], until=row[4])
 
 
+async def name_of_session(connection: AsyncConnection, token: str) -> str | None:
+    """Whose session this cookie is or was; None where no row has it any more."""
+    rows = await connection.execute(
+        text("SELECT name FROM sessions WHERE hash=:hash"), {"hash": hashed(token)}
+    )
+    row = rows.first()
+    return None if row is None else str(row[0])
+
+
 async def note_use(connection: AsyncConnection, token: str, *, now: Instant) -> None:
     """Write down when a session was last used."""
     await connection.execute(

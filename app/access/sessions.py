@@ -238,6 +238,12 @@ async def session_of(
     return found
 
 
+async def name_of_session(context: DatabaseContext, token: str) -> str | None:
+    """Whose session a cookie is or was, whether or not it is in force: it lets nobody in."""
+    async with context.store.reading() as connection:
+        return await session_store.name_of_session(connection, token)
+
+
 async def sign_out(context: DatabaseContext, token: str) -> None:
     """End one session."""
     async with context.store.writing() as connection:

@@ -180,6 +180,7 @@ ACTS: Final = (
         permission="erased",
         ask=privacy_pages.ask_erase,
         do=privacy_pages.do_erase,
+        kept=False,
     ),
     Act(
         name="test-event",

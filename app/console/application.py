@@ -23,7 +23,7 @@ from app.console.orders_pages import SUGGESTED, find_document
 from app.console.page_list import PAGES
 from app.console.pages import FOLDER, Pages, as_csv, as_json
 from app.console.security import SecurityMiddleware
-from app.console.signing_in import SigningIn, form_of
+from app.console.signing_in import SigningIn, address_of, form_of
 from app.console.uploads import Received
 from app.console.view import (
     FORMS,
@@ -71,7 +71,9 @@ NOT_ALLOWED: Final = (
 )
 
 ENDED: Final = "ended"
-"""What an address of the form to sign in says where a form was sent after its session had ended."""
+"""What an address of the form to sign in says where a form was sent after its session had ended:
+KEPT, where what was typed stands in the form again."""
+KEPT: Final = "kept"
 
 
 class _Subject(Convertor[str]):
@@ -173,12 +175,21 @@ class Application:
         return answer
 
     async def _signed_in(
-        self, request: Request, show: Answer, *, form: str = "html", subject: str = ""
+        self,
+        request: Request,
+        show: Answer,
+        *,
+        form: str = "html",
+        subject: str = "",
+        keep: bool = False,
     ) -> Response:
-        """Call it for who is signed in; others are sent to sign in. Errors become pages."""
+        """Call it for who is signed in; others are sent to sign in. Errors become pages. keep:
+        whether a form that was sent is kept meanwhile."""
         person = await self._signing.person(request)
         if person is None:
-            return self._nobody(request, form)
+            sent = keep and request.method == "POST"
+            kept = sent and await self._signing.keep_unsent(request)
+            return self._nobody(request, form, kept=kept)
         view = View(console=self._console, person=person, request=request, subject=subject)
         try:
             if "\0" in subject or any("\0" in each for each in request.query_params.values()):
@@ -190,13 +201,14 @@ class Application:
                 return JSONResponse({"problem": str(error)}, status_code=status)
             return self._pages.problem(status, _sentence(error), view=view)
 
-    def _nobody(self, request: Request, form: str) -> Response:
+    def _nobody(self, request: Request, form: str, *, kept: bool = False) -> Response:
         if form != "html":
             return JSONResponse({"problem": "sign in first"}, status_code=401)
-        here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        here = address_of(request)
         words = {"next": here} if here != "/" else {}
         if request.method != "GET":  # a form has its own address; the search stands on the list
-            words = {"next": here if here.startswith("/do/") else "/orders", ENDED: "1"}
+            words = {"next": here if here.startswith("/do/") else "/orders"}
+            words[ENDED] = KEPT if kept else "1"
         query = f"?{urlencode(words)}" if words else ""
         return RedirectResponse(f"/sign-in{query}", status_code=303)
 
@@ -242,23 +254,26 @@ class Application:
                 if not view.person.may(act.permission):
                     return self._refuse(view, "html", act.permission)
                 if request.method == "POST":
+                    self._signing.forget_unsent(request)
                     return await self._done(view, act)
                 return await self._ask(view, act)
 
-            return await self._signed_in(request, show)
+            return await self._signed_in(request, show, keep=act.kept and not act.file)
 
         return [Route(f"/do/{act.name}", answer, methods=["GET", "POST"])]
 
     async def _ask(
         self, view: View, act: Act, problem: str | None = None, *, asked: Asked | None = None
     ) -> Response:
+        typed = {} if view.request.method == "POST" else self._signing.unsent(view.request)
         values = {
             "act": act,
             "asked": await act.ask(view) if asked is None else asked,
+            "again": bool(typed),
             "form": new_token(""),
             "problem": problem,
             "query": view.request.url.query,
-            "given": _to_show(view.given),
+            "given": _to_show({**view.given, **typed}),
         }
         status = 200 if problem is None else 400
         return self._pages.of_person(

@@ -9,6 +9,11 @@ one from which that person signed in is not held back by what all others tried.
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from time import monotonic
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -22,7 +27,8 @@ from app.console.pages import Pages
 from app.console.security import RateLimiter, network_of
 from app.console.view import Console, Person
 from app.core.errors import UsageError
-from reconcile.instants import SECOND
+from app.core.masking import looks_like_a_phone
+from reconcile.instants import DAY, SECOND
 
 log = structlog.get_logger()
 
@@ -70,6 +76,11 @@ def local(address: str) -> str:
     return address if plain and address.startswith("/") and not address.startswith("//") else "/"
 
 
+def address_of(request: Request) -> str:
+    """A request's path and query."""
+    return request.url.path + (f"?{request.url.query}" if request.url.query else "")
+
+
 def _network(request: Request) -> str:
     return network_of(request.client.host if request.client else "")
 
@@ -83,6 +94,72 @@ def qr_code(text: str) -> Markup:
     return Markup(svg)  # noqa: S704  # its paths, and nothing of the text
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnsentForm:
+    """What was typed in a form that came after its session had ended.
+
+    name   whose session it was
+    where  the form's address
+    until  seconds of this process's clock
+    """
+
+    name: str
+    where: str
+    fields: Mapping[str, str] = field(repr=False)
+    until: float
+
+
+class UnsentForms:
+    """Forms that came after their session had ended, until the same person has signed in again in
+    the same browser: one for each session, under the hash of its cookie, in memory alone."""
+
+    MOST: Final = 200
+    KEPT_S: Final = 3600.0
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._kept: OrderedDict[str, UnsentForm] = OrderedDict()
+
+    def put(self, cookie: str, *, name: str, where: str, fields: Mapping[str, str]) -> None:
+        """Keep one in the place of that session's last, and of the oldest where there are too
+        many. Left out are a password, what may be a phone number, and the id by which a form is
+        sent once."""
+        until = self._clock() + self.KEPT_S
+        typed = {
+            word: text
+            for word, text in fields.items()
+            if word not in NOT_TYPED and not looks_like_a_phone(text)
+        }
+        self._kept.pop(_hashed(cookie), None)
+        self._kept[_hashed(cookie)] = UnsentForm(name=name, where=where, fields=typed, until=until)
+        while len(self._kept) > self.MOST:
+            self._kept.popitem(last=False)
+
+    def hand_over(self, cookie: str, new: str, *, name: str) -> None:
+        """To the session that begins where an ended one's cookie is; dropped where the person is
+        another."""
+        kept = self._kept.pop(_hashed(cookie), None)
+        if kept is not None and kept.name == name:
+            self._kept[_hashed(new)] = kept
+
+    def at(self, cookie: str, where: str) -> Mapping[str, str]:
+        """What was typed in the form at an address; nothing where nothing is kept."""
+        kept = self._kept.get(_hashed(cookie))
+        return kept.fields if kept and kept.where == where and kept.until > self._clock() else {}
+
+    def drop(self, cookie: str) -> None:
+        """It was sent, or its person has left."""
+        self._kept.pop(_hashed(cookie), None)
+
+
+NOT_TYPED: Final = frozenset({"form", "password", "username"})
+"""Fields of a form that are not kept over a sign-in."""
+
+
+def _hashed(cookie: str) -> str:
+    return sha256(cookie.encode(errors="replace")).hexdigest()
+
+
 class SigningIn:
     """The routes, and who is signed in."""
 
@@ -92,6 +169,7 @@ class SigningIn:
         self._by_name = RateLimiter(NAME_TRIES)
         self._by_name_in_all = RateLimiter(NAME_TRIES_IN_ALL)
         self._by_network = RateLimiter(NETWORK_TRIES)
+        self._unsent = UnsentForms()
         self._signed_in: set[tuple[str, str]] = set()
         """Names, and networks from which they proved who they are: only operators add to it."""
         self._noted = RateLimiter(1, within_s=NOTED_FOR_S)
@@ -117,12 +195,38 @@ class SigningIn:
         own = self._by_name.take(f"{network} {name}")
         return own and (known or self._by_name_in_all.take(name))
 
-    def _begun(self, token: str, where: str) -> Response:
+    async def keep_unsent(self, request: Request) -> bool:
+        """Keep a form that came after its session had ended; whether it is kept. A cookie that was
+        never a session's keeps nothing: no stranger fills the memory."""
+        cookie = request.cookies.get(self._console.cookie, "")
+        name = await sessions.name_of_session(self._console.context, cookie) if cookie else None
+        if name is None:
+            return False
+        try:
+            fields = await form_of(request)
+        except UsageError:
+            return False
+        self._unsent.put(cookie, name=name, where=address_of(request), fields=fields)
+        return True
+
+    def unsent(self, request: Request) -> Mapping[str, str]:
+        """What its person had typed in this form before they had to sign in again."""
+        cookie = request.cookies.get(self._console.cookie, "")
+        return self._unsent.at(cookie, address_of(request))
+
+    def forget_unsent(self, request: Request) -> None:
+        """This form was sent."""
+        if self.unsent(request):
+            self._unsent.drop(request.cookies[self._console.cookie])
+
+    def _begun(self, request: Request, token: str, where: str, *, name: str) -> Response:
+        self._unsent.hand_over(request.cookies.get(self._console.cookie, ""), token, name=name)
         answer = RedirectResponse(where, status_code=303)
         answer.set_cookie(
             self._console.cookie,
             token,
-            max_age=sessions.LONGEST // SECOND,
+            # A day longer than any session: by it a form that comes too late is known as whose.
+            max_age=(sessions.LONGEST + DAY) // SECOND,
             path="/",
             secure=self._console.secure,
             httponly=True,
@@ -158,7 +262,7 @@ class SigningIn:
         if request.method != "POST":
             if await self.person(request) is not None:
                 return RedirectResponse(where, status_code=303)
-            ended = "ended" in request.query_params
+            ended = request.query_params.get("ended")
             return self._form("sign_in.html", title="Sign in", next=where, ended=ended, name="")
         form = await form_of(request)
         # Tries are remembered by it; none that is longer is anybody's.
@@ -179,18 +283,18 @@ class SigningIn:
                 title="Sign in",
                 status=403,
                 next=local(form.get("next", "/")),
-                ended=False,
+                ended=None,
                 name=name,
                 problem=str(error),
             )
         self._signed_in.add((name, _network(request)))
-        return self._begun(token, local(form.get("next", "/")))
+        return self._begun(request, token, local(form.get("next", "/")), name=name)
 
     async def sign_out(self, request: Request) -> Response:
         """POST /sign-out"""
-        await sessions.sign_out(
-            self._console.context, request.cookies.get(self._console.cookie, "")
-        )
+        cookie = request.cookies.get(self._console.cookie, "")
+        self._unsent.drop(cookie)
+        await sessions.sign_out(self._console.context, cookie)
         answer = RedirectResponse("/sign-in", status_code=303)
         answer.delete_cookie(
             self._console.cookie, path="/", secure=self._console.secure, httponly=True
@@ -207,7 +311,8 @@ class SigningIn:
         try:
             if not self._may_try(request):
                 raise sessions.LinkRefused
-            return self._begun(await sessions.enter_demo(self._console.context, token), "/")
+            begun = await sessions.enter_demo(self._console.context, token)
+            return self._begun(request, begun, "/", name=sessions.DEMO)
         except sessions.LinkRefused as error:
             return self._form(
                 "link.html", title="Open the demo", status=403, to="/enter", problem=str(error)
@@ -235,7 +340,7 @@ class SigningIn:
                             password=form["password"],
                             code=form.get("code", ""),
                         )
-                        return self._begun(begun, "/")
+                        return self._begun(request, begun, "/", name=link.name)
                     except UsageError as error:
                         problem = str(error)
         except sessions.LinkRefused as error:

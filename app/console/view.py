@@ -380,6 +380,8 @@ class Act:
                 result, what is shown at once, or a download
     done        what that page says first
     file        whether its form has a file
+    kept        whether what was typed is kept over a sign-in where the session had ended; not
+                where it may be somebody's number
     """
 
     name: str
@@ -390,3 +392,4 @@ class Act:
     do: Callable[[View, str], Awaitable[str | ActionResult | Response]]
     done: str = ""
     file: bool = False
+    kept: bool = True

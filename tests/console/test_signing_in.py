@@ -7,6 +7,7 @@ import re
 from html import unescape
 from typing import Any
 
+import httpx2
 import pytest
 import segno
 
@@ -18,7 +19,7 @@ from app.access.credentials import (
     step_of,
     totp_code,
 )
-from app.access.operators import retire_operator
+from app.access.operators import register_operator, retire_operator
 from app.access.sessions import (
     IDLE,
     LONGEST,
@@ -29,7 +30,7 @@ from app.access.sessions import (
     sign_in,
 )
 from app.console.security import CONTENT_POLICY, RateLimiter, network_of
-from app.console.signing_in import BY_ITSELF, local
+from app.console.signing_in import BY_ITSELF, UnsentForms, local
 from app.core.errors import UsageError
 from reconcile.instants import EARLIEST, SECOND
 from tests.console.conftest import ORIGIN, SAME_SITE, RunningConsole, session_for
@@ -331,6 +332,104 @@ async def test_a_session_that_somebody_fixed_is_no_session(console: RunningConso
         assert "chosen" not in done.headers["set-cookie"]
     async with console.client("chosen by a stranger") as client:
         assert (await client.get("/orders")).status_code == 303
+
+
+UNSENT = {
+    "form": "once",
+    "reason": "asked the bank",
+    "password": PASSWORD,
+    "phone": "+254712345678",
+}
+
+
+async def sent_too_late(console: RunningConsole, client: httpx2.AsyncClient, path: str) -> str:
+    """The page to sign in to which a form leads whose session has gone idle."""
+    console.driver.clock.put(console.driver.clock.now() + IDLE + SECOND)
+    sent = await client.post(path, data=UNSENT)
+    assert sent.status_code == 303
+    return (await client.get(sent.headers["location"])).text
+
+
+async def test_what_was_typed_in_a_form_stands_there_after_a_new_sign_in(
+    console: RunningConsole,
+) -> None:
+    """Nothing is done by it, and it is shown until it is sent; a password is never kept."""
+    await invited(console, "a support")
+    token, path = await session_for(console.context, "a support"), "/do/note?order=ORD-1"
+    async with console.client(token, **SAME_SITE) as client:
+        page = await sent_too_late(console, client, path)
+        assert "shows what you typed again" in page
+        assert "asked the bank" not in page, "nobody has signed in yet"
+        form = {"name": "a support", "password": PASSWORD, "code": "", "next": path}
+        wrong = await client.post("/sign-in", data=form | {"password": "x"})
+        assert wrong.status_code == 403
+        assert (await client.post("/sign-in", data=form)).headers["location"] == path
+        other = await client.get("/do/note?order=ORD-2")
+        shown = [await client.get(path) for _ in range(2)]
+        assert "asked the bank" not in other.text
+        assert all('value="asked the bank"' in each.text for each in shown)
+        assert not any(said in shown[0].text for said in (PASSWORD, "712345678", 'value="once"'))
+        assert not console.driver.rows("SELECT 1 FROM audit WHERE action = 'note_added'")
+        sent = re.search(r'name="form" value="([^"]+)"', shown[0].text)
+        assert sent is not None
+        given = {"form": sent[1], "reason": "asked the bank"}
+        assert (await client.post(path, data=given)).status_code == 303
+        assert "asked the bank" not in (await client.get(path)).text
+
+
+@pytest.mark.parametrize("then", ["another person", "another browser", "no session", "signed out"])
+async def test_what_was_typed_is_shown_to_nobody_else(console: RunningConsole, then: str) -> None:
+    await register_operator(console.context, name="b support", role="support", by="a admin")
+    for name in ("a support", "b support"):
+        await invited(console, name)
+    token, path = await session_for(console.context, "a support"), "/do/note?order=ORD-1"
+    first = "b support" if then == "another person" else "a support"
+    begun = "never a session" if then == "no session" else token
+    async with console.client(begun, **SAME_SITE) as client:
+        page = await sent_too_late(console, client, path)
+        assert ("shows what you typed again" in page) is (then != "no session")
+        if then == "signed out":
+            await client.post("/sign-out")
+        if then == "another browser":
+            client.cookies.clear()
+        form = {"name": first, "password": PASSWORD, "code": "", "next": path}
+        assert (await client.post("/sign-in", data=form)).status_code == 303
+        assert "asked the bank" not in (await client.get(path)).text
+        if first != "a support":  # nor to the first one, once somebody else was here
+            client.cookies.set(console.console.cookie, token)
+            form["name"] = "a support"
+            assert (await client.post("/sign-in", data=form)).status_code == 303
+            assert "asked the bank" not in (await client.get(path)).text
+
+
+async def test_a_form_from_another_site_is_kept_for_nobody(console: RunningConsole) -> None:
+    """Else a stranger's page could lay words into a form that its reader then sends."""
+    await invited(console, "a support")
+    token, path = await session_for(console.context, "a support"), "/do/note?order=ORD-1"
+    console.driver.clock.put(console.driver.clock.now() + IDLE + SECOND)
+    async with console.client(token, **{"Sec-Fetch-Site": "cross-site"}) as client:
+        assert (await client.post(path, data=UNSENT)).status_code == 403
+    async with console.client(token, **SAME_SITE) as client:
+        form = {"name": "a support", "password": PASSWORD, "code": "", "next": path}
+        assert (await client.post("/sign-in", data=form)).status_code == 303
+        assert "asked the bank" not in (await client.get(path)).text
+
+
+async def test_a_number_that_is_to_be_erased_is_not_kept(console: RunningConsole) -> None:
+    token = await session_for(console.context, "a admin")
+    async with console.client(token, **SAME_SITE) as client:
+        assert "send it once more" in await sent_too_late(console, client, "/do/erase")
+
+
+def test_few_forms_are_kept_and_for_an_hour() -> None:
+    now = [0.0]
+    forms = UnsentForms(clock=lambda: now[0])
+    for number in range(UnsentForms.MOST + 1):
+        forms.put(f"cookie {number}", name="Ann", where="/do/note", fields={"reason": "x"})
+    assert not forms.at("cookie 0", "/do/note")
+    assert forms.at("cookie 1", "/do/note")
+    now[0] = UnsentForms.KEPT_S
+    assert not forms.at("cookie 1", "/do/note")
 
 
 async def test_a_password_that_is_replaced_meanwhile_opens_nothing(
