@@ -167,8 +167,8 @@ def find(
         typer.Argument(
             metavar="TEXT",
             help="A reference or how it begins, a payment, a session, an event id, a phone number "
-            "(+254 700 000 001), an amount (KES 1500.00), a day (2026-11-20), or an amount and a "
-            "day.",
+            "(+254 700 000 001), an amount (KES 1,500.00), a day (2026-11-20 or 20/11/2026), or "
+            "an amount and a day.",
         ),
     ],
     limit: Annotated[int, typer.Option(min=1, max=1_000, help="Orders at most.")] = 20,

@@ -1,6 +1,6 @@
 """Finds the order that a customer speaks of, by whatever they know of it.
 
-1 understand   what the text may mean                     search_terms.py
+1 understand   what the text may mean
 2 look         each meaning in turn, the surest first, until there are enough
 3 explain      each order folded as of now, its customer's phone masked
 """
@@ -8,7 +8,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from decimal import Decimal
@@ -40,16 +41,53 @@ MAX_TEXT: Final = 256
 
 GRAMMAR: Final = (
     "type a reference, a payment, a session, an event id, a phone number (+254 700 000 001), "
-    "an amount (KES 1500.00), a day (2026-11-20), or an amount and a day"
+    "an amount (KES 1,500.00), a day (2026-11-20 or 20/11/2026), or an amount and a day"
 )
 
-_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
-_NUMBER: Final = re.compile(
-    r"\d{1,15}(?:\.\d{1,4})?|\d{1,3}(?:,\d{3}){1,4}(?:\.\d{1,4})?", re.ASCII
+_DAY: Final = re.compile(
+    r"(?P<y>\d{4})([-/.])(?P<m>\d{1,2})\2(?P<d>\d{1,2})"
+    r"|(?P<first>\d{1,2})([-/.])(?P<second>\d{1,2})\6(?P<year>\d{4})",
+    re.ASCII,
 )
-_COMMA: Final = re.compile(r"(?:\d{1,15}|\d{1,3}(?:\.\d{3}){1,4}),\d{1,2}", re.ASCII)
+"""A day, the year first, or last behind a day and a month in either order."""
+
+_NUMBER: Final = re.compile(
+    r"\d{1,15}(?:\.\d{1,4})?"
+    r"|\d{1,3}([,'\u2019 ])\d{3}(?:\1\d{3}){0,3}(?:\.\d{1,4})?"
+    r"|\d{1,2}(?:,\d{2}){1,4},\d{3}(?:\.\d{1,4})?",
+    re.ASCII,
+)
+"""An amount: its thousands apart by a comma, a quote or a blank, or as in India: `1,50,000`."""
+_COMMA: Final = re.compile(
+    r"(?:\d{1,15}|\d{1,3}([.'\u2019 ])\d{3}(?:\1\d{3}){0,3}),\d{1,2}", re.ASCII
+)
 """An amount whose decimals follow a comma, as in much of the world: `1.500,00`. Three digits after
 a comma are thousands."""
+_SIGN: Final = r"[^\d\s.,'\u2019+()#/_=-]{1,5}"
+_AMOUNT: Final = re.compile(
+    rf"(?:(?P<before>{_SIGN})\.? ?)?(?P<number>\d(?:[\d.,'\u2019 ]*\d)?)"
+    rf"(?:/[=-]| ?(?P<after>{_SIGN})\.?)?",
+    re.ASCII,
+)
+"""A number, with a currency's code or sign before or after it; `/=` and `/-` say that no cents
+follow."""
+
+_SIGNS: Final[dict[str, str]] = {
+    "$": "USD CAD AUD NZD SGD HKD TWD MXN CLP COP ARS NAD LRD JMD TTD BBD BSD BZD FJD GYD XCD",
+    "us$": "USD", "a$": "AUD", "c$": "CAD", "ca$": "CAD", "nz$": "NZD", "hk$": "HKD", "s$": "SGD",
+    "nt$": "TWD", "mx$": "MXN", "r$": "BRL", "n$": "NAD", "€": "EUR", "£": "GBP EGP",
+    "¥": "JPY CNY", "ksh": "KES", "kshs": "KES", "tsh": "TZS", "ush": "UGX",
+    "sh": "KES TZS UGX SOS", "shs": "KES TZS UGX SOS", "₦": "NGN",
+    "₵": "GHS", "gh₵": "GHS", "gh¢": "GHS", "r": "ZAR", "k": "ZMW PGK MMK", "frw": "RWF",
+    "rf": "RWF", "fcfa": "XOF XAF", "cfa": "XOF XAF", "birr": "ETB", "br": "ETB BYN",
+    "₹": "INR", "rs": "INR PKR LKR NPR MUR SCR", "৳": "BDT", "tk": "BDT", "rp": "IDR",
+    "rm": "MYR", "₱": "PHP", "฿": "THB", "₫": "VND", "đ": "VND", "₩": "KRW", "₽": "RUB",
+    "₴": "UAH", "₸": "KZT", "₺": "TRY", "tl": "TRY", "₪": "ILS", "zł": "PLN", "kč": "CZK",
+    "ft": "HUF", "lei": "RON MDL", "kr": "SEK NOK DKK ISK", "fr": "CHF", "sfr": "CHF",
+    "dh": "AED MAD", "dhs": "AED MAD", "₡": "CRC", "₲": "PYG", "le": "SLE",
+}  # fmt: skip
+"""How people write currencies beside their codes, and the currencies of which that may be meant."""
+
 _PHONE: Final = re.compile(r"\+?[\d\s().-]{7,30}", re.ASCII)
 _KINDS: Final = frozenset(EXPONENTS.values())
 
@@ -61,16 +99,17 @@ class Sought:
     name     a reference or an id, or the beginning of an order's reference
     phones   E.164 digits
     amounts  minor units, by the number of decimals of the currencies in which they are that amount
-    day      when it begins, and when the one after it
-    zone     whose day
+    currencies  in which the amount is; empty: any
+    days     each of the days that may be meant: when it begins, and when the one after it
+    zone     whose days
     national whether it may be a phone number without its country, which nothing here states
     """
 
     name: str | None = None
     phones: tuple[str, ...] = ()
     amounts: dict[int, int] | None = None
-    currency: str | None = None
-    day: tuple[Instant, Instant] | None = None
+    currencies: tuple[str, ...] = ()
+    days: Mapping[str, tuple[Instant, Instant]] = field(default_factory=dict)
     zone: str = "UTC"
     national: bool = False
 
@@ -81,9 +120,9 @@ class Sought:
             sentences.append("an order's reference, a payment, a session, an event or a delivery")
         sentences += [f"the phone number {masked_phone(digits)}" for digits in self.phones]
         if self.amounts is not None:
-            sentences.append(f"an amount in {self.currency or 'any currency'}")
-        if self.day is not None:
-            sentences.append(f"what was received on that day ({self.zone})")
+            sentences.append(f"an amount in {_listed(self.currencies) or 'any currency'}")
+        if self.days:
+            sentences.append(f"what was received on {_listed([*self.days])} ({self.zone})")
         return sentences
 
 
@@ -98,24 +137,26 @@ def understood(text: str, *, countries: Iterable[str] = (), zone: tzinfo = UTC) 
     if not (0 < len(text) <= MAX_TEXT) or not text.isprintable():
         raise UsageError(f"nothing can be looked for by that: {GRAMMAR}")
     words = text.split()
-    days = [word for word in words if _DAY.fullmatch(word)]
-    rest = [word for word in words if word not in days]
-    day = _day(days[0], calendar) if len(days) == 1 else None
-    currency, amounts = _amount(rest)
-    if day is not None and (not rest or amounts is not None):
+    dated = [word for word in words if _DAY.fullmatch(word.rstrip(","))]
+    rest = " ".join(word for word in words if word not in dated)
+    days = _days(dated[0].rstrip(","), calendar) if len(dated) == 1 else {}
+    currencies, amounts = _amount(rest.rstrip(","))
+    if days and (not rest or amounts is not None):
         return Sought(
-            day=day,
+            days=days,
             zone=calendar.name,
             amounts=amounts,
-            currency=currency,
+            currencies=currencies,
             name=text if not rest else None,
         )
     phones = _phones(text, countries)
+    if " " in text and not currencies and _PHONE.fullmatch(text):
+        amounts = None  # groups of digits as a telephone's: no amount is so long without a word
     return Sought(
         name=text,
         phones=phones,
         amounts=amounts,
-        currency=currency,
+        currencies=currencies,
         national=not phones and text.startswith(("0", "(0")) and _PHONE.fullmatch(text) is not None,
     )
 
@@ -130,29 +171,57 @@ def _seen(text: str) -> str:
     return text.strip()
 
 
-def _day(word: str, calendar: Calendar) -> tuple[Instant, Instant] | None:
-    try:
-        return calendar.day(word)
-    except ValueError:
-        return None
+def _listed(words: Sequence[str]) -> str:
+    """Some words as a sentence has them; of many the first, and that there are more."""
+    shown = [*words[:3], *(["another of that sign"] if len(words) > 3 else [])]
+    return " or ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
 
 
-def _amount(words: list[str]) -> tuple[str | None, dict[int, int] | None]:
-    codes = [word.upper() for word in words if word.upper() in EXPONENTS]
-    numbers = [found for word in words if (found := _number(word)) is not None]
-    if len(numbers) != 1 or len(codes) > 1 or len(codes) + 1 != len(words):
-        return None, None
-    amount = numbers[0]
-    currency = codes[0] if codes else None
-    wanted = _KINDS if currency is None else {EXPONENTS[currency]}
-    amounts = {exponent: minor for exponent in wanted if (minor := _minor(amount, exponent))}
-    return currency, amounts or None
+def _days(word: str, calendar: Calendar) -> dict[str, tuple[Instant, Instant]]:
+    """The days that a word may mean: `05/11/2026` is one of November, or of May elsewhere."""
+    found = _DAY.fullmatch(word)
+    if found is None:
+        return {}
+    read = [(found["y"], found["m"], found["d"])]
+    if found["year"]:
+        first, second = found["first"], found["second"]
+        read = [(found["year"], second, first), (found["year"], first, second)]
+    days = {}
+    for year, month, day in read:
+        name = f"{year}-{int(month):02}-{int(day):02}"
+        with suppress(ValueError):
+            days[name] = calendar.day(name)
+    return days
+
+
+def _amount(text: str) -> tuple[tuple[str, ...], dict[int, int] | None]:
+    """The currencies in which it may be meant, none for any, and the amount in minor units; no
+    amount where it is none."""
+    found = _AMOUNT.fullmatch(text)
+    number = None if found is None else _number(found["number"])
+    if found is None or number is None:
+        return (), None
+    said = [_written(each) for each in (found["before"], found["after"]) if each is not None]
+    currencies = [each for each in (said or [()])[0] if all(each in other for other in said)]
+    if said and not currencies:
+        return (), None
+    wanted = {EXPONENTS[each] for each in currencies} if said else _KINDS
+    amounts = {exponent: minor for exponent in wanted if (minor := _minor(number, exponent))}
+    return tuple(currencies), amounts or None
+
+
+def _written(sign: str) -> tuple[str, ...]:
+    """The currencies that are written so: by their code, or as people write them."""
+    if sign.upper() in EXPONENTS:
+        return (sign.upper(),)
+    return tuple(_SIGNS.get(sign.lower(), "").split())
 
 
 def _number(word: str) -> Decimal | None:
+    plain = re.sub("['\u2019 ]", "", word)
     if _COMMA.fullmatch(word):
-        return Decimal(word.replace(".", "").replace(",", "."))
-    return Decimal(word.replace(",", "")) if _NUMBER.fullmatch(word) else None
+        return Decimal(plain.replace(".", "").replace(",", "."))
+    return Decimal(plain.replace(",", "")) if _NUMBER.fullmatch(word) else None
 
 
 def _minor(amount: Decimal, exponent: int) -> int | None:
@@ -375,19 +444,17 @@ class _Look:
         return [reference for reference in named if reference in known]
 
     async def _by_day(self) -> AsyncIterator[tuple[str, str]]:
-        day = self._sought.day
-        if day is None:
-            return
         minors = set((self._sought.amounts or {}).values())
-        async for part in search_store.events_of_day(self._connection, *day, minors=minors):
-            for event in part:
-                money = self._stated(event.money) or self._stated(event.order_money)
-                if event.order is not None and (money is not None or not minors):
-                    yield event.order, _event_sentence(event, money)
+        for day in self._sought.days.values():
+            async for part in search_store.events_of_day(self._connection, *day, minors=minors):
+                for event in part:
+                    money = self._stated(event.money) or self._stated(event.order_money)
+                    if event.order is not None and (money is not None or not minors):
+                        yield event.order, _event_sentence(event, money)
 
     async def _by_amount(self) -> AsyncIterator[tuple[str, str]]:
         sought = self._sought
-        if sought.amounts is None or sought.day is not None:
+        if sought.amounts is None or sought.days:
             return
         minors = set(sought.amounts.values())
         async for part, left in search_store.events_of_amount(self._connection, minors):
@@ -408,7 +475,9 @@ class _Look:
 
     def _stated(self, money: Money | None) -> Money | None:
         """The money, where it is the amount that is sought."""
-        if money is None or self._sought.currency not in (None, money.currency):
+        if money is None or (
+            self._sought.currencies and money.currency not in self._sought.currencies
+        ):
             return None
         wanted = (self._sought.amounts or {}).get(exponent_of(money.currency))
         return money if money.minor == wanted else None

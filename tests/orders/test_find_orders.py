@@ -72,6 +72,11 @@ FOUND = {
     "2026-11-21 KES 1,500": [
         ("ORD-20", "its event evt_3 states KES 1,500.00, and was received at ")
     ],
+    "21/11/2026 1500": [("ORD-20", "its event evt_3 states KES 1,500.00, and was received at ")],
+    "Ksh 1,500 21.11.2026": [
+        ("ORD-20", "its event evt_3 states KES 1,500.00, and was received at ")
+    ],
+    "21/11/2026": [("ORD-20", "its event evt_3 was received at ")],
     "2026-11-21": [("ORD-20", "its event evt_3 was received at ")],
     "KES 1500.01": [],
     "USD 1500.00": [],
@@ -214,8 +219,8 @@ def test_a_text_that_may_mean_several_things_is_taken_for_all_of_them() -> None:
     sought = understood("25471122.00")
     assert sought.name == "25471122.00"
     assert sought.amounts == {2: 2547112200, 3: 25471122000, 4: 254711220000, 0: 25471122}
-    assert understood("2026-11-20 nonsense").day is None
-    assert understood("2026-13-45").day is None
+    assert not understood("2026-11-20 nonsense").days
+    assert not understood("2026-13-45").days
 
 
 BOOK = "reference,amount,currency,status\nORD_20,1500.00,KES,paid\nORD-77,12.50,KES,paid\n"
@@ -250,6 +255,77 @@ def test_an_amount_may_have_its_decimals_after_a_comma(text: str, minor: int) ->
     assert (understood(text).amounts or {})[2] == minor
 
 
+@pytest.mark.parametrize(
+    ("text", "minor", "currencies"),
+    [
+        ("KES1500", 150000, ("KES",)),
+        ("1500KES", 150000, ("KES",)),
+        ("kes 1,500.00", 150000, ("KES",)),
+        ("1,500.00", 150000, ()),
+        ("1500.00 Ksh", 150000, ("KES",)),
+        ("Ksh 1,500", 150000, ("KES",)),
+        ("Ksh. 1,500/=", 150000, ("KES",)),
+        ("KSh1,500/-", 150000, ("KES",)),
+        ("1 500", 150000, ()),
+        ("1 500,00 €", 150000, ("EUR",)),
+        ("€1.500,00", 150000, ("EUR",)),
+        ("CHF 1'500.50", 150050, ("CHF",)),
+        ("1\u202f500,00\u00a0€", 150000, ("EUR",)),
+        ("₦1,500", 150000, ("NGN",)),
+        ("₹1,50,000", 15000000, ("INR",)),
+        ("$1,500 USD", 150000, ("USD",)),
+        ("R1500", 150000, ("ZAR",)),
+        ("zł 12,50", 1250, ("PLN",)),
+    ],
+)
+def test_an_amount_is_understood_as_people_write_it(
+    text: str, minor: int, currencies: tuple[str, ...]
+) -> None:
+    sought = understood(text)
+    assert ((sought.amounts or {}).get(2), sought.currencies) == (minor, currencies)
+    assert sought.name is not None, "it may be a reference all the same"
+
+
+def test_a_sign_of_several_currencies_is_each_of_them() -> None:
+    assert {"USD", "CAD", "AUD"} <= set(understood("$20").currencies)
+    assert understood("$20").sentences()[1] == (
+        "an amount in USD, CAD, AUD or another of that sign"
+    )
+    assert understood("¥1500").amounts == {0: 1500, 2: 150000}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["ORD1500", "ORD-1500", "PO 1500", "USD 1500 KES", "1,5,0", "1.500.00", "254 711 223 344",
+     "711 223 344", "12.50.3", "pay 1500 now"],
+)  # fmt: skip
+def test_what_is_no_amount_is_not_taken_for_one(text: str) -> None:
+    assert understood(text).amounts is None
+
+
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [
+        ("28/11/2026", ["2026-11-28"]),
+        ("11/28/2026", ["2026-11-28"]),
+        ("28.11.2026", ["2026-11-28"]),
+        ("28-11-2026", ["2026-11-28"]),
+        ("2026/11/28", ["2026-11-28"]),
+        ("28/11/2026 1500", ["2026-11-28"]),
+        ("KES1500 28/11/2026", ["2026-11-28"]),
+        ("1,500.00, 28/11/2026", ["2026-11-28"]),
+        ("5/11/2026, 1,500.00", ["2026-11-05", "2026-05-11"]),
+        ("05/05/2026", ["2026-05-05"]),
+        ("31/02/2026", []),
+    ],
+)
+def test_a_day_is_understood_as_people_write_it(text: str, days: list[str]) -> None:
+    """Where the day and the month may be either, both days are looked at, and told."""
+    sought = understood(text)
+    assert list(sought.days) == days
+    assert (", ".join(days[:1]) or "order's") in "; ".join(sought.sentences())
+
+
 async def test_a_day_is_one_of_the_merchants_zone(driver: Driver) -> None:
     """The customer's clock shows it, not that of UTC."""
     nairobi = zone_named("Africa/Nairobi")
@@ -259,7 +335,7 @@ async def test_a_day_is_one_of_the_merchants_zone(driver: Driver) -> None:
     given = replace(driver.service.context, zone=nairobi)
     found = await find_orders(given, "2026-11-22", sources={}, limit=5)
     assert [hit["order"] for hit in found.hits] == ["ORD-9"]
-    assert "that day (Africa/Nairobi)" in found.looked_for[-1]
+    assert "on 2026-11-22 (Africa/Nairobi)" in found.looked_for[-1]
     found = await find_orders(given, "2026-11-21", sources={}, limit=5)
     assert [hit["order"] for hit in found.hits] == ["ORD-20"]
 
