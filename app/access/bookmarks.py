@@ -10,6 +10,7 @@ from typing import Final
 from app.access.operator_store import Bookmark, bookmarks, delete_bookmark, put_bookmark
 from app.core.errors import NotFoundError, UsageError
 from app.core.masking import looks_like_a_phone
+from app.core.text import is_human_text
 from app.database.engine import DatabaseContext
 
 ORDER: Final = "order"
@@ -43,7 +44,7 @@ async def save_list(
     Raises UsageError for what is no name, and where there are too many.
     """
     name = label.strip()
-    if not (0 < len(name) <= LABEL_MAX and name.isprintable()):
+    if not (0 < len(name) <= LABEL_MAX and is_human_text(name)):
         raise UsageError(f"the name is 1 to {LABEL_MAX} printable characters")
     if looks_like_a_phone(name):
         raise UsageError("leave the phone number out of the name")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -20,6 +20,7 @@ from typing import Final, Literal, get_args
 
 from app.access import operator_store, session_store
 from app.core.errors import NotFoundError, UsageError
+from app.core.text import is_human_text, without_joiners
 from app.database.engine import Connection, DatabaseContext
 from reconcile.instants import EARLIEST, Instant
 
@@ -365,9 +366,15 @@ def entry_of(
 
 def checked_name(name: str) -> str:
     """The name as it is. Raises UsageError for what is no name of a person."""
-    if not (0 < len(name) <= NAME_MAX and name.isprintable() and name == name.strip()):
+    if not (0 < len(name) <= NAME_MAX and is_human_text(name) and name == name.strip()):
         raise UsageError(f"an operator's name is 1 to {NAME_MAX} printable characters")
     return name
+
+
+def refuse_taken(name: str, known: Iterable[operator_store.Operator]) -> None:
+    """Raises UsageError where somebody has, or had, a name that looks like this one."""
+    if without_joiners(name) in {without_joiners(each.name) for each in known}:
+        raise UsageError(f"there is, or was, an operator named {name}; choose another name")
 
 
 async def register_operator(
@@ -380,8 +387,7 @@ async def register_operator(
         now = context.clock.now()
         who = await permitted(connection, by=by, action="operator_added")
         known = await operator_store.operators(connection)
-        if any(each.name == name for each in known):
-            raise UsageError(f"there is, or was, an operator named {name}; choose another name")
+        refuse_taken(name, known)
         if not known and role != "admin":
             raise UsageError("the first operator must be an admin, who can add the others")
         await operator_store.add_operator(

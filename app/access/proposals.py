@@ -23,6 +23,7 @@ from app.access.proposal import Decided, Decision, Proposal
 from app.core.errors import NotFoundError, UsageError
 from app.core.ids import new_id
 from app.core.masking import looks_like_a_phone
+from app.core.text import is_human_text
 from app.database.engine import Connection, DatabaseContext
 from reconcile.instants import DAY, Duration, Instant, format_instant, format_known
 
@@ -182,7 +183,7 @@ def check_reason(reason: str, *, of: str = "a proposal", needed: bool = True) ->
     length = len(reason.strip())
     if length > REASON_MAX or (needed and not length):
         raise UsageError(f"say why, in 1 to {REASON_MAX} characters")
-    if not reason.replace("\r\n", "").replace("\n", "").isprintable():
+    if not is_human_text(reason.replace("\r\n", " ").replace("\n", " ")):
         raise UsageError(
             "say why in characters that can be printed: no tabs, no control characters"
         )

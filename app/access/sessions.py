@@ -64,9 +64,8 @@ async def invite_operator(
                 raise UsageError(f"{name} is new here: say --role")
             if not known and role != "admin":
                 raise UsageError("the first operator must be an admin, who can add the others")
-            found = operator_store.Operator(
-                name=operators.checked_name(name), role=role, created_at=now
-            )
+            operators.refuse_taken(operators.checked_name(name), known)
+            found = operator_store.Operator(name=name, role=role, created_at=now)
             await operator_store.add_operator(connection, found)
             await operators.note_in_trail(
                 connection, who, action="operator_added", subject=name, at=now, facts={"role": role}

@@ -23,7 +23,7 @@ from app.console.proposals_pages import proposal_shown, proposed
 from app.console.view import ActionResult, Asked, Field, Table, View
 from app.console.words import TAKEN, address
 from app.core.errors import NotFoundError, UsageError
-from app.core.text import counted
+from app.core.text import counted, is_human_text
 from app.evidence.bundle import Built, BundleRequest
 from app.evidence.prove_sealed import prove_each
 from app.finance.worklist import ORDERS
@@ -377,7 +377,7 @@ def _list(view: View) -> tuple[str, dict[str, str]]:
     filters = {}
     for name, among in LISTS[page].items():
         word = view.word(name) if among is None else view.choice(name, among)
-        if word is not None and (len(word) > WORD_MAX or not word.isprintable()):
+        if word is not None and (len(word) > WORD_MAX or not is_human_text(word)):
             raise UsageError(f"{name} is 1 to {WORD_MAX} printable characters")
         if word is not None:
             filters[name] = word

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Final
+from unicodedata import bidirectional, category, combining
+
 DELIVERY = ("delivery", "deliveries")
 LEAF = ("leaf", "leaves")
 """Nouns of which the plural is not made by an s: `counted(2, *LEAF)`."""
@@ -20,3 +23,44 @@ def printable(text: str) -> str:
     return "".join(
         each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
     )
+
+
+NON_JOINER, JOINER = "\u200c", "\u200d"
+_JOINERS: Final = frozenset((NON_JOINER, JOINER))
+_VIRAMA: Final = 9
+"""The combining class of the signs by which letters of India and its neighbours are joined."""
+_PICTURE: Final = "\ufe0f"
+"""Behind a sign: it is shown as an emoji."""
+
+
+def is_human_text(text: str) -> bool:
+    """Whether all of it can be printed, or joins letters or emoji where writing needs that: the
+    zero width joiner and non-joiner, as in Persian and Sinhala names.
+
+    Refused are marks of a direction and all else that nobody sees, and the two joiners where they
+    do nothing: two names that look alike would be two.
+    """
+    if text.isprintable():
+        return True
+    return all(
+        each.isprintable() or (each in _JOINERS and _joins(text, place))
+        for place, each in enumerate(text)
+    )
+
+
+def without_joiners(text: str) -> str:
+    """The text as it looks: by it names that nobody can tell apart are found."""
+    return text.replace(NON_JOINER, "").replace(JOINER, "")
+
+
+def _joins(text: str, place: int) -> bool:
+    """Whether a joiner stands where it changes what is seen (RFC 5892, appendix A, and emoji)."""
+    before, after = text[:place], text[place + 1 : place + 2]
+    if not before or not after:
+        return False
+    if _VIRAMA in (combining(before[-1]), combining(after)):
+        return True
+    if text[place] == JOINER and category(after) == "So":
+        return before[-1] == _PICTURE or category(before[-1]) in ("So", "Sk")
+    letter = next((each for each in reversed(before) if category(each) != "Mn"), "")
+    return letter != "" and bidirectional(letter) == bidirectional(after) == "AL"

@@ -24,7 +24,7 @@ from app.access.operators import note_in_trail, permitted
 from app.core.errors import NotFoundError, UsageError
 from app.core.ids import new_id, new_salts
 from app.core.masking import masked_words
-from app.core.text import counted, printable
+from app.core.text import JOINER, NON_JOINER, counted, is_human_text, printable
 from app.database.engine import Connection
 from app.evidence import attachment_store
 from app.orders.customers import checked_reason
@@ -96,7 +96,7 @@ _MEDIA_BY_NAME: Final = {
 
 _WORDS: Final = {_PDF: "a PDF", _PNG: "a PNG", _JPEG: "a JPEG", _TEXT: "plain text"}
 
-_IN_TEXT: Final = frozenset("\n\r\t\f")
+_IN_TEXT: Final = frozenset(("\n", "\r", "\t", "\f", NON_JOINER, JOINER))
 
 ID: Final = "att_"
 
@@ -278,7 +278,7 @@ def _checked(asked: AttachRequest) -> str:
         ("carrier", asked.carrier, MAX_PARCEL), ("tracking", asked.tracking, MAX_PARCEL),
     )  # fmt: skip
     for what, text, most in bounds:
-        if len(text) > most or not text.isprintable():
+        if len(text) > most or not is_human_text(text):
             raise UsageError(f"the {what} has {most} printable characters at most")
     if not asked.name:
         raise UsageError("the file has no name")

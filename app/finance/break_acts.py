@@ -15,6 +15,7 @@ from typing import Any, Final
 from app.access import operator_store, operators, proposals
 from app.access.proposal import Proposal
 from app.core.errors import NotFoundError, UsageError
+from app.core.text import is_human_text
 from app.database.engine import Connection
 from app.finance import break_store, run_store
 from app.finance.match_rules import Rules, rules_known
@@ -288,7 +289,7 @@ async def assign_break(
 
 
 def _check_assignee(to: str) -> None:
-    if to and not (to.isprintable() and to == to.strip() and len(to) <= 80):
+    if to and not (is_human_text(to) and to == to.strip() and len(to) <= 80):
         raise UsageError("--to takes a name of at most 80 printable characters")
 
 

@@ -18,6 +18,7 @@ from app.core.errors import ConfigurationError, UsageError
 from app.core.http import exchange
 from app.core.ids import new_id
 from app.core.reading import TRIAL
+from app.core.text import is_human_text
 from app.golive.signoff_store import Signoff, add_signoff, signoffs
 from app.providers.named.contract import Signed
 from app.providers.schemes import TOKENS
@@ -451,7 +452,7 @@ async def sign(context: AppContext, item: str, *, by: str, note: str) -> None:
     note = note.strip()
     if by != by.strip():  # a name that was proved stays one: `strip` gives a plain text
         by = by.strip()
-    if not by or len(by) > 200 or by.startswith(PROGRAM) or not by.isprintable():
+    if not by or len(by) > 200 or by.startswith(PROGRAM) or not is_human_text(by):
         raise UsageError("--by is a person's name, of 1 to 200 characters")
     if not note or len(note) > MAX_NOTE or "\0" in note:
         raise UsageError(f"--note says what is stated, in 1 to {MAX_NOTE:,} characters")

@@ -13,6 +13,7 @@ from app.access.operators import note_in_trail, permitted
 from app.core.errors import UsageError
 from app.core.masking import Masking, looks_like_a_phone
 from app.core.reading import Unreadable
+from app.core.text import is_human_text
 from app.database.engine import Connection
 from app.orders.history_store import gather
 from app.orders.pending_session_store import pending_sessions_of
@@ -77,7 +78,7 @@ def checked_reason(reason: str, phones: list[str]) -> str:
     """A reason as the trail may keep it. Raises UsageError without one, and for one that holds what
     must not be kept."""
     checked = reason.strip()
-    if not (0 < len(checked) <= MAX_REASON) or not checked.isprintable():
+    if not (0 < len(checked) <= MAX_REASON) or not is_human_text(checked):
         raise UsageError(f"--reason says why, in 1 to {MAX_REASON} printable characters")
     if Masking(phones).touches(checked) or looks_like_a_phone(checked):
         raise UsageError("leave the phone number out of --reason: the trail is kept for ever")

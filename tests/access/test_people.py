@@ -17,7 +17,10 @@ from app.access.operators import (
     register_operator,
     retire_operator,
 )
+from app.access.proposals import check_reason
+from app.access.sessions import invite_operator
 from app.core.errors import NotFoundError, UsageError
+from app.orders.customers import checked_reason
 from app.receiving.context import AppContext
 from tests.api.driving import Driver, driving
 
@@ -76,6 +79,24 @@ async def test_a_disabled_operator_may_do_nothing_and_the_name_is_not_given_agai
         await register_operator(context, name="Ann", role="admin", by="Boss")
     with pytest.raises(NotFoundError):
         await retire_operator(context, name="Ann", by="Boss")
+
+
+async def test_a_name_is_written_as_its_person_writes_it(context: AppContext) -> None:
+    """With the joiners of Persian, Indic and emoji; never twice what looks the same, in either way
+    to add a person, and not with what turns the text round it about."""
+    await register_operator(context, name="Boss", role="admin", by=None)
+    await register_operator(context, name="علی\u200cرضا", role="finance", by="Boss")
+    await invite_operator(context, name="ශ්\u200dරී", role="support", by="Boss")
+    for name in ("علیرضا", "ශ්රී"):
+        with pytest.raises(UsageError, match="choose another name"):
+            await register_operator(context, name=name, role="viewer", by="Boss")
+        with pytest.raises(UsageError, match="choose another name"):
+            await invite_operator(context, name=name, role="viewer", by="Boss")
+    for name in ("Bo\u200dss", "\u202eBoss", "Boss\u200b"):
+        with pytest.raises(UsageError, match="printable"):
+            await invite_operator(context, name=name, role="viewer", by="Boss")
+    assert checked_reason("با علی\u200cرضا حرف زدم", [])
+    check_reason("با علی\u200cرضا\nحرف زدم")
 
 
 async def test_there_is_always_an_admin(context: AppContext) -> None:
