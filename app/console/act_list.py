@@ -25,6 +25,7 @@ ACTS: Final = (
         permission="evidence_built",
         ask=order_acts.ask_evidence,
         do=order_acts.do_evidence,
+        download=True,
     ),
     Act(
         name="letter",
@@ -33,6 +34,7 @@ ACTS: Final = (
         permission="letter_taken",
         ask=case_pages.ask_letter,
         do=case_pages.do_letter,
+        download=True,
     ),
     Act(
         name="attach",
@@ -60,6 +62,7 @@ ACTS: Final = (
         permission="attachment_read",
         ask=case_pages.ask_exhibit,
         do=case_pages.do_exhibit,
+        download=True,
     ),
     Act(
         name="prove",
@@ -68,6 +71,7 @@ ACTS: Final = (
         permission="orders",
         ask=order_acts.ask_prove,
         do=order_acts.do_prove,
+        download=True,
     ),
     Act(
         name="tell-again",
@@ -118,6 +122,7 @@ ACTS: Final = (
         permission="unmasked",
         ask=order_acts.ask_body,
         do=order_acts.do_body,
+        download=True,
     ),
     Act(
         name="note",
@@ -303,6 +308,8 @@ ACTS: Final = (
         permission="break_assigned",
         ask=breaks_pages.ask_assign_all,
         do=breaks_pages.do_assign_all,
+        typed=("where",),
+        form_on="/breaks",
         done="All of them were assigned.",
     ),
     Act(
@@ -312,6 +319,8 @@ ACTS: Final = (
         permission="break_accepted",
         ask=breaks_pages.ask_accept_all,
         do=breaks_pages.do_accept_all,
+        typed=("where",),
+        form_on="/breaks",
         done="All of them were accepted, and are no more to be done.",
     ),
     Act(

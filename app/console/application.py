@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from hashlib import sha256
 from typing import Final
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode
 
 from starlette.applications import Starlette
 from starlette.convertors import Convertor, register_url_convertor
@@ -21,7 +21,7 @@ from app.access.sessions import first_use
 from app.console.act_list import ACTS
 from app.console.orders_pages import SUGGESTED, find_document
 from app.console.page_list import PAGES
-from app.console.pages import FOLDER, Pages, as_csv, as_json
+from app.console.pages import FOLDER, Mistake, Pages, as_csv, as_json
 from app.console.security import SecurityMiddleware
 from app.console.signing_in import SigningIn, address_of, form_of
 from app.console.uploads import Received
@@ -58,6 +58,9 @@ STATIC: Final = {
 }
 
 STATUSES: Final = {NotFoundError: 404, UsageError: 400, UnreachableError: 503}
+
+LISTED_ON: Final = {"/cases": "/orders", "/previews": "/runs"}
+"""Where a page of one thing has no list of its own: the page that leads to it."""
 
 NOT_CONFIRMED: Final = (
     "that is not your password, or it was tried too often: wait a minute and look again"
@@ -119,8 +122,8 @@ class Application:
                 Route("/invite", signing.invite, methods=["GET", "POST"]),
                 Route("/live", self._news),
                 *(self._file(name, kind) for name, kind in STATIC.items()),
-                Route("/orders/find", self._find, methods=["POST"]),
-                Route("/orders/beginning", self._beginning, methods=["POST"]),
+                Route("/find", self._find, methods=["POST"]),
+                Route("/find/beginning", self._beginning, methods=["POST"]),
                 *(route for act in ACTS for route in self._act_routes(act)),
                 *(route for page in PAGES for route in self._page_routes(page)),
             ],
@@ -161,7 +164,12 @@ class Application:
             async def show(view: View) -> Response:
                 if not view.person.may_read(page.reads):
                     return self._refuse(view, wanted, page.reads)
-                document = await page.load(view)
+                try:
+                    document = await page.load(view)
+                except UsageError as error:
+                    if wanted != "html" or not _typed(view, page):
+                        raise
+                    return await self._form_again(view, page, error)
                 if isinstance(document, Response):
                     return document
                 if wanted == "json":
@@ -199,7 +207,36 @@ class Application:
             status = next(code for kind, code in STATUSES.items() if isinstance(error, kind))
             if form != "html":
                 return JSONResponse({"problem": str(error)}, status_code=status)
+            return self._problem(view, status, error)
+
+    def _problem(self, view: View, status: int, error: Exception) -> Response:
+        """What went wrong, with the way to the list that the page is of, where there is one."""
+        path = "/" + view.request.url.path.split("/")[1].partition(".")[0]
+        path = LISTED_ON.get(path, path)
+        listed = next((each for each in PAGES if each.path == path and each.menu), None)
+        if listed is None or path == "/" or not view.person.may_read(listed.reads):
             return self._pages.problem(status, _sentence(error), view=view)
+        button = f"To the page {listed.menu}"
+        return self._pages.problem(status, _sentence(error), view=view, back=path, button=button)
+
+    async def _form_again(self, view: View, of: Page | Act, error: UsageError) -> Response:
+        """The page with the form into which a mistake was typed. Raises UsageError where that page
+        cannot be shown."""
+        page = next(
+            (each for each in PAGES if each.path == of.form_on),
+            of if isinstance(of, Page) else None,
+        )
+        assert page is not None
+        asked = view.request.query_params
+        query = parse_qsl(asked.get("list", "")) if isinstance(of, Act) else asked.multi_items()
+        kept = [(name, value) for name, value in query if name not in of.typed]
+        path = of.form_on or view.request.url.path
+        scope = {**view.request.scope, "path": path, "query_string": urlencode(kept).encode()}
+        there = replace(view, request=Request(scope), subject="" if of.form_on else view.subject)
+        document = await page.load(there)
+        assert isinstance(document, dict)
+        mistake = Mistake(sentence=str(error), typed=_typed(view, of))
+        return self._pages.html(there, page, document, mistake=mistake)
 
     def _nobody(self, request: Request, form: str, *, kept: bool = False) -> Response:
         if form != "html":
@@ -219,12 +256,18 @@ class Application:
         return self._pages.problem(403, sentence, view=view)
 
     async def _find(self, request: Request) -> Response:
-        """POST /orders/find"""
+        """POST /find"""
 
         async def show(view: View) -> Response:
             if not view.person.may_read("orders"):
                 return self._refuse(view, "html", "orders")
-            document = await find_document(view, (await form_of(request)).get("text", ""))
+            try:
+                document = await find_document(view, (await form_of(request)).get("text", ""))
+            except UsageError as error:
+                document = {"problem": str(error), "looked_for": [], "orders": [], "notes": []}
+                return self._pages.of_person(
+                    view, "found.html", title="Found", values={"doc": document}, status=400
+                )
             if len(document["orders"]) == 1 and not document["more"]:
                 only = document["orders"][0]["order"]
                 return RedirectResponse(address("orders", only), status_code=303)
@@ -235,7 +278,7 @@ class Application:
         return await self._signed_in(request, show)
 
     async def _beginning(self, request: Request) -> Response:
-        """POST /orders/beginning: for who is still typing."""
+        """POST /find/beginning: for who is still typing."""
 
         async def show(view: View) -> Response:
             if not view.person.may_read("orders"):
@@ -256,7 +299,12 @@ class Application:
                 if request.method == "POST":
                     self._signing.forget_unsent(request)
                     return await self._done(view, act)
-                return await self._ask(view, act)
+                try:
+                    return await self._ask(view, act)
+                except UsageError as error:
+                    if not _typed(view, act):
+                        raise
+                    return await self._form_again(view, act, error)
 
             return await self._signed_in(request, show, keep=act.kept and not act.file)
 
@@ -314,7 +362,9 @@ class Application:
                 reason = checked_reason(view.given.get("reason", ""), [])
             except UsageError as error:
                 return await self._ask(view, act, str(error), asked=asked)
-        if not await first_use(self._console.context, view.given.get("form", "")):
+        if not act.download and not await first_use(
+            self._console.context, view.given.get("form", "")
+        ):
             return self._sent_before(view, asked)
         try:
             done = await act.do(view, reason)
@@ -336,6 +386,7 @@ class Application:
             "before you begin again.",
             view=view,
             back=asked.back,
+            button="Look at the result",
         )
 
     # --- the rest --------------------------------------------------------------------------------
@@ -398,6 +449,12 @@ def _to_show(given: Mapping[str, str]) -> dict[str, str]:
         for name, value in given.items()
         if name not in typed or not looks_like_a_phone(value)
     }
+
+
+def _typed(view: View, of: Page | Act) -> dict[str, str]:
+    """What was typed and chosen in the form that leads there; nothing where none did."""
+    given = dict(view.request.query_params)
+    return given if any(name in given for name in of.typed) else {}
 
 
 def _sentence(error: Exception) -> str:

@@ -424,7 +424,10 @@ def _named(found: break_acts.SeenBreak) -> str:
 
 
 def _none_chosen(view: View, error: UsageError) -> Asked:
-    """Why there is nothing to decide about, and the way back to the list."""
+    """Why there is nothing to decide about, and the way back to the list. Raises it again where
+    the mistake is in the condition's field, which the list shows."""
+    if view.word("where") is not None and view.request.method != "POST":
+        raise error
     ticked = view.word("where") is not None or view.word("break") is not None
     none = "No break is chosen: tick some in the list, or say which below it."
     line = spoken(str(error)) if ticked else none

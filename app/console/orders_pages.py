@@ -169,7 +169,7 @@ def saved_lists(kept: Sequence[Any], page: str) -> list[dict[str, str]]:
 
 
 async def find_document(view: View, text: str) -> Document:
-    """POST /orders/find. What was typed may be a phone number: it is not shown again."""
+    """POST /find. What was typed may be a phone number: it is not shown again."""
     found = await find_orders.find_orders(
         view.context,
         text,

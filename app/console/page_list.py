@@ -44,6 +44,7 @@ PAGES: Final = (
         load=orders_pages.order_page_document,
         template="order.html",
         rows="published",
+        typed=("as_of",),
     ),
     Page(
         path="/cases/{subject}",
@@ -220,6 +221,8 @@ PAGES: Final = (
         load=finance_pages.report_download,
         template="reports.html",
         rows="reports",
+        typed=("from", "to"),
+        form_on="/reports",
         live=False,
     ),
     Page(

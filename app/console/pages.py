@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +22,14 @@ from reconcile.ledger.vocabulary import FINDINGS
 from reconcile.reporting.words import SIDE_WORDS
 
 FOLDER: Final = Path(__file__).parent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mistake:
+    """What was typed into a form that leads to an address, and the sentence beside it."""
+
+    sentence: str
+    typed: Mapping[str, str]
 
 
 class Pages:
@@ -66,8 +75,10 @@ class Pages:
             acts=acts,
         )
 
-    def html(self, view: View, page: Page, document: Document, *, status: int = 200) -> Response:
-        """A page for a person."""
+    def html(
+        self, view: View, page: Page, document: Document, *, mistake: Mistake | None = None
+    ) -> Response:
+        """A page for a person. mistake: what is wrong with what was typed into a form of it."""
         values = {
             "title": page.title,
             "doc": document,
@@ -79,8 +90,9 @@ class Pages:
             "done": self._done(view),
             "live": page.live,
             "own": _own(view, page),
+            "mistake": mistake,
         }
-        return self._answer(page.template, values, status)
+        return self._answer(page.template, values, 200 if mistake is None else 400)
 
     def _entries(self, view: View, page: Page | None) -> list[dict[str, Any]]:
         """The navigation: pages by their own word, and each group by its first page."""
@@ -141,10 +153,16 @@ class Pages:
         return self._answer(template, {**common, **values}, status)
 
     def problem(
-        self, status: int, sentence: str, *, view: View | None = None, back: str = "/"
+        self,
+        status: int,
+        sentence: str,
+        *,
+        view: View | None = None,
+        back: str = "/",
+        button: str = "To the first page",
     ) -> Response:
-        """What went wrong, and what to do."""
-        values = {"sentence": sentence, "status": status, "back": back}
+        """What went wrong, and what to do. back, button: the way on, and what it is called."""
+        values = {"sentence": sentence, "status": status, "back": back, "button": button}
         if view is None:
             return self.plain("problem.html", title="Not here", values=values, status=status)
         return self.of_person(view, "problem.html", title="Not here", values=values, status=status)

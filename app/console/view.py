@@ -280,6 +280,9 @@ class Page:
     menu      its word in the navigation; None: it is reached from others
     group     the part of the navigation that it stands in; empty: its own word is at the top
     live      whether it is loaded again when something arrived
+    typed     parameters of the address that are typed into a form: after a mistake in one, the page
+              with the form is shown, with what was typed and the sentence
+    form_on   the page with that form; empty: the same one
     """
 
     path: str
@@ -291,6 +294,8 @@ class Page:
     menu: str | None = None
     group: str = ""
     live: bool = True
+    typed: tuple[str, ...] = ()
+    form_on: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -380,6 +385,10 @@ class Act:
                 result, what is shown at once, or a download
     done        what that page says first
     file        whether its form has a file
+    download    whether it comes to a file, and changes nothing: the form stays on the screen, and
+                may be sent again, which is one more entry of the trail
+    typed       parameters of the address that are typed into a form on the page `form_on`, as of
+                a page
     kept        whether what was typed is kept over a sign-in where the session had ended; not
                 where it may be somebody's number
     """
@@ -392,4 +401,7 @@ class Act:
     do: Callable[[View, str], Awaitable[str | ActionResult | Response]]
     done: str = ""
     file: bool = False
+    download: bool = False
+    typed: tuple[str, ...] = ()
+    form_on: str = ""
     kept: bool = True

@@ -366,10 +366,27 @@ _SHOWS: Final = re.compile(r"tallyhook (deliveries|proposals) show (\w+)", re.AS
 """Commands that show what has a page here."""
 
 
+_LISTS: Final = {
+    "tallyhook proposals list": ("/proposals", "the list"),
+    "tallyhook deliveries list": ("/deliveries", "the list of deliveries"),
+    "tallyhook reconcile list": ("/runs", "the list of runs"),
+    "tallyhook breaks list": ("/breaks", "the list of breaks"),
+    "tallyhook bank list": ("/bank", "the list of bookings"),
+    "tallyhook period list": ("/periods", "the list of months"),
+    "tallyhook records imports": ("/imports?kind=book", "the list of order books"),
+    "statement imports": ("/imports?kind=statement", "of statements"),
+    "tallyhook statement imports": ("/imports?kind=statement", "the list of statements"),
+    "bank imports": ("/imports?kind=bank", "of the bank's files"),
+    "tallyhook bank imports": ("/imports?kind=bank", "the list of the bank's files"),
+}
+"""Commands that list what has a page here: its address, and what it is called in a sentence."""
+
+
 def _code(command: str) -> Markup:
     """A command; in place of one that shows what has a page here, the way there."""
-    if command == "tallyhook proposals list":
-        return Markup('<a href="/proposals">the list</a>')
+    if command in _LISTS:
+        path, word = _LISTS[command]
+        return Markup('<a href="{}">{}</a>').format(path, word)
     found = _SHOWS.fullmatch(command)
     if found is None:
         return Markup("<code>{}</code>").format(command)

@@ -103,6 +103,71 @@ async def test_a_break_of_a_booking_leads_to_the_booking(
     assert not [each for each in links_of(page) if each.startswith("/bank")]
 
 
+async def test_what_is_not_there_leads_to_the_list_where_it_would_be(
+    console_with_breaks: RunningConsole,
+) -> None:
+    """No command is named to who has none, and no list to who may not see it."""
+    lists = {
+        "/orders/no": "/orders", "/cases/no": "/orders", "/deliveries/dlv_0": "/deliveries",
+        "/breaks/brk_0": "/breaks", "/imports/99": "/imports", "/imports/upl_0": "/imports",
+        "/runs/99": "/runs", "/runs/x": "/runs", "/previews/x": "/runs", "/periods/x": "/periods",
+        "/proposals/prp_0": "/proposals", "/orders?outcome=x": "/orders", "/bank?skip=x": "/bank",
+    }  # fmt: skip
+    async with console_with_breaks.signed_in("finance") as client:
+        for path, listed in lists.items():
+            page = await client.get(path)
+            assert page.status_code in (400, 404), path
+            button = re.search(r'<a class="button second" href="([^"]+)">([^<]+)</a>', page.text)
+            assert button is not None, path
+            assert (button[1], button[2].startswith("To the page ")) == (listed, True), path
+            assert "tallyhook" not in page.text.partition("<main")[2].partition("</main")[0], path
+    async with console_with_breaks.signed_in("viewer") as client:
+        page = await client.get("/cases/no")
+        assert 'href="/cases"' not in page.text
+
+
+async def test_a_mistake_in_a_field_of_an_address_is_told_beside_it(
+    console_with_breaks: RunningConsole,
+) -> None:
+    """The page with the form is shown, with what was typed; it was a page that led to the first."""
+    async with console_with_breaks.signed_in("admin") as client:
+        order = await client.get("/orders/ORD-1?as_of=yesterday")
+        where = await client.get("/do/assign-all?list=currency%3DKES&where=colour%3Dred")
+        accept = await client.get("/do/accept-all?list=&where=colour%3Dred")
+        report = await client.get("/reports/period?from=2026-11-20&to=2026-11-02&as=csv")
+        wrong_month = await client.get("/reports/2026-77?as=csv")
+        right = await client.get("/orders/ORD-1?as_of=2026-11-20%2012:00")
+        machine = await client.get("/orders/ORD-1.json?as_of=yesterday")
+    for page, typed in (
+        (order, 'value="yesterday"'), (where, 'value="colour=red"'),
+        (accept, 'value="colour=red"'), (report, 'value="2026-11-20"'),
+    ):  # fmt: skip
+        assert page.status_code == 400
+        assert typed in page.text
+        assert page.text.count('id="mistake" role="alert"') == 1
+        assert 'aria-describedby="mistake" autofocus' in page.text
+        assert "To the page" not in page.text
+    assert "<h1>ORD-1</h1>" in order.text
+    assert 'href="/orders/ORD-1.json"' in order.text, "not the address of the mistake"
+    assert 'value="currency=KES"' in where.text, "the list stays as it was filtered"
+    assert "must not lie after" in shown(report.text)
+    assert 'value="csv" selected' in report.text
+    assert wrong_month.status_code == 404
+    assert 'id="mistake"' not in right.text
+    assert machine.json()["problem"]
+
+
+async def test_a_search_for_nothing_keeps_its_field(console: RunningConsole) -> None:
+    """What was typed may be somebody's number, and is not shown again."""
+    async with console.signed_in("support") as client:
+        page = await client.post("/find", data={"text": "x" * 300})
+        typed = await client.post("/find", data={"text": " "})
+    assert (page.status_code, typed.status_code) == (400, 400)
+    assert 'role="alert">Nothing can be looked for by that' in page.text
+    assert 'action="/find"' in page.text.partition("<main")[2]
+    assert "x" * 300 not in page.text
+
+
 # --- names in place of codes ----------------------------------------------------------------------
 
 

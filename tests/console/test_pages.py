@@ -401,16 +401,16 @@ async def test_a_viewer_sees_no_refused_delivery(console: RunningConsole) -> Non
 async def test_what_a_statement_alone_knows_is_told_where_nothing_is_found(
     console: RunningConsole,
 ) -> None:
-    """With what to do; the command is shown as one."""
+    """With what to do; the list that a command shows is led to."""
     settled = console.driver.path.parent / "settled.csv"
     settled.write_text("payment_reference,order_reference,gross,currency\np77,ORD-77,1.00,KES\n")
     await import_statement(
         console.context, ImportRequest(path=settled, by="a finance"), source="shop"
     )
     async with console.signed_in("support") as client:
-        page = (await client.post("/orders/find", data={"text": "ORD-77"})).text
+        page = (await client.post("/find", data={"text": "ORD-77"})).text
     assert "A statement of shop has the payment p77 of ORD-77" in shown(page)
-    assert "<code>tallyhook breaks list</code>" in page
+    assert '<a href="/breaks">the list of breaks</a>' in page
 
 
 async def test_a_phone_is_in_no_page_address_or_log(
@@ -419,7 +419,7 @@ async def test_a_phone_is_in_no_page_address_or_log(
     """It stands in bodies that were taken and refused, and is typed into the search."""
     said: list[object] = []
     async with console.signed_in("support") as client:
-        found = await client.post("/orders/find", data={"text": f"+{PHONE}"})
+        found = await client.post("/find", data={"text": f"+{PHONE}"})
         said.append((found.text, found.headers.get("location", "")))
         for path in ("/", "/orders", "/deliveries", "/orders/ORD-1"):
             said.append((await client.get(path)).text)
@@ -432,27 +432,39 @@ async def test_a_phone_is_in_no_page_address_or_log(
 
 async def test_a_search_with_one_hit_goes_there(console: RunningConsole) -> None:
     async with console.signed_in("viewer") as client:
-        one = await client.post("/orders/find", data={"text": "ORD-1"})
-        none = await client.post("/orders/find", data={"text": "unheard of"})
+        one = await client.post("/find", data={"text": "ORD-1"})
+        none = await client.post("/find", data={"text": "unheard of"})
     assert (one.status_code, one.headers["location"]) == (303, "/orders/ORD-1")
     assert "Nothing was found" in shown(none.text)
 
 
 async def test_a_form_does_its_work_once(console: RunningConsole) -> None:
-    """The evidence bundle is a download, in the trail; sent again, the form does nothing."""
+    async with console.signed_in("finance") as client:
+        page = (await client.get("/do/note?order=ORD-1")).text
+        found = re.search(r'name="form" value="([^"]+)"', page)
+        assert found
+        form = {"form": found[1], "reason": "called"}
+        first = await client.post("/do/note?order=ORD-1", data=form)
+        again = await client.post("/do/note?order=ORD-1", data=form)
+    assert (first.status_code, again.status_code) == (303, 409)
+    assert console.driver.rows("SELECT who FROM audit WHERE action='note_added'") == [
+        ("a finance",)
+    ]
+
+
+async def test_a_download_may_be_taken_again(console: RunningConsole) -> None:
+    """The evidence bundle is one. Its form stays on the screen, and each time is in the trail."""
     async with console.signed_in("finance") as client:
         page = (await client.get("/do/evidence?order=ORD-1")).text
         found = re.search(r'name="form" value="([^"]+)"', page)
         assert found
         form = {"form": found[1]}
-        first = await client.post("/do/evidence?order=ORD-1", data=form)
-        again = await client.post("/do/evidence?order=ORD-1", data=form)
-    assert first.headers["content-disposition"].startswith("attachment")
-    assert first.content.startswith(b"PK")
-    assert again.status_code == 409
-    assert console.driver.rows("SELECT who FROM audit WHERE action='evidence_built'") == [
-        ("a finance",)
-    ]
+        answers = [await client.post("/do/evidence?order=ORD-1", data=form) for _ in range(2)]
+    for each in answers:
+        assert each.headers["content-disposition"].startswith("attachment")
+        assert each.content.startswith(b"PK")
+    rows = console.driver.rows("SELECT who FROM audit WHERE action='evidence_built'")
+    assert rows == [("a finance",)] * 2
 
 
 async def test_judging_again_asks_for_a_reason_and_previews(console: RunningConsole) -> None:
@@ -466,16 +478,16 @@ async def test_who_types_is_told_of_orders_that_begin_so(console: RunningConsole
     """By a POST that no other site sends, to who is signed in; nothing for a phone number."""
     async with console.signed_in("viewer") as client:
         found = [
-            (await client.post("/orders/beginning", data={"text": text})).json()["orders"]
+            (await client.post("/find/beginning", data={"text": text})).json()["orders"]
             for text in ("ORD-", "ORD-2", "nothing", "", f"+{PHONE}", "ORD-\n")
         ]
         page = (await client.get("/orders")).text
     assert found == [["ORD-1", AWKWARD], [AWKWARD], [], [], [], []]
     assert 'list="beginning"' in page
     async with console.client(**SAME_SITE) as client:
-        assert (await client.post("/orders/beginning", data={"text": "O"})).status_code == 401
+        assert (await client.post("/find/beginning", data={"text": "O"})).status_code == 401
     async with console.client() as client:
-        assert (await client.post("/orders/beginning", data={"text": "O"})).status_code == 403
+        assert (await client.post("/find/beginning", data={"text": "O"})).status_code == 403
 
 
 def test_a_moment_at_the_end_of_the_calendar_is_shown_in_utc() -> None:

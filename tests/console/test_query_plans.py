@@ -135,7 +135,7 @@ async def test_no_page_goes_through_what_grows(
         found = (await client.get("/breaks.json")).json()["breaks"][0]["id"]
         assert (await client.get(f"/breaks/{found}")).status_code == 200
         for text in ("ORD-1", "+254712345678", "pay_1"):
-            await client.post("/orders/find", data={"text": text})
+            await client.post("/find", data={"text": text})
     with closing(sqlite3.connect(console_with_breaks.driver.path)) as database:
         found = [each for sql, values in asked.items() for each in scans(database, sql, values)]
     assert not found, "\n\n".join(found)

@@ -131,7 +131,7 @@ if (typed && beginning) {
     try {
       // Posted, as the search is: what is typed may be a phone number, and stands in no address.
       const body = new URLSearchParams({ text: typed.value });
-      const answer = await fetch("/orders/beginning", { method: "POST", body, signal: asking.signal });
+      const answer = await fetch("/find/beginning", { method: "POST", body, signal: asking.signal });
       const found = answer.ok ? (await answer.json()).orders : [];
       beginning.replaceChildren(...found.map((each) => new Option(each, each)));
     } catch { beginning.replaceChildren(); } // more was typed, or the console is away: it suggests nothing
