@@ -290,7 +290,8 @@ def _always(facts: CaseFacts) -> list[Item]:
             name="deadline",
             sentence="The date is known until which the bank takes an answer.",
             there=facts.respond_by is not None,
-            do="look it up on the payment service's page of the dispute, and say it to the letter",
+            do="look it up on the payment service's page of the dispute, and state it in the "
+            "letter's form",
         ),
         _attached("receipt", "The receipt or invoice", facts),
     ]

@@ -106,6 +106,13 @@ lines."""
 WIDE = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
+SIDEWAYS = """() => [...document.querySelectorAll("pre, .table")].filter(
+    each => each.scrollWidth > each.clientWidth + 1).length"""
+"""How many texts and tables must be scrolled sideways to be read."""
+
+UNDERLINED = "each => getComputedStyle(each).textDecorationLine"
+
+
 def axe() -> str | None:
     """The checker's script, fetched from the registry and compared with its hash; None where there
     is no npm or no registry."""
@@ -217,6 +224,8 @@ class Seen:
     tabs: list[list[str]] = field(default_factory=list)
     typing: list[str] = field(default_factory=list)
     left: str = ""
+    small: dict[str, Any] = field(default_factory=dict)
+    chosen: str = ""
 
 
 @pytest.fixture(scope="module")
@@ -248,6 +257,7 @@ def seen(look: Looking[None], tmp_path_factory: pytest.TempPathFactory) -> Seen:
                     found.wide[name] = page.evaluate(WIDE)
                     if script is not None and (LONG or (scheme == "light" and not short)):
                         found.violations[name] = page.evaluate(VIOLATIONS)
+            _as_some_see_it(page, url, ("/orders/ORD-1", decided[0]), found)
             page.set_viewport_size(PAPER)
             page.emulate_media(media="print", color_scheme="light")
             for path in PRINTED:
@@ -285,6 +295,18 @@ def listen(page: Any, url: str, found: Seen) -> None:
         "request",
         lambda asked: None if asked.url.startswith(url) else found.elsewhere.append(asked.url),
     )
+
+
+def _as_some_see_it(page: Any, url: str, paths: tuple[str, ...], found: Seen) -> None:
+    """On the smallest screen, and in colors that the reader has chosen."""
+    page.set_viewport_size({"width": 320, "height": 568})
+    for path in paths:
+        page.goto(url + path)
+        found.small[path] = page.evaluate(WIDE), page.evaluate(SIDEWAYS)
+    page.emulate_media(forced_colors="active")
+    page.goto(f"{url}/orders?outcome=failed")
+    found.chosen = page.locator(".filters [aria-current]").evaluate(UNDERLINED)
+    page.emulate_media(forced_colors="none")
 
 
 def _by_keyboard(browser: Any, url: str, cookie: dict[str, str], found: Seen) -> None:
@@ -434,6 +456,7 @@ def _without_script(browser: Any, url: str, cookie: dict[str, str], found: Seen)
     context.add_cookies([cookie])
     page = context.new_page()
     page.goto(f"{url}/")
+    found.plain["buttons"] = "; ".join(page.get_by_role("button").all_inner_texts())
     page.fill("#text", "ORD-1")
     page.click("form.search button")
     page.wait_for_url(f"{url}/orders/ORD-1")
@@ -447,6 +470,16 @@ def _without_script(browser: Any, url: str, cookie: dict[str, str], found: Seen)
 
 def test_nothing_is_wider_than_the_page(seen: Seen) -> None:
     assert {name: wide for name, wide in seen.wide.items() if wide > 0} == {}
+
+
+def test_on_the_smallest_screen_nothing_is_read_by_scrolling_sideways(seen: Seen) -> None:
+    """At 320 pixels, which is 1280 at 400 %: amounts beside each other, and rules of a proposal."""
+    assert len(seen.small) == 2
+    assert set(seen.small.values()) == {(0, 0)}
+
+
+def test_what_is_chosen_is_seen_where_colors_are_the_readers(seen: Seen) -> None:
+    assert seen.chosen == "underline"
 
 
 def test_on_paper_tables_are_whole_and_say_of_what_and_when_they_are(seen: Seen) -> None:
@@ -521,6 +554,7 @@ def test_a_page_whose_session_has_ended_leaves_the_screen(seen: Seen) -> None:
 
 
 def test_pages_work_without_script(seen: Seen) -> None:
+    assert "Keys" not in seen.plain["buttons"], "it would do nothing"
     assert "Paid more than once:" in seen.plain["order"]
     assert "no notification of this order" in seen.plain["form"]
 
