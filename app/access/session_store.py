@@ -186,9 +186,11 @@ async def session_in_force(
 
 
 async def name_of_session(connection: AsyncConnection, token: str) -> str | None:
-    """Whose session this cookie is or was; None where no row has it any more."""
+    """Whose session this cookie is or was; None where no row has it any more, or where a person
+    ended it, since who has it then may be somebody else."""
     rows = await connection.execute(
-        text("SELECT name FROM sessions WHERE hash=:hash"), {"hash": hashed(token)}
+        text("SELECT name FROM sessions WHERE hash=:hash AND revoked_at IS NULL"),
+        {"hash": hashed(token)},
     )
     row = rows.first()
     return None if row is None else str(row[0])

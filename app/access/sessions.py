@@ -238,7 +238,7 @@ async def session_of(
 
 
 async def name_of_session(context: DatabaseContext, token: str) -> str | None:
-    """Whose session a cookie is or was, whether or not it is in force: it lets nobody in."""
+    """Whose session a cookie is or was, also where time has ended it: it lets nobody in."""
     async with context.store.reading() as connection:
         return await session_store.name_of_session(connection, token)
 

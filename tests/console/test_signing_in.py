@@ -26,6 +26,7 @@ from app.access.sessions import (
     SignInRefused,
     accept_invitation,
     demo_link,
+    end_sessions,
     invite_operator,
     sign_in,
 )
@@ -377,7 +378,9 @@ async def test_what_was_typed_in_a_form_stands_there_after_a_new_sign_in(
         assert "asked the bank" not in (await client.get(path)).text
 
 
-@pytest.mark.parametrize("then", ["another person", "another browser", "no session", "signed out"])
+@pytest.mark.parametrize(
+    "then", ["another person", "another browser", "no session", "signed out", "ended"]
+)
 async def test_what_was_typed_is_shown_to_nobody_else(console: RunningConsole, then: str) -> None:
     await register_operator(console.context, name="b support", role="support", by="a admin")
     for name in ("a support", "b support"):
@@ -386,8 +389,10 @@ async def test_what_was_typed_is_shown_to_nobody_else(console: RunningConsole, t
     first = "b support" if then == "another person" else "a support"
     begun = "never a session" if then == "no session" else token
     async with console.client(begun, **SAME_SITE) as client:
+        if then == "ended":
+            await end_sessions(console.context, name="a support", by="a admin", reason="stolen")
         page = await sent_too_late(console, client, path)
-        assert ("shows what you typed again" in page) is (then != "no session")
+        assert ("shows what you typed again" in page) is (then not in ("no session", "ended"))
         if then == "signed out":
             await client.post("/sign-out")
         if then == "another browser":
