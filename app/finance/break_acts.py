@@ -1,7 +1,6 @@
 """What people do about breaks: assign, comment, accept, match by hand, and take that back.
 
-Each act is only added, in one transaction with its place in the audit trail. Accepting more than
-one person may is proposed, and done when a second person approves.
+Each act is one transaction, with its place in the trail. Accepting much takes a second person.
 """
 
 from __future__ import annotations
