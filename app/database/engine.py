@@ -7,6 +7,8 @@ since a read that turns into a write fails at once whatever the busy timeout.
 
 from __future__ import annotations
 
+import os
+import re
 import tempfile
 import weakref
 from collections.abc import AsyncIterator, Callable
@@ -146,6 +148,48 @@ def sqlite_path(url: str) -> Path:
         return path.resolve() if path.is_symlink() else path
     except OSError as error:
         raise StoreUnavailable(f"the database cannot be opened: {why_not_opened(error)}") from error
+
+
+READ_BYTES: Final = 1024 * 1024
+"""Of a file that is read ahead, at once."""
+
+_MEMINFO: Final = Path("/proc/meminfo")
+
+
+def read_ahead(
+    path: Path, *, progress: Callable[[int, int], None] = lambda done, whole: None
+) -> None:
+    """Fill the page cache in the order of the file, if it fits there. What arrives together lies
+    together, so a table is strewn over the whole of it: asked for page by page, it takes a disk
+    several times as long.
+
+    progress  is called with how many bytes were read, and how many there are
+
+    Only before this process has the database open: to close a file drops the locks that SQLite
+    holds on it. Raises StoreUnavailable where the disk does not give it.
+    """
+    try:
+        size, done = path.stat().st_size, 0
+        if size > _room_for_pages():  # its end would drive out its beginning
+            return
+        with path.open("rb", buffering=0) as file:
+            while found := file.read(READ_BYTES):
+                done += len(found)
+                progress(done, size)
+    except OSError as error:
+        raise StoreUnavailable(f"the database cannot be opened: {why_not_opened(error)}") from error
+
+
+def _room_for_pages() -> int:
+    """Bytes of files that may be kept in memory: most of what nobody else needs, or half of all of
+    it where that is not said."""
+    try:
+        found = re.search(r"^MemAvailable: +(\d+) kB$", _MEMINFO.read_text(), re.MULTILINE)
+    except OSError:
+        found = None
+    if found is None:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    return int(found[1]) * 1024 // 10 * 9
 
 
 IN_MEMORY: Final = "PRAGMA temp_store=MEMORY"

@@ -28,7 +28,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.core.errors import ConfigurationError, StorePoisoned, StoreUnavailable, UsageError
 from app.core.signals import Signal
 from app.database import schema
-from app.database.engine import is_sqlite, reading_engine, sqlite_path, writing_engine
+from app.database.engine import (
+    is_sqlite,
+    read_ahead,
+    reading_engine,
+    sqlite_path,
+    writing_engine,
+)
 from app.database.facts import damage, note_server
 from app.database.faults import PUT_BACK, driver_errors, is_not_there_yet, why_not_opened
 from app.database.locks import MIGRATING, ServiceLock, WriteLock, take_lock
@@ -361,7 +367,7 @@ class Store:
             self._service.take()
             _drop_cached_pages(self._path)
             if to_read_all:
-                _read_ahead(self._path)
+                read_ahead(self._path)
         await self.open_writing()
 
     async def look(self) -> None:
@@ -557,20 +563,6 @@ def _drop_cached_pages(path: Path) -> None:
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             finally:
                 os.close(descriptor)
-
-
-def _read_ahead(path: Path) -> None:
-    """Fill the page cache in the order of the file. What arrives together lies together, so a table
-    is strewn over the whole of it: asked for page by page, it takes a disk many times as long.
-
-    Only before this process has the database open: see `_sync_file`.
-    """
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if path.stat().st_size > memory // 2:  # its end would drive out its beginning
-        return
-    with path.open("rb", buffering=0) as file:
-        while file.read(MIB):
-            pass
 
 
 @asynccontextmanager

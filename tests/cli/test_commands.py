@@ -18,6 +18,7 @@ import pytest
 
 from app.cli import main
 from app.core.clock import SystemClock
+from app.database import engine
 from app.orders import prove, refold
 from app.receiving.framing import framed
 from reconcile.instants import DAY
@@ -297,6 +298,16 @@ def test_the_store(run: Run, filled: dict[str, str]) -> None:
         refused = run("prove", *words)
         assert refused.code == 2
         assert "name the orders to prove, or say --all, but not both" in refused.err
+
+
+def test_a_check_has_the_file_read_in_its_own_order_first(
+    run: Run, filled: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Page by page a disk takes several times as long."""
+    read: list[Path] = []
+    monkeypatch.setattr(engine, "read_ahead", lambda path, *, progress: read.append(path))
+    assert run("db", "check").code == 0
+    assert read == [tmp_path / "t.db"]
 
 
 def test_the_check_that_finds_something(run: Run, filled: dict[str, str], tmp_path: Path) -> None:

@@ -202,14 +202,42 @@ async def test_more_than_memory_takes_is_not_read_ahead(
     monkeypatch.setattr(opening, "LOOKED_AT_FIRST", 0)
     path = tmp_path / "t.db"
     settings = await large(path)
-    memory = path.stat().st_size
-    monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": memory, "SC_PAGE_SIZE": 1}.__getitem__)
+    monkeypatch.setattr(engine, "_room_for_pages", lambda: path.stat().st_size - 1)
     found = []
     for _ in range(3):  # as above
         async with open_store(settings, purpose="alone"):
             pass
         found.append(share_cached(path))
     assert min(found) < 1
+
+
+@pytest.mark.parametrize(
+    ("said", "room"),
+    [
+        ("MemTotal: 100 kB\nMemAvailable:  40 kB\n", 36 * 1024),
+        ("MemTotal: 100 kB\n", 50 * 1024),  # an old kernel
+        (None, 50 * 1024),  # another system
+    ],
+)
+def test_room_for_a_file_is_most_of_what_nobody_else_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str | None, room: int
+) -> None:
+    """Where that is not said, half of all memory."""
+    pages = {"SC_PHYS_PAGES": 100, "SC_PAGE_SIZE": 1024}
+    if said is not None:
+        (tmp_path / "meminfo").write_text(said)
+    monkeypatch.setattr(engine, "_MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(os, "sysconf", pages.__getitem__)
+    assert engine._room_for_pages() == room
+
+
+def test_who_waits_sees_how_much_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large file takes a while, even in its own order."""
+    path, shown = tmp_path / "t.db", list[tuple[int, int]]()
+    path.write_bytes(bytes(250))
+    monkeypatch.setattr(engine, "READ_BYTES", 100)
+    engine.read_ahead(path, progress=lambda done, whole: shown.append((done, whole)))
+    assert shown == [(100, 250), (200, 250), (250, 250)]
 
 
 class Unreadable(io.RawIOBase):
