@@ -49,7 +49,7 @@ LOOKS: Final = 2
 """So many looks in a row have to find that many: what comes at once is read sooner than another
 process is there."""
 
-SILENT_S: Final = 30.0
+SILENT_S: Final = 60.0
 """A child that has finished no round for so long is stuck, and killed. A round takes a few seconds
 at most, where the disk is slow; what it had begun is done again."""
 

@@ -52,9 +52,10 @@ _STARTED: Final = {
         "Not known yet whether it is open; the same call again shows it", "Session", RETRY_AFTER
     ),
     "409": problem_answer(
-        "The order is canceled, or its payment has other money, or is unknown and was asked for "
-        "with another phone number or return URL, or is not over: `ask_again_at`, where that is "
-        "known, says when it will be, and `Retry-After` in how many seconds to ask",
+        "The order is canceled, or costs something else by the shop's own `PUT`; or its payment "
+        "has other money, or is unknown and was asked for with another phone number or return "
+        "URL, or is not over: `ask_again_at`, where that is known, says when it will be, and "
+        "`Retry-After` in how many seconds to ask",
         RETRY_AFTER,
     ),
     "422": problem_answer("Something is wrong, all mistakes are named; or the service refused"),

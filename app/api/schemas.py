@@ -426,7 +426,9 @@ _PROBLEM: Final = members(
         "ask_again_at": described(
             INSTANT, "With 409 of a payment that is not over, where it is known."
         ),
-        "before": described(MAYBE_MONEY, "With 409 of other money: what the payment is of."),
+        "before": described(
+            MAYBE_MONEY, "With 409 of other money: what the payment is of, or the order costs."
+        ),
         "asked": described(MAYBE_MONEY, "With 409 of other money: what was asked for."),
         "problems": described(
             listed(members({"field": WORD, "sentence": WORD})),

@@ -37,8 +37,10 @@ class Started:
                   unresolved: it is in doubt what was paid, and nobody is to be sent until that is
                   settled ·
                   expired: the session's time is over · unknown: make the same call after
-                  `again_s` · differs: the order has a payment of another amount or currency, or,
-                  while it is unknown, of another phone number or return URL: ask as before ·
+                  `again_s` · differs: the order has a payment of another amount or currency, or
+                  has none yet and costs something else by the shop's own word (`PUT`); or, while
+                  its payment is unknown, that has another phone number or return URL: ask as
+                  before ·
                   not_over: a new payment is asked for and the earlier may still come · refused:
                   `sentence` says why
     checkout_url  where the customer pays, where the service gave an address

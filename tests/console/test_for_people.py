@@ -106,7 +106,7 @@ async def test_a_break_of_a_booking_leads_to_the_booking(
 async def test_what_is_not_there_leads_to_the_list_where_it_would_be(
     console_with_breaks: RunningConsole,
 ) -> None:
-    """No command is named to who has none, and no list to who may not see it."""
+    """No command is named to who has none; who may not see the page is led to the first one."""
     lists = {
         "/orders/no": "/orders", "/cases/no": "/orders", "/deliveries/dlv_0": "/deliveries",
         "/breaks/brk_0": "/breaks", "/imports/99": "/imports", "/imports/upl_0": "/imports",
@@ -123,7 +123,8 @@ async def test_what_is_not_there_leads_to_the_list_where_it_would_be(
             assert "tallyhook" not in page.text.partition("<main")[2].partition("</main")[0], path
     async with console_with_breaks.signed_in("viewer") as client:
         page = await client.get("/cases/no")
-        assert 'href="/cases"' not in page.text
+    assert page.status_code == 403
+    assert '<a class="button second" href="/">To the first page</a>' in page.text
 
 
 async def test_a_mistake_in_a_field_of_an_address_is_told_beside_it(
