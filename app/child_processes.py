@@ -125,10 +125,7 @@ class WorkerProcess:
 
     def _tell(self) -> None:
         self.on_news()
-        writer = self._writer
-        # What it has not heard yet says the same.
-        if writer is not None and not writer.transport.get_write_buffer_size():
-            writer.write(NEWS)
+        tell_news(self._writer)
 
     async def _keep(self) -> None:
         pause = AGAIN_S
@@ -181,13 +178,8 @@ class WorkerProcess:
             return
         if not (self._drains or self.ready):  # it has not begun
             process.kill()
-        try:
-            async with asyncio.timeout(STOP_S):
-                await process.wait()
-        except TimeoutError:
+        if await ended_by_kill(process, within_s=STOP_S):
             log.error("the process that reads the inbox does not end; it is killed")
-            process.kill()
-            await process.wait()
 
 
 async def started(
@@ -244,9 +236,7 @@ class Parent:
             self._socket.send(FAILED)
 
     def _tell(self) -> None:
-        writer = self._writer
-        if writer is not None and not writer.transport.get_write_buffer_size():
-            writer.write(NEWS)
+        tell_news(self._writer)
 
 
 def give_way_to_parent(*, folding: bool = False) -> None:
@@ -260,6 +250,26 @@ def leave_signals_to_parent() -> None:
     loop = asyncio.get_running_loop()
     for number in ending_signals():
         loop.add_signal_handler(number, lambda: None)
+
+
+def tell_news(writer: asyncio.StreamWriter | None) -> None:
+    """Say that something happened, to who is there and has heard what was said before: what it has
+    not heard yet says the same."""
+    if writer is not None and not writer.transport.get_write_buffer_size():
+        writer.write(NEWS)
+
+
+async def ended_by_kill(process: asyncio.subprocess.Process, *, within_s: float) -> bool:
+    """Wait for the end of a process, which is killed where it does not come in time. Whether it
+    was."""
+    try:
+        async with asyncio.timeout(within_s):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        return True
+    return False
 
 
 async def bytes_of(reader: asyncio.StreamReader) -> bytes:
@@ -327,10 +337,5 @@ async def _live(stopping: asyncio.Event, *, host: str, port: int) -> None:
         asked.cancel()
     if not stopping.is_set():
         log.error("the console ended, and is started again", exit_code=process.returncode)
-    try:
-        async with asyncio.timeout(CONSOLE_STOP_S):
-            await ended
-    except TimeoutError:
+    if await ended_by_kill(process, within_s=CONSOLE_STOP_S):
         log.error("the console does not end; it is killed")
-        process.kill()
-        await process.wait()

@@ -7,9 +7,9 @@ left to do, so that a service that keeps up has the memory of two processes.
 
     receiver                      folding process              reading process (`child_processes`)
     starts it where many wait ──▶ makes its connections
-                              ◀── "ready" ─────────────────▶   leaves folding to it
-    "something was read"      ──▶ folds, seals, "done" ──▶
-                              ◀── ends, or was silent and is killed ▶ folds and seals again
+    hands on that it is ready ◀── is ready                     leaves folding to it
+    "something was read"      ──▶ folds, seals, and says "+" after each round
+    hands on that it is over  ◀── ends, or is killed           folds and seals again
 
 Which of the two folds an order makes no difference to what is published: both take due orders by
 their marks, and what another has published meanwhile is dropped.
@@ -30,11 +30,12 @@ from app.child_processes import (
     END,
     FAILED,
     MOST_S,
-    NEWS,
     READY,
     STOP_S,
     bytes_of,
+    ended_by_kill,
     started,
+    tell_news,
 )
 
 log = structlog.get_logger()
@@ -92,9 +93,7 @@ class FoldingProcess:
 
     def tell(self) -> None:
         """Something was read, or said of an order."""
-        writer = self._writer
-        if writer is not None and not writer.transport.get_write_buffer_size():
-            writer.write(NEWS)
+        tell_news(self._writer)
 
     def stop(self) -> None:
         """End the child after the round under way, and start none."""
@@ -142,13 +141,10 @@ class FoldingProcess:
             writer, self._writer, self.working = self._writer, None, False
             writer.close()
             self._leave(False)
-        try:
-            async with asyncio.timeout(STOP_S if self._stopping.is_set() else ENDING_S):
-                code = await process.wait()
-        except TimeoutError:
+        within_s = STOP_S if self._stopping.is_set() else ENDING_S
+        if await ended_by_kill(process, within_s=within_s):
             log.error("the second process does not end; it is killed")
-            process.kill()
-            code = await process.wait()
+        code = await process.wait()
         note = log.info if code == 0 else log.error
         note("the second process has ended", code=code, seconds=round(monotonic() - began))
         return code

@@ -103,7 +103,7 @@ async def test_one_that_says_nothing_of_being_ready_is_left_nothing(
     async with told.running():
         await soon(lambda: started.read_text() == "x")
         await asyncio.sleep(0.1)
-        assert True not in told.leaves
+        assert told.leaves == []
 
 
 async def test_one_that_dies_is_started_again(

@@ -201,10 +201,10 @@ def _dispute(
 def _found(messages: Sequence[Heard], ledger: Ledger) -> Finding | None:
     """What the ledger says of it, which knows what of one moment counts."""
     ids = {each.event.event_id for each in messages}
-    of_it = [
+    of_it = (
         each for each in ledger.findings if each.code in _FOUND and not ids.isdisjoint(each.cites)
-    ]
-    return of_it[0] if of_it else None
+    )
+    return next(of_it, None)
 
 
 def still_lost(messages: Sequence[Heard], ledger: Ledger) -> Money | None:
