@@ -153,18 +153,18 @@ def _lifespan(
 
 
 class _Server(uvicorn.Server):
-    """Ends normally on SIGTERM and SIGINT once it is up, where Uvicorn sends them to itself anew;
-    before that they end the process as they do any other."""
+    """Ends normally on SIGTERM and SIGINT from before its port is open, where Uvicorn sends them to
+    itself anew; earlier they end the process as they do any other."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
-        await super().startup(sockets=sockets)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.handle_exit, number, None)
+        await super().startup(sockets=sockets)
 
 
 async def serve_sandbox(

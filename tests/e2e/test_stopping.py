@@ -88,6 +88,31 @@ def test_a_sandbox_that_is_told_to_stop_has_done_what_it_was_for(
     assert json.loads((tmp_path / "truth.json").read_text()) == []
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_sandbox_that_is_told_to_stop_while_it_opens_its_port_ends_as_well(
+    number: signal.Signals,
+) -> None:
+    """Whoever waits for its port may be quicker than the rest of its start."""
+    script = f"""
+import asyncio, os
+from contextlib import asynccontextmanager
+from starlette.applications import Starlette
+from app.sandbox.server import serve_sandbox
+
+@asynccontextmanager
+async def lifespan(app):
+    os.kill(os.getpid(), {int(number)})
+    await asyncio.sleep(0)
+    yield
+    print("done")
+
+asyncio.run(serve_sandbox(Starlette(lifespan=lifespan), port={free_port()}))
+"""
+    words = [sys.executable, "-c", script]
+    ended = subprocess.run(words, env=clean(), cwd=ROOT, capture_output=True, timeout=PATIENCE_S)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"done\n", b"")
+
+
 # --- the demo -------------------------------------------------------------------------------------
 
 
