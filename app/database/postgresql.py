@@ -210,15 +210,22 @@ async def transaction(connection: AsyncConnection) -> AsyncIterator[None]:
             await begun.commit()
 
 
+_OF_NUMBERS: Final = "varsup.c"
+"""The part of the server that warns, at each statement which takes one, that the numbers of its
+transactions will run out: some forty million of them before that is so."""
+
+
 @asynccontextmanager
 async def _committing(driver: Any) -> AsyncIterator[None]:
     """Around what commits. Raises StoreUnavailable where the server has not waited for its standby:
     its wait was broken off, it commits with a warning, and what was committed could be lost with
-    its machine, so it is not acknowledged."""
+    its machine, so it is not acknowledged. What else it may say of a statement is no such thing."""
     warnings: list[object] = []
 
     def hear(_connection: object, message: asyncpg.PostgresLogMessage) -> None:
-        warnings.append(message)
+        known = message.server_source_filename == _OF_NUMBERS
+        if message.severity_en == "WARNING" and not known:
+            warnings.append(message)
 
     driver.add_log_listener(hear)
     try:

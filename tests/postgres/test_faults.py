@@ -404,6 +404,29 @@ async def until_it_waits(url: str) -> None:
             await asyncio.sleep(LOOK_S)
 
 
+async def test_a_server_whose_transactions_have_few_numbers_left(
+    place: tuple[Programs, Path],
+) -> None:
+    """It warns of that at each statement, millions of transactions before they run out; what is
+    kept meanwhile is acknowledged, for that warning is of no standby."""
+    found, folder = place
+    server, warning = Server(found, folder / "n"), "must be vacuumed within"
+    await in_thread(server.make)
+    await in_thread(server.start)
+    try:
+        url = server.url("postgres")
+        await migrate(url)
+        await in_thread(server.stop)
+        await in_thread(server.use_up_numbers)
+        await in_thread(server.start, "autovacuum_naptime=1d")  # which gives no numbers back
+        async with opened(url) as store:
+            before = server.log.read_text().count(warning)
+            await submit(store, arrival(said("e1", order="A")))
+            assert server.log.read_text().count(warning) > before
+    finally:
+        await in_thread(server.stop)
+
+
 # --- a server that is not to be trusted -----------------------------------------------------------
 
 
