@@ -274,6 +274,8 @@ def configure_logging(
     if format == "auto":
         format = "console" if terminal else "json"
     dated = _Dated(clock or SystemClock())
+    if _OUTPUT.reader is not None:
+        _OUTPUT.reader.close()
     _OUTPUT.stream, _OUTPUT.reader = to, _reader_of(to)
     _OUTPUT.least = _LEVELS[level]
     _OUTPUT.budget = Budget(lines_per_minute)
@@ -297,9 +299,9 @@ class _Reader:
     """Who reads the log behind a pipe, a socket or a terminal, and may cease to."""
 
     def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+        self._given, self._descriptor = descriptor, _opened_anew(descriptor)
         self._poll = select.poll()
-        self._poll.register(descriptor, select.POLLOUT)
+        self._poll.register(self._descriptor, select.POLLOUT)
         self._held_up = self._broken = False
 
     def write(self, line: str) -> bool:
@@ -307,19 +309,40 @@ class _Reader:
         data = line.encode("utf-8", "backslashreplace")
         if self._broken:
             data = b"\n" + data
-        left = data
+        left, since = data, monotonic()
         while left:
-            if not self._takes():
-                self._broken = self._broken or left is not data
+            if taken := self._taken(left[: select.PIPE_BUF]):  # what a pipe takes at once
+                left, since, self._held_up = left[taken:], monotonic(), False
+            elif self._held_up or monotonic() - since >= HELD_UP_MS / 1000:
+                self._held_up, self._broken = True, self._broken or left is not data
                 return False
-            # What a pipe takes at once, where it takes anything.
-            left = left[os.write(self._descriptor, left[: select.PIPE_BUF]) :]
         self._broken = False
         return True
 
-    def _takes(self) -> bool:
-        self._held_up = not self._poll.poll(0 if self._held_up else HELD_UP_MS)
-        return not self._held_up
+    def _taken(self, part: bytes) -> int:
+        """How many bytes of it were."""
+        if not self._poll.poll(0 if self._held_up else HELD_UP_MS):
+            return 0
+        try:
+            return os.write(self._descriptor, part)
+        except BlockingIOError:  # another process was quicker, or a line's end needs more room
+            return 0
+
+    def close(self) -> None:
+        """Before another takes its place."""
+        if self._descriptor != self._given:
+            os.close(self._descriptor)
+
+
+def _opened_anew(descriptor: int) -> int:
+    """The same pipe or terminal, of which a write of ours alone never waits: a terminal may have
+    less room than a line needs, and other processes write there, too. The descriptor itself of what
+    cannot be opened: a socket, or a terminal of another user."""
+    way = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    try:
+        return os.open(f"/proc/self/fd/{descriptor}", way)
+    except OSError:
+        return descriptor
 
 
 def _reader_of(stream: TextIO) -> _Reader | None:

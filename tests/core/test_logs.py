@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import os
+import pty
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterator
@@ -323,6 +324,25 @@ def test_a_log_that_nobody_reads_holds_nobody_up(
     structlog.get_logger().info("x", count=200)
     assert json.loads(os.read(reading, 65_536))["count"] == 200
     assert lost_lines() == before + lost
+
+
+@pytest.mark.timeout(20)
+def test_a_terminal_that_nobody_reads_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as one of a connection that is dead, and was not stopped: it takes lines until there is
+    less room than one needs."""
+    monkeypatch.setattr(logs, "HELD_UP_MS", 1)
+    reading, writing = pty.openpty()
+    before = lost_lines()
+    with open(writing, "w", encoding="utf-8") as stream:
+        to_memory(stream=stream)
+        for number in range(1_000):
+            structlog.get_logger().info("x", count=number)
+        lost = lost_lines() - before
+        to_memory()
+        kept = os.read(reading, 65_536)
+    os.close(reading)
+    assert 0 < lost < 1_000
+    assert json.loads(kept.splitlines()[0])["count"] == 0
 
 
 @pytest.mark.timeout(20)
