@@ -25,6 +25,7 @@ from reconcile.instants import (
     parse_instant,
     plain_instant,
 )
+from reconcile.periods import Calendar
 
 
 def zone_named(name: str) -> tzinfo:
@@ -69,10 +70,13 @@ def typed_instant(text: str, zone: tzinfo) -> Instant:
 
 
 def typed_deadline(text: str, zone: tzinfo) -> Instant:
-    """The same for the last moment of something: a day alone is its last second there."""
+    """The same for the last moment of something: a day alone is its last second there, also where
+    its last hour comes twice."""
     found = _LOCAL.fullmatch(text)
-    alone = found is not None and found[2] is None
-    return typed_instant(f"{text} 23:59:59" if alone else text, zone)
+    if found is None or found[2] is not None:
+        return typed_instant(text, zone)
+    typed_instant(text, zone)  # a day that there is
+    return Instant(Calendar(zone).day(text)[1] - SECOND)
 
 
 # --- sentences in local time ----------------------------------------------------------------------

@@ -80,6 +80,12 @@ def test_a_deadline_of_a_day_alone_is_its_last_second(typed: str, meant: str) ->
     assert format_instant(typed_deadline(typed, zone_named("Africa/Nairobi"))) == meant
 
 
+def test_a_day_whose_last_hour_comes_twice_ends_with_the_second_one() -> None:
+    """Chile's clocks go back at midnight: on that day there is an hour more to answer in."""
+    ends = typed_deadline("2026-04-04", zone_named("America/Santiago"))
+    assert format_instant(ends) == "2026-04-05T03:59:59Z"
+
+
 def test_of_an_hour_that_comes_twice_the_first_one_is_typed() -> None:
     autumn = typed_instant("2026-10-25 02:30", zone_named("Europe/Berlin"))
     assert format_instant(autumn) == "2026-10-25T00:30:00Z"
