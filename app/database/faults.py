@@ -59,7 +59,9 @@ _FATAL_POSTGRESQL = {
     "XX002": "the server found a damaged index",
 }
 
-_MAY_PASS: Final = ("57P03", "53300")
+_NO_CONNECTION: Final = "53300"
+
+_MAY_PASS: Final = ("57P03", _NO_CONNECTION)
 """A server that is starting; one whose connections are all taken, as when those of a machine that
 is gone, or of the process before this one, are not given up yet."""
 
@@ -135,6 +137,11 @@ def is_not_there_yet(error: StoreUnavailable) -> bool:
     if _none_fits(error):
         return True
     return isinstance(error.__cause__, OSError) and _of_certificates(error) is None
+
+
+def is_full(error: StoreUnavailable) -> bool:
+    """Whether the server has answered, and has no connection free."""
+    return _found_in(error, "sqlstate") == _NO_CONNECTION
 
 
 def why_not_opened(error: OSError) -> str:

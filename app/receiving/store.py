@@ -36,7 +36,7 @@ from app.database.engine import (
     writing_engine,
 )
 from app.database.facts import damage, note_server
-from app.database.faults import PUT_BACK, driver_errors, is_not_there_yet, why_not_opened
+from app.database.faults import PUT_BACK, driver_errors, is_full, is_not_there_yet, why_not_opened
 from app.database.locks import MIGRATING, ServiceLock, WriteLock, take_lock
 from app.database.postgresql import Purpose
 from app.database.schema import Made, identity_of, read_as_newest
@@ -594,17 +594,20 @@ async def _open(store: Store, purpose: Purpose) -> None:
 async def _once_there(store: Store, opening: Callable[[], Awaitable[None]]) -> None:
     """Open it, and wait for a PostgreSQL server that is still starting, as machines and containers
     that are started together do. Raises StoreUnavailable when it does not answer in time."""
-    ends, reported = monotonic() + SERVER_S, False
+    ends, reported = monotonic() + SERVER_S, set[bool]()
     while True:
         try:
             return await opening()
         except StoreUnavailable as error:
-            left = ends - monotonic()
+            left, full = ends - monotonic(), is_full(error)
             if not store.shared or left <= 0 or not is_not_there_yet(error):
                 raise
-        if not reported:
-            log.warning("waiting for the database server, which does not answer yet")
-            reported = True
+        if full not in reported:
+            reported.add(full)
+            if full:
+                log.warning("waiting for the database server, which has no connection free")
+            else:
+                log.warning("waiting for the database server, which does not answer yet")
         await asyncio.sleep(min(AGAIN_S, left))
 
 

@@ -270,6 +270,7 @@ async def test_a_fault_of_one_file_ends_what_is_written_to_both(tmp_path: Path, 
         (1, True, False, False, []),
     ],
 )
+@pytest.mark.parametrize("full", [False, True])
 async def test_a_server_is_waited_for(
     monkeypatch: pytest.MonkeyPatch,
     log: StringIO,
@@ -278,13 +279,18 @@ async def test_a_server_is_waited_for(
     not_yet: bool,
     opened_: bool,
     waits: list[float],
+    full: bool,
 ) -> None:
-    """For so long, where it is one, and where it only does not answer yet; the log says so once."""
+    """For so long, where it is one, and where it only does not answer yet, or has no connection
+    free; the log says once which of the two it is."""
     now, waited, tries = [100.0], list[float](), [0]
     length = 60.0 if fails < 99 else 0.5
     monkeypatch.setattr(store_module, "SERVER_S", length)
     monkeypatch.setattr(store_module, "monotonic", lambda: now[0])
     monkeypatch.setattr(store_module, "is_not_there_yet", lambda error: not_yet)
+    cause = Exception()
+    if full:
+        cause.sqlstate = "53300"  # type: ignore[attr-defined]
 
     async def sleep(seconds: float) -> None:
         waited.append(round(seconds, 9))
@@ -293,7 +299,7 @@ async def test_a_server_is_waited_for(
     async def opening() -> None:
         tries[0] += 1
         if tries[0] <= fails:
-            raise StoreUnavailable("planted", reason="database")
+            raise StoreUnavailable("planted", reason="database") from cause
 
     monkeypatch.setattr("asyncio.sleep", sleep)
     store: Any = type("Shared", (), {"shared": shared})()
@@ -304,7 +310,8 @@ async def test_a_server_is_waited_for(
             await store_module._once_there(store, opening)
     assert waited == waits
     lines = [json.loads(line)["event"] for line in log.getvalue().splitlines()]
-    assert lines == ["waiting for the database server, which does not answer yet"] * bool(waits)
+    which = "has no connection free" if full else "does not answer yet"
+    assert lines == [f"waiting for the database server, which {which}"] * bool(waits)
 
 
 @pytest.mark.parametrize(
