@@ -60,6 +60,7 @@ class DatabaseFacts:
     off           settings of a PostgreSQL server without which a crash loses what it confirmed
     standbys      what would be lost if a standby took over, one sentence each
     moved         that it was put back, or a standby took over, since it was noted; one sentence
+    no_writes     why the server takes no writes; one sentence, a semicolon, and what to do
     """
 
     kind: Literal["SQLite", "PostgreSQL"]
@@ -68,6 +69,7 @@ class DatabaseFacts:
     off: tuple[str, ...] = ()
     standbys: tuple[str, ...] = ()
     moved: str | None = None
+    no_writes: str | None = None
 
 
 async def database_facts(connection: AsyncConnection) -> DatabaseFacts:
@@ -84,7 +86,24 @@ async def database_facts(connection: AsyncConnection) -> DatabaseFacts:
         off=tuple(await switched_off(connection)),
         standbys=tuple(await unsafe_standbys(connection)),
         moved=await server_moved(connection),
+        no_writes=await _no_writes(connection),
     )
+
+
+async def _no_writes(connection: AsyncConnection) -> str | None:
+    """Asked of the server's defaults, since our own transaction only reads."""
+    if (await connection.execute(text("SELECT pg_is_in_recovery()"))).scalar_one():
+        return (
+            "the server is a standby and takes no writes; name all hosts in TALLYHOOK_DATABASE_URL "
+            "with target_session_attrs=read-write; where the primary is gone for good, have this "
+            "one take over"
+        )
+    if (await connection.execute(text("SHOW default_transaction_read_only"))).scalar_one() == "on":
+        return (
+            "the server takes no writes (default_transaction_read_only is on); ask whoever runs it "
+            "why, such as a full disk, and have it switched off for the server, database and user"
+        )
+    return None
 
 
 # --- which server it is --------------------------------------------------------------------------

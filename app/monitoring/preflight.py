@@ -178,6 +178,9 @@ def of_database(facts: DatabaseFacts) -> Iterator[Check]:
     if facts.moved is not None:
         what, _, do = facts.moved.partition("; ")
         yield must("restored", f"{what[:1].upper()}{what[1:]}.", do)
+    if facts.no_writes is not None:
+        what, _, do = facts.no_writes.partition("; ")
+        yield must("writes", f"{what[:1].upper()}{what[1:]}.", do)
     for sentence in facts.standbys:
         what, _, do = sentence.partition("; ")
         yield weak("standby", f"{what}.", do)

@@ -22,8 +22,10 @@ from app.access.operators import register_operator
 from app.core.errors import ConfigurationError, StorePoisoned, StoreUnavailable
 from app.database import engine, postgresql
 from app.database.engine import unsafe_standbys
+from app.database.facts import database_facts
 from app.database.writer import Writer
 from app.monitoring.health import refusal
+from app.monitoring.preflight import of_database
 from app.orders import refold
 from app.receiving.append_store import Appended, KnownEvents
 from app.receiving.store import Store, StoreSettings, open_store
@@ -284,6 +286,13 @@ async def standbys(store: Store) -> list[str]:
         return await unsafe_standbys(connection)
 
 
+async def musts(store: Store) -> str:
+    """What `doctor` says must be changed about the server."""
+    async with store.reading() as connection:
+        checks = of_database(await database_facts(connection))
+    return " ".join(each.sentence for each in checks if each.state == "must")
+
+
 async def no_longer_follows(standby: Server, primary: Server) -> None:
     """The standby is told to leave its primary; nothing that is under way reaches it any more."""
     leave = "ALTER SYSTEM SET primary_conninfo = ''", "SELECT pg_reload_conf()"
@@ -315,6 +324,9 @@ async def failed_over(
         async with opened(url) as store, under_load(store) as load:
             await load.reach(150)
             unsafe = await standbys(store)
+            reads = StoreSettings(url=standby.url("postgres"), environment="sandbox")
+            async with open_store(reads, purpose="reading") as reader:
+                assert "is a standby" in await musts(reader)
             await no_longer_follows(standby, primary)
             await asyncio.sleep(0.3)  # commits of the primary may be under way now
             await load.reach(meanwhile)
@@ -490,6 +502,7 @@ async def test_a_server_that_takes_no_writes(server: Server, own_url: str, asked
             with pytest.raises(StoreUnavailable, match=told):
                 async with open_store(StoreSettings(url=url, environment="sandbox")):
                     pass
+            assert "default_transaction_read_only is on" in await musts(store)
         await ask_in_loop(own, f"{change} = off", ended.format(name))
         with suppress(StoreUnavailable):  # over the connection that was ended
             await refusal(context(store))
