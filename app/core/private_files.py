@@ -20,8 +20,14 @@ MODE: Final = 0o600
 _OTHERS: Final = 0o007
 
 
-def write_new(path: Path, content: bytes) -> None:
+Owner = tuple[int, int]
+"""The numbers of a user and a group."""
+
+
+def write_new(path: Path, content: bytes, *, owner: Owner | None = None) -> None:
     """Make a file where nothing is yet. It has its name only when it is whole and on the disk.
+
+    owner  whose it is to be where root makes it; None: whoever makes it
 
     Raises FileExistsError where there is one by now: it is not replaced. OSError where it cannot be
     written.
@@ -34,6 +40,8 @@ def write_new(path: Path, content: bytes) -> None:
     descriptor = _made_anew(beside, MODE)
     try:
         write_all(descriptor, content)
+        if owner is not None and os.geteuid() == 0:
+            os.fchown(descriptor, *owner)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

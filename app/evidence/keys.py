@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from app.core.errors import ConfigurationError
-from app.core.private_files import read_private, write_new
+from app.core.private_files import Owner, read_private, write_new
 
 VARIABLE: Final = "TALLYHOOK_EVIDENCE__KEY_FILE"
 """The setting that names the file."""
@@ -71,8 +71,10 @@ class EvidenceKey:
         return self._private.sign(data)
 
 
-def write_key(path: Path, *, secret: bytes) -> EvidenceKey:
+def write_key(path: Path, *, secret: bytes, owner: Owner | None = None) -> EvidenceKey:
     """Make a key of 32 bytes of chance and keep it where nothing is yet, for its owner alone.
+
+    owner: whose the file is to be where root makes it, as in `write_new`.
 
     The file has its name only when it is whole and on the disk. Raises ConfigurationError where
     it cannot be written, and FileExistsError where there is one by now.
@@ -84,7 +86,7 @@ def write_key(path: Path, *, secret: bytes) -> EvidenceKey:
         serialization.NoEncryption(),
     )
     try:
-        write_new(path, pem)
+        write_new(path, pem, owner=owner)
     except FileExistsError:
         raise
     except OSError as error:

@@ -27,6 +27,7 @@ import binascii
 import re
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -36,6 +37,7 @@ import structlog
 from app.access.operators import note_in_trail, permitted
 from app.core.errors import ConfigurationError, NotFoundError
 from app.core.ids import new_id, new_salts, new_secret
+from app.core.private_files import Owner
 from app.database.engine import Connection
 from app.evidence.keys import VARIABLE, EvidenceKey, PublicKey, load_key, public_key_line, write_key
 from app.receiving.context import AppContext
@@ -356,10 +358,10 @@ async def rename_log(context: AppContext, *, by: str | None, reason: str) -> log
     return known
 
 
-def made_key(path: Path) -> EvidenceKey:
+def made_key(path: Path, *, owner: Owner | None = None) -> EvidenceKey:
     """A new key in a file of its own, or the one that another process has just put there."""
     try:
-        return write_key(path, secret=new_secret())
+        return write_key(path, secret=new_secret(), owner=owner)
     except FileExistsError:
         key = load_key(path)
         assert key is not None
@@ -391,9 +393,10 @@ async def rotate_key(context: AppContext, path: Path, *, by: str | None) -> Evid
     if known is None:
         raise ConfigurationError([f"{VARIABLE}: the log has no key yet; `tallyhook log key`"])
     now, before = context.clock.now(), _key_until_now(path, known)
+    owner = _owner_until_now(path)
     if load_key(path) is not None:
         _set_aside(path, now)
-    key = made_key(path)
+    key = made_key(path, owner=owner)
     async with context.store.writing() as connection:
         who = await permitted(connection, by=by, action="key_rotated")
         await log_store.add_key(
@@ -407,9 +410,23 @@ async def rotate_key(context: AppContext, path: Path, *, by: str | None) -> Evid
     return key
 
 
+def _files_until_now(path: Path) -> tuple[Path, ...]:
+    """Where the key may be that signed until now: a rotation that was cut short has moved it."""
+    return (path, *sorted(path.parent.glob(f"{path.name}{_ASIDE}*"), reverse=True))
+
+
+def _owner_until_now(path: Path) -> Owner | None:
+    """Whose the newest key is: the service's user, who must be able to read the next one too."""
+    for each in _files_until_now(path):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            found = each.stat(follow_symlinks=False)
+            return found.st_uid, found.st_gid
+    return None
+
+
 def _key_until_now(path: Path, known: log_store.Identity) -> EvidenceKey | None:
     """The key that signed until now; None where its file is not there."""
-    for each in (path, *sorted(path.parent.glob(f"{path.name}{_ASIDE}*"), reverse=True)):
+    for each in _files_until_now(path):
         key = load_key(each)
         if key is not None and key.public.raw.hex() == known.keys[-1]:
             return key
