@@ -96,8 +96,8 @@ class WorkerProcess:
     def leave_folding(self, leaves: bool) -> None:
         """Have the child leave folding and sealing to another process, or fold and seal again."""
         self._leaves = leaves
-        if self._writer is not None and self.ready:
-            self._writer.write(LEAVE if leaves else FOLD)
+        if self.ready:
+            say(self._writer, LEAVE if leaves else FOLD)
 
     def missing(self) -> str | None:
         """Why nothing is read, one sentence; None while the child works, or is just starting."""
@@ -171,8 +171,7 @@ class WorkerProcess:
     async def _end(self) -> None:
         async with self._starting:
             pass  # none is started after this one
-        if self._writer is not None:
-            self._writer.write(STOP if self._drains else END)
+        say(self._writer, STOP if self._drains else END)
         process = self._process
         if process is None or process.returncode is not None:
             return
@@ -217,7 +216,7 @@ class Parent:
         read what was accepted; leave: with whether another process folds and seals."""
         reader, self._writer = await asyncio.open_connection(sock=self._socket)
         read.elsewhere = self._tell
-        self._writer.write(READY)
+        say(self._writer, READY)
         while received := await bytes_of(reader):
             if LEAVE in received or FOLD in received:
                 leave(received.rfind(LEAVE) > received.rfind(FOLD))
@@ -230,7 +229,7 @@ class Parent:
     def fail(self) -> None:
         """Tell it that the disk has failed us: it is to acknowledge nothing more, either."""
         if self._writer is not None:
-            self._writer.write(FAILED)
+            say(self._writer, FAILED)
             return
         with suppress(OSError):  # it still starts; the parent may be gone
             self._socket.send(FAILED)
@@ -252,11 +251,18 @@ def leave_signals_to_parent() -> None:
         loop.add_signal_handler(number, lambda: None)
 
 
+def say(writer: asyncio.StreamWriter | None, word: bytes) -> None:
+    """Say something to who is there. One that has just ended hears nothing, and its end is seen a
+    moment later: until then, uvloop raises an error where something is written."""
+    if writer is not None and not writer.is_closing():
+        writer.write(word)
+
+
 def tell_news(writer: asyncio.StreamWriter | None) -> None:
     """Say that something happened, to who is there and has heard what was said before: what it has
     not heard yet says the same."""
     if writer is not None and not writer.transport.get_write_buffer_size():
-        writer.write(NEWS)
+        say(writer, NEWS)
 
 
 async def ended_by_kill(process: asyncio.subprocess.Process, *, within_s: float) -> bool:

@@ -34,6 +34,7 @@ from app.child_processes import (
     STOP_S,
     bytes_of,
     ended_by_kill,
+    say,
     started,
     tell_news,
 )
@@ -98,8 +99,7 @@ class FoldingProcess:
     def stop(self) -> None:
         """End the child after the round under way, and start none."""
         self._stopping.set()
-        if self._writer is not None:
-            self._writer.write(END)
+        say(self._writer, END)
 
     async def run(self) -> None:
         """Until stopped, or until a disk has failed."""
@@ -151,8 +151,8 @@ class FoldingProcess:
 
     async def _hear(self, reader: asyncio.StreamReader) -> None:
         """Until it ends, or is silent for too long."""
-        if self._stopping.is_set() and self._writer is not None:  # while it was being started
-            self._writer.write(END)
+        if self._stopping.is_set():  # while it was being started
+            say(self._writer, END)
         while True:
             try:
                 async with asyncio.timeout(SILENT_S):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
 from errno import EMFILE
 from io import StringIO
@@ -10,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 from app import child_processes
 from app.bootstrap import open_service
-from app.child_processes import WorkerProcess, console_beside
+from app.child_processes import Parent, WorkerProcess, console_beside
 from app.config.load import load_settings
 from app.core.signals import Signal
 from tests.api.driving import environ
@@ -183,3 +185,31 @@ async def test_a_console_that_cannot_be_started_is_started_later(
     async with console_beside(host="127.0.0.1", port=1):
         await soon(started.read_text)
     assert "the console cannot be started" in log.getvalue()
+
+
+def test_one_whose_parent_has_died_goes_on_with_what_it_was_at() -> None:
+    """What it says then is heard by nobody: it is no error of what it has just committed. Asked on
+    the loop that it runs on, which raises one for what is written to a closed socket."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+
+    async def work() -> None:
+        read, stopped = Signal(), asyncio.Event()
+        parent = Parent(theirs.detach())
+        hearing = asyncio.create_task(
+            parent.hear(read=read, news=(), stop=lambda drain: stopped.set())
+        )
+        assert await asyncio.get_running_loop().sock_recv(ours, 1) == b"r"
+        ours.close()
+        async with asyncio.timeout(20):
+            while not stopped.is_set():
+                read.set()
+                await asyncio.sleep(0)
+        for _ in range(10):
+            read.set()
+            parent.fail()
+            await asyncio.sleep(0)
+        await hearing
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(work())
