@@ -56,7 +56,7 @@ SILENT_S: Final = 60.0
 at most, where the disk is slow; what it had begun is done again."""
 
 ENDING_S: Final = 2.0
-"""So long one that ends by itself, or is to be killed, has to do so."""
+"""So long one that has hung up, or is to be killed, has to end."""
 
 REST_S: Final = 5.0
 """Until another is started after one that had little to do, though many still wait: what holds
@@ -136,18 +136,30 @@ class FoldingProcess:
         process, reader, self._writer = await started("--folding")
         log.info("a second process folds and seals", count=self._waiting())
         try:
-            await self._hear(reader)
+            await self._hear_out(reader)
         finally:
             writer, self._writer, self.working = self._writer, None, False
             writer.close()
             self._leave(False)
-        within_s = STOP_S if self._stopping.is_set() else ENDING_S
-        if await ended_by_kill(process, within_s=within_s):
+        if await ended_by_kill(process, within_s=ENDING_S):
             log.error("the second process does not end; it is killed")
         code = await process.wait()
         note = log.info if code == 0 else log.error
         note("the second process has ended", code=code, seconds=round(monotonic() - began))
         return code
+
+    async def _hear_out(self, reader: asyncio.StreamReader) -> None:
+        """Until it has ended, or is silent for too long, or has been told to end for so long."""
+        hearing = asyncio.ensure_future(self._hear(reader))
+        stopped = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait({hearing, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({hearing}, timeout=STOP_S)
+            if hearing.done():
+                hearing.result()
+        finally:
+            hearing.cancel()
+            stopped.cancel()
 
     async def _hear(self, reader: asyncio.StreamReader) -> None:
         """Until it ends, or is silent for too long."""

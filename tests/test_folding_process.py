@@ -122,7 +122,7 @@ async def test_one_that_finishes_nothing_any_more_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else nobody would fold: the first one leaves it to this one."""
-    monkeypatch.setattr(folding_process, "SILENT_S", 0.1)
+    monkeypatch.setattr(folding_process, "SILENT_S", 1.0)
     started = child(tmp_path, monkeypatch, says=b"r", then=ASLEEP)
     told = Told(BEHIND + 1)
     async with told.running():
@@ -148,6 +148,17 @@ async def test_it_is_told_to_end_with_the_service(
     async with Told(BEHIND + 1).running() as beside:
         await soon(lambda: beside.working)
     assert started.read_text() == "xe"
+
+
+async def test_one_that_does_not_end_with_the_service_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As soon as what reads would be: not only when it has been silent for a minute."""
+    child(tmp_path, monkeypatch, says=b"r", then=ASLEEP)
+    async with Told(BEHIND + 1).running() as beside:
+        await soon(lambda: beside.working)
+        beside.stop()
+        await soon(lambda: not beside.alive)
 
 
 async def test_a_reader_that_is_started_again_is_told_again(
