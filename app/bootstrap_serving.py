@@ -10,13 +10,19 @@ from socket import socket
 import structlog
 import uvicorn
 
-from app.bootstrap import Part, Service, open_service, working_parts
+from app.bootstrap import Part, Service, like_us, open_service, working_parts
 from app.bootstrap_context import no_database_yet, open_context
 from app.bootstrap_evidence import sealing, signer_of
 from app.bootstrap_sources import askers, storing_sources
 from app.child_processes import Parent, console_beside, leave_signals_to_parent
 from app.config.settings import Settings
-from app.core.errors import PortTaken, StorePoisoned, UnreachableError, UsageError
+from app.core.errors import (
+    ConfigurationError,
+    PortTaken,
+    StorePoisoned,
+    UnreachableError,
+    UsageError,
+)
 from app.core.http import outgoing_client
 from app.core.logs import tell_left_out
 from app.core.periodic import PeriodicTask
@@ -178,11 +184,21 @@ async def work(settings: Settings, *, parent: Parent | None = None) -> None:
         log.info("stopped")
 
 
-async def fold_beside(settings: Settings, *, parent: Parent) -> None:
+async def fold_beside(settings: Settings, *, parent: Parent, like: str) -> None:
     """Fold due orders and seal, beside a worker that reads, until there is little to do, or until
-    the parent ends or says so."""
+    the parent ends or says so.
+
+    Raises ConfigurationError where it would fold otherwise than the service does: see `like_us`.
+    """
+    if like_us(settings) != like:
+        raise ConfigurationError(
+            [
+                "the settings or the program are not those that the service was started with: "
+                "start it again; until then one process does all that is behind it"
+            ]
+        )
     try:
-        async with open_context(settings, purpose="writing") as context:
+        async with open_context(settings, purpose="folding") as context:
             folding = FoldWorker(context, batch=settings.worker_batch, beside=True)
             sealer = sealing(context, await signer_of(context, settings))
             await _until_quiet(context.store, [folding, sealer], parent=parent)

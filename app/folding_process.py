@@ -38,6 +38,7 @@ from app.child_processes import (
     started,
     tell_news,
 )
+from app.core.errors import ConfigurationError
 
 log = structlog.get_logger()
 
@@ -62,6 +63,10 @@ REST_S: Final = 5.0
 """Until another is started after one that had little to do, though many still wait: what holds
 those up is not folding."""
 
+REFUSED_S: Final = 60.0
+"""Until another is started after one with which something is wrong with the settings: or the
+program: it reads both anew, and they may be others than the service was started with."""
+
 QUIET_S: Final = 30.0
 """Over so long a child looks at how much it has to do."""
 
@@ -79,13 +84,15 @@ class FoldingProcess:
         waiting: Callable[[], int],
         leave: Callable[[bool], None],
         failed: Callable[[str], None],
+        like: str,
     ) -> None:
         """waiting: how many deliveries are accepted and not read; leave: tells who reads whether to
         leave folding and sealing to another; failed: called with the reason when the disk under the
-        database has failed."""
+        database has failed; like: by what a child sees that it folds as the service does."""
         self._waiting = waiting
         self._leave = leave
         self._failed = failed
+        self._like = like
         self._writer: asyncio.StreamWriter | None = None
         self._stopping = asyncio.Event()
         self.working = False
@@ -122,7 +129,8 @@ class FoldingProcess:
                 log.error("the process that folds beside it cannot be started", exc_info=error)
                 code = None
             pause = REST_S if code == 0 else min(2 * pause, MOST_S)
-            await self._stopped_within(pause)
+            refused = code == ConfigurationError.exit_code
+            await self._stopped_within(REFUSED_S if refused else pause)
 
     async def _stopped_within(self, seconds: float) -> bool:
         with suppress(TimeoutError):
@@ -133,7 +141,7 @@ class FoldingProcess:
     async def _live(self) -> int:
         """One child from its start to its end. Returns its exit code."""
         began = monotonic()
-        process, reader, self._writer = await started("--folding")
+        process, reader, self._writer = await started("--folding", self._like)
         log.info("a second process folds and seals", count=self._waiting())
         try:
             await self._hear_out(reader)

@@ -42,7 +42,10 @@ class Told:
     async def running(self) -> AsyncIterator[FoldingProcess]:
         """At work, until the block ends."""
         beside = FoldingProcess(
-            waiting=lambda: self.waiting, leave=self.leaves.append, failed=self.failures.append
+            waiting=lambda: self.waiting,
+            leave=self.leaves.append,
+            failed=self.failures.append,
+            like="us",
         )
         task = asyncio.create_task(beside.run())
         try:
@@ -70,7 +73,7 @@ async def test_none_is_started_for_what_one_look_finds(
     started = child(tmp_path, monkeypatch, says=b"r")
     looks = [BEHIND + 1, 0] * 10
     beside = FoldingProcess(
-        waiting=lambda: looks.pop() if looks else 0, leave=print, failed=pytest.fail
+        waiting=lambda: looks.pop() if looks else 0, leave=print, failed=pytest.fail, like="us"
     )
     task = asyncio.create_task(beside.run())
     await soon(lambda: not looks)
@@ -110,12 +113,24 @@ async def test_one_that_dies_is_started_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While deliveries still wait; meanwhile the first one folds."""
-    started = child(tmp_path, monkeypatch, says=b"r", then="\nsys.exit(3)\n")
+    started = child(tmp_path, monkeypatch, says=b"r", then="\nsys.exit(4)\n")
     told = Told(BEHIND + 1)
     async with told.running():
         await soon(lambda: len(started.read_text()) >= 3)
     assert told.leaves[:4] == [True, False, True, False]
     assert told.failures == []
+
+
+async def test_one_that_has_other_settings_is_not_started_again_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next would have them, too; the first one folds."""
+    started = child(tmp_path, monkeypatch, says=b"", then="\nsys.exit(3)\n")
+    told = Told(BEHIND + 1)
+    async with told.running():
+        await soon(lambda: told.leaves == [False])
+        await asyncio.sleep(1.0)
+        assert started.read_text() == "x"
 
 
 async def test_one_that_finishes_nothing_any_more_is_killed(

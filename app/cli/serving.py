@@ -230,8 +230,8 @@ def _where(host: str, port: int, fd: int | None) -> tuple[str, int, socket.socke
 def worker(
     parent: ParentOption = None,
     folding: Annotated[
-        bool, typer.Option("--folding", hidden=True, help="For `serve`: fold and seal only.")
-    ] = False,
+        str | None, typer.Option("--folding", hidden=True, help="For `serve`: fold and seal only.")
+    ] = None,
 ) -> None:
     """Read the inbox, fold due orders, seal and notify the shop, beside receivers on one
     PostgreSQL: any number of them, of which one reads. On SQLite `serve` does this itself."""
@@ -247,9 +247,9 @@ def worker(
         lines_per_minute=settings.log_lines_per_minute,
     )
     if parent is not None:
-        give_way_to_parent(folding=folding)
-    if folding and parent is not None:
-        running.run_loop(fold_beside(settings, parent=Parent(parent)))
+        give_way_to_parent(folding=folding is not None)
+    if folding is not None and parent is not None:
+        running.run_loop(fold_beside(settings, parent=Parent(parent), like=folding))
         return
     running.run_loop(work(settings, parent=None if parent is None else Parent(parent)))
 

@@ -19,7 +19,7 @@ from app.database.statements import PlainConnection, Result, run, statement
 if TYPE_CHECKING:
     import asyncpg
 
-Purpose = Literal["serving", "working", "alone", "upgrading", "writing", "reading"]
+Purpose = Literal["serving", "working", "alone", "upgrading", "writing", "folding", "reading"]
 """What a store is opened for: see `open_store`. Only the first three keep others away."""
 
 CONNECT_S: Final = 5

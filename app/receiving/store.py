@@ -319,6 +319,12 @@ class Store:
         await self.writer.connect()
         await self._checkpoint()
 
+    async def open_folding(self) -> None:
+        """For what folds beside the process that works behind a receiver: nothing is made, and
+        nothing brought up to date, under what is at work."""
+        await self.open_reading()
+        await self.writer.connect()
+
     async def _open_inbox(self) -> None:
         """From now on deliveries can be taken in."""
         settings, file = self._settings, self.inbox_file
@@ -570,7 +576,8 @@ async def open_store(
     settings: StoreSettings, *, purpose: Purpose = "serving"
 ) -> AsyncIterator[Store]:
     """An open store for `serving` (a receiver), `working` (what reads and folds behind one),
-    `alone` (no service may run), `writing` (beside one) or `reading`."""
+    `alone` (no service may run), `writing` (beside one), `folding` (beside what works) or
+    `reading`."""
     store = Store(settings, purpose=purpose)
     try:
         await _open(store, purpose)
@@ -585,6 +592,7 @@ async def _open(store: Store, purpose: Purpose) -> None:
         "working": partial(_once_there, store, store.open_working),
         "alone": store.open_alone,
         "writing": store.open_writing,
+        "folding": store.open_folding,
         "reading": store.open_reading,
     }
     with _system_errors_explained():

@@ -31,6 +31,7 @@ DOUBLED = (
     "SELECT count(*) FROM (SELECT 1 FROM revisions GROUP BY order_key, substance HAVING count(*)>1)"
 )
 CALM = "SELECT count(*) FROM ledgers WHERE order_key = 'ORD-calm'"
+BY_OTHERS = "SELECT count(*) FROM meta WHERE name='policy' AND value NOT LIKE '%:1800000000,%'"
 UNSEALED = "SELECT count(*) FROM unsealed"
 
 
@@ -70,6 +71,24 @@ def test_one_that_is_killed_again_and_again_leaves_nothing_undone(tmp_path: Path
         assert service.end(signal.SIGTERM) == 0
     assert_kept(database, driver.ledger.deliveries)
     assert asked(database, DOUBLED) == 0
+
+
+def test_one_that_reads_other_settings_folds_nothing(tmp_path: Path) -> None:
+    """They were changed since the service was started, and are in force with its next start."""
+    database, settings = tmp_path / "t.db", tmp_path / "settings"
+    settings.touch(mode=0o600)
+    with a_service(tmp_path, script=SOON_QUIET, restarts="1", CONFIG=str(settings)) as service:
+        deliver(service.port, "calm0")
+        until(lambda: asked(database, CALM) == 1)
+        settings.write_text("TALLYHOOK_PAYMENT_WINDOW_S=77\n")
+        with load(service.port, name="other") as driver:
+            driver.until_it(lambda: ENDED in service.process.log)
+            driver.stop()
+        assert b'"code":3' in service.process.log
+        assert b"the program are not those that the service was started with" in service.process.log
+        until(lambda: all_folded(database), otherwise=lambda: service.process.log.decode())
+        assert service.end(signal.SIGTERM) == 0
+    assert asked(database, BY_OTHERS) == 0
 
 
 def test_one_with_little_to_do_ends_and_the_first_one_folds(tmp_path: Path) -> None:
