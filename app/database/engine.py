@@ -11,7 +11,7 @@ import os
 import re
 import tempfile
 import weakref
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cache, partial
 from pathlib import Path
@@ -56,8 +56,27 @@ WHERE state IS DISTINCT FROM 'backup' AND application_name NOT IN ('pg_basebacku
 """The streaming standbys. Who may not read the server's statistics sees them without a state."""
 
 
+_AWAITED: Final = """
+SELECT current_setting('synchronous_standby_names'),
+       (SELECT count(*) FROM pg_stat_replication
+        WHERE coalesce(sync_state, 'unknown') <> 'async')
+WHERE current_setting('synchronous_standby_names') <> '' AND NOT pg_is_in_recovery()
+AND current_setting('synchronous_commit') NOT IN ('local', 'off')
+"""
+"""Which standbys each commit waits for, and how many are there that may be one of them; no row
+where none is waited for."""
+
+_HOW_MANY: Final = re.compile(r"\s*(?:(?:FIRST|ANY)\s+)?(\d+)\s*\(", re.IGNORECASE)
+
+AWAITS_STANDBY: Final = (
+    "the server waits for a standby that is not connected (synchronous_standby_names), and "
+    "confirms nothing before it is: start the standby, or change that setting on the server"
+)
+
+
 def check_server(cursor: Any) -> None:
-    """Raises ConfigurationError when a crash of the server would lose what it has confirmed."""
+    """Raises ConfigurationError when a crash of the server would lose what it has confirmed, and
+    StoreUnavailable where it would confirm nothing: a commit would wait without an end."""
     cursor.execute(_OFF)
     off = [row[0] for row in cursor.fetchall()]
     if off:
@@ -68,6 +87,23 @@ def check_server(cursor: Any) -> None:
                 for name in off
             ]
         )
+    cursor.execute(_AWAITED)
+    if _too_few(cursor.fetchall()):
+        raise StoreUnavailable(AWAITS_STANDBY)
+
+
+def _too_few(rows: Sequence[Any]) -> bool:
+    """Whether fewer standbys are there than each commit waits for, by the rows of _AWAITED."""
+    if not rows:
+        return False
+    names, there = rows[0]
+    number = _HOW_MANY.match(names)
+    return bool(there < (1 if number is None else int(number[1])))
+
+
+async def awaits_standby(connection: AsyncConnection) -> bool:
+    """Whether `check_server` would refuse it because it waits for a standby."""
+    return _too_few((await connection.execute(text(_AWAITED))).all())
 
 
 async def switched_off(connection: AsyncConnection) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.engine import switched_off, unsafe_standbys
+from app.database.engine import awaits_standby, switched_off, unsafe_standbys
 
 AGAIN_S = 0.05
 
@@ -58,6 +58,7 @@ class DatabaseFacts:
     version       (3, 40, 1) of SQLite, (18, 4) of PostgreSQL
     journal_mode  of an SQLite file; None elsewhere
     off           settings of a PostgreSQL server without which a crash loses what it confirmed
+    awaits        whether it confirms nothing, since a standby that it waits for is not there
     standbys      what would be lost if a standby took over, one sentence each
     moved         that it was put back, or a standby took over, since it was noted; one sentence
     no_writes     why the server takes no writes; one sentence, a semicolon, and what to do
@@ -67,6 +68,7 @@ class DatabaseFacts:
     version: tuple[int, ...]
     journal_mode: str | None = None
     off: tuple[str, ...] = ()
+    awaits: bool = False
     standbys: tuple[str, ...] = ()
     moved: str | None = None
     no_writes: str | None = None
@@ -84,6 +86,7 @@ async def database_facts(connection: AsyncConnection) -> DatabaseFacts:
         kind="PostgreSQL",
         version=(number // 10_000, number % 10_000),
         off=tuple(await switched_off(connection)),
+        awaits=await awaits_standby(connection),
         standbys=tuple(await unsafe_standbys(connection)),
         moved=await server_moved(connection),
         no_writes=await _no_writes(connection),

@@ -14,6 +14,7 @@ from typing import Final, Literal
 from app.access.operator_store import TokenEntry
 from app.core.alarm import Alarm
 from app.core.text import counted
+from app.database.engine import AWAITS_STANDBY
 from app.database.facts import DatabaseFacts
 from app.privacy.replay_erasures import JournalState
 from app.providers.provider_client import Probe
@@ -181,6 +182,9 @@ def of_database(facts: DatabaseFacts) -> Iterator[Check]:
     if facts.no_writes is not None:
         what, _, do = facts.no_writes.partition("; ")
         yield must("writes", f"{what[:1].upper()}{what[1:]}.", do)
+    if facts.awaits:
+        what, _, do = AWAITS_STANDBY.partition(": ")
+        yield must("standby", f"{what[:1].upper()}{what[1:]}.", do)
     for sentence in facts.standbys:
         what, _, do = sentence.partition("; ")
         yield weak("standby", f"{what}.", do)

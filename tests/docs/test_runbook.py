@@ -17,7 +17,7 @@ from app.bootstrap import Service
 from app.child_processes import WorkerProcess
 from app.cli.golive import FOLDER
 from app.core.errors import NotStored, TallyhookError
-from app.database import faults
+from app.database import engine, faults
 from app.database.writer import Space
 from app.monitoring import health
 from app.monitoring.watchdog import WATCHES
@@ -111,6 +111,7 @@ REASONS = [
         if said.count(" ") > 2 and not said.startswith(PARTS)
     ],
     inbox_queue._SLOW,
+    engine.AWAITS_STANDBY,
 ]
 
 

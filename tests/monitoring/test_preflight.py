@@ -89,6 +89,7 @@ def test_databases() -> None:
     assert states(of_database(SERVER)) == ["ok"]
     assert states(of_database(replace(SERVER, off=("fsync", "full_page_writes")))) == ["must"] * 2
     assert states(of_database(replace(SERVER, standbys=("It lags; wait",)))) == ["weak", "ok"]
+    assert states(of_database(replace(SERVER, awaits=True))) == ["must", "ok"]
     assert states(of_database(replace(SERVER, moved="it moved; say so"))) == ["must", "ok"]
     assert states(of_database(replace(SERVER, no_writes="it reads; wait"))) == ["must", "ok"]
     assert states(of_database(replace(FILE, journal_mode="delete"))) == ["must"]

@@ -7,6 +7,7 @@ something, or the fault was never there.
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import shutil
 import signal
@@ -21,7 +22,7 @@ from sqlalchemy.engine import make_url
 from app.access.operators import register_operator
 from app.core.errors import ConfigurationError, StorePoisoned, StoreUnavailable
 from app.database import engine, postgresql
-from app.database.engine import unsafe_standbys
+from app.database.engine import AWAITS_STANDBY, unsafe_standbys
 from app.database.facts import database_facts
 from app.database.writer import Writer
 from app.monitoring.health import refusal
@@ -386,7 +387,9 @@ async def test_a_wait_for_the_standby_that_is_broken_off(
     """A server that was told not to wait for its standby any longer has committed at home only;
     that is not acknowledged, be it a delivery, what was read of one, or what a person did."""
     async with opened(own_url) as store:
+        # Over connections that are there already: a new one would be refused.
         await keep(store, arrival(said("e0", order="A")))
+        await submit(store, arrival(said("t", order="A")))
         ask_words = (
             "ALTER SYSTEM SET synchronous_standby_names='nobody'",
             "SELECT pg_reload_conf()",
@@ -398,12 +401,35 @@ async def test_a_wait_for_the_standby_that_is_broken_off(
             with pytest.raises(StoreUnavailable, match="standby"):
                 await waiting
         finally:
-            await ask_in_loop(
-                own_url,
-                "ALTER SYSTEM RESET synchronous_standby_names",
-                "SELECT pg_reload_conf()",
-            )
+            await in_thread(configured, server, "synchronous_standby_names", "")
         assert (await keep(store, arrival(said("e1", order="A"))))[0] == "stored"
+
+
+@pytest.mark.parametrize("names", ["nobody", "FIRST 1 (nobody)", "ANY 2 (nobody, else)"])
+async def test_a_standby_that_is_not_there(server: Server, own_url: str, names: str) -> None:
+    """No commit begins that nobody would confirm: it is said, to who starts, too."""
+    configure = functools.partial(configured, server, "synchronous_standby_names")
+    async with opened(own_url) as store:
+        await keep(store, arrival(said("e1", order="A")))
+        await in_thread(configure, f"'{names}'")
+        try:
+            ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{}'"
+            name = make_url(own_url).database
+            await ask_in_loop(server.url("postgres"), ended.format(name))
+            for told in (None, AWAITS_STANDBY):
+                with pytest.raises(StoreUnavailable) as refused:
+                    await keep(store, arrival(said("e2", order="A")))
+                assert told in (None, str(refused.value))
+            with suppress(StoreUnavailable):  # over the connection that was ended
+                await refusal(context(store))
+            assert await refusal(context(store)) == AWAITS_STANDBY
+            async with store.reading() as connection:
+                assert (await database_facts(connection)).awaits
+            with pytest.raises(StoreUnavailable, match="waits for a standby"):
+                await migrate(own_url)
+        finally:
+            await in_thread(configure, "")
+        assert (await keep(store, arrival(said("e2", order="A"))))[0] == "stored"
 
 
 async def until_it_waits(url: str) -> None:
@@ -447,7 +473,8 @@ def configured(server: Server, name: str, value: str) -> None:
     change = f"SET {name}={value}" if value else f"RESET {name}"
     url = server.url("postgres")
     ask(url, f"ALTER SYSTEM {change}", "SELECT pg_reload_conf()")
-    until(lambda: ask(url, f"SHOW {name}")[0][0] == (value or "on"))
+    shown = value.strip("'") or ("" if name.endswith("_names") else "on")
+    until(lambda: ask(url, f"SHOW {name}")[0][0] == shown)
 
 
 @pytest.mark.parametrize(
