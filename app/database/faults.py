@@ -76,13 +76,18 @@ _PASSING_POSTGRESQL = {
     "28": "the server does not accept this user or password",
     "3D": "there is no such database on the server; create it",
     "40": "the database is busy; try again",
-    "53": "the server is out of space, memory or connections; see its log",
+    "53": "the server is out of memory, or at another limit of its machine; see its log",
+    "53100": "the disk of the database server is full; free some space there",
+    "53300": "the server has no connection free; end what holds them, or raise max_connections",
     "55": "the database is busy; try again",
     "57": "the server is stopping, starting, or took too long; try again",
     "58": "the server reports a system error; see its log",
 }
-"""By the code, or its class, which is its first two characters. After an I/O error of its log the
-server stops by itself and reads its disk again, so nothing of this is for good."""
+"""By the code, or else its class, which is its first two characters. After an I/O error of its log
+the server stops by itself and reads its disk again, so nothing of this is for good."""
+
+_REASON_POSTGRESQL: Final[dict[str, NotStored]] = {"40": "busy", "55": "busy", "53100": "disk"}
+"""Where it is another than `database`."""
 
 
 def driver_errors() -> tuple[type[Exception], ...]:
@@ -172,7 +177,7 @@ def _of_postgresql(state: str) -> TallyhookError | None:
         return StorePoisoned(f"{_FATAL_POSTGRESQL[state]}; nothing more is acknowledged")
     for code in (state, state[:2]):
         if code in _PASSING_POSTGRESQL:
-            reason: NotStored = "busy" if code in ("40", "55") else "database"
+            reason = _REASON_POSTGRESQL.get(code, "database")
             return StoreUnavailable(_PASSING_POSTGRESQL[code], reason=reason)
     return None
 

@@ -207,6 +207,8 @@ class InboxQueue:
         except _TakenBack:
             self._mended()
             return None
+        except StoreUnavailable as error:
+            return str(error)
         except Exception as error:
             return (
                 f"the last {self.faults} batches of deliveries could not be written "

@@ -225,6 +225,8 @@ class Store:
         except _TakenBack:
             self.append_faults = 0
             return None
+        except StoreUnavailable as error:
+            return str(error)
         except Exception as error:
             kind = type(error.__cause__ or error).__name__
             return (

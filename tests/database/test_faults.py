@@ -8,6 +8,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from app.core.errors import StoreUnavailable
 from app.database.engine import reading_engine
 from app.database.faults import as_store_error, driver_errors, is_not_there_yet
 
@@ -56,3 +57,20 @@ def test_a_start_waits_for_what_passes_within_moments(cause: Exception, waits: b
     told.__cause__ = cause
     assert is_not_there_yet(told) is waits  # type: ignore[arg-type]
     assert ("takes no writes" in str(told)) is (type(cause) is asyncpg.ReadOnlySQLTransactionError)
+
+
+@pytest.mark.parametrize(
+    ("cause", "begins", "reason"),
+    [
+        (asyncpg.DiskFullError("could not extend file"), "the disk of the database server", "disk"),
+        (asyncpg.TooManyConnectionsError("too many"), "the server has no connection", "database"),
+        (asyncpg.OutOfMemoryError("out of memory"), "the server is out of memory", "database"),
+        (asyncpg.LockNotAvailableError("lock timeout"), "the database is busy", "busy"),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_what_a_server_lacks_is_named(cause: Exception, begins: str, reason: str) -> None:
+    """Room, connections and memory are each mended in another place."""
+    told = as_store_error(cause)
+    assert isinstance(told, StoreUnavailable)
+    assert (str(told).startswith(begins), told.reason) == (True, reason)

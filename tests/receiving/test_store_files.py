@@ -399,7 +399,7 @@ async def test_why_nothing_can_be_appended(
 async def _cannot_append(
     store: Store, monkeypatch: pytest.MonkeyPatch, cause: Exception | None
 ) -> None:
-    error = ValueError("planted")
+    error: Exception = ValueError("planted")
     error.__cause__ = cause
     appended = store.writer.commit
 
@@ -415,6 +415,8 @@ async def _cannot_append(
     name = type(cause or error).__name__
     assert f"cannot be appended ({name}): they are kept" in str(await store.cannot_append())
     assert store.append_faults == 2
+    error = StoreUnavailable("planted; free some", reason="disk")
+    assert await store.cannot_append() == "planted; free some"
     monkeypatch.undo()
     assert await store.cannot_append() is None
     assert (store.append_faults, store.writer.commit) == (0, appended)
