@@ -49,7 +49,9 @@ _STARTED: Final = {
     "200": good_answer("The session that the order has", "Session"),
     "201": good_answer("The session, opened by this call", "Session"),
     "202": good_answer(
-        "Not known yet whether it is open; the same call again shows it", "Session", RETRY_AFTER
+        "Not known yet whether it is open; the same call again, after `Retry-After`, shows it",
+        "Session",
+        RETRY_AFTER,
     ),
     "409": problem_answer(
         "The order is canceled, or costs something else by the shop's own `PUT`; or its payment "

@@ -330,5 +330,7 @@ def _answer(result: CheckoutResult) -> Response:
     if result.state != "opened":
         document["detail"] = result.sentence
     if result.state == "unknown":
-        return _json(document, RETRY_AFTER, status=202)
+        asked = result.again_s
+        headers = RETRY_AFTER if asked is None else {"Retry-After": str(asked)}
+        return _json(document, headers, status=202)
     return _json(document, status=201 if result.created else 200)

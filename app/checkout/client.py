@@ -244,7 +244,7 @@ class CheckoutClient:
         mask = self.mask_for(phone_in(body))
         number, spent = 1, self._held_off_s(key)
         if spent + retry.try_s > retry.total_s:
-            return AnswerUnclear(code=HELD_OFF)
+            return AnswerUnclear(code=HELD_OFF, wait_s=spent)
         if spent:
             await self._sleep(spent)
         while True:
@@ -259,7 +259,7 @@ class CheckoutClient:
             number += 1
             pause = pause_before(number, key=key, asked_s=judged.wait_s, settings=retry)
             if number > retry.tries or spent + pause >= retry.total_s:
-                return AnswerUnclear(code=judged.code)
+                return AnswerUnclear(code=judged.code, wait_s=self._held_off_s(key))
             log.info(
                 "checkout request comes again",
                 order=order,

@@ -10,6 +10,7 @@ the key that was committed and goes on with it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from math import ceil
 from typing import Any, Final, Literal
 
 import anyio
@@ -44,6 +45,7 @@ from app.checkout.request import (
 )
 from app.core.errors import NotFoundError, TallyhookError
 from app.core.ids import new_id
+from app.core.text import counted
 from app.database.statements import PlainConnection
 from app.orders.pending_session_store import PendingSession, note_pending, pending_session
 from app.orders.read_orders import explain_order
@@ -340,6 +342,8 @@ class CheckoutResult:
     key           the idempotency key, for questions to the service; None of an order that was paid
                   before we had started any payment of it
     sentence      the same for people
+    again_s       of an unknown one, where the service has asked for no requests at all until then:
+                  seconds until the same call can say more
     created       whether this very call opened the session
     """
 
@@ -350,6 +354,7 @@ class CheckoutResult:
     session: str | None = None
     checkout_url: str | None = None
     expires_at: Instant | None = None
+    again_s: int | None = None
     created: bool = field(default=False, compare=False)
 
 
@@ -365,7 +370,9 @@ def result_of(payment: CheckoutPayment, answered: Answered) -> CheckoutResult | 
         return None
     if isinstance(answered, SessionRefused):
         return refused_result(payment, answered.reason)
-    return None if payment.settled else unknown_result(payment, answered.code)
+    return (
+        None if payment.settled else unknown_result(payment, answered.code, wait_s=answered.wait_s)
+    )
 
 
 def opened_result(
@@ -448,8 +455,9 @@ def refused_result(payment: CheckoutPayment, reason: str) -> CheckoutResult:
     )
 
 
-def unknown_result(payment: CheckoutPayment, code: str) -> CheckoutResult:
+def unknown_result(payment: CheckoutPayment, code: str, *, wait_s: float = 0.0) -> CheckoutResult:
     """That nobody knows what the service did, and what is done about it."""
+    again_s = ceil(wait_s) or None
     order = payment.requested.order
     start = f"Whether the payment service opened a session for order {order} is unknown ({code}). "
     if code == ask_session.KEY_TOO_OLD:
@@ -458,5 +466,8 @@ def unknown_result(payment: CheckoutPayment, code: str) -> CheckoutResult:
             "there, and where no session of it is open, ask for a new payment."
         )
     else:
-        sentence = start + "It is asked again with the same key; ask again for what it says."
-    return CheckoutResult(state="unknown", order=order, key=payment.key, sentence=sentence)
+        when = "" if again_s is None else f" in {counted(again_s, 'second')}"
+        sentence = start + f"It is asked again with the same key; ask again{when} for what it says."
+    return CheckoutResult(
+        state="unknown", order=order, key=payment.key, sentence=sentence, again_s=again_s
+    )

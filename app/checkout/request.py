@@ -400,9 +400,11 @@ class SessionRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerUnclear:
-    """What the service did cannot be known. `code` from a closed list, such as `timed_out`."""
+    """What the service did cannot be known. `code` from a closed list, such as `timed_out`.
+    `wait_s`: for how long the service has asked for no requests at all."""
 
     code: str
+    wait_s: float = 0.0
 
     @property
     def reached(self) -> bool:

@@ -384,6 +384,19 @@ async def test_a_lost_answer_is_unknown_and_found_in_the_background(tmp_path: Pa
     assert pay.keys == {first.json()["idempotency_key"]}
 
 
+async def test_an_answer_says_for_how_long_the_service_wants_no_requests(tmp_path: Path) -> None:
+    """Of the order that heard it, and of another for which nothing was sent."""
+    async with shop(tmp_path, answer(429, retry_after="600"), opened()) as (driver, pay):
+        heard = await start(driver)
+        other = await start(driver, order=ASKED["order"] | {"reference": "ORD-2"})
+        assert len(pay.seen) == 1
+    for each in (heard, other):
+        seconds = int(each.headers["retry-after"])
+        assert each.status_code == 202
+        assert 500 < seconds <= 601
+        assert f"; ask again in {seconds} seconds for what it says." in each.json()["detail"]
+
+
 @pytest.mark.parametrize("how", ["paid", "canceled"])
 async def test_in_the_background_nothing_is_asked_for_an_order_that_wants_no_payment_any_more(
     tmp_path: Path, how: str
