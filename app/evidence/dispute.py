@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 from app.evidence.attachments import KIND_WORDS, Attachment
 from reconcile.instants import Instant
 from reconcile.ledger.correlate import Heard
-from reconcile.ledger.ledger import Finding, Ledger
+from reconcile.ledger.ledger import Ledger
+from reconcile.ledger.movements import payments_of
 from reconcile.money import Money, to_json
 
 Family = Literal[
@@ -71,12 +72,12 @@ def family_of(reason: str | None) -> Family | None:
     return _FAMILY_OF.get(word)
 
 
+EventKey = tuple[str, str, str]
+"""Source, event id and the body's digest: two sources may have the same event id."""
+
 State = Literal["open", "won", "lost"]
 _STATES: Final[Mapping[str, State]] = {
     "disputed": "open", "dispute_won": "won", "dispute_lost": "lost",
-}  # fmt: skip
-_FOUND: Final[Mapping[str, State]] = {
-    "dispute_open": "open", "dispute_won": "won", "dispute_lost": "lost",
 }  # fmt: skip
 STATE_WORDS: Final[Mapping[State, str]] = {
     "open": "not decided yet", "won": "decided for the shop", "lost": "decided for the customer",
@@ -160,10 +161,10 @@ def messages_of_disputes(ledger: Ledger) -> list[Heard]:
     return sorted(messages, key=lambda each: (each.at, each.first))
 
 
-def dispute_of(ledger: Ledger, *, respond_by: Mapping[str, Instant]) -> Dispute | None:
+def dispute_of(ledger: Ledger, *, respond_by: Mapping[EventKey, Instant]) -> Dispute | None:
     """The order's newest dispute that is open, else its newest; None where there was none.
 
-    respond_by  by the event's id: until when the shop may answer, where its body says so
+    respond_by  by the event's key: until when the shop may answer, where its body says so
     """
     groups: dict[tuple[str, str | None, str | None], list[Heard]] = {}
     for each in messages_of_disputes(ledger):
@@ -174,15 +175,14 @@ def dispute_of(ledger: Ledger, *, respond_by: Mapping[str, Instant]) -> Dispute 
 
 
 def _dispute(
-    messages: Sequence[Heard], ledger: Ledger, respond_by: Mapping[str, Instant]
+    messages: Sequence[Heard], ledger: Ledger, respond_by: Mapping[EventKey, Instant]
 ) -> Dispute:
     first = messages[0]
     reasons = [each.event.reason for each in messages if each.event.reason]
     amounts = [each.event.money for each in messages if each.event.money is not None]
-    dates = [respond_by[each.event.event_id] for each in messages
-             if each.event.event_id in respond_by]  # fmt: skip
+    dates = [respond_by[each.event.key] for each in messages if each.event.key in respond_by]
     reason = reasons[-1] if reasons else None
-    found = _found(messages, ledger)
+    judged = _judged(messages, ledger)
     last: State = _STATES[messages[-1].event.claim]
     return Dispute(
         reference=first.event.movement,
@@ -192,35 +192,42 @@ def _dispute(
         family=family_of(reason),
         money=max(amounts, key=lambda each: each.minor) if amounts else _paid(ledger, first),
         opened_at=first.at,
-        state=last if found is None else _FOUND[found.code],
-        still_lost=still_lost(messages, ledger),
+        state=last if judged is None else judged.state,
+        still_lost=None if judged is None else judged.still_lost,
         respond_by=dates[-1] if dates else None,
     )
 
 
-def _found(messages: Sequence[Heard], ledger: Ledger) -> Finding | None:
-    """What the ledger says of it, which knows what of one moment counts."""
-    ids = {each.event.event_id for each in messages}
-    of_it = (
-        each for each in ledger.findings if each.code in _FOUND and not ids.isdisjoint(each.cites)
-    )
-    return next(of_it, None)
+class _Judged(NamedTuple):
+    state: State
+    still_lost: Money | None
+
+
+def _judged(messages: Sequence[Heard], ledger: Ledger) -> _Judged | None:
+    """What the ledger makes of it, which knows what of one moment counts. By the events' keys: a
+    finding cites ids, and those of two sources may be the same."""
+    keys = {each.event.key for each in messages}
+    for payment in payments_of(ledger.case.attempts, ledger.case.filed):
+        for each in payment.disputes:
+            if any(heard.event.key in keys for heard in each.heard):
+                lost = [moved.money for moved in payment.returns if moved.heard is each.heard]
+                return _Judged(each.word, lost[0] if lost and each.word == "won" else None)
+    return None
 
 
 def still_lost(messages: Sequence[Heard], ledger: Ledger) -> Money | None:
     """Of a dispute that was won for a part, of which these messages are: what stays lost."""
-    found = _found(messages, ledger)
-    lost = None if found is None else dict(found.facts).get("still_lost")
-    return lost if isinstance(lost, Money) else None
+    judged = _judged(messages, ledger)
+    return None if judged is None else judged.still_lost
 
 
 def _paid(ledger: Ledger, message: Heard) -> Money | None:
     """All of the payment: what a dispute without an amount is about."""
-    payment = message.event.payment
+    of = (message.event.source, message.event.payment)
     paid = [
-        each.event.money
-        for each in ledger.case.heard
-        if each.event.claim == "succeeded" and each.event.payment == payment and each.event.money
+        event.money
+        for event in (each.event for each in ledger.case.heard)
+        if event.claim == "succeeded" and (event.source, event.payment) == of and event.money
     ]
     return paid[0] if paid else None
 

@@ -19,6 +19,7 @@ from app.evidence.dispute import (
     FAMILY_WORDS,
     CaseFacts,
     Dispute,
+    EventKey,
     Family,
     Item,
     checklist,
@@ -208,10 +209,10 @@ async def dispute_case(
 
 async def _respond_by(
     connection: Connection, known: History, ledger: Ledger, sources: Mapping[str, Source]
-) -> dict[str, Instant]:
-    """By the event's id: until when a dispute may be answered, as the kept bodies say."""
+) -> dict[EventKey, Instant]:
+    """By the event's key: until when a dispute may be answered, as the kept bodies say."""
     wanted = {each.event.digest for each in messages_of_disputes(ledger)}
-    found: dict[str, Instant] = {}
+    found: dict[EventKey, Instant] = {}
     for each in known.deliveries:
         source = sources.get(each.event.source)
         if each.event.digest not in wanted or source is None:
@@ -228,7 +229,7 @@ async def _respond_by(
         except Unreadable:  # a date of another form: a person looks it up
             continue
         if until is not None:
-            found[each.event.event_id] = until
+            found[each.event.key] = until
     return found
 
 

@@ -237,7 +237,7 @@ class _Writer:
             if claim not in _CLAIMS:
                 continue
             movement = moved.get((claim, event.key))
-            thing: tuple[object, ...] = (claim, event.payment, event.movement)
+            thing: tuple[object, ...] = (claim, event.source, event.payment, event.movement)
             what = thing
             if movement is not None:
                 what = (*thing, id(movement))

@@ -34,10 +34,11 @@ from app.evidence.gather_evidence import DeliveryEvidence, Proven
 from app.orders.refold import refold_until_quiet
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Instant, format_instant
 from reconcile.ledger.events import CLAIM_KINDS, Standing
-from tests.api.driving import Driver, driving, environ, event
+from tests.api.driving import KEY, Driver, driving, environ, event, secret, signed
 from tests.reconcile.build import T
 
 PHONE = "254711223344"
+TILL = b"another key for tests, no secret"
 MERCHANT = Merchant(name="Duka Bora Ltd", address="Moi Avenue 12, Nairobi")
 OPENED, DUE = Instant(T + 20 * DAY), Instant(T + 34 * DAY)
 
@@ -405,6 +406,34 @@ async def test_a_dispute_that_was_won_for_a_part_is_told_with_what_stays_lost(
     assert ["Lost in disputes", "KES 900.00"] in found.document["money"]
     assert found.case.document()["dispute"]["still_lost"] == {"amount": "900.00", "currency": "KES"}
     assert f"is {part} lost: no answer is due" in found.case.document()["deadline"]
+
+
+@pytest.mark.parametrize("open_at", ["shop", "till"])
+async def test_a_dispute_is_told_from_one_of_another_source_whose_event_has_its_id(
+    tmp_path: Path, open_at: str
+) -> None:
+    """Numbers that each source counts for itself: the one is lost and the other open."""
+    till: dict[str, Any] = {
+        "SOURCES__TILL__SECRETS": secret(TILL),
+        "SOURCES__TILL__PROFILE": "checkout",
+    }
+    async with driving(tmp_path, with_worker=False, looking=True, **till) as driver:
+        for source, minutes in (("shop", 0), ("till", 1)):
+            kind = "disputed" if source == open_at else "dispute_lost"
+            of = {"reference": "7", "amount": 1500, "currency": "KES"}
+            at = T + minutes * MINUTE
+            paid = _body("ORD-1042", "1", "succeeded", f"pay_{source}", at)
+            gone = _body("ORD-1042", "2", kind, f"pay_{source}", at + HOUR, refund=of)
+            for each in (paid, gone):
+                content, key = json.dumps(each).encode(), KEY if source == "shop" else TILL
+                headers = signed(content, at=driver.clock.now(), key=key)
+                assert (await driver.send(content, headers, source=source)).status_code == 200
+        driver.clock.put(T + DAY)
+        found = await write(driver, tmp_path)
+    dispute = found.case.dispute
+    assert dispute is not None
+    assert (dispute.source, dispute.state) == (open_at, "open")
+    assert found.document["dispute"]["state"] == "not decided yet"
 
 
 async def test_its_answer_tells_times_in_the_merchants_zone_and_names_it(tmp_path: Path) -> None:
