@@ -320,7 +320,7 @@ def checkpoint() -> None:
     from app.evidence.prove_sealed import newest_checkpoint
 
     found = running.with_context(lambda context, settings: newest_checkpoint(context))
-    print(found.note, end="")
+    printing.print_file(found.note)
     printing.note(f"{counted(found.size, 'leaf', 'leaves')}, signed {format_instant(found.at)}.")
 
 

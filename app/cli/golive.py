@@ -202,7 +202,7 @@ def show(
     files = files_of(name)
     if output is None:
         for path in files:
-            print(f"# --- {path.name} ---\n{path.read_text()}")
+            printing.print_file(f"# --- {path.name} ---\n{path.read_text()}\n")
         return
     there = [path.name for path in files if (output / path.name).exists()]
     if there:

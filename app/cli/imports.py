@@ -449,7 +449,7 @@ def show_preset(
 
     shown = show_preset(name)
     if form is printing.Format.table:
-        print(shown["file"], end="")
+        printing.print_file(shown["file"])
     else:
         printing.document(shown, form)
 

@@ -169,6 +169,7 @@ for name, group in GROUPS.items():
 
 def run(words: Sequence[str]) -> int:
     """Run one command and return its exit code. An error is a sentence, never a traceback."""
+    printing.show_what_lacks()
     try:
         code = _typed(words)
         sys.stdout.flush()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+from codecs import lookup
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import tzinfo
 from decimal import Decimal
 from enum import StrEnum
+from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Annotated, Any, Final, Literal
 
@@ -133,8 +135,29 @@ class Format(StrEnum):
     csv_excel = "csv-excel"
 
 
-def _marked(form: Format | None) -> Format | None:
-    """For a spreadsheet: CSV behind a byte order mark, which no program expects in a pipe."""
+def show_what_lacks() -> None:
+    """On a terminal whose encoding is not UTF-8, what that does not have shows as `\\u6771`."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper) and lookup(stream.encoding).name != "utf-8":
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _in_utf_8() -> None:
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
+
+
+def print_file(text: str) -> None:
+    """Print the text of a file, which is UTF-8 whatever the terminal's encoding is."""
+    _in_utf_8()
+    print(text, end="" if text.endswith("\n") else "\n")
+
+
+def _encoded(form: Format | None) -> Format | None:
+    """What a program reads is UTF-8, as in a file, whatever the terminal's encoding is. CSV for a
+    spreadsheet is behind a byte order mark, which no program expects in a pipe."""
+    if form not in (None, Format.table):
+        _in_utf_8()
     if form is not Format.csv_excel:
         return form
     print(BYTE_ORDER_MARK, end="")
@@ -145,19 +168,23 @@ FormatOption = Annotated[
     Format,
     typer.Option(
         "--format",
-        callback=_marked,
+        callback=_encoded,
         help="table for people; json, jsonl or csv for programs; csv-excel is csv that Excel opens "
         "with its names right.",
     ),
 ]
 DocumentOption = Annotated[
     Literal[Format.table, Format.json, Format.jsonl],
-    typer.Option("--format", help="table for people; json, or jsonl on one line, for programs."),
+    typer.Option(
+        "--format",
+        callback=_encoded,
+        help="table for people; json, or jsonl on one line, for programs.",
+    ),
 ]
 """For what is one document and no list of rows."""
 JsonOption = Annotated[
     Literal[Format.json, Format.jsonl],
-    typer.Option("--format", help="json, or jsonl on one line."),
+    typer.Option("--format", callback=_encoded, help="json, or jsonl on one line."),
 ]
 """For what only programs read."""
 

@@ -289,7 +289,7 @@ def show_rules(form: printing.DocumentOption = printing.Format.table) -> None:
             printing.document(rules_document(None), form)
     elif form is printing.Format.table:
         printing.note(f"Rules {found.number}, saved {format_instant(found.at)} by {found.who}.")
-        print(found.toml, end="" if found.toml.endswith("\n") else "\n")
+        printing.print_file(found.toml)
     else:
         printing.document(rules_document(found), form)
 

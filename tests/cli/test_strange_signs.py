@@ -6,11 +6,13 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from app.cli import main
 from app.cli.printing import Format, document, emit, note, print_document, print_items, say
 from tests.cli.test_commands import Run
 from tests.cli.test_commands import run as run
@@ -48,6 +50,23 @@ async def test_every_way_to_print_for_people_shows_signs_instead_of_obeying_them
     say(HOSTILE)
     note(HOSTILE)
     assert printed(capsys).count(SHOWN) == 2
+
+
+@pytest.mark.parametrize("form", [None, "table", "json", "jsonl", "csv", "csv-excel"])
+def test_a_terminal_or_pipe_of_another_encoding_gets_what_it_can_take(
+    form: str | None, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """People read escapes for letters that it has not; what a program reads is UTF-8."""
+    name = "José 东"
+    assert run("operators", "invite", name, "--role", "admin").code == 0
+    written = BytesIO()
+    monkeypatch.setattr("sys.stdout", TextIOWrapper(written, encoding="ascii"))
+    words = ("operators", "list", *(() if form is None else ("--format", form)))
+    assert main.run(words) == 0
+    shown = written.getvalue()
+    people = form in (None, "table")
+    assert (name.encode("ascii", "backslashreplace") if people else name.encode()) in shown
+    assert shown.startswith(b"\xef\xbb\xbf") is (form == "csv-excel")
 
 
 @pytest.mark.parametrize("form", [Format.json, Format.jsonl])
