@@ -402,7 +402,7 @@ def _found(seen: imports.Imported) -> tuple[str, ...]:
         amounts = [f"{name} {plain_money(row[name])}" for name in ("amount", "gross", "fee", "net")
                    if name in row]  # fmt: skip
         lines.append(f"{counted(row['rows'], 'row')}: {', '.join(amounts)}.")
-    return tuple(lines)
+    return (*lines, *seen.said_beside())
 
 
 async def ask_import(view: View) -> Asked:

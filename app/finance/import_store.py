@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, get_args
 
 from sqlalchemy import (
@@ -31,9 +31,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.core.text import counted
 from app.database.locks import IMPORTING, take_lock
 from app.database.statements import PlainConnection, Rows, run, statement
 from reconcile.instants import EARLIEST, LATEST, TICK, Instant, format_known
+from reconcile.money import Money
 
 ImportKind = Literal["book", "statement", "bank"]
 KINDS: Final[tuple[ImportKind, ...]] = get_args(ImportKind)
@@ -263,6 +265,35 @@ def sum_of(high: Any, low: Any) -> int:
     return int(high) * HALF + int(low)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """A new line that may be meant to correct another one, which stands, too: both count.
+
+    of            what both are about, such as `refund of pay_1`
+    minor, other  their amounts, that of the new one first
+    number        the import by which the other one stands
+    """
+
+    of: str
+    currency: str
+    minor: int
+    other: int
+    number: int
+
+    def __str__(self) -> str:
+        here, there = (
+            Money(minor=abs(m), currency=self.currency) for m in (self.minor, self.other)
+        )
+        return f"{self.of}, {here} beside {there} of import {self.number}"
+
+
+SHOWN_BESIDE: Final = 3
+"""Lines that a sentence names."""
+
+MOST_BESIDE: Final = 1_000
+"""Lines that are counted."""
+
+
 @dataclass(slots=True, kw_only=True)
 class WrittenVersions:
     """What became of rows: lines never seen, lines that say something else now, and the rest."""
@@ -270,12 +301,32 @@ class WrittenVersions:
     new: int = 0
     changed: int = 0
     unchanged: int = 0
+    beside: list[Beside] = field(default_factory=list)
 
     def add(self, other: WrittenVersions) -> None:
         """Count these, too."""
         self.new += other.new
         self.changed += other.changed
         self.unchanged += other.unchanged
+        self.beside += other.beside[: MOST_BESIDE - len(self.beside)]
+
+    def said_beside(self) -> list[str]:
+        """What a person must know of those in a sentence, if there are any."""
+        if not self.beside:
+            return []
+        numbers = sorted({each.number for each in self.beside})
+        one, left = len(numbers) == 1, len(self.beside) - SHOWN_BESIDE
+        named = [str(each) for each in self.beside[:SHOWN_BESIDE]]
+        named += [f"and {left:,} more"] if left > 0 else []
+        earlier = f"import{'' if one else 's'} {', '.join(map(str, numbers))}"
+        return [
+            f"{'At least ' if len(self.beside) == MOST_BESIDE else ''}"
+            f"{counted(len(self.beside), 'row counts', 'rows count')} beside another of the same "
+            "payment or payout and the same day, which this file does not have: "
+            f"{'; '.join(named)}. Where the file corrects {earlier}, take "
+            f"{'that' if one else 'those'} back (`tallyhook statement withdraw`), and then import "
+            "this file again."
+        ]
 
 
 def supersede(

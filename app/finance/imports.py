@@ -157,7 +157,7 @@ class Wanted:
 
 
 @dataclass(slots=True, kw_only=True)
-class Imported:
+class Imported(import_store.WrittenVersions):
     """What became of a file. Problems beyond MAX_PROBLEMS are only counted.
 
     refused  whether it could not be read to its end: then nothing is taken, whatever was asked
@@ -179,9 +179,6 @@ class Imported:
     file: str
     sha256: str = ""
     read: int = 0
-    new: int = 0
-    changed: int = 0
-    unchanged: int = 0
     rejected: int = 0
     problems: list[tables.Problem] = field(default_factory=list)
     found: int = 0
@@ -214,12 +211,6 @@ class Imported:
         """Keep what is reported, count the rest."""
         self.found += len(problems)
         self.problems += problems[: MAX_PROBLEMS - len(self.problems)]
-
-    def count(self, written: import_store.WrittenVersions) -> None:
-        """Add what the store says of some rows."""
-        self.new += written.new
-        self.changed += written.changed
-        self.unchanged += written.unchanged
 
     def add_up(self, rows: Sequence[tuple[Any, ...]], *, columns: Sequence[str]) -> None:
         """Add the money of staged rows, which have these columns."""
@@ -260,7 +251,7 @@ async def write_and_publish(
         async with pace.writing(context.store, pieces=len(rows)) as connection:
             written += len(rows)
             await _still_ours(connection, begun, written)
-            done.count(await wanted.kind.write(connection, rows, number=begun.number))
+            done.add(await wanted.kind.write(connection, rows, number=begun.number))
         progress(written, done.read - done.rejected)
     digests = await _digests(context, begun)
     async with context.store.writing() as connection:
@@ -379,7 +370,7 @@ async def import_file(
         if wanted.dry_run:
             async with context.store.reading() as connection:
                 for rows in chunks(reading.staged, Pace(first=MOST_ROWS, most=MOST_ROWS)):
-                    done.count(await wanted.kind.compare(connection, rows))
+                    done.add(await wanted.kind.compare(connection, rows))
                     done.add_up(rows, columns=wanted.form.STAGED)
         elif not done.found or (wanted.rejects is not None and not done.refused):
             reading.set_aside()
@@ -389,6 +380,7 @@ async def import_file(
             if reading.names and done.number is not None:
                 unfit = await name_references(context, reading.staged, number=done.number)
                 reading.report_unfit(unfit)
+    done.notes += done.said_beside()
     done.problems.sort(key=lambda problem: problem.row)
     return done
 

@@ -29,7 +29,7 @@ from app.database.statements import (
 from app.finance import import_store, staged_rows
 from reconcile.instants import Instant
 from reconcile.matching.books import StatementLine, match_key
-from reconcile.matching.rows import Moved, paired
+from reconcile.matching.rows import Moved, is_like, paired
 from reconcile.periods import IN_UTC, Calendar
 
 IDENTIFYING: Final = ("subject", "kind", "source")
@@ -133,6 +133,8 @@ def _decide(
                 calendar=calendar,
             )
             counts.add(_versions(group, own, lines, pairs, fresh, behind))
+            if None in pairs and group[1] != "payment":
+                counts.beside += _beside(group, own, lines, pairs, calendar)
     return counts, fresh, behind
 
 
@@ -159,6 +161,34 @@ def _versions(
             behind.append(lines[place][:5])
             counts.changed += 1
     return counts
+
+
+def _beside(
+    group: _Group,
+    stated: list[tuple[Any, ...]],
+    lines: Rows,
+    pairs: Sequence[int | None],
+    calendar: Calendar,
+) -> list[import_store.Beside]:
+    """The new rows of one group that may be meant to correct a line that the file does not have."""
+    free = [line for place, line in enumerate(lines) if place not in pairs]
+    found = []
+    for row, place in zip(stated, pairs, strict=True):
+        moved = _moved(group[1], row)
+        like = (each for each in free if is_like(moved, _moved(group[1], each[5:]), calendar))
+        if place is not None or (other := next(like, None)) is None:
+            continue
+        free.remove(other)
+        before = _moved(group[1], other[5:])
+        if before.money[0] == moved.money[0]:
+            of = f"{group[1]} of {row[1] or row[2] or row[8]}"
+            currency, minor = moved.money
+            found.append(
+                import_store.Beside(
+                    of=of, currency=currency, minor=minor, other=before.money[1], number=other[4]
+                )
+            )
+    return found
 
 
 def _moved(kind: str, stated: tuple[Any, ...]) -> Moved:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
 
 from reconcile.instants import DAY, HOUR, MINUTE, Duration, Instant
@@ -400,6 +400,14 @@ def is_same(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
     if one.settled_at is not None and other.settled_at is not None:
         return _of_one_day(one.settled_at, other.settled_at, calendar)
     return True
+
+
+def is_like(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
+    """Whether two rows of other amounts could be one movement, the one corrected by the other, but
+    may as well be two, such as two refunds of a payment on one day."""
+    if one.money == other.money or _timed_apart(one, other):
+        return False
+    return is_same(replace(one, money=other.money), other, calendar)
 
 
 _EAST: Final[Duration] = 14 * HOUR

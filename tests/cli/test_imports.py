@@ -92,6 +92,32 @@ def test_a_column_that_is_not_read_is_named(run: Run, files: Path) -> None:
     assert document["columns_not_read"] == ["Kind of it", "x\x1b"]
 
 
+def test_a_row_that_may_correct_a_line_which_goes_on_counting_is_told(
+    run: Run, files: Path
+) -> None:
+    """Two refunds of one payment and day may both have been made: nobody can know it but who sent
+    the file. One that the file repeats, and one of another day, are other ones for certain."""
+    head = "payment_reference,gross,fee,net,currency,type,settled_at\n"
+    rows = "pay_1,-25,0,-25,KES,refund,2026-11-05\npay_2,-9,0,-9,KES,refund,2026-11-05\n"
+    (files / "first.csv").write_text(head + rows)
+    words = ("statement", "import")
+    assert "counts beside" not in run(*words, str(files / "first.csv")).err
+    (files / "next.csv").write_text(head + rows + "pay_1,-5,0,-5,KES,refund,2026-11-05\n")
+    assert "counts beside" not in run(*words, str(files / "next.csv")).err
+    (files / "right.csv").write_text(head + rows.replace("-9", "-8").replace("25", "20"))
+    told = (
+        "2 rows count beside another of the same payment or payout and the same day, which this "
+        "file does not have: refund of pay_1, KES 20.00 beside KES 25.00 of import 1; refund of "
+        "pay_2, KES 8.00 beside KES 9.00 of import 1. Where the file corrects import 1, take that "
+        "back (`tallyhook statement withdraw`), and then import this file again."
+    )
+    assert told in run(*words, str(files / "right.csv"), "--dry-run").err.splitlines()
+    done = run(*words, str(files / "right.csv"), "--format", "json").document
+    assert (done["new"], done["notes"]) == (2, [told])
+    assert run("statement", "withdraw", "1", "--reason", "corrected").code == 0
+    assert run(*words, str(files / "right.csv"), "--format", "json").document["notes"] == []
+
+
 def test_a_statement_is_of_the_only_source_or_of_the_one_that_is_named(
     run: Run, files: Path
 ) -> None:

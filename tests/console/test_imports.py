@@ -133,6 +133,21 @@ async def test_a_file_is_read_looked_at_and_imported(console: RunningConsole) ->
     assert rows == [("a finance", "october.csv")]
 
 
+async def test_who_imports_is_told_first_of_what_would_count_beside_another(
+    console: RunningConsole,
+) -> None:
+    """A corrected refund: it may as well be a second one of its day."""
+    file = b"payment_reference,gross,fee,currency,type,settled_at\npay_9,-%d,0,KES,refund,%b\n"
+    async with console.signed_in("finance") as client:
+        first = await read(client, file % (25, b"2026-10-05"))
+        await confirm(client, first["upload"])
+        found = await read(client, file % (20, b"2026-10-05"))
+        page = shown((await client.get(f"/imports/{found['upload']}")).text)
+        asked = shown((await client.get(f"/do/import?upload={found['upload']}")).text)
+    for text in (page, asked):
+        assert "refund of pay_9, KES 20.00 beside KES 25.00 of import 1" in text
+
+
 async def test_a_banks_file_is_imported_like_the_others(console: RunningConsole) -> None:
     """In one of its own formats; only finance may."""
     async with console.signed_in("finance") as client:

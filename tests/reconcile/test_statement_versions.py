@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconcile.instants import DAY, EARLIEST, HOUR, MINUTE, TICK, Instant
-from reconcile.matching.rows import Moved, paired
+from reconcile.matching.rows import Moved, is_like, paired
 from reconcile.periods import Calendar
 
 D = EARLIEST + 20_000 * DAY
@@ -84,6 +84,21 @@ def test_a_refund_that_differs_is_another_unless_it_can_only_be_the_same(
     stated = moved(**change)  # type: ignore[arg-type]
     assert paired(stated=[stated], known=[known]) == [0 if same else None]
     assert paired(stated=[known], known=[stated]) == [0 if same else None]
+
+
+@pytest.mark.parametrize(("change", "like"), [
+    ({"gross": -300}, True),
+    ({"gross": -300, "payout": None}, True),
+    ({"gross": -300, "payout": "po_2"}, False),
+    ({"gross": -300, "payout": None, "settled_at": D + DAY}, False),
+    ({"fee": 7}, False),
+])  # fmt: skip
+def test_a_refund_of_another_amount_may_correct_one_of_its_payout_or_day(
+    change: dict[str, object], like: bool
+) -> None:
+    known = moved()
+    stated = moved(**change)  # type: ignore[arg-type]
+    assert is_like(stated, known) is is_like(known, stated) is like
 
 
 def test_the_amount_of_a_payment_may_be_corrected_for_it_is_captured_once() -> None:
