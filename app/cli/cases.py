@@ -193,7 +193,7 @@ def letter(
 
     With --format json and without -o, what the letter says.
     """
-    from app.evidence.dispute_letter import form_of
+    from app.evidence.dispute_letter import form_of, unshown
 
     if output is None and form is printing.Format.table:
         raise UsageError("say -o FILE with a name that ends in .pdf or .html, or --format json")
@@ -205,6 +205,8 @@ def letter(
     if output is not None:
         write_private(output, content)
         printing.note(f"{output}: {counted(len(content), 'byte')}, {_exhibits(made)}.")
+        if kind == "pdf" and (lacking := unshown(made)):
+            printing.note(lacking)
     if form is not printing.Format.table:
         printing.document(made.document | {"checklist": made.case.document()}, form)
         return

@@ -15,6 +15,7 @@ __all__ = (
     "metrics",
     "pages",
     "pages.charts",
+    "pages.paper",
     "periodic",
     "phone_key",
     "private_files",

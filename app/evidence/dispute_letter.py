@@ -4,7 +4,7 @@ exhibits. Two pages, and the exhibits behind them.
     1 case     the dispute, what is attached, earlier orders           dispute_case.py
     2 dossier  signatures checked again, and the log's entries         gather_evidence.py
     3 letter   one document, of which every form is made
-    4 form     HTML, or PDF by typst, an extra (`pdf`) that is imported only here
+    4 form     HTML, or PDF by typst, an extra (`pdf`)
 
 All text goes into a form as JSON, so that none can be markup. A file that typst cannot lay out is
 listed, and said to be sent by itself. Leaves out: codes. What a program needs is in the evidence
@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-import json
 import re
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -28,6 +27,7 @@ from typing import Any, Final, Literal
 from app.access.operators import note_in_trail, who_may
 from app.core import pages
 from app.core.errors import UsageError
+from app.core.pages import paper
 from app.core.text import counted
 from app.core.zones import local_text
 from app.evidence import attachments, dispute, dispute_case, gather_evidence, keys, seal
@@ -456,25 +456,25 @@ def _text(exhibit: Exhibit) -> str:
 
 def pdf(letter: Letter) -> bytes:
     """The letter, and behind it each exhibit that can be laid out."""
-    try:
-        import typst
-    except ImportError:
-        raise UsageError(
-            "a PDF takes typst, which is not installed here: pip install 'tallyhook[pdf]', or name "
-            "a file that ends in .html"
-        ) from None
     with tempfile.TemporaryDirectory(prefix="tallyhook-letter-") as folder:
         root = Path(folder)
-        (root / "dispute.typ").write_bytes((pages.TEMPLATES / "dispute.typ").read_bytes())
-        behind = [_behind(root, each) for each in letter.exhibits]
-        values = {**_unbroken(letter.document), "behind": behind}
-        written: bytes = typst.compile(
-            root / "dispute.typ",
-            root=root,
-            ignore_system_fonts=True,
-            sys_inputs={"letter": json.dumps(values)},
-        )
-    return written
+        template = root / "dispute.typ"
+        template.write_bytes((pages.TEMPLATES / "dispute.typ").read_bytes())
+        try:
+            behind = [_behind(root, each) for each in letter.exhibits]
+            values = {**_unbroken(letter.document), "behind": behind}
+            return paper.typeset(template, root=root, given="letter", values=values)
+        except ImportError:
+            raise UsageError(
+                "a PDF takes typst, which is not installed here: pip install 'tallyhook[pdf]', or "
+                "name a file that ends in .html"
+            ) from None
+
+
+def unshown(letter: Letter) -> str:
+    """Which characters of the letter its PDF cannot show, and what to do; empty for none."""
+    texts = [_text(each) for each in letter.exhibits]
+    return paper.unshown_in({**_unbroken(letter.document), "texts": texts})
 
 
 def _behind(root: Path, exhibit: Exhibit) -> dict[str, Any]:

@@ -1,17 +1,16 @@
 """The report on paper: what a reader needs within some pages, and how much more there is elsewhere.
 
-Typst lays it out. It is an extra (`pdf`), and imported only here. All text goes in as JSON, so that
-none can be markup; only its own fonts are used, so that every machine makes the same bytes.
+Typst lays it out (`app/core/pages/paper.py`), an extra (`pdf`).
 """
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import tzinfo
 from typing import Any, Final
 
 from app.core import pages
+from app.core.pages import paper
 from app.core.text import counted
 from app.core.zones import zone_named
 from app.finance.reports import layout
@@ -40,15 +39,8 @@ Piece = dict[str, str]
 
 def pdf(report: PeriodReport) -> bytes:
     """The PDF's bytes. Raises ImportError where typst is not installed."""
-    import typst
-
-    written: bytes = typst.compile(
-        pages.TEMPLATES / "report.typ",
-        root=pages.TEMPLATES,
-        ignore_system_fonts=True,
-        sys_inputs={"report": json.dumps(document(report))},
-    )
-    return written
+    template = pages.TEMPLATES / "report.typ"
+    return paper.typeset(template, root=pages.TEMPLATES, given="report", values=document(report))
 
 
 def document(report: PeriodReport) -> dict[str, Any]:

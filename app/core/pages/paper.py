@@ -1,0 +1,106 @@
+"""Paper: Typst lays out a template with its values, and whoever reads it is told of characters that
+no font has, which would stand there as empty boxes.
+
+Typst's own fonts have Latin, Greek and Cyrillic letters: with them alone every machine makes the
+same bytes. Only where a text needs others do the fonts of the machine count, too. Typst is an extra
+(`pdf`), and imported only here. All text goes in as JSON, so that none can be markup.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+from unicodedata import category, name
+
+_SURE: Final = "\u024f"
+"""Up to here all characters are Latin, and Typst's fonts have them."""
+
+_NAMED: Final = 6
+"""Characters of a script that are named."""
+
+_PROBE: Final = b'#set text(font: "Libertinus Serif")\n#sys.inputs.characters.clusters().join(" ")'
+
+_SCRIPTS: Final[Mapping[str, str]] = {
+    "CJK": "Chinese or Japanese", "HANGUL": "Korean", "HIRAGANA": "Japanese",
+    "KATAKANA": "Japanese", "other": "others",
+}  # fmt: skip
+"""What people call them."""
+
+_LACKS: Final = re.compile(r'the text `"(.+?)"` could not be displayed')
+"""What Typst says, of one text, where a standard for archives is asked for that forbids boxes."""
+
+
+def typeset(template: Path, *, root: Path, given: str, values: Mapping[str, Any]) -> bytes:
+    """The PDF of a template, which has the values as JSON under the name `given`; `unshown` of them
+    is what `unshown_in` says of them. Raises ImportError where Typst is not installed."""
+    import typst
+
+    rare = _lacking(_rare_in(values), own=True)
+    written: bytes = typst.compile(
+        template,
+        root=root,
+        ignore_system_fonts=not rare,
+        sys_inputs={given: json.dumps({**values, "unshown": _sentence(rare)})},
+    )
+    return written
+
+
+def unshown_in(values: Mapping[str, Any]) -> str:
+    """Which characters no font of this machine has, and what to do; empty where all are shown.
+    Raises ImportError as `typeset` does."""
+    return _sentence(_lacking(_rare_in(values), own=True))
+
+
+def _sentence(rare: list[str]) -> str:
+    lacking = _lacking(rare, own=False)
+    if not lacking:
+        return ""
+    scripts: dict[str, list[str]] = {}
+    for each in lacking:
+        scripts.setdefault(_script(each), []).append(each)
+    named = ", ".join(f"{script} ({' '.join(of[:_NAMED])})" for script, of in scripts.items())
+    codes = ", ".join(f"U+{ord(each):04X}" for each in lacking[:_NAMED])
+    return (
+        f"Empty boxes stand here for characters that no font has: {named}, such as {codes}. "
+        "Install a font that has them where Tallyhook runs (the packages fonts-noto-core and "
+        "fonts-noto-cjk of Debian and Ubuntu have most), or take the HTML form, for which the "
+        "browser has fonts."
+    )
+
+
+def _rare_in(values: Mapping[str, Any]) -> list[str]:
+    """The characters of the texts that a font might lack, each once."""
+    text = json.dumps(values, ensure_ascii=False)
+    return sorted({each for each in text if each > _SURE and category(each)[0] in "LNS"})
+
+
+def _lacking(characters: Iterable[str], *, own: bool) -> list[str]:
+    """Those of scripts of which at least one has no font. own: with Typst's own fonts alone."""
+    import typst
+
+    left, lacking = list(characters), list[str]()
+    while left:
+        try:
+            typst.compile(
+                _PROBE,
+                ignore_system_fonts=own,
+                pdf_standards=["a-2u"],
+                sys_inputs={"characters": "".join(left)},
+            )
+        except typst.TypstError as error:
+            found = _LACKS.search(str(error))
+            script = None if found is None else _script(found[1][0])
+            lacking += [each for each in left if script in (None, _script(each))]
+            left = [each for each in left if script not in (None, _script(each))]
+        else:
+            break
+    return lacking
+
+
+def _script(character: str) -> str:
+    """Of which script it is, by the first word of its name."""
+    word = name(character, "other").partition(" ")[0]
+    return _SCRIPTS.get(word, word.capitalize())
