@@ -17,11 +17,12 @@ def counted(count: int, one: str, many: str | None = None) -> str:
 
 def printable(text: str) -> str:
     """Without characters by which a text could command a terminal, or that it cannot take: they
-    show as `\\x1b`. A break of lines is one of them."""
+    show as `\\x1b`. A break of lines is one of them; a joiner that a name needs is none."""
     if text.isprintable():
         return text
     return "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+        each if _is_seen(text, place) else each.encode("unicode_escape").decode()
+        for place, each in enumerate(text)
     )
 
 
@@ -42,10 +43,7 @@ def is_human_text(text: str) -> bool:
     """
     if text.isprintable():
         return True
-    return all(
-        each.isprintable() or (each in _JOINERS and _joins(text, place))
-        for place, each in enumerate(text)
-    )
+    return all(_is_seen(text, place) for place in range(len(text)))
 
 
 def without_joiners(text: str) -> str:
@@ -53,14 +51,20 @@ def without_joiners(text: str) -> str:
     return text.replace(NON_JOINER, "").replace(JOINER, "")
 
 
+def _is_seen(text: str, place: int) -> bool:
+    """Whether the character can be printed, or joins others."""
+    return text[place].isprintable() or (text[place] in _JOINERS and _joins(text, place))
+
+
 def _joins(text: str, place: int) -> bool:
     """Whether a joiner stands where it changes what is seen (RFC 5892, appendix A, and emoji)."""
-    before, after = text[:place], text[place + 1 : place + 2]
-    if not before or not after:
+    if not 0 < place < len(text) - 1:
         return False
-    if _VIRAMA in (combining(before[-1]), combining(after)):
+    before, after = text[place - 1], text[place + 1]
+    if _VIRAMA in (combining(before), combining(after)):
         return True
     if text[place] == JOINER and category(after) == "So":
-        return before[-1] == _PICTURE or category(before[-1]) in ("So", "Sk")
-    letter = next((each for each in reversed(before) if category(each) != "Mn"), "")
+        return before == _PICTURE or category(before) in ("So", "Sk")
+    behind = (text[each] for each in range(place - 1, -1, -1))  # no copy: it may be a long text
+    letter = next((each for each in behind if category(each) != "Mn"), "")
     return letter != "" and bidirectional(letter) == bidirectional(after) == "AL"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.core.text import is_human_text, without_joiners
+from app.core.text import is_human_text, printable, without_joiners
 
 
 @pytest.mark.parametrize(
@@ -14,8 +14,9 @@ from app.core.text import is_human_text, without_joiners
         "র\u200d্যাব", "ಕ್\u200cಷ", "👩\u200d💻", "🏳\ufe0f\u200d🌈", "👩🏽\u200d⚕\ufe0f", "",
     ],
 )  # fmt: skip
-def test_joiners_are_taken_where_writing_needs_them(text: str) -> None:
+def test_joiners_are_taken_and_printed_where_writing_needs_them(text: str) -> None:
     assert is_human_text(text)
+    assert printable(text) == text
 
 
 @pytest.mark.parametrize(
@@ -31,6 +32,7 @@ def test_joiners_are_taken_where_writing_needs_them(text: str) -> None:
 def test_what_nobody_sees_is_refused(text: str) -> None:
     """Marks of a direction, and joiners where they change nothing: two names would look alike."""
     assert not is_human_text(text)
+    assert printable(text).isprintable()
 
 
 def test_names_that_look_alike_are_one() -> None:
