@@ -127,6 +127,21 @@ async def test_what_is_not_there_leads_to_the_list_where_it_would_be(
     assert '<a class="button second" href="/">To the first page</a>' in page.text
 
 
+@pytest.mark.parametrize(
+    ("role", "leads_to"), [("finance", "/late"), ("viewer", "/"), ("support", "/")]
+)
+async def test_a_wrong_address_leads_nobody_to_a_list_that_their_role_may_not_see(
+    console: RunningConsole, role: str, leads_to: str
+) -> None:
+    """What is wrong in an address is told before the role is asked about."""
+    async with console.signed_in(role) as client:
+        page = await client.get("/late?before=%00")
+        there = await client.get(leads_to)
+    assert (page.status_code, there.status_code) == (400, 200)
+    assert f'<a class="button second" href="{leads_to}">' in page.text
+    assert ('href="/late"' in page.text) is (leads_to == "/late")
+
+
 async def test_a_mistake_in_a_field_of_an_address_is_told_beside_it(
     console_with_breaks: RunningConsole,
 ) -> None:
