@@ -469,7 +469,9 @@ _DISPUTE: Final = members(
         "money": MAYBE_MONEY,
         "opened_at": INSTANT,
         "state": {"enum": list(STATE_WORDS)},
-        "still_lost": described(MAYBE_MONEY, "Of one that was won: what was not given back."),
+        "still_lost": described(
+            MAYBE_MONEY, "Of one that was won or lost in part: what stays lost."
+        ),
         "respond_by": MAYBE_INSTANT,
     }
 )

@@ -15,7 +15,8 @@ from app.evidence.attachments import KIND_WORDS, Attachment
 from reconcile.instants import Instant
 from reconcile.ledger.correlate import Heard
 from reconcile.ledger.ledger import Ledger
-from reconcile.ledger.movements import payments_of
+from reconcile.ledger.movements import Dispute as JudgedDispute
+from reconcile.ledger.movements import Payment, payments_of
 from reconcile.money import Money, to_json
 
 Family = Literal[
@@ -91,7 +92,7 @@ class Dispute:
     reference  the provider's own; None where it names none
     payment    the disputed payment's reference
     reason     the provider's word or the network's code; `family`: of which kind it is
-    still_lost of one that was won: what the win did not give back
+    still_lost of one that was won or lost in part: what of it is lost
     respond_by until when the shop may answer
     """
 
@@ -108,7 +109,7 @@ class Dispute:
 
     @property
     def words(self) -> str:
-        """How it stands, in a sentence's end. Of one that was won for a part: what stays lost."""
+        """How it stands, in a sentence's end. Of one that was decided in part: what stays lost."""
         part = "" if self.still_lost is None else f" in part, and {self.still_lost} of it stay lost"
         return STATE_WORDS[self.state] + part
 
@@ -210,15 +211,24 @@ def _judged(messages: Sequence[Heard], ledger: Ledger) -> _Judged | None:
     for payment in payments_of(ledger.case.attempts, ledger.case.filed):
         for each in payment.disputes:
             if any(heard.event.key in keys for heard in each.heard):
-                lost = [moved.money for moved in payment.returns if moved.heard is each.heard]
-                return _Judged(each.word, lost[0] if lost and each.word == "won" else None)
+                return _Judged(each.word, _lost_in_part(payment, each))
     return None
 
 
+def _lost_in_part(payment: Payment, judged: JudgedDispute) -> Money | None:
+    if judged.word != "won":
+        return judged.lost
+    kept = [moved.money for moved in payment.returns if moved.heard is judged.heard]
+    return kept[0] if kept else None
+
+
 def still_lost(messages: Sequence[Heard], ledger: Ledger) -> Money | None:
-    """Of a dispute that was won for a part, of which these messages are: what stays lost."""
+    """Of a dispute that was won or lost in part: what stays lost. None where none of these messages
+    of it is about the end that counts."""
     judged = _judged(messages, ledger)
-    return None if judged is None else judged.still_lost
+    if judged is None or judged.state not in [_STATES[each.event.claim] for each in messages]:
+        return None
+    return judged.still_lost
 
 
 def _paid(ledger: Ledger, message: Heard) -> Money | None:

@@ -246,7 +246,7 @@ class _Writer:
             if what in seen:
                 continue
             words = _message_words(each, movement)
-            if claim == "dispute_won":
+            if claim in ("dispute_won", "dispute_lost"):
                 lost = dispute.still_lost([each], self._case.ledger)
                 words += "" if lost is None else f" in part, and {lost} of it stayed lost"
             if claim == "disputed" and thing in seen:

@@ -255,6 +255,8 @@ class Reader:
             amount=amounts.refunded_total,
             currency=amounts.refund_currency + amounts.payment_currency,
         )
+        self._won = Price(amounts, amount=amounts.won, currency=amounts.refund_currency)
+        self._tells_parts = bool(amounts.won)
         self._ordered = Price(amounts, amount=amounts.order, currency=amounts.order_currency)
 
     def read(self, body: bytes, *, digest: str, headers: request.Headers, url: str = "") -> Reading:
@@ -409,6 +411,8 @@ class Reader:
         unsummed = unconfirmed or claim in STATES_NO_SUM
         total = None if unsummed else self._refunded_total.read(facts)
         money = self._money(claim, ordered, facts, is_sum=total is not None)
+        if claim == "dispute_won" and self._tells_parts:
+            claim, money = self._won_in_part(money, facts)
         moved = claim in GIVES_BACK and not is_only_a_sum(claim, money, total)
         return _new_event(
             source=self._source,
@@ -448,6 +452,16 @@ class Reader:
                 return given_back
         paid = self._paid.read(facts)
         return ordered if paid is None and claim in COVERS_ORDER else paid
+
+    def _won_in_part(
+        self, disputed: Money | None, facts: fields.Facts
+    ) -> tuple[ClaimKind, Money | None]:
+        """What a win says: of a part, that the rest of what was disputed was lost."""
+        won = self._won.read(facts)
+        if won is None or disputed is None or not 0 < won.minor < disputed.minor:
+            return "dispute_won", disputed
+        lost = Money(minor=disputed.minor - won.minor, currency=disputed.currency)
+        return "dispute_lost", lost
 
     def _instant(self, facts: fields.Facts) -> Instant | None:
         value = self._occurred_at.find(facts)

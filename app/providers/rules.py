@@ -383,6 +383,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "refund": Rule(locations, ()),
         "refund_currency": Rule(locations, ()),
         "refunded_total": Rule(locations, ()),
+        "won": Rule(locations, ()),
         "order": Rule(locations, ()),
         "order_currency": Rule(locations, ()),
     },

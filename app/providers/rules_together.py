@@ -29,6 +29,7 @@ PRICES: Final = {
     "payment": ("payment_currency",),
     "refund": ("refund_currency",),
     "refunded_total": ("refund_currency", "payment_currency"),
+    "won": ("refund_currency",),
     "order": ("order_currency",),
 }
 """The amounts of a profile, each with the keys of its currency, of which the first counts."""

@@ -209,6 +209,7 @@ class AmountsRule:
     """Section [amounts]: the unit, and where each amount and its currency stand.
 
     refunded_total  a sum: what has been refunded of the payment so far
+    won             of a dispute that was won: how much of `refund`; the rest was lost
     decimals        (currency, decimals of the provider's minor unit) where ISO 4217 says otherwise
     """
 
@@ -218,6 +219,7 @@ class AmountsRule:
     refund: Locations
     refund_currency: Locations
     refunded_total: Locations
+    won: Locations
     order: Locations
     order_currency: Locations
     decimals: tuple[tuple[str, int], ...]

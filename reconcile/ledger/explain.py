@@ -68,6 +68,7 @@ _MAY_BE_MISSING: Final = {
     "reason": " ({})",
     "author": ", as {} told us",
     "still_lost": ", but {} of it stays lost",
+    "not_lost": ", and {} of what was disputed stays with the shop",
 }
 """Facts that a sentence can do without, and the words around them where they are given."""
 

@@ -11,10 +11,17 @@ from reconcile.ledger.correlate import Case, cites_of
 from reconcile.ledger.doubt import is_off_by_factor
 from reconcile.ledger.fulfilling import is_unread
 from reconcile.ledger.ledger import Facts, FactValue, Finding, Movement, new_finding
-from reconcile.ledger.movements import Dispute, DisputeWord, Payment, amount_of, by_movement
+from reconcile.ledger.movements import (
+    Dispute,
+    DisputeWord,
+    Payment,
+    amount_of,
+    by_movement,
+    lost_of,
+)
 from reconcile.ledger.outcome import Judgement, paid_several_times
 from reconcile.ledger.vocabulary import FindingCode
-from reconcile.money import Money
+from reconcile.money import Money, new_money
 
 # --- of movements --------------------------------------------------------------------------------
 
@@ -204,13 +211,24 @@ _DISPUTE: Final[dict[DisputeWord, tuple[FindingCode, str]]] = {
 def _dispute(payment: Payment, dispute: Dispute) -> Finding:
     code, fact = _DISPUTE[dispute.word]
     named = next((h.event.movement for h in dispute.heard if h.event.movement is not None), None)
+    of = lost_of if dispute.word == "lost" else amount_of
     facts: Facts = (
         ("attempt", payment.attempt.reference),
         ("dispute", named),
-        (fact, amount_of(dispute, payment)),
+        (fact, of(dispute, payment)),
+        *_not_lost(dispute),
         *_still_lost(payment, dispute),
     )
     return new_finding(code=code, cites=cites_of(dispute.heard), facts=facts)
+
+
+def _not_lost(dispute: Dispute) -> Facts:
+    """What a loss in part left to the shop."""
+    amount, lost = dispute.amount, dispute.lost
+    if dispute.word != "lost" or amount is None or lost is None:
+        return ()
+    left = new_money(minor=amount.minor - lost.minor, currency=lost.currency)
+    return (("not_lost", left),)
 
 
 def _still_lost(payment: Payment, dispute: Dispute) -> Facts:

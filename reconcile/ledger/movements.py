@@ -56,6 +56,7 @@ class Dispute:
     """One dispute of one payment, as its latest word has it.
 
     amount    the largest that its own events state; None: all of its payment
+    lost      of that the part that its loss took, as all events of the loss state it; None: all
     returned  what a win gave back of the loss before it; None: all of that
     reopened  whether it is open again after it had been lost
     unstated  whether an event of it states no amount, so that it may be about all of the payment
@@ -64,6 +65,7 @@ class Dispute:
     heard: list[Heard]
     word: DisputeWord
     amount: Money | None
+    lost: Money | None
     returned: Money | None
     reopened: bool
     unstated: bool
@@ -459,14 +461,26 @@ def _dispute(heard: list[Heard]) -> Dispute:
     known = [money for money in stated if money is not None]
     wins = [h.event.money for h in heard if h.event.claim == "dispute_won"]
     given = [money for money in wins if money is not None]
+    amount = max(known, key=lambda m: (m.minor, m.currency)) if known else None
     return Dispute(
         heard=heard,
         word=word,
-        amount=max(known, key=lambda m: (m.minor, m.currency)) if known else None,
+        amount=amount,
+        lost=_part_lost([h.event.money for h in losses], amount),
         returned=max(given, key=lambda m: (m.minor, m.currency)) if given else None,
         reopened=word == "open" and bool(losses),
         unstated=len(known) < len(stated),
     )
+
+
+def _part_lost(stated: Sequence[Money | None], amount: Money | None) -> Money | None:
+    """The largest that the events of a loss state, where that is less than the dispute is about:
+    an end that takes a part gives back the rest. One that states nothing, or zero, takes all."""
+    taken = [m.minor for m in stated if m is not None and amount and m.currency == amount.currency]
+    if amount is None or len(taken) < len(stated) or not min(taken, default=0) > 0:
+        return None
+    minor = max(taken)
+    return new_money(minor=minor, currency=amount.currency) if minor < amount.minor else None
 
 
 def _latest(heard: Heard) -> tuple[Instant, int, str, str]:
@@ -488,11 +502,16 @@ def amount_of(dispute: Dispute, payment: Payment) -> Money | None:
     return new_money(minor=sum([m.minor for m in known]), currency=known[0].currency)
 
 
+def lost_of(dispute: Dispute, payment: Payment) -> Money | None:
+    """What a loss took of what a dispute is about; None where it is not known."""
+    return dispute.lost or amount_of(dispute, payment)
+
+
 def _loss(payment: Payment, dispute: Dispute) -> Movement | None:
-    """What a dispute cost: its amount, less what a later win gave back. None where nothing."""
+    """What a dispute cost: what its loss took, less what a later win gave back. None: nothing."""
     if dispute.word == "open" or not dispute.was_lost:
         return None
-    amount, attempt = amount_of(dispute, payment), payment.attempt
+    amount, attempt = lost_of(dispute, payment), payment.attempt
     rests_on = [] if dispute.amount is not None else [h for m in payment.captures for h in m.heard]
     if amount is None:
         stated = tuple({m for c in payment.captures for m in c.stated})
@@ -552,7 +571,7 @@ def _takes_back(reversal: Heard, capture: Movement, names: set[str | None]) -> b
 
 def at_most_returned(payment: Payment, currency: str) -> int:
     """The most that may have gone back of a payment by what is stated: of each refund the largest
-    amount, and all that disputes were about that were lost, and not won."""
+    amount, and all that lost disputes took, but for what was won."""
     gone = 0
     for movement in payment.returns:
         if movement.kind != "dispute_lost":
@@ -567,6 +586,8 @@ def at_most_returned(payment: Payment, currency: str) -> int:
 def _at_most_lost(dispute: Dispute, currency: str) -> int:
     stated = [h.event.money for h in dispute.heard if h.event.claim != "dispute_won"]
     lost = max([m.minor for m in stated if m is not None and m.currency == currency], default=0)
+    if dispute.word != "open" and dispute.lost is not None:
+        lost = dispute.lost.minor if dispute.lost.currency == currency else 0
     if dispute.word != "won":
         return lost
     back = dispute.returned

@@ -67,6 +67,7 @@ _OPTIONAL: Final = {
     "lost": " of {}",
     "pending": " of {}",
     "still_lost": ", but {} of it stays lost",
+    "not_lost": ", and {} of what was disputed stays with the shop",
 }
 """Facts that a finding or a last word can do without, and the words around them."""
 

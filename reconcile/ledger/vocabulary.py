@@ -170,8 +170,8 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
     ),
     "dispute_lost": FindingWords(
         "warning",
-        sentence="A dispute over {attempt} was lost: {lost} went back to the customer",
-        plain="The shop lost a dispute{lost}: that money has gone back to the customer.",
+        sentence="A dispute over {attempt} was lost: {lost} went back to the customer{not_lost}",
+        plain="The shop lost a dispute{lost}: that money has gone back to the customer{not_lost}.",
         summary="A dispute was lost",
     ),
     "refund_pending": FindingWords(
@@ -347,8 +347,8 @@ REASONS: Final[dict[str, ReasonWords]] = {
     ),
     "charged_back_in_part": ReasonWords(
         sentence="Charged back: {lost} of the {captured} captured was lost in a dispute",
-        plain="Paid {captured}. The customer disputed {lost} of it, and the shop lost: that money "
-        "has gone back.",
+        plain="Paid {captured}. The customer disputed the payment, and the shop lost {lost} of it: "
+        "that money has gone back.",
         summary="Some of the captured money was lost in a dispute",
     ),
     "dispute_open": ReasonWords(

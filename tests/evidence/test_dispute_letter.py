@@ -401,6 +401,7 @@ async def test_a_dispute_that_was_won_for_a_part_is_told_with_what_stays_lost(
         driver.clock.put(T + DAY)
         found = await write(driver, tmp_path)
     part = "decided for the shop in part, and KES 900.00 of it stay"
+    assert found.document["facts"][-2]["fact"] == "The dispute was decided for the customer."
     assert found.document["dispute"]["state"] == f"{part} lost"
     assert found.document["facts"][-1]["fact"] == f"The dispute was {part}ed lost."
     assert ["Lost in disputes", "KES 900.00"] in found.document["money"]
@@ -434,6 +435,24 @@ async def test_a_dispute_is_told_from_one_of_another_source_whose_event_has_its_
     assert dispute is not None
     assert (dispute.source, dispute.state) == (open_at, "open")
     assert found.document["dispute"]["state"] == "not decided yet"
+
+
+async def test_a_dispute_that_was_lost_in_part_is_told_with_what_was_lost(tmp_path: Path) -> None:
+    """It was told as lost in full."""
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
+        await driver.send(_body("ORD-1042", "e1", "succeeded", "pay_1", T))
+        for number, (kind, amount) in enumerate((("disputed", 1500), ("dispute_lost", 400)), 1):
+            refund = {"reference": "dp_1", "amount": amount, "currency": "KES"}
+            at = T + number * HOUR
+            await driver.send(_body("ORD-1042", f"d{number}", kind, "pay_1", at, refund=refund))
+        driver.clock.put(T + DAY)
+        found = await write(driver, tmp_path)
+    part = "decided for the customer in part, and KES 400.00 of it stay"
+    assert found.document["dispute"]["state"] == f"{part} lost"
+    assert found.document["dispute"]["words"] == "KES 1,500.00"
+    assert found.document["facts"][-1]["fact"] == f"The dispute was {part}ed lost."
+    assert ["Lost in disputes", "KES 400.00"] in found.document["money"]
+    assert found.case.document()["dispute"]["still_lost"] == {"amount": "400.00", "currency": "KES"}
 
 
 async def test_its_answer_tells_times_in_the_merchants_zone_and_names_it(tmp_path: Path) -> None:
