@@ -165,7 +165,7 @@ def _more_than_captures(payment: Payment) -> Payment:
     payment.disputes = _disputes(attempt)
     returns += [m for d in payment.disputes if (m := _loss(payment, d)) is not None]
     if "reversed" in claims:
-        returns += _reversals(payment, claims["reversed"])
+        returns += _reversals(payment, refunds.not_failed(claims["reversed"]))
     unread = claims.get("unrecognized", ())
     payment.unread = [h for h in unread if speaks_of_money_going_back(h.event.kind)]
     return payment
@@ -240,7 +240,8 @@ class Refunds:
     """What is said of refunds of one attempt: done, under way, failed, and so far in sum.
 
     A refund is known by its own reference, else by the event's id. One that failed was none, unless
-    it was done later, also in every sum that is dated from it until before the failure.
+    it was done later, also in every sum that is dated from it until before the failure. So it is
+    with a reversal whose own reference a failure has.
     """
 
     def __init__(self, attempt: AttemptEvidence) -> None:
@@ -250,10 +251,15 @@ class Refunds:
         done = [h for h in claims.get("refunded", ()) if not _states_only_a_sum(h)]
         self._done, self._done_unnamed = _by_reference(done), _unnamed(done)
         failures = _by_reference(self.failed)
-        done_after_all = [n for n, h in failures.items() if _dated_after(self._done.get(n, []), h)]
+        ends = [*done, *claims.get("reversed", ())] if failures else []
+        done_after_all = [n for n, h in failures.items() if _dated_after(_named(ends, n), h)]
         self._failed = {n: h for n, h in failures.items() if n not in done_after_all}
         started = claims.get("refund_pending", [])
         self._started, self._started_unnamed = _by_reference(started), _unnamed(started)
+
+    def not_failed(self, reversals: list[Heard]) -> list[Heard]:
+        """The reversals that took money back, and did not fail themselves."""
+        return [each for each in reversals if each.event.movement not in self._failed]
 
     def undone(self) -> list[Heard]:
         """What says that a refund failed, of those that were not done after all."""
@@ -385,6 +391,10 @@ def _dated_after(stating: list[Heard], failures: list[Heard]) -> bool:
 def _from(amounts: Iterable[tuple[Instant, int]], date: Instant) -> int:
     """What is dated then or later: a refund that was done before cannot be the one under way."""
     return sum([minor for at, minor in amounts if at >= date])
+
+
+def _named(heard: Iterable[Heard], name: str) -> list[Heard]:
+    return [each for each in heard if each.event.movement == name]
 
 
 def _states_only_a_sum(heard: Heard) -> bool:
