@@ -97,7 +97,8 @@ def given_variables(
     path = own.pop(CONFIG, "").strip()
     from_file = _ours(_dotenv(Path(path), reading), reading) if path else {}
     from_file.pop(CONFIG, None)
-    if DATABASE_URL in own and from_file.get(DATABASE_URL, own[DATABASE_URL]) != own[DATABASE_URL]:
+    in_file = from_file.get(DATABASE_URL, "").strip()
+    if in_file and own.get(DATABASE_URL, in_file) != in_file:
         reading.warnings.append(  # what is done on the one is not seen on the other
             f"{DATABASE_URL}: the environment says another one than the file of {CONFIG}, and wins"
         )

@@ -96,3 +96,5 @@ def test_two_databases_that_are_named_are_warned_of(tmp_path: Path) -> None:
     given["TALLYHOOK_DATABASE_URL"] = "sqlite+aiosqlite:////var/lib/t/t.db"
     (warning,) = load_settings(given).warnings
     assert warning.startswith("TALLYHOOK_DATABASE_URL: the environment says another one")
+    config.write_text("TALLYHOOK_DATABASE_URL=\n")
+    assert load_settings(given).warnings == ()
