@@ -247,7 +247,7 @@ def writing_engine(url: str, *, purpose: postgresql.Purpose = "alone") -> AsyncE
         "PRAGMA journal_mode=WAL",
         "PRAGMA synchronous=FULL",
         statement("PRAGMA cache_size=-{kib}", kib=str(WRITER_CACHE_KIB)),
-        "PRAGMA wal_autocheckpoint=0",  # the writer folds the log: see `log_length`
+        "PRAGMA wal_autocheckpoint=0",  # the writer folds the log: see `LogLength`
         statement("PRAGMA journal_size_limit={size}", size=str(LOG_BYTES)),
         "PRAGMA secure_delete=ON",  # what is deleted is overwritten: it may be personal data
         IN_MEMORY,
