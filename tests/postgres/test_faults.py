@@ -276,6 +276,47 @@ async def test_a_commit_that_is_believed_is_caught(
             assert await ask_in_loop(own_url, "SELECT id FROM deliveries") == []
 
 
+async def cut_while_kept(server: Server, url: str, *, arrives: bool) -> None:
+    """What comes of a delivery whose row of the inbox is cut off; raises what its sender is told.
+    The row is then there, or it is not."""
+    item = arrival(said("evt_new", order="A"))
+    with Proxy(server.folder) as proxy:
+        async with opened(proxy.url(url)) as store:
+            proxy.cut_at(item.digest.encode(), arrives=arrives)
+            try:
+                await submit(store, item)
+            finally:
+                assert proxy.cuts == 1
+                found = await ask_in_loop(url, "SELECT count(*) FROM inbox")
+                assert found[0][0] == int(arrives)
+                await submit(store, arrival(item.event))  # sent again, over another connection
+
+
+@pytest.mark.parametrize("arrives", [False, True], ids=["before it arrives", "before its answer"])
+async def test_a_connection_cut_while_a_delivery_is_kept(
+    server: Server, own_url: str, arrives: bool
+) -> None:
+    """Its row is one statement that commits itself: it is not acknowledged, whether or not that was
+    committed, and is when it is sent again."""
+    with pytest.raises(StoreUnavailable, match="connection to the database was lost"):
+        await cut_while_kept(server, own_url, arrives=arrives)
+    assert (await ask_in_loop(own_url, "SELECT count(*) FROM inbox"))[0][0] == 1 + arrives
+
+
+async def test_a_row_that_is_believed_is_caught(
+    server: Server, own_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: who takes a broken connection for a kept row acknowledges what is not there."""
+    commit = Writer.commit_statement
+
+    async def believing(writer: Writer, sql: str, values: Any) -> None:
+        with suppress(StoreUnavailable):
+            await commit(writer, sql, values)
+
+    monkeypatch.setattr(Writer, "commit_statement", believing)
+    await cut_while_kept(server, own_url, arrives=False)
+
+
 # --- a standby takes over -------------------------------------------------------------------------
 
 SYNCHRONOUS = "synchronous_standby_names=*"
