@@ -94,6 +94,7 @@ class FoldWorker:
 
     async def _leave_it(self) -> None:
         """While another process folds: look again when something happens, and now and then."""
+        self._taking_up = TakingUp(self._context)  # that one takes up, too: it is to be asked anew
         self._store.evidence_arrived.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(IDLE_S):

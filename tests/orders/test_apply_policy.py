@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 from pathlib import Path
@@ -11,7 +12,9 @@ import pytest
 
 from app.core.logs import configure_logging
 from app.finance.reconcile_rows import refresh_ledger_lines
+from app.orders import refold
 from app.orders.refold import TakingUp, refold_until_quiet
+from app.orders.worker import FoldWorker
 from app.privacy.check import Rebuilding, check_database
 from app.privacy.prune import Retention, prune_orders, settled_orders
 from reconcile.instants import DAY, MINUTE, NO_TIME, Duration
@@ -147,6 +150,37 @@ async def test_a_database_that_does_not_say(tmp_path: Path, log: io.StringIO) ->
     assert [(text.partition(" to be")[0], count) for text, count in set_due(log)] == [
         (NOT_KNOWN, 1)
     ]
+
+
+async def test_what_another_process_has_taken_up_is_not_taken_up_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second process that folds begins anew, and has folded everything when it ends: the first
+    one does not go on where it was."""
+    monkeypatch.setattr(refold, "AT_ONCE", 1)
+    async with driving(tmp_path, with_worker=False) as driver:
+        for number in range(3):
+            await driver.send(of_order(f"ORD-{number}", f"e{number}"))
+        await refold_until_quiet(driver.context, limit=9, progress=quiet)
+    async with driving(tmp_path, with_worker=False, PAYMENT_WINDOW_S="7200") as driver:
+        store, other = driver.context.store, TakingUp(driver.context)
+        first = FoldWorker(driver.context, batch=9)
+        await first._round()
+        assert [generation for _, generation in marks(driver)] == [2, 1, 1]
+        while await other.some():
+            pass
+        await refold_until_quiet(driver.context, limit=9, progress=quiet)
+        before = marks(driver)
+        store.folded_elsewhere = True
+        running = asyncio.create_task(first.run())
+        for elsewhere in (True, False, False, False):
+            store.folded_elsewhere = elsewhere
+            store.folded.clear()
+            store.evidence_arrived.set()
+            await store.folded.wait()
+        first.stop()
+        await running
+        assert marks(driver) == before
 
 
 async def test_check_says_that_other_settings_were_used(tmp_path: Path) -> None:
