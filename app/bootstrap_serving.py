@@ -289,15 +289,19 @@ async def _until_asked(store: Store, parts: Sequence[Part], *, parent: Parent | 
 async def _ended(
     store: Store, tasks: Sequence[asyncio.Task[None]], hearing: asyncio.Task[None] | None
 ) -> None:
-    """Wait for parts that were told to end. Raises UnreachableError where one failed."""
+    """Wait for parts that were told to end. Raises UnreachableError where one failed, which is
+    logged, or where nothing more may be written."""
     ended = await asyncio.gather(*tasks, return_exceptions=True)
     if hearing is not None:
         await _cancelled(hearing)
-    for each in ended:
-        if isinstance(each, BaseException):
-            raise UnreachableError("a part of the worker failed; see the log") from each
+    failed = [each for each in ended if isinstance(each, BaseException)]
+    for each in failed:
+        if store.poison is None or not isinstance(each, StorePoisoned):
+            log.error("a part of the worker failed", exc_info=each)
     if store.poison is not None:
         raise UnreachableError(store.poison)
+    if failed:
+        raise UnreachableError("a part of the worker failed; see the log") from failed[0]
 
 
 async def _cancelled(*tasks: asyncio.Task[None]) -> None:

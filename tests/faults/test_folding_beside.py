@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sqlite3
@@ -19,7 +20,19 @@ from tests.waiting import until
 pytestmark = pytest.mark.slow
 
 BEGAN = b"a second process folds and seals"
+FAILED = b'"event":"a part of the worker failed"'
 ENDED = b"the second process has ended"
+
+FAILS_BESIDE = """
+import sys
+import app.orders.worker as worker
+
+async def fails(folding):
+    return 1 // 0
+
+if "--folding" in sys.argv:
+    worker.FoldWorker._fold = fails
+"""
 
 OUTCOMES = (
     "SELECT count(DISTINCT e.order_key) FROM events e WHERE e.order_key IS NOT NULL "
@@ -89,6 +102,19 @@ def test_one_that_reads_other_settings_folds_nothing(tmp_path: Path) -> None:
         until(lambda: all_folded(database), otherwise=lambda: service.process.log.decode())
         assert service.end(signal.SIGTERM) == 0
     assert asked(database, BY_OTHERS) == 0
+
+
+def test_one_with_a_fault_says_which(tmp_path: Path) -> None:
+    """Its last sentence says that the log does. The first one folds all the same."""
+    script = ALWAYS_TWO + FAILS_BESIDE
+    with a_service(tmp_path, script=script, restarts="2") as service:
+        deliver(service.port, "fault0")
+        until(lambda: ENDED in service.process.log)
+        until(lambda: all_folded(tmp_path / "t.db"), otherwise=lambda: service.process.log.decode())
+        assert service.end(signal.SIGTERM) == 0
+    lines = service.process.log.splitlines()
+    (said, *_) = (json.loads(line) for line in lines if FAILED in line)
+    assert said["error_class"] == "builtins.ZeroDivisionError"
 
 
 def test_one_with_little_to_do_ends_and_the_first_one_folds(tmp_path: Path) -> None:
