@@ -201,15 +201,16 @@ async def fold_beside(settings: Settings, *, parent: Parent, like: str) -> None:
         async with open_context(settings, purpose="folding") as context:
             folding = FoldWorker(context, batch=settings.worker_batch, beside=True)
             sealer = sealing(context, await signer_of(context, settings))
-            await _until_quiet(context.store, [folding, sealer], parent=parent)
+            await _until_quiet(context.store, folding, sealer, parent=parent)
     except StorePoisoned:
         parent.fail()
         raise
 
 
 async def _until_quiet(
-    store: Store, parts: Sequence[FoldWorker | PeriodicTask], *, parent: Parent
+    store: Store, folding: FoldWorker, sealer: PeriodicTask, *, parent: Parent
 ) -> None:
+    parts = folding, sealer
     loop, quiet = asyncio.get_running_loop(), Quiet()
 
     def stop(drain: bool = False) -> None:
@@ -227,8 +228,8 @@ async def _until_quiet(
     hearing = loop.create_task(parent.hear(read=store.folded, news=news, stop=stop))
     while not any(task.done() for task in tasks):
         await asyncio.wait(tasks, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
-        if quiet.look():
-            stop()
+        if quiet.look():  # it folds until what is being sealed is: until then nobody else does
+            sealer.stop()
     stop()
     await _ended(store, tasks, hearing)
 

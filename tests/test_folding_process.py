@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,9 +11,13 @@ from pathlib import Path
 import pytest
 
 from app import folding_process
-from app.child_processes import WorkerProcess
+from app.bootstrap_serving import _until_quiet
+from app.child_processes import Parent, WorkerProcess
+from app.core.periodic import PeriodicTask, rest_when_idle
 from app.core.signals import Signal
 from app.folding_process import BEHIND, FoldingProcess, Quiet
+from app.orders.worker import FoldWorker
+from tests.api.driving import driving, event
 from tests.test_child_processes import ASLEEP, HEARING, child
 from tests.waiting import soon
 
@@ -185,6 +190,37 @@ async def test_a_reader_that_is_started_again_is_told_again(
     behind.leave_folding(True)
     async with behind.running():
         await soon(lambda: started.read_text().startswith("xlxl"))
+
+
+async def test_one_that_has_little_to_do_folds_until_it_has_sealed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tree of all orders takes as long as there are orders: until it is made, nobody else
+    folds."""
+    monkeypatch.setattr(Quiet, "look", lambda quiet: True)
+    began, made = asyncio.Event(), asyncio.Event()
+
+    async def seal() -> int:
+        began.set()
+        await made.wait()
+        return 0
+
+    ours, theirs = socket.socketpair()
+    with ours:
+        async with driving(tmp_path, with_worker=False) as driver:
+            folding = FoldWorker(driver.context, batch=10, beside=True)
+            sealer = PeriodicTask(seal, component="sealing", rest=rest_when_idle(60.0))
+            parent = Parent(theirs.detach())
+            working = asyncio.create_task(
+                _until_quiet(driver.context.store, folding, sealer, parent=parent)
+            )
+            await began.wait()
+            await asyncio.sleep(2.5)  # two looks
+            assert folding.alive
+            await driver.send(event("e1"))
+            await soon(lambda: driver.rows("SELECT 1 FROM revisions"))
+            made.set()
+            await working
 
 
 def test_little_to_do_is_a_small_share_of_a_core(monkeypatch: pytest.MonkeyPatch) -> None:
