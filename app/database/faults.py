@@ -69,7 +69,19 @@ TAKES_NO_WRITES: Final = (
     "the server takes no writes: it is a standby, or default_transaction_read_only is on"
 )
 
+_POOLED: Final = (
+    "a pooler such as PgBouncer answers in place of the server, or a server that cannot do what "
+    "the driver asks; name the server itself in TALLYHOOK_DATABASE_URL"
+)
+"""What is refused are the limits that a connection asks for, or statements that were prepared over
+another connection of the pooler's."""
+
+_REFUSES_LIMITS: Final = "08P01"
+
 _PASSING_POSTGRESQL = {
+    _REFUSES_LIMITS: _POOLED,
+    "26000": _POOLED,
+    "42P05": _POOLED,
     "25006": TAKES_NO_WRITES,
     "08": "the connection to the database was lost; try again",
     "25": "the connection to the database was lost, as a transaction took too long; try again",
@@ -138,7 +150,7 @@ def is_not_there_yet(error: StoreUnavailable) -> bool:
     answered."""
     state = _found_in(error, "sqlstate")
     if isinstance(state, str):
-        return state[:2] == "08" or state in _MAY_PASS
+        return (state[:2] == "08" and state != _REFUSES_LIMITS) or state in _MAY_PASS
     if _none_fits(error):
         return True
     return isinstance(error.__cause__, OSError) and _of_certificates(error) is None

@@ -47,6 +47,8 @@ def test_a_certificate_that_is_not_trusted_is_told() -> None:
         (asyncpg.TargetServerAttributeNotMatched("none of the hosts match"), True),
         (asyncpg.ReadOnlySQLTransactionError("cannot execute INSERT"), False),
         (asyncpg.IdleInTransactionSessionTimeoutError("terminating connection"), False),
+        (asyncpg.ConnectionDoesNotExistError("connection was closed"), True),
+        (asyncpg.ProtocolViolationError("unsupported startup parameter: jit"), False),
     ],
     ids=lambda each: type(each).__name__,
 )
@@ -65,12 +67,16 @@ def test_a_start_waits_for_what_passes_within_moments(cause: Exception, waits: b
         (asyncpg.DiskFullError("could not extend file"), "the disk of the database server", "disk"),
         (asyncpg.TooManyConnectionsError("too many"), "the server has no connection", "database"),
         (asyncpg.OutOfMemoryError("out of memory"), "the server is out of memory", "database"),
+        (asyncpg.ProtocolViolationError("unsupported startup parameter"), "a pooler", "database"),
+        (asyncpg.DuplicatePreparedStatementError("exists already"), "a pooler", "database"),
+        (asyncpg.InvalidSQLStatementNameError("does not exist"), "a pooler", "database"),
         (asyncpg.LockNotAvailableError("lock timeout"), "the database is busy", "busy"),
     ],
     ids=lambda each: type(each).__name__,
 )
 def test_what_a_server_lacks_is_named(cause: Exception, begins: str, reason: str) -> None:
-    """Room, connections and memory are each mended in another place."""
+    """Room, connections and memory are each mended in another place; a pooler by another
+    address."""
     told = as_store_error(cause)
     assert isinstance(told, StoreUnavailable)
     assert (str(told).startswith(begins), told.reason) == (True, reason)
