@@ -83,9 +83,12 @@ _PASSING_POSTGRESQL = {
     "26000": _POOLED,
     "42P05": _POOLED,
     "25006": TAKES_NO_WRITES,
+    "42501": "the user of TALLYHOOK_DATABASE_URL lacks a right on the database, its schema or a "
+    "table (the server's log names it); make that user their owner",
     "08": "the connection to the database was lost; try again",
     "25": "the connection to the database was lost, as a transaction took too long; try again",
-    "28": "the server does not accept this user or password",
+    "28": "the server does not accept this user or password; correct TALLYHOOK_DATABASE_URL, and "
+    "start again",
     "3D": "there is no such database on the server; create it",
     "40": "the database is busy; try again",
     "53": "the server is out of memory, or at another limit of its machine; see its log",

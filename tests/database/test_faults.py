@@ -70,6 +70,8 @@ def test_a_start_waits_for_what_passes_within_moments(cause: Exception, waits: b
         (asyncpg.ProtocolViolationError("unsupported startup parameter"), "a pooler", "database"),
         (asyncpg.DuplicatePreparedStatementError("exists already"), "a pooler", "database"),
         (asyncpg.InvalidSQLStatementNameError("does not exist"), "a pooler", "database"),
+        (asyncpg.InsufficientPrivilegeError("denied"), "the user of TALLYHOOK_DATA", "database"),
+        (asyncpg.InvalidPasswordError("failed"), "the server does not accept", "database"),
         (asyncpg.LockNotAvailableError("lock timeout"), "the database is busy", "busy"),
     ],
     ids=lambda each: type(each).__name__,
