@@ -82,8 +82,16 @@ _SENTENCES = {
 }
 
 
+_WEBHOOKS = (
+    "Nothing receives webhooks at this address: they are sent to /webhooks/NAME, written so, with "
+    "one slash in front and the name of a source behind."
+)
+
+
 async def on_http_exception(request: Request, error: Exception) -> Response:
     """Answer what Starlette itself refuses, such as an unknown path or method."""
     assert isinstance(error, HTTPException)
     code, detail = _SENTENCES.get(error.status_code, ("refused", error.detail))
+    if error.status_code == 404 and request.url.path.lower().lstrip("/").startswith("webhook"):
+        detail = _WEBHOOKS
     return problem(error.status_code, code, detail, headers=error.headers)

@@ -73,6 +73,13 @@ ELSEWHERE: Final = (
 )
 
 
+NO_WEBHOOKS: Final = (
+    "{url} was answered with status 404, as an address that receives no webhooks of this source: "
+    "does TALLYHOOK_PUBLIC_URL name this service, does the proxy pass the path on as it came, and "
+    "was `tallyhook serve` started again since the source was configured?"
+)
+
+
 async def try_endpoint(
     client: httpx2.AsyncClient,
     source: Source,
@@ -105,6 +112,8 @@ async def try_endpoint(
             return Trial(
                 source=source.name, wrong=(f"no answer came from {url} ({why})",), unreached=True
             )
+        if answer.status == 404:  # and the others would be told the same
+            return Trial(source=source.name, wrong=(NO_WEBHOOKS.format(url=url),))
         if not (answer.taken if accepted else answer.status == 401):
             wrong.append(f"the {name} request was answered with {answer.why.replace('_', ' ')}")
         elif accepted and not await arrived(hashlib.sha256(request.body).hexdigest()):
@@ -201,7 +210,8 @@ def webhook_item(trials: Sequence[Trial], *, public_url: str) -> ChecklistItem:
     if not trials:
         return ChecklistItem(item=name, state="not_run_yet", sentence=NO_SOURCE)
     if wrong:
-        sentence = f"{'; '.join(wrong)}."
+        sentence = "; ".join(wrong)
+        sentence += "" if sentence.endswith("?") else "."
         if any(trial.unreached for trial in trials):
             sentence += " " + UNREACHED
         return ChecklistItem(item=name, state="failed", sentence=sentence)

@@ -211,6 +211,18 @@ async def test_a_slash_at_the_end_is_the_same_address(driver: Driver) -> None:
     assert found == [("shop", "signature_missing"), ("nobody", "source_unknown")]
 
 
+@pytest.mark.parametrize(
+    "path", ["//webhooks/shop", "/webhook/shop", "/webhooks", "/webhooks/", "/Webhooks/shop",
+             "/webhooks//shop", "/webhooks/shop/more"]
+)  # fmt: skip
+async def test_an_address_that_is_nearly_one_says_how_it_is_written(
+    driver: Driver, path: str
+) -> None:
+    answer = await driver.client.post(f"http://service{path}", json={})
+    assert answer.status_code == 404
+    assert "they are sent to /webhooks/NAME, written so" in answer.json()["detail"]
+
+
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "OPTIONS"])
 async def test_other_methods(driver: Driver, method: str) -> None:
     """Only POST delivers."""

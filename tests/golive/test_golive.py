@@ -301,6 +301,27 @@ async def test_an_endpoint_with_another_secret(driver: Driver) -> None:
     assert webhook_item([found], public_url="https://x").state == "failed"
 
 
+async def test_an_address_that_receives_no_webhooks_is_told_once_with_what_to_look_at(
+    driver: Driver,
+) -> None:
+    """As a proxy that adds a slash, or a service that does not know the source yet, answers."""
+    source = Source(name="till", profile=load_profile("checkout"), secrets=[SECRET], strict=False)
+    for path in ("//webhooks/till", "/webhooks/till"):
+        url = f"http://service{path}"
+        now = driver.clock.now()
+        found = await try_endpoint(driver.client, source, url=url, now=now, arrived=never)
+        item = webhook_item([found], public_url="http://service")
+        assert item.state == "failed"
+        assert item.sentence.startswith(f"till: {url} was answered with status 404")
+        assert item.sentence.endswith("since the source was configured?")
+        assert item.sentence.count("404") == 1
+
+
+async def never(digest: str) -> bool:
+    """Nothing has come."""
+    return False
+
+
 async def test_an_endpoint_of_another_installation(driver: Driver) -> None:
     """It has the same secret and takes the good one, which does not come here."""
     found = await tried(driver, arrives=False)
