@@ -264,20 +264,36 @@ class KeptCheckpoint:
 
 
 def read_kept(checkpoint: Path, consistency: Path | None) -> KeptCheckpoint:
-    """From its file, and from that of `log consistency`. Raises UsageError."""
+    """From its file, and from that of `log consistency`. Raises UsageError: a wrong file says
+    nothing of the bundle."""
     try:
         note = checkpoint.read_text("utf-8")[: seal.MAX_NOTE_BYTES + 1]
+        seal.read_checkpoint(note)
         if consistency is None:
             return KeptCheckpoint(note=note)
+    except OSError as error:
+        raise UsageError(f"{error.filename} cannot be read: {error.strerror}") from None
+    except (UnicodeDecodeError, seal.NotACheckpoint) as error:
+        why = "" if isinstance(error, UnicodeDecodeError) else f" ({_reason(error)})"
+        raise UsageError(
+            f"--checkpoint: {checkpoint} is no checkpoint{why}: name a file that "
+            "`tallyhook log checkpoint` printed, or that the shop's address for it gave; nothing "
+            "was verified"
+        ) from None
+    try:
         path = json.loads(consistency.read_bytes()[:MAX_PROOF_BYTES])["path"]
         return KeptCheckpoint(note=note, path=tuple(bytes.fromhex(each) for each in path))
     except OSError as error:
         raise UsageError(f"{error.filename} cannot be read: {error.strerror}") from None
     except verify.NOT_IN_FORM:
         raise UsageError(
-            "--checkpoint names the text of a checkpoint, and --consistency what `tallyhook log "
-            "consistency`, or the shop's address for it, has printed"
+            f"--consistency: {consistency} holds no proof of consistency: name a file that "
+            "`tallyhook log consistency` printed, or that the shop's address for it gave"
         ) from None
+
+
+def _reason(error: seal.NotACheckpoint) -> str:
+    return str(error).removeprefix("this is no checkpoint: ")
 
 
 KEPT_CHECKPOINT: Final = "kept_checkpoint"

@@ -43,6 +43,33 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     return running
 
 
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "kept is no checkpoint (it has not its three lines)"),
+        (b"hello\n", "kept is no checkpoint (it has not its three lines)"),
+        (b"shop.example/log\nmany\nAAAA\n", "(its second line is no number of leaves)"),
+        (b"PK\x03\x04\xff\xfe", "kept is no checkpoint: name a file"),
+        (None, "kept cannot be read: Is a directory"),
+    ],
+)
+def test_a_file_that_is_no_checkpoint_says_nothing_of_the_bundle(
+    run: Run, tmp_path: Path, content: bytes | None, why: str
+) -> None:
+    """It is a wrong word of the command: nobody is told not to rely on a bundle that is right."""
+    run("evidence", "build", "ORD-1", "-o", "a.zip")
+    kept = tmp_path / "kept"
+    kept.mkdir() if content is None else kept.write_bytes(content)
+    code, out, err = run("evidence", "verify", "a.zip", "--checkpoint", "kept")
+    assert (code, out) == (2, "")
+    assert why in err
+    assert content is None or "`tallyhook log checkpoint` printed" in err
+    (tmp_path / "right").write_text(run("log", "checkpoint")[1])
+    words = ("--checkpoint", "right", "--consistency", "kept")
+    code, _, err = run("evidence", "verify", "a.zip", *words)
+    assert (code, "--consistency: kept" in err or content is None) == (2, True)
+
+
 def test_a_bundle_is_written_for_its_owner_and_verified(run: Run, tmp_path: Path) -> None:
     """Redacted unless asked otherwise; the JSON has a step's name, whether it passed, and why."""
     assert run("evidence", "build", "ORD-1", "-o", "a.zip")[:2] == (0, "")
