@@ -164,7 +164,9 @@ def test_a_statement_needs_no_source_where_none_is_configured(
     (("records", "import", "{s}", "--format", "csv"), 2, "is not one of"),
     (("records", "import", "{s}", "--by"), 2, "requires an argument"),
     (("records", "list", "--as-of", "now"), 2, "--as-of"),
-    (("statement", "import", "/"), 2, "no file that can be read twice"),
+    (("statement", "import", "/"), 2, "tallyhook: / is a folder: name a file in it"),
+    (("records", "import", "."), 2, "tallyhook: . is a folder: name a file in it"),
+    (("records", "import", "/dev/null"), 2, "null is no file that can be read twice: save it"),
 ])  # fmt: skip
 def test_words_that_do_not_fit(
     run: Run, files: Path, words: tuple[str, ...], code: int, said: str

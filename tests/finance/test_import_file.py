@@ -277,7 +277,7 @@ async def test_a_file_without_rows_is_refused(
 async def test_what_is_no_file_is_not_found_or_refused(context: AppContext, path: Path) -> None:
     with pytest.raises(NotFoundError, match=r"no file book\.csv"):
         await import_book(context, ImportRequest(path=path))
-    with pytest.raises(UsageError, match="no file that can be read twice"):
+    with pytest.raises(UsageError, match="is a folder: name a file in it"):
         await import_book(context, ImportRequest(path=path.parent))
     with pytest.raises(NotFoundError, match="no mapping"):
         await import_book(context, ImportRequest(path=path, mapping=path))

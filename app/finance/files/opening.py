@@ -576,7 +576,9 @@ def start_of(path: Path) -> bytes:
     if not path.exists():
         raise NotFoundError(f"there is no file {path.name}")
     if not path.is_file():
-        raise UsageError(f"{path.name} is no file that can be read twice: name a file")
+        if path.is_dir():
+            raise UsageError(f"{path} is a folder: name a file in it")
+        raise UsageError(f"{path.name} is no file that can be read twice: save it, and name that")
     if path.stat().st_size > tables.MAX_FILE_BYTES:
         raise tables.RefusedTable(
             1, f"the file is larger than {tables.MAX_FILE_BYTES >> 30} GiB: cut it in parts"
