@@ -3,7 +3,8 @@
 Leaves out: what becomes of it. The rate is what the two sums imply; a rule may say which one was
 expected. A payment is exchanged by its statement only where nothing else is said of it there: one
 capture, and lines of it alone, all in one other currency. So is what went back of a payment: as
-many movements as lines, of its refunds and reversals or of its lost disputes.
+many movements as lines, of its refunds and reversals or of its lost disputes; of refunds that were
+only told as a sum, fewer lines may be of several of its rises.
 """
 
 from __future__ import annotations
@@ -96,6 +97,8 @@ class Back(Came, Protocol):
     def kind(self) -> EntryKind: ...
     @property
     def at(self) -> Instant: ...
+    @property
+    def cites(self) -> tuple[str, ...]: ...
 
 
 AnyCame = TypeVar("AnyCame", bound=Came)
@@ -162,8 +165,24 @@ def exchanges_back(
             and (each.kind == "dispute_lost") == disputed
             and each.at <= max(dates, default=each.at)
         ]
-        if len(parts) == len(of_it) == len(dates) and _is_exchange_back(parts, of_it):
+        several = len(parts) == len(of_it) or (len(parts) > len(of_it) and _are_rises(parts))
+        if several and len(of_it) == len(dates) and _is_exchange_back(parts, of_it):
             yield parts, of_it
+
+
+def _are_rises(parts: Sequence[Back]) -> bool:
+    """Whether they are the rises of one sum: each rests on what stated the one before. Where the
+    provider divides them is its own matter, so that its statement may have them in one."""
+    own = frozenset[str]()
+    before = frozenset[str]()
+    for each in sorted(parts, key=lambda each: each.at):
+        cites = frozenset(each.cites)
+        if not own <= cites:
+            return False
+        own, before = cites - before, cites
+        if not own:
+            return False
+    return True
 
 
 def _is_exchange_back(parts: Sequence[Back], lines: Sequence[Arrived]) -> bool:

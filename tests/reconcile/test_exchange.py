@@ -351,6 +351,9 @@ def test_which_payments_are_settled_in_another_currency(
 
 
 LATER = Instant(AT + 5)
+RISE = BACK._replace(at=Instant(AT - 2), cites=("e1", "link"))
+NEXT = BACK._replace(at=Instant(AT - 1), cites=("e2", "e1", "link"))
+LAST = BACK._replace(cites=("e3", "e2", "link"))
 
 
 @pytest.mark.parametrize(("returns", "lines", "exchanged"), [
@@ -374,6 +377,14 @@ LATER = Instant(AT + 5)
     ([BACK, BACK._replace(at=LATER)], [taken(), taken("s2", settled_at=LATER)], ["s1", "s2"]),
     ([BACK], [taken(settled_at=None)], []),
     ([BACK, BACK], [taken(), taken("s2", settled_at=None)], []),
+    # Rises of one sum may be one line; each rests on what stated the one before.
+    ([RISE, NEXT], [taken()], ["s1"]),
+    ([RISE, NEXT, LAST], [taken("s2"), taken("s1")], ["s1", "s2"]),
+    ([RISE, NEXT._replace(at=LATER)], [taken(settled_at=LATER)], ["s1"]),
+    ([RISE, LAST], [taken()], []),
+    ([RISE, NEXT, BACK._replace(cites=("r1",))], [taken()], []),
+    ([BACK._replace(cites=("r1", "link")), BACK._replace(cites=("r2", "link"))], [taken()], []),
+    ([RISE, NEXT], [taken(), taken("s2", settled_at=None)], []),
     # As many as lines, of one source and one currency each, another number.
     ([BACK], [taken(), taken("s2")], []),
     ([BACK, BACK], [taken()], []),

@@ -215,3 +215,28 @@ def test_lines_of_a_statement_face_each_rise(
         assert [each.money.minor for each in decisions] == [100 - sum(lines) or 100] * len(told)
         assert sorted(set(stands(control, "statement"))) == sorted(set(buckets))
         assert control.holds
+
+
+@pytest.mark.parametrize(("told", "causes_found"), [
+    ([so_far("a", 1, 25), so_far("b", 12, 75), so_far("c", 20, 100)], ["by_exchange"]),
+    ([refund("a", 1, 25), refund("b", 12, 75)], ["refund_not_settled", "refund_not_settled",
+                                                 "settled_never_notified"]),
+])  # fmt: skip
+def test_one_line_of_another_currency_is_all_rises_of_a_sum(
+    told: list[Told], causes_found: list[str]
+) -> None:
+    """They were missed one by one beside a line of nothing. Of refunds that were told each by
+    itself nobody could say which a line takes."""
+    for order in permutations(told):
+        found = ledger_line_of(ledger_of(*order))
+        assert found is not None
+        made = case("ORD-1", minor=PRICE, at=Instant(found.opened_at))
+        made.takings.append(found)
+        made.books("paid")
+        made.book[-1] = replace(made.book[-1], refunded=100)
+        made.settles(payment="p")
+        made.settles(payment="p", kind="refund", gross=-2_800, fee=0, currency="UGX")
+        made.lines[-1] = replace(made.lines[-1], settled_at=Instant(made.at + 30 * DAY))
+        decisions, control = decided(made)
+        assert sorted(causes(decisions)) == causes_found
+        assert control.holds
