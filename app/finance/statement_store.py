@@ -3,6 +3,9 @@
 The key of a line is `match_key` of the order reference that it names; of a line that names none, of
 the order whose payment it is, as far as events stated by then. A payment of no order, or of several
 orders, has the key "".
+
+A refund or dispute that its file calls by its own reference, and not by its payment's, is of the
+payment of which events reported it by that reference: in rows, that is its payment.
 """
 
 from __future__ import annotations
@@ -233,22 +236,33 @@ _SEEN_AT: Final = """
     )) END
 """
 
-ROW_FIELDS: Final = statement(
-    "line || '.' || since, payment, order_ref, kind, currency, gross, fee, net, settled_at, "
-    "payout, source, {seen_at}",
-    seen_at=_SEEN_AT,
+_FIELDS: Final = (
+    "line || '.' || since, {payment}, order_ref, kind, currency, gross, fee, net, settled_at, "
+    "payout, source, {seen_at}"
 )
+ROW_FIELDS: Final = statement(_FIELDS, payment="payment", seen_at=_SEEN_AT)
 """What a row says after its key."""
+
+# By the order's own events: what several payments call so stays as the file has it.
+_OF_PAYMENT: Final = """
+    CASE WHEN statement_lines.kind IN ('refund', 'dispute') THEN coalesce((
+        SELECT CASE WHEN min(events.payment) = max(events.payment) THEN min(events.payment) END
+        FROM events WHERE events.order_key = statement_lines.order_ref
+        AND events.movement = statement_lines.payment AND events.standing <> 'unconfirmed'
+        AND statement_lines.source IN ('', events.source) AND events.received_at <= :as_of
+    ), statement_lines.payment) ELSE statement_lines.payment END
+"""
+_OF_PAYMENTS: Final = statement(_FIELDS, payment=_OF_PAYMENT, seen_at=_SEEN_AT)
 
 _NAMED: Final = (
     "SELECT match_key, {row} FROM statement_lines WHERE {known} AND {keys} ORDER BY match_key"
 )
 _NAMED_FROM: Final = statement(
-    _NAMED, row=ROW_FIELDS, known=import_store.KNOWN, keys="match_key >= :first"
+    _NAMED, row=_OF_PAYMENTS, known=import_store.KNOWN, keys="match_key >= :first"
 )
 _NAMED_BETWEEN: Final = statement(
     _NAMED,
-    row=ROW_FIELDS,
+    row=_OF_PAYMENTS,
     known=import_store.KNOWN,
     keys="match_key >= :first AND match_key < :beyond",
 )
@@ -279,6 +293,16 @@ _NAMELESS: Final = statement(
     known=import_store.KNOWN,
 )
 
+_BY_OWN_NAME: Final = (
+    "SELECT movement, source, payment, order_key FROM events WHERE movement IS NOT NULL "
+    "AND order_key IS NOT NULL AND standing <> 'unconfirmed' AND received_at <= :as_of"
+)
+"""Refunds and disputes by their own references. No index has them: asked for where a line needs
+it, once."""
+
+_Reported = dict[str, dict[str, set[tuple[str | None, str]]]]
+"""By reference and source: payments and orders."""
+
 
 async def statement_rows(
     connection: AsyncConnection, *, as_of: Instant, first: str = "", beyond: str | None = None
@@ -292,19 +316,59 @@ async def statement_rows(
     number = await import_store.newest_published(connection, as_of=as_of)
     nameless = staged_rows.Staged(COLUMNS, order=("key", "line_id"))
     with closing(nameless):
-        known = {"number": number, "as_of": as_of}
-        async for rows in stream(connection, _NAMELESS, at_once=AT_ONCE, values=known):
-            keyed = ((_key_of(row[0]), *row[1:]) for row in rows)
+        async for rows in _nameless(connection, {"number": number, "as_of": as_of}):
             nameless.add(
-                row for row in keyed if row[0] >= first and (beyond is None or row[0] < beyond)
+                row for row in rows if row[0] >= first and (beyond is None or row[0] < beyond)
             )
         sql = _NAMED_FROM if beyond is None else _NAMED_BETWEEN
-        values: dict[str, Any] = {"number": number, "first": first}
+        values: dict[str, Any] = {"number": number, "first": first, "as_of": as_of}
         values |= {} if beyond is None else {"beyond": beyond}
         named = stream(connection, sql, at_once=AT_ONCE, values=values)
         others = (row for rows in nameless.in_order() for row in rows)
         async for rows in _merged(named, others):
             yield rows
+
+
+async def _nameless(connection: AsyncConnection, known: dict[str, Any]) -> AsyncIterator[Rows]:
+    """The lines that name no order, with their keys."""
+    unknown = staged_rows.Staged(COLUMNS, order=("line_id",))
+    with closing(unknown):
+        async for rows in stream(connection, _NAMELESS, at_once=AT_ONCE, values=known):
+            own = [_has_own_name(row) for row in rows]
+            unknown.add(row for row, apart in zip(rows, own, strict=True) if apart)
+            yield [
+                (_key_of(row[0]), *row[1:])
+                for row, apart in zip(rows, own, strict=True)
+                if not apart
+            ]
+        if unknown.count():
+            names = {row[2] for rows in unknown.in_order() for row in rows}
+            reported = await _reported(connection, names, as_of=known["as_of"])
+            for rows in unknown.in_order():
+                yield [_by_own_name(row, reported) for row in rows]
+
+
+def _has_own_name(row: tuple[Any, ...]) -> bool:
+    return row[0] is None and row[2] is not None and row[4] in ("refund", "dispute")
+
+
+async def _reported(connection: AsyncConnection, names: set[str], *, as_of: Instant) -> _Reported:
+    found: _Reported = defaultdict(lambda: defaultdict(set))
+    async for rows in stream(connection, _BY_OWN_NAME, at_once=AT_ONCE, values={"as_of": as_of}):
+        for movement, source, payment, order in rows:
+            if movement in names:
+                found[movement][source].add((payment, order))
+    return found
+
+
+def _by_own_name(row: tuple[Any, ...], reported: _Reported) -> tuple[Any, ...]:
+    """The line with its order and payment, where events reported one of each by its reference."""
+    of_source = reported.get(row[2], {})
+    found = {each for source, some in of_source.items() if row[11] in ("", source) for each in some}
+    payments, orders = ({each[part] for each in found} - {None} for part in (0, 1))
+    if len(orders) != 1 or len(payments) > 1:
+        return (NO_KEY, *row[1:])
+    return (_key_of(orders.pop()), row[1], payments.pop() if payments else None, *row[3:])
 
 
 def _key_of(order: str | None) -> str:

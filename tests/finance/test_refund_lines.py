@@ -1,11 +1,13 @@
 """A refund's line in a statement that has a reference of its own, with its payment or without.
 
-Which payment a refund is of stands in the file alone, as `original_payment`.
+Which payment a refund is of stands in the file, as `original_payment`, or is known by the webhook
+that told of the refund by the same reference.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,19 +15,25 @@ from app.core.errors import UsageError
 from app.finance.break_acts import breaks_of_run, match_break
 from app.finance.imports import ImportRequest, import_statement
 from app.finance.reconcile_period import RunRequest, reconcile_period
+from app.finance.report_period import report_period
 from app.finance.withdraw_import import withdraw_import
 from reconcile.instants import DAY, Instant, format_instant
+from reconcile.reporting.report import Scope
 from tests.api.driving import Driver, driving, event, of_order
 from tests.reconcile.build import T
 
 HEADING = "payment_reference,original_payment,order_reference,gross,fee,currency,settled_at,type\n"
 
 
-def statement(folder: Path, *, names: str) -> ImportRequest:
+def statement(
+    folder: Path, *, names: str = "", own: str = "re_1", order: str = "", gross: str = "-400.00"
+) -> ImportRequest:
     """A payment, its refund, whose line names this payment, and a payment of four weeks later:
-    until then the statement reaches."""
+    until then the statement reaches. own, order: what the refund's line calls itself, and its
+    order."""
     at, last = (format_instant(Instant(T + days * DAY)) for days in (0, 30))
-    rows = f"pay_1,,ORD-1,1500.00,0,KES,{at},payment\nre_1,{names},,-400.00,0,KES,{at},refund\n"
+    rows = f"pay_1,,ORD-1,1500.00,0,KES,{at},payment\n"
+    rows += f"{own},{names},{order},{gross},0,KES,{at},refund\n"
     rows += f"pay-ORD-2,,ORD-2,1500.00,0,KES,{last},payment\n"
     path = folder / f"statement{len(names)}.csv"
     path.write_text(HEADING + rows)
@@ -52,10 +60,10 @@ async def test_a_refund_without_its_payment_is_not_matched_by_hand_but_by_its_fi
         await driver.send(of_order("ORD-2", "e3"))
         context = driver.service.context
         driver.clock.put(Instant(T + 40 * DAY))
-        done = await import_statement(context, statement(tmp_path, names=""), source="shop")
+        done = await import_statement(context, statement(tmp_path, own="bank-7"), source="shop")
         breaks = await found(driver)
         assert sorted(breaks) == ["refund_not_settled", "settled_never_notified"]
-        (line,) = driver.rows("SELECT line FROM statement_lines WHERE payment = 're_1'")
+        (line,) = driver.rows("SELECT line FROM statement_lines WHERE payment = 'bank-7'")
         with pytest.raises(UsageError, match="original_payment"):
             await match_break(
                 context, breaks["refund_not_settled"], line=line[0], reason="the same", by=None
@@ -65,6 +73,57 @@ async def test_a_refund_without_its_payment_is_not_matched_by_hand_but_by_its_fi
         await withdraw_import(
             context, done.number, kind="statement", by=None, reason="it names no payment"
         )
-        await import_statement(context, statement(tmp_path, names="pay_1"), source="shop")
+        file = statement(tmp_path, names="pay_1", own="bank-7")
+        await import_statement(context, file, source="shop")
         driver.clock.put(Instant(T + 42 * DAY))
         assert await found(driver) == {}
+
+
+async def refunded(driver: Driver, file: ImportRequest, *more: dict[str, Any]) -> dict[str, str]:
+    """The breaks of this file beside a payment, its refund re_1 of 400.00, and what else came."""
+    refund = {"reference": "re_1", "amount": 400, "currency": "KES"}
+    await driver.send(event("e1"))
+    await driver.send(event("e2", "refunded", refund=refund))
+    await driver.send(of_order("ORD-2", "e3"))
+    for body in more:
+        await driver.send(body)
+    driver.clock.put(Instant(T + 40 * DAY))
+    await import_statement(driver.service.context, file, source="shop")
+    return await found(driver)
+
+
+@pytest.mark.parametrize("order", ["", "ORD-1"])
+async def test_a_refund_is_of_the_payment_of_which_a_webhook_told_it_by_its_own_reference(
+    tmp_path: Path, order: str
+) -> None:
+    """Also where the line names its order. It was two breaks: the refund that no line takes, and a
+    line of which no webhook told. The report has the line with its refund."""
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
+        assert await refunded(driver, statement(tmp_path, order=order)) == {}
+        scope = Scope(
+            start=T, end=Instant(T + 5 * DAY), as_of=driver.clock.now(), basis="captured",
+            environment="sandbox",
+        )  # fmt: skip
+        report = await report_period(driver.service.context, scope, progress=lambda _: None)
+        assert report.ties_hold
+        sums = {each.flow: each.sum for each in report.money if each.sum}
+        assert (sums["refunded"], sums["settled"]) == (40_000, 260_000)
+        assert "not_notified" not in sums
+
+
+async def test_one_that_takes_another_amount_is_one_break(tmp_path: Path) -> None:
+    """What is apart, not the refund and the line each by itself."""
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
+        assert list(await refunded(driver, statement(tmp_path, gross="-390.00"))) == [
+            "refund_amount_differs"
+        ]
+
+
+async def test_a_reference_that_refunds_of_two_orders_bear_says_nothing(tmp_path: Path) -> None:
+    """Nothing is guessed: the line stays one of which nothing is known."""
+    refund = {"reference": "re_1", "amount": 400, "currency": "KES"}
+    other = of_order("ORD-2", "e4", "refunded") | {}
+    other["data"]["refund"] = refund
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
+        breaks = await refunded(driver, statement(tmp_path), other)
+    assert "settled_never_notified" in breaks
