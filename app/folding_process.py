@@ -94,6 +94,8 @@ class FoldingProcess:
         self._failed = failed
         self._like = like
         self._writer: asyncio.StreamWriter | None = None
+        self._loading: asyncio.subprocess.Process | None = None
+        """The child until it has begun."""
         self._stopping = asyncio.Event()
         self.working = False
         """Whether one folds and seals just now."""
@@ -106,7 +108,13 @@ class FoldingProcess:
     def stop(self) -> None:
         """End the child after the round under way, and start none."""
         self._stopping.set()
-        say(self._writer, END)
+        self._end()
+
+    def _end(self) -> None:
+        if self._loading is None:
+            say(self._writer, END)
+        elif self._loading.returncode is None:  # it has not begun, and may take seconds to
+            self._loading.kill()
 
     async def run(self) -> None:
         """Until stopped, or until a disk has failed."""
@@ -142,17 +150,19 @@ class FoldingProcess:
         """One child from its start to its end. Returns its exit code."""
         began = monotonic()
         process, reader, self._writer = await started("--folding", self._like)
+        self._loading = process
         log.info("a second process folds and seals", count=self._waiting())
         try:
             await self._hear_out(reader)
         finally:
             writer, self._writer, self.working = self._writer, None, False
+            self._loading = None
             writer.close()
             self._leave(False)
         if await ended_by_kill(process, within_s=ENDING_S):
             log.error("the second process does not end; it is killed")
         code = await process.wait()
-        note = log.info if code == 0 else log.error
+        note = log.info if code == 0 or self._stopping.is_set() else log.error
         note("the second process has ended", code=code, seconds=round(monotonic() - began))
         return code
 
@@ -172,7 +182,7 @@ class FoldingProcess:
     async def _hear(self, reader: asyncio.StreamReader) -> None:
         """Until it ends, or is silent for too long."""
         if self._stopping.is_set():  # while it was being started
-            say(self._writer, END)
+            self._end()
         while True:
             try:
                 async with asyncio.timeout(SILENT_S):
@@ -182,6 +192,8 @@ class FoldingProcess:
                 return
             if not received:
                 return
+            if READY in received or FAILED in received:
+                self._loading = None
             if FAILED in received:
                 self._stopping.set()
                 self._failed("the process that folds met an error of the disk")

@@ -181,6 +181,19 @@ async def test_one_that_does_not_end_with_the_service_is_killed(
         await soon(lambda: not beside.alive)
 
 
+async def test_one_that_has_not_begun_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It loads for seconds where the machine is busy, and whoever sends waits for the restart."""
+    started = child(tmp_path, monkeypatch, says=b"", then=ASLEEP)
+    for name in ("ENDING_S", "STOP_S"):
+        monkeypatch.setattr(folding_process, name, 600.0)
+    async with Told(BEHIND + 1).running() as beside:
+        await soon(lambda: started.read_text() == "x")
+        beside.stop()
+        await soon(lambda: not beside.alive)
+
+
 async def test_a_reader_that_is_started_again_is_told_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
