@@ -144,12 +144,17 @@ class InboxWriter:
             self._read.popleft()
 
     async def watch(self, closing: asyncio.Event) -> None:
-        """Look at what has been read, until closing."""
+        """Look at what has been read, until closing. The log has it once where that fails, however
+        often it does: ten lines a second would hide what else it says."""
+        said = False
         while not closing.is_set():
             try:
                 await self._look()
+                said = False
             except StoreUnavailable as error:  # what was read stays a little longer
-                log.warning("what was read stays in the inbox", reason=error.reason)
+                if not said:
+                    log.warning("what was read stays in the inbox", reason=error.reason)
+                said = True
             try:
                 async with asyncio.timeout(LOOK_SHARED_S if self._shared else LOOK_S):
                     await closing.wait()
