@@ -154,13 +154,25 @@ def assign(
             purpose="writing",
         )
         printing.note(f"{name} is {whose}.")
-        return
-    _many(
-        every_chosen,
-        lambda context, chosen: assign_chosen(context, chosen, to=to, by=by),
-        (where, yes, seen),
-        done=f"is {whose}",
-    )
+    else:
+        _many(
+            every_chosen,
+            lambda context, chosen: assign_chosen(context, chosen, to=to, by=by),
+            (where, yes, seen),
+            done=f"is {whose}",
+        )
+    if to and not running.with_context(lambda context, settings: _is_operator(context, to)):
+        printing.note(
+            f"No operator in force is called {to}, so nobody finds it among their own breaks: "
+            "`tallyhook operators list` shows who there is."
+        )
+
+
+async def _is_operator(context: AppContext, name: str) -> bool:
+    from app.access.operators import known_operators
+
+    known = await known_operators(context)
+    return any(each.name == name and each.disabled_at is None for each in known)
 
 
 @breaks_group.command("comment")

@@ -242,7 +242,10 @@ def test_people_work_through_breaks(shop: Shop) -> None:
     shop("reconcile", "rules", "save", rules, "--by", "bob")
     found = {each["order"]: each["id"] for each in shop.document("reconcile", "run")["breaks"]}
     big, small = found["ord 2"], found["ORD-3"]
+    shop("breaks", "assign", small, "--to", "anne", "--by", "bob")
+    assert "No operator in force is called anne" in shop.said
     shop("breaks", "assign", big, "--to", "ann", "--by", "bob")
+    assert "No operator" not in shop.said
     shop("breaks", "comment", big, "--note", "asked the bank", "--by", "ann")
     (mine,) = shop.document("breaks", "list", "--assignee", "ann", "--state", "assigned")
     assert mine["id"] == big
