@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import socket
+import subprocess
 import sys
 from errno import EMFILE
 from io import StringIO
@@ -19,7 +22,7 @@ from app.child_processes import Parent, WorkerProcess, console_beside
 from app.config.load import load_settings
 from app.core.signals import Signal
 from tests.api.driving import environ
-from tests.waiting import soon
+from tests.waiting import PATIENCE_S, soon
 
 CHILD = """#!{python}
 import os, sys
@@ -213,3 +216,22 @@ def test_one_whose_parent_has_died_goes_on_with_what_it_was_at() -> None:
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(work())
+
+
+def test_why_a_child_ends_is_a_line_of_the_log_that_it_shares(tmp_path: Path) -> None:
+    """Whoever reads the service's log as lines of JSON can read it; the database may have gone
+    while the child began."""
+    ours, theirs = socket.socketpair()
+    words = (sys.executable, "-m", "app", "worker", "--parent", str(theirs.fileno()))
+    with ours, theirs:
+        ended = subprocess.run(
+            words,
+            env=os.environ | environ(tmp_path),  # in whose folder there is no database
+            pass_fds=(theirs.fileno(),),
+            capture_output=True,
+            timeout=PATIENCE_S,
+        )
+    (line,) = [json.loads(each) for each in ended.stderr.splitlines()]
+    assert (line["event"], line["exit_code"]) == ("a child process ends", ended.returncode)
+    assert "there is no database" in line["problem"]
+    assert ended.returncode == 4

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +12,7 @@ import typer
 
 from app.cli import printing, running
 from app.core.clock import SystemClock
-from app.core.errors import UsageError
+from app.core.errors import ConfigurationError, TallyhookError, UsageError
 from app.core.text import counted
 
 if TYPE_CHECKING:
@@ -214,7 +216,26 @@ def console(
         lines_per_minute=settings.log_lines_per_minute,
     )
     sock = None if parent is None else socket.socket(fileno=parent)
-    running.run_loop(serve_console(settings, host=host, port=port, listener=listener, parent=sock))
+    with _ending_in_log(parent):
+        running.run_loop(
+            serve_console(settings, host=host, port=port, listener=listener, parent=sock)
+        )
+
+
+@contextmanager
+def _ending_in_log(parent: int | None) -> Iterator[None]:
+    """Why a child of `serve` ends is a line of the log that it shares: as a bare sentence between
+    them it was one that nobody who reads lines of JSON could read."""
+    try:
+        yield
+    except TallyhookError as error:
+        if parent is None or isinstance(error, ConfigurationError):
+            raise
+        import structlog
+
+        log = structlog.get_logger()
+        log.error("a child process ends", problem=str(error), exit_code=error.exit_code)
+        raise typer.Exit(error.exit_code) from None
 
 
 def _where(host: str, port: int, fd: int | None) -> tuple[str, int, socket.socket | None]:
@@ -248,10 +269,11 @@ def worker(
     )
     if parent is not None:
         give_way_to_parent(folding=folding is not None)
-    if folding is not None and parent is not None:
-        running.run_loop(fold_beside(settings, parent=Parent(parent), like=folding))
-        return
-    running.run_loop(work(settings, parent=None if parent is None else Parent(parent)))
+    with _ending_in_log(parent):
+        if folding is not None and parent is not None:
+            running.run_loop(fold_beside(settings, parent=Parent(parent), like=folding))
+            return
+        running.run_loop(work(settings, parent=None if parent is None else Parent(parent)))
 
 
 def sandbox(
