@@ -26,7 +26,19 @@ def is_of(row: StatementRow, taken: Return, terms: Terms) -> bool:
     """Whether a line is just what went back."""
     if row.kind == "dispute" and row.gross > 0:
         return False  # it gives back, and the ledger has no movement for that
-    return taken.minor == abs(row.gross) and may_be_of(row, taken, terms)
+    return taken.minor == abs(row.gross) and (
+        may_be_of(row, taken, terms) or _disputes_reversal(row, taken, terms)
+    )
+
+
+def _disputes_reversal(row: StatementRow, taken: Return, terms: Terms) -> bool:
+    """Whether a dispute's line may be of a reversal: of what a bank takes back some providers tell
+    in webhooks that it was reversed, and their statements have a dispute. It names the payment."""
+    return (
+        (row.kind, taken.kind) == ("dispute", "reversed")
+        and (row.payment, row.currency) == (taken.payment, taken.currency)
+        and terms.settles(row.source, taken.source)
+    )
 
 
 def may_be_of(row: StatementRow, taken: Return, terms: Terms) -> bool:

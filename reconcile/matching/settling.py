@@ -413,7 +413,9 @@ class Settling:
         for row in others:
             fitting = [each for each in unused if is_of(row, each, self._terms)]
             if fitting:
-                unused.remove(fitting[0])
+                # One that was lost first: a dispute's line may be of a reversal, too.
+                lost = [each for each in fitting if each.kind == "dispute_lost"]
+                unused.remove((lost or fitting)[0])
                 self._tally.place_lines([row], "by_reference")
             else:
                 left.append(row)

@@ -218,7 +218,8 @@ def _beside(
     line: StatementLine, left: list[Taken], claimed: list[Taken], gross: int
 ) -> tuple[tuple[Taken, ...], tuple[Taken, ...]]:
     """The movements of the line that no line had before, and its movements. A negative payment is
-    what some providers write for a refund or a reversal, else it corrects what came."""
+    what some providers write for a refund or a reversal, else it corrects what came. A dispute may
+    be just what a reversal took (`returning.is_of`)."""
     kinds = [_SETTLES[line.kind]]
     if line.kind == "payment" and gross < 0:
         kinds.insert(0, _SETTLES["refund"])
@@ -227,6 +228,9 @@ def _beside(
         taken = fresh or tuple([one for one in claimed if _fits(line, one, each)][:1])
         if taken:
             return fresh, taken
+    if line.kind == "dispute" and line.payment is not None:
+        fitting = [one for one in left if one.minor == gross and _fits(line, one, ("reversed",))]
+        return tuple(fitting[:1]), tuple(fitting[:1])
     return (), ()
 
 

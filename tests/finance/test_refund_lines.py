@@ -92,6 +92,17 @@ async def refunded(driver: Driver, file: ImportRequest, *more: dict[str, Any]) -
     return await found(driver)
 
 
+async def sums_of(driver: Driver) -> dict[str, int]:
+    """The flows of the report of the first days, whose ties hold."""
+    scope = Scope(
+        start=T, end=Instant(T + 5 * DAY), as_of=driver.clock.now(), basis="captured",
+        environment="sandbox",
+    )  # fmt: skip
+    report = await report_period(driver.service.context, scope, progress=lambda _: None)
+    assert report.ties_hold
+    return {each.flow: each.sum for each in report.money if each.sum}
+
+
 @pytest.mark.parametrize("order", ["", "ORD-1"])
 async def test_a_refund_is_of_the_payment_of_which_a_webhook_told_it_by_its_own_reference(
     tmp_path: Path, order: str
@@ -100,13 +111,7 @@ async def test_a_refund_is_of_the_payment_of_which_a_webhook_told_it_by_its_own_
     line of which no webhook told. The report has the line with its refund."""
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         assert await refunded(driver, statement(tmp_path, order=order)) == {}
-        scope = Scope(
-            start=T, end=Instant(T + 5 * DAY), as_of=driver.clock.now(), basis="captured",
-            environment="sandbox",
-        )  # fmt: skip
-        report = await report_period(driver.service.context, scope, progress=lambda _: None)
-        assert report.ties_hold
-        sums = {each.flow: each.sum for each in report.money if each.sum}
+        sums = await sums_of(driver)
         assert (sums["refunded"], sums["settled"]) == (40_000, 260_000)
         assert "not_notified" not in sums
 
@@ -127,3 +132,24 @@ async def test_a_reference_that_refunds_of_two_orders_bear_says_nothing(tmp_path
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         breaks = await refunded(driver, statement(tmp_path), other)
     assert "settled_never_notified" in breaks
+
+
+async def test_a_disputes_line_is_of_a_reversal_of_its_payment_that_took_just_that(
+    tmp_path: Path,
+) -> None:
+    """As PayPal tells what a bank took back: a reversal in its webhooks, and in its statement a
+    payment reversal, which is a dispute. It was missed beside a line of which no webhook told."""
+    at, last = (format_instant(Instant(T + days * DAY)) for days in (0, 30))
+    file = tmp_path / "disputed.csv"
+    file.write_text(
+        f"{HEADING}pay_1,,ORD-1,1500.00,0,KES,{at},payment\n"
+        f"pay_1,,ORD-1,-1500.00,0,KES,{last},dispute\n"
+    )
+    async with driving(tmp_path, with_worker=False, looking=True) as driver:
+        await driver.send(event("e1"))
+        await driver.send(event("e2", "reversed"))
+        driver.clock.put(Instant(T + 40 * DAY))
+        await import_statement(driver.service.context, ImportRequest(path=file), source="shop")
+        assert await found(driver) == {}
+        sums = await sums_of(driver)
+    assert sums == {"captured": 150_000, "refunded": 150_000}

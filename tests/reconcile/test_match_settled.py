@@ -635,3 +635,26 @@ def test_a_negative_payment_is_of_what_went_back_where_so_much_did(
     made = case().pays(more=tuple([case().taken(minor=-minor) for minor in back])).settles()
     found = causes(decided(made.books(minor=1_500 - sum(back)).settles(gross=gross, fee=0))[0])
     assert found == expected
+
+
+@pytest.mark.parametrize(("back", "gross", "expected"), [
+    ({"reversed": 300}, -300, []),
+    ({"reversed": 300}, -299, ["refund_not_settled", "settled_never_notified"]),
+    ({"reversed": 300}, 300, ["refund_not_settled", "settled_never_notified"]),
+    ({"refunded": 300}, -300, ["refund_not_settled", "settled_never_notified"]),
+    ({"reversed": 300, "dispute_lost": 300}, -300, ["refund_not_settled"]),
+])  # fmt: skip
+def test_a_disputes_line_is_of_a_reversal_that_took_just_that(
+    back: dict[EntryKind, int], gross: int, expected: list[str]
+) -> None:
+    """Of the payment that it names; where a dispute was lost for that much it is of that."""
+    made = case()
+    more = [replace(made.taken(minor=-1, kind=k), minor=-minor) for k, minor in back.items()]
+    made.pays(outcome="partially_refunded", more=tuple(more)).books(
+        minor=made.minor - sum(back.values())
+    )
+    found = decided(made.settles().settles(kind="dispute", gross=gross, fee=0))[0]
+    seen = [each for each in found if isinstance(each, Break)]
+    assert sorted(each.cause for each in seen if "refund_not_in" not in each.cause) == expected
+    missed = [dict(each.facts)["how"] for each in seen if each.cause == "refund_not_settled"]
+    assert missed == [each for each in back if expected][: len(missed)]
