@@ -177,7 +177,8 @@ def _are_rises(parts: Sequence[Back]) -> bool:
     before = frozenset[str]()
     for each in sorted(parts, key=lambda each: each.at):
         cites = frozenset(each.cites)
-        if not own <= cites:
+        # A reversal rests on refunds, too: it takes what they left.
+        if each.kind != "refunded" or not own <= cites:
             return False
         own, before = cites - before, cites
         if not own:

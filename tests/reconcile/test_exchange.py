@@ -382,6 +382,7 @@ LAST = BACK._replace(cites=("e3", "e2", "link"))
     ([RISE, NEXT, LAST], [taken("s2"), taken("s1")], ["s1", "s2"]),
     ([RISE, NEXT._replace(at=LATER)], [taken(settled_at=LATER)], ["s1"]),
     ([RISE, LAST], [taken()], []),
+    ([RISE, NEXT._replace(kind="reversed")], [taken()], []),
     ([RISE, NEXT, BACK._replace(cites=("r1",))], [taken()], []),
     ([BACK._replace(cites=("r1", "link")), BACK._replace(cites=("r2", "link"))], [taken()], []),
     ([RISE, NEXT], [taken(), taken("s2", settled_at=None)], []),
