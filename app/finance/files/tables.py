@@ -184,7 +184,7 @@ def _rows(table: SourceTable, problems: Iterable[Problem], decimal: str) -> Iter
                 cells = (
                     cell.replace(".", decimal) if isinstance(cell, Number) else cell for cell in row
                 )
-                yield [*map(harmless, cells), str(number), wanted[1]]
+                yield [*map(harmless, cells), str(number), safe_cell(wanted[1])]  # it quotes them
                 wanted = next(of_rows, None)
 
 

@@ -89,6 +89,18 @@ def test_numbers_and_texts_stay_as_they_are(cell: str) -> None:
     assert harmless(cell) == cell
 
 
+@pytest.mark.parametrize("mark", [",", ";", "\t"])
+def test_what_is_quoted_of_a_cell_or_a_heading_is_no_formula_either(
+    tmp_path: Path, mark: str
+) -> None:
+    """A spreadsheet that is set to semicolons splits the sentence within its quotation marks."""
+    path = tmp_path / "r.csv"
+    write_rejects(path, Rows(), [problem(4, "';=1+1;' is no amount", "=cmd"), problem(5, "\t=2")])
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        cells = [cell for row in csv.reader(file, delimiter=mark) for cell in row]
+    assert not [cell for cell in cells if cell.startswith(("=", '"='))]
+
+
 def test_corrected_rows_are_imported_as_they_were(tmp_path: Path) -> None:
     """Each cell and each name of a column comes back from the file as it was before it was made
     safe, also where a semicolon would split it; a table of another origin is taken as it is."""
