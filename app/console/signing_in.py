@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl
 
 import structlog
 from markupsafe import Markup
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 
 from app.access import credentials, operators, sessions
@@ -48,7 +48,7 @@ BY_ITSELF: Final = "Tallyhook-By-Itself"
 
 
 async def form_of(request: Request) -> dict[str, str]:
-    """The fields of a form. Raises UsageError for what is none, too long, or too slow."""
+    """The fields of a form. Raises UsageError for what is none, not whole, too long, or too slow."""
     body = bytearray()
     try:
         async with asyncio.timeout(FORM_WITHIN_S):
@@ -58,6 +58,8 @@ async def form_of(request: Request) -> dict[str, str]:
                     raise UsageError("the form is too long")
     except TimeoutError:
         raise UsageError("the form did not come in time: send it again") from None
+    except ClientDisconnect:  # any stranger's, who would fill the log with faults of ours
+        raise UsageError("the form did not come whole: send it again") from None
     try:
         pairs = parse_qsl(
             body.decode(), keep_blank_values=True, strict_parsing=bool(body),

@@ -34,7 +34,7 @@ from app.console.security import CONTENT_POLICY, RateLimiter, network_of
 from app.console.signing_in import BY_ITSELF, UnsentForms, local
 from app.core.errors import UsageError
 from reconcile.instants import EARLIEST, SECOND
-from tests.console.conftest import ORIGIN, SAME_SITE, RunningConsole, session_for
+from tests.console.conftest import ORIGIN, PORT, SAME_SITE, RunningConsole, session_for
 from tests.waiting import PATIENCE_S
 
 PASSWORD = "correct horse battery"
@@ -186,6 +186,37 @@ async def test_a_zero_byte_is_a_mistake_of_whoever_sends_it(console: RunningCons
     async with console.signed_in("admin") as client:
         for path in ("/orders?after=%00", "/orders/%00", "/deliveries?source=%00.json"):
             assert (await client.get(path)).status_code == 400
+
+
+@pytest.mark.parametrize("path", ["/sign-in", "/invite", "/find/beginning", "/do/note?order=ORD-1"])
+async def test_who_hangs_up_in_the_middle_of_a_form_is_no_fault_of_ours(
+    console: RunningConsole, path: str
+) -> None:
+    """The log called it an error for every form that any stranger broke off."""
+    place, _, query = path.partition("?")
+    token = await session_for(console.context, "a support")
+    said = {"host": f"127.0.0.1:{PORT}", "sec-fetch-site": "same-origin"}
+    said["cookie"] = f"{console.console.cookie}={token}"
+    parts: list[dict[str, Any]] = [
+        {"type": "http.request", "body": b"text=a", "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return parts.pop(0)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http", "method": "POST", "path": place, "raw_path": place.encode(),
+        "query_string": query.encode(), "root_path": "", "scheme": "http", "http_version": "1.1",
+        "client": ("192.0.2.7", 4711), "server": ("127.0.0.1", PORT),
+        "headers": [(name.encode(), value.encode()) for name, value in said.items()],
+    }  # fmt: skip
+    await console.application(scope, receive, send)
+    assert sent[0]["status"] == 400
 
 
 async def test_of_a_name_that_is_nobodys_little_is_remembered(
