@@ -65,6 +65,11 @@ def cites_of(heard: Sequence[Heard]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([each.event.event_id for each in heard]))
 
 
+Link = tuple[str | None, Heard]
+"""The refund or dispute by whose name an event is tied to an attempt, None where it is by its
+session; and the event that ties."""
+
+
 @dataclass(slots=True)
 class SessionFile:
     """What the merchant's side knows of one logical payment (one idempotency key)."""
@@ -119,7 +124,8 @@ class AttemptEvidence:
     heard        its events, in the order of `Case.heard`
     unconfirmed  unconfirmed events of it, which are no part of `heard`
     session      the first session that its events name
-    links        events that tie it to a session of which coarser events speak
+    links        events that tie coarser events to it: to the session of which these speak, or to
+                 the refund or dispute that they name
     sums         whether any of its events says what was refunded so far
     """
 
@@ -143,7 +149,7 @@ class AttemptEvidence:
         self.unconfirmed: list[Heard] = []
         self.files: list[SessionFile] = []
         self.claims: dict[ClaimKind, list[Heard]] = {}
-        self.links: list[Heard] = []
+        self.links: list[Link] = []
         self.sums = False
 
     def names(self, session: str) -> Heard | None:
@@ -157,8 +163,13 @@ class AttemptEvidence:
         """
         if not self.links:
             return heard
-        named = {each.event.session for each in heard if each.event.payment is not None}
-        return [*heard, *[link for link in self.links if link.event.session not in named]]
+        tied = list(heard)
+        for movement, link in self.links:
+            if movement is not None and any(_rests_on(each, movement) for each in heard):
+                tied.append(link)
+        named = {each.event.session for each in tied if each.event.payment is not None}
+        sessions = [link for movement, link in self.links if movement is None]
+        return [*tied, *[link for link in sessions if link.event.session not in named]]
 
     def belongs_to(self, session: str) -> bool:
         """Whether it is an attempt of this session."""
@@ -407,8 +418,21 @@ def _link(finer: list[AttemptEvidence], event: Event) -> None:
     """Note what ties the attempts to the session of a coarse event: conclusions rest on it too."""
     for attempt in finer if event.session is not None else ():
         link = attempt.names(event.session or "")
-        if link is not None and link not in attempt.links:
-            attempt.links.append(link)
+        if link is not None and (None, link) not in attempt.links:
+            attempt.links.append((None, link))
+
+
+def _link_by_movement(attempt: AttemptEvidence, movement: str) -> None:
+    """Note what ties an event to the payment whose refund or dispute it names: an event that names
+    the payment, where there is one."""
+    naming = [each for each in attempt.heard if each.event.movement == movement]
+    link = next((each for each in naming if each.event.payment is not None), naming[0])
+    if (movement, link) not in attempt.links:
+        attempt.links.append((movement, link))
+
+
+def _rests_on(heard: Heard, movement: str) -> bool:
+    return heard.event.payment is None and heard.event.movement == movement
 
 
 def _meant(finer: list[AttemptEvidence], event: Event, *, reference: str) -> AttemptEvidence | None:
@@ -435,6 +459,7 @@ def _goes_back_on(finer: list[AttemptEvidence], event: Event) -> AttemptEvidence
     if event.movement is not None:
         named = [a for a in finer if any(h.event.movement == event.movement for h in a.heard)]
         if len(named) == 1:
+            _link_by_movement(named[0], event.movement)
             return named[0]
     captured = [a for a in finer if "succeeded" in a.claims]
     if len(captured) == 1:

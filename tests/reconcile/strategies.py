@@ -161,6 +161,27 @@ def histories() -> st.SearchStrategy[History]:
     return st.builds(History, order=st.just(ORDER), deliveries=deliveries(), records=records())
 
 
+@st.composite
+def tied_histories(draw: st.DrawFn) -> History:
+    """A refund that names no payment, another event of it that does, and a second payment."""
+    amounts = _pick(*AMOUNTS[1:])
+    names = _pick("refund_pending", "refund_failed", "reversed", "refunded")
+    dates = _pick(*OFFSETS[:6])
+    said = [
+        event("e_came", "succeeded", draw(dates), payment="pay_1", money=draw(amounts)),
+        event(
+            "e_ties", draw(names), draw(dates), payment="pay_2", movement="m_1", money=draw(amounts)
+        ),
+        event("e_back", "refunded", draw(dates), movement="m_1", money=draw(amounts)),
+    ]
+    arrived = frozenset(
+        Delivery(delivery_id=f"d{n}", received_at=seconds(0), event=each)
+        for n, each in enumerate(said)
+    )
+    priced = [record("rec_1", "order_placed", 0, money=draw(_pick(*PRICES[2:])))]
+    return History(order=ORDER, deliveries=arrived, records=frozenset(draw(_pick([], priced))))
+
+
 def moments() -> st.SearchStrategy[Instant]:
     """An instant to fold at: when something happens, just before or after, or much later."""
     edges = [seconds(o) + nudge for o in OFFSETS for nudge in (-1, 0, 1)]

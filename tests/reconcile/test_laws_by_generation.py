@@ -17,7 +17,14 @@ from reconcile.ledger.records import Record
 from reconcile.money import Money
 from tests.reconcile import laws
 from tests.reconcile.build import ORDER, record
-from tests.reconcile.strategies import OFFSETS, histories, moments, strangers, takings_away
+from tests.reconcile.strategies import (
+    OFFSETS,
+    histories,
+    moments,
+    strangers,
+    takings_away,
+    tied_histories,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -125,7 +132,7 @@ def _away(delivery: Delivery) -> Delivery:
 
 
 @search
-@given(histories(), moments())
+@given(histories() | tied_histories(), moments())
 def test_law_7_honest_explanations(history: History, as_of: Instant) -> None:
     """Folding only what the explanation cites gives the same outcome."""
     laws.honest_law(fold, history, as_of)
