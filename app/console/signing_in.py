@@ -48,7 +48,7 @@ BY_ITSELF: Final = "Tallyhook-By-Itself"
 
 
 async def form_of(request: Request) -> dict[str, str]:
-    """The fields of a form. Raises UsageError for what is none, not whole, too long, or too slow."""
+    """The fields of a form. Raises UsageError for what is none, not whole, too long or too slow."""
     body = bytearray()
     try:
         async with asyncio.timeout(FORM_WITHIN_S):

@@ -195,8 +195,9 @@ async def run_statement(connection: AsyncConnection, sql: str, values: Sequence[
     """Run one statement as a transaction of its own, on a connection that is in none: one round
     trip in place of three, and past SQLAlchemy."""
     driver = (await connection.get_raw_connection()).driver_connection
+    assert driver is not None
     # In a transaction it would wait for a COMMIT that nobody sends, and be acknowledged.
-    assert driver is not None and not driver.is_in_transaction()
+    assert not driver.is_in_transaction()
     async with _committing(driver):
         await driver.fetch(statements.numbered(sql), *values)
 
