@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 from app.core.errors import ConfigurationError
 from app.providers.fields import order_at_provider
@@ -98,8 +98,8 @@ class Questions:
             headers["authorization"] = _basic(self._credentials[rule.credential])
         body = None
         if rule.token_method == "POST":  # noqa: S105  # an HTTP method
-            body = self._filled(rule.token_body, None, _in_json).encode()
             form = not rule.token_body.startswith("{")
+            body = self._filled(rule.token_body, None, quote_plus if form else _in_json).encode()
             headers["content-type"] = (
                 "application/x-www-form-urlencoded" if form else "application/json"
             )

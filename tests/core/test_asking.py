@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import httpx2
 import pytest
@@ -127,6 +128,17 @@ async def test_a_token_of_any_life_is_used(tmp_path: Path, life: object) -> None
     given = {"access_token": TOKEN, "expires_in": life}
     found = await asked(tmp_path, provider(200, given), event(), event())
     assert [each is not None and each.answer.status for each in found] == [200, 200]
+
+
+def test_a_credential_in_a_form_is_told_from_what_stands_around_it(tmp_path: Path) -> None:
+    """It is whatever the provider has drawn."""
+    body = 'token_body = "grant_type=client_credentials&client_secret={credential:key}"\n'
+    text = PROFILE.replace("token_url", f"{body}token_url")
+    made = questions(tmp_path, text=text, client="me:s", key='a&b=c+d%2F"e').token()
+    assert made.headers["content-type"] == "application/x-www-form-urlencoded"
+    assert dict(parse_qsl((made.body or b"").decode(), strict_parsing=True)) == {
+        "grant_type": "client_credentials", "client_secret": 'a&b=c+d%2F"e',
+    }  # fmt: skip
 
 
 async def test_a_token_taken_back_is_asked_for_again(tmp_path: Path) -> None:
