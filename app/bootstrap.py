@@ -9,7 +9,6 @@ the server stops, and the process ends: nothing may be acknowledged by half a se
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -67,6 +66,7 @@ from app.receiving.receive import Receiver
 from app.receiving.refusals import RefusedAges, RejectionRate
 from app.receiving.store import Store, open_store
 from app.schedule_process import Scheduler
+from reconcile.canonical import fingerprint
 from reconcile.ledger.policy import policy_text
 
 if TYPE_CHECKING:
@@ -486,18 +486,19 @@ Work = Literal["apart", "all", "reading", "none"]
 the receiver's own, or in processes that somebody else starts."""
 
 
-def like_us(settings: Settings) -> str:
-    """The same for two processes that fold one database alike. One that is started while the
-    service runs reads its settings and its program anew, and both may have been changed: what it
-    published then would be judged otherwise, or nobody would be notified of it."""
-    folds = policy_text(settings.policy()), settings.requires_order_record
-    words = (settings.database_url, *folds, settings.shop.url is None)
-    return hashlib.sha256(repr(words).encode()).hexdigest()[:16]
+def folding_fingerprint(settings: Settings) -> str:
+    """Of all by which a process folds: equal in two that publish the same of one database.
+
+    A process that is started while the service runs reads settings and program anew, and both may
+    have been changed since: it would judge by other rules, or notify nobody.
+    """
+    judges = policy_text(settings.policy()), settings.requires_order_record
+    return fingerprint([settings.database_url, *judges, settings.shop.url is None])
 
 
 @asynccontextmanager
 async def _behind(
-    service: Service, store: Store, *, drains: bool, like: str
+    service: Service, store: Store, *, drains: bool, folds_by: str
 ) -> AsyncIterator[None]:
     """The processes behind a receiver, which end after it."""
     worker = WorkerProcess(
@@ -514,7 +515,7 @@ async def _behind(
             waiting=lambda: store.receiving.inbox.records if worker.ready else 0,
             leave=worker.leave_folding,
             failed=store.writer.fail,
-            like=like,
+            folds_by=folds_by,
         )
         worker.on_news = beside.tell
         service.parts.append(("the task that starts a second process", beside))
@@ -567,7 +568,7 @@ async def open_service(
         service.read_elsewhere = work == "none"
         if work == "apart":
             await stack.enter_async_context(
-                _behind(service, store, drains=drains, like=like_us(settings))
+                _behind(service, store, drains=drains, folds_by=folding_fingerprint(settings))
             )
         await stack.enter_async_context(service.running())
         yield service

@@ -10,7 +10,7 @@ from socket import socket
 import structlog
 import uvicorn
 
-from app.bootstrap import Part, Service, like_us, open_service, working_parts
+from app.bootstrap import Part, Service, folding_fingerprint, open_service, working_parts
 from app.bootstrap_context import no_database_yet, open_context
 from app.bootstrap_evidence import sealing, signer_of
 from app.bootstrap_sources import askers, storing_sources
@@ -184,13 +184,15 @@ async def work(settings: Settings, *, parent: Parent | None = None) -> None:
         log.info("stopped")
 
 
-async def fold_beside(settings: Settings, *, parent: Parent, like: str) -> None:
+async def fold_beside(settings: Settings, *, parent: Parent, folds_by: str) -> None:
     """Fold due orders and seal, beside a worker that reads, until there is little to do, or until
     the parent ends or says so.
 
-    Raises ConfigurationError where it would fold otherwise than the service does: see `like_us`.
+    folds_by  the service's `folding_fingerprint`
+
+    Raises ConfigurationError where this process has another one.
     """
-    if like_us(settings) != like:
+    if folding_fingerprint(settings) != folds_by:
         raise ConfigurationError(
             [
                 "the settings or the program are not those that the service was started with: "
@@ -228,8 +230,8 @@ async def _until_quiet(
     hearing = loop.create_task(parent.hear(read=store.folded, news=news, stop=stop))
     while not any(task.done() for task in tasks):
         await asyncio.wait(tasks, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
-        if quiet.look():  # it folds until what is being sealed is: until then nobody else does
-            sealer.stop()
+        if quiet.look():
+            sealer.stop()  # folding ends after it: nobody else folds while this process is there
     stop()
     await _ended(store, tasks, hearing)
 

@@ -64,8 +64,8 @@ REST_S: Final = 5.0
 those up is not folding."""
 
 REFUSED_S: Final = 60.0
-"""Until another is started after one with which something is wrong with the settings: or the
-program: it reads both anew, and they may be others than the service was started with."""
+"""Until another is started after one that found settings or a program other than the service was
+started with: the next one most likely finds them, too."""
 
 QUIET_S: Final = 30.0
 """Over so long a child looks at how much it has to do."""
@@ -84,15 +84,16 @@ class FoldingProcess:
         waiting: Callable[[], int],
         leave: Callable[[bool], None],
         failed: Callable[[str], None],
-        like: str,
+        folds_by: str,
     ) -> None:
         """waiting: how many deliveries are accepted and not read; leave: tells who reads whether to
         leave folding and sealing to another; failed: called with the reason when the disk under the
-        database has failed; like: by what a child sees that it folds as the service does."""
+        database has failed; folds_by: the fingerprint of that by which the
+        service folds, and a child must."""
         self._waiting = waiting
         self._leave = leave
         self._failed = failed
-        self._like = like
+        self._folds_by = folds_by
         self._writer: asyncio.StreamWriter | None = None
         self._loading: asyncio.subprocess.Process | None = None
         """The child until it has begun."""
@@ -149,7 +150,7 @@ class FoldingProcess:
     async def _live(self) -> int:
         """One child from its start to its end. Returns its exit code."""
         began = monotonic()
-        process, reader, self._writer = await started("--folding", self._like)
+        process, reader, self._writer = await started("--folding", self._folds_by)
         self._loading = process
         log.info("a second process folds and seals", count=self._waiting())
         try:

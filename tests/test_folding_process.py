@@ -50,7 +50,7 @@ class Told:
             waiting=lambda: self.waiting,
             leave=self.leaves.append,
             failed=self.failures.append,
-            like="us",
+            folds_by="us",
         )
         task = asyncio.create_task(beside.run())
         try:
@@ -78,7 +78,7 @@ async def test_none_is_started_for_what_one_look_finds(
     started = child(tmp_path, monkeypatch, says=b"r")
     looks = [BEHIND + 1, 0] * 10
     beside = FoldingProcess(
-        waiting=lambda: looks.pop() if looks else 0, leave=print, failed=pytest.fail, like="us"
+        waiting=lambda: looks.pop() if looks else 0, leave=print, failed=pytest.fail, folds_by="us"
     )
     task = asyncio.create_task(beside.run())
     await soon(lambda: not looks)

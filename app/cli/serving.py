@@ -271,7 +271,7 @@ def worker(
         give_way_to_parent(folding=folding is not None)
     with _ending_in_log(parent):
         if folding is not None and parent is not None:
-            running.run_loop(fold_beside(settings, parent=Parent(parent), like=folding))
+            running.run_loop(fold_beside(settings, parent=Parent(parent), folds_by=folding))
             return
         running.run_loop(work(settings, parent=None if parent is None else Parent(parent)))
 

@@ -70,7 +70,7 @@ _HOW_MANY: Final = re.compile(r"\s*(?:(?:FIRST|ANY)\s+)?(\d+)\s*\(", re.IGNORECA
 
 AWAITS_STANDBY: Final = (
     "the server waits for a standby that is not connected (synchronous_standby_names), and "
-    "confirms nothing before it is: start the standby, or change that setting on the server"
+    "confirms nothing before it is; start the standby, or change that setting on the server"
 )
 
 

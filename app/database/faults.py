@@ -93,7 +93,8 @@ _PASSING_POSTGRESQL = {
     "40": "the database is busy; try again",
     "53": "the server is out of memory, or at another limit of its machine; see its log",
     "53100": "the disk of the database server is full; free some space there",
-    "53300": "the server has no connection free; end what holds them, or raise max_connections",
+    _NO_CONNECTION: "the server has no connection free; end what holds them, or raise "
+    "max_connections",
     "55": "the database is busy; try again",
     "57": "the server is stopping, starting, or took too long; try again",
     "58": "the server reports a system error; see its log",

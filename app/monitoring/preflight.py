@@ -176,15 +176,14 @@ def of_database(facts: DatabaseFacts) -> Iterator[Check]:
         yield must(
             "database", f"The server has {setting}=off: a crash loses deliveries.", "turn it on"
         )
-    if facts.moved is not None:
-        what, _, do = facts.moved.partition("; ")
-        yield must("restored", f"{what[:1].upper()}{what[1:]}.", do)
-    if facts.no_writes is not None:
-        what, _, do = facts.no_writes.partition("; ")
-        yield must("writes", f"{what[:1].upper()}{what[1:]}.", do)
-    if facts.awaits:
-        what, _, do = AWAITS_STANDBY.partition(": ")
-        yield must("standby", f"{what[:1].upper()}{what[1:]}.", do)
+    for subject, sentence in (
+        ("restored", facts.moved),
+        ("writes", facts.no_writes),
+        ("standby", AWAITS_STANDBY if facts.awaits else None),
+    ):
+        if sentence is not None:
+            what, _, do = sentence.partition("; ")
+            yield must(subject, f"{what[:1].upper()}{what[1:]}.", do)
     for sentence in facts.standbys:
         what, _, do = sentence.partition("; ")
         yield weak("standby", f"{what}.", do)

@@ -17,6 +17,7 @@ from typing import Final
 import structlog
 
 from app.core.errors import StoreUnavailable
+from app.core.logs import Repeating
 from app.core.text import counted
 from app.database.statements import PlainConnection
 from app.database.writer import Writer
@@ -144,17 +145,16 @@ class InboxWriter:
             self._read.popleft()
 
     async def watch(self, closing: asyncio.Event) -> None:
-        """Look at what has been read, until closing. The log has it once where that fails, however
-        often it does: ten lines a second would hide what else it says."""
-        said = False
+        """Look at what has been read, until closing."""
+        failing = Repeating()
         while not closing.is_set():
             try:
                 await self._look()
-                said = False
             except StoreUnavailable as error:  # what was read stays a little longer
-                if not said:
-                    log.warning("what was read stays in the inbox", reason=error.reason)
-                said = True
+                if times := failing.times(error.reason):
+                    log.warning(
+                        "what was read stays in the inbox", reason=error.reason, count=times
+                    )
             try:
                 async with asyncio.timeout(LOOK_SHARED_S if self._shared else LOOK_S):
                     await closing.wait()

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
 from app.access.operators import register_operator
@@ -444,6 +445,14 @@ async def test_a_wait_for_the_standby_that_is_broken_off(
         finally:
             await in_thread(configured, server, "synchronous_standby_names", "")
         assert (await keep(store, arrival(said("e1", order="A"))))[0] == "stored"
+
+
+async def test_a_row_is_never_kept_inside_a_transaction(own_url: str) -> None:
+    """It would be acknowledged, and wait for a COMMIT that nobody sends."""
+    async with opened(own_url) as store, store.writing() as connection:
+        await connection.execute(text("SELECT 1"))
+        with pytest.raises(AssertionError):
+            await postgresql.run_statement(connection, "SELECT 1", ())
 
 
 @pytest.mark.parametrize("names", ["nobody", "FIRST 1 (nobody)", "ANY 2 (nobody, else)"])
