@@ -31,6 +31,8 @@ fmt: $(MADE) ## write all files in the project's form
 lint: $(MADE) ## look for breaches of the rules of form
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@git ls-files '*.py' | xargs wc -l | awk '$$1 > 700 && $$2 != "total" \
+		{ print "warning: " $$2 " has " $$1 " lines: is it one concept?" }' >&2
 
 types: $(MADE) ## check all types, of the product and of its tests
 	@$(BIN)/mypy app reconcile tests

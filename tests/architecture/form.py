@@ -19,8 +19,7 @@ PUBLIC_NAMES_OF_OLD = {
 """Columns, JSON keys and a table of the shop's, which keep their names."""
 
 MIGRATIONS = "app/database/migrations/versions"
-MAX_FILE_LINES = 700
-MAX_FUNCTION_LINES = 50
+MAX_FUNCTION_LINES = 80
 MAX_IMPORT_SHARE = 6
 """Percent of all lines of the product. Files that are many and small import more than they do."""
 
@@ -54,15 +53,6 @@ PLAINLY_COMPARED = {
         "two requests of one client that holds the token: their digests prove nothing",
 }  # fmt: skip
 """Comparisons that may end at the first difference, and why."""
-
-
-def files_are_short(module: Module) -> Iterator[str]:
-    """A file that needs more lines is two files. A migration is as long as what it does."""
-    if module.within(MIGRATIONS):
-        return
-    lines = len(module.text.splitlines())
-    if lines > MAX_FILE_LINES:
-        yield module.at(module.tree, f"has {lines} lines of at most {MAX_FILE_LINES}")
 
 
 def imports_are_few(tree: Sequence[Module]) -> Iterator[str]:
@@ -109,7 +99,7 @@ def _names_in(node: ast.AST) -> Iterator[str]:
 
 
 def functions_are_short(module: Module) -> Iterator[str]:
-    """A function that needs more lines is two functions. A migration is one list of steps."""
+    """Check that a function is at most 80 lines; a migration is one list of steps."""
     if module.within(MIGRATIONS):
         return
     for node in module.nodes:
@@ -119,16 +109,10 @@ def functions_are_short(module: Module) -> Iterator[str]:
                 yield module.at(node, f"{node.name} has {lines} of {MAX_FUNCTION_LINES} lines")
 
 
-def everything_public_is_described(module: Module) -> Iterator[str]:
-    """Modules everywhere, functions and classes of the product: each has a docstring."""
+def modules_are_described(module: Module) -> Iterator[str]:
+    """Check that every module has a docstring. Functions have one where name and types need it."""
     if module.text.strip() and not ast.get_docstring(module.tree):
         yield module.at(module.tree, "has no docstring")
-    if module.within("app", "reconcile") and not module.within("app/database/migrations"):
-        for node in module.tree.body:
-            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                continue
-            if not node.name.startswith("_") and not ast.get_docstring(node):
-                yield module.at(node, f"{node.name} has no docstring")
 
 
 def engine_has_no_floats(module: Module) -> Iterator[str]:
@@ -320,9 +304,8 @@ def _is_glued(text: ast.expr) -> bool:
 
 
 RULES = (
-    files_are_short,
     functions_are_short,
-    everything_public_is_described,
+    modules_are_described,
     engine_has_no_floats,
     nothing_is_unfinished,
     only_the_cli_prints,
