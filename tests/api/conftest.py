@@ -14,15 +14,15 @@ from tests.memory import memory
 
 @pytest.fixture
 async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
-    """A service with its worker, its clock at T."""
+    """Run a service with its worker, its clock at T."""
     async with driving(tmp_path) as driven:
         yield driven
 
 
 @pytest.fixture(scope="module")
 async def one_driver() -> AsyncIterator[Driver]:
-    """One service for a file's tables of requests that leave nothing behind, or what is kept apart
-    by its id: to begin one takes longer than each of them."""
+    """Share one service between a file's tables of requests that leave nothing behind. Starting one
+    takes longer than any of those requests."""
     with TemporaryDirectory(dir=memory(), prefix="tallyhook-") as folder:
         async with driving(Path(folder)) as driven:
             yield driven

@@ -37,11 +37,10 @@ class Door:
     state: ServerState = field(default_factory=ServerState)
 
     def connect(self) -> Client:
-        """A new connection."""
         return Client(self.kind(self.config, self.state, {}))
 
     async def ask(self, *data: bytes, client: Client | None = None) -> Client:
-        """Send these bytes, one after the other, until nothing more is under way."""
+        """Send these bytes one after the other, until nothing more is under way."""
         client = client or self.connect()
         for each in data:
             await client.ask(each)
@@ -50,7 +49,7 @@ class Door:
 
 
 def is_at_rest(client: Client) -> bool:
-    """Whether nothing that came is still to be answered."""
+    """Return whether every request was answered."""
     connection: Any = client.connection
     cycle = connection.cycle
     return client.wire.is_closing() or (
@@ -60,7 +59,7 @@ def is_at_rest(client: Client) -> bool:
 
 @asynccontextmanager
 async def door(folder: Path, **more: Any) -> AsyncIterator[Door]:
-    """A service in the folder."""
+    """Run a service in the folder and yield how to connect to it."""
     async with driving(folder, with_worker=False, **more) as driver:
         service = driver.service
         config = uvicorn.Config(
@@ -72,7 +71,7 @@ async def door(folder: Path, **more: Any) -> AsyncIterator[Door]:
 
 
 def genuine(document: dict[str, Any] | bytes, *more: Header, **words: Any) -> bytes:
-    """A signed delivery, as it goes over the wire."""
+    """Return a signed delivery as bytes on the wire."""
     body = document if isinstance(document, bytes) else json.dumps(document).encode()
     return post(body, *signed(body), *more, **words)
 
@@ -84,7 +83,7 @@ def post(
     length: bytes | None = None,
     line: str = "POST {} HTTP/1.1",
 ) -> bytes:
-    """A request; its length as it is or as it is said to be."""
+    """Return a request; `length` overrides its Content-Length."""
     size = b"%d" % len(body) if length is None else length
     fields: Iterable[Header] = ((b"host", b"a"), *headers, (b"content-length", size))
     lines = [line.format(path).encode(), *(b"%b: %b" % each for each in fields)]

@@ -29,8 +29,8 @@ Crowd = Sequence[Driver]
 
 
 async def delivered(crowd: Crowd, bodies: Sequence[bytes]) -> list[str]:
-    """The verdicts of these bodies, all sent at once, to each receiver in turn. None waits for the
-    reader alone: hundreds that ask at once whether it is done keep a busy machine from it."""
+    """Send all bodies at once, to each receiver in turn; return their verdicts. No sender waits for
+    the reader: hundreds that poll it would keep a busy machine from reading."""
     async with AsyncExitStack() as stack:
         senders = [
             replace(each, client=await stack.enter_async_context(_plain(each))) for each in crowd
@@ -59,7 +59,7 @@ async def _verdicts(driver: Driver, names: list[str]) -> dict[str, str]:
 
 
 async def ledgers(crowd: Crowd, names: Sequence[str]) -> list[Ledger]:
-    """The orders as the first receiver's database has them."""
+    """Return the orders as the first receiver's database has them."""
     found: dict[str, Any] = {}
     for start in range(0, len(names), 500):
         found |= await histories(crowd[0].service.store, names[start : start + 500])
@@ -67,7 +67,6 @@ async def ledgers(crowd: Crowd, names: Sequence[str]) -> list[Ledger]:
 
 
 async def count(crowd: Crowd, of: str) -> int:
-    """How many rows there are."""
     return int((await rows(crowd[0].service.store, f"SELECT count(*) FROM {of}"))[0][0])
 
 
@@ -75,8 +74,8 @@ async def count(crowd: Crowd, of: str) -> int:
 
 
 async def many_times(crowd: Crowd, *, events: int, times: int) -> None:
-    """Each event so often, all of them mixed: stored once, a duplicate every other time, and its
-    money counted once."""
+    """Deliver each event many times, all mixed. Each is stored once, every other delivery is a
+    duplicate, and its money counts once."""
     rng = Random(events)
     names = [f"O-{number}" for number in range(events)]
     step = max(1, AT_ONCE // times)
@@ -116,8 +115,8 @@ WAYS = ("the true one first", "the other first", "at once")
 
 
 async def collisions(crowd: Crowd, *, number: int) -> None:
-    """So many ids with two bodies each, in both orders and at once: both are kept, every time the
-    contradiction is reported, and what is concluded never depends on which came first."""
+    """Deliver ids with two bodies each, in both orders and at once. Both bodies are kept, every
+    contradiction is reported, and the conclusion never depends on which came first."""
     names = [f"O-{each}" for each in range(number)]
     for start in range(0, number, AT_ONCE // 2):
         chunk = names[start : start + AT_ONCE // 2]

@@ -17,7 +17,7 @@ METHODS = ("get", "put", "post", "delete", "patch")
 
 
 def closed(schema: Any) -> Any:
-    """The same, where an object may have no members but those that are described."""
+    """Return the schema with no member allowed that it does not describe."""
     if isinstance(schema, list):
         return [closed(each) for each in schema]
     if not isinstance(schema, dict):
@@ -35,14 +35,14 @@ def _closed_components() -> Any:
 
 
 def faults(schema: Mapping[str, Any], value: Any) -> list[str]:
-    """What of a value its schema does not allow; a member that is not described, too."""
+    """Return what a value has that its schema does not allow, undescribed members included."""
     whole = {**closed(dict(schema)), "components": {"schemas": _closed_components()}}
     checker = OAS31Validator(whole, format_checker=oas31_format_checker)
     return [f"{each.json_path}: {each.message[:200]}" for each in checker.iter_errors(value)]
 
 
 def operations() -> dict[tuple[str, str], dict[str, Any]]:
-    """Every operation by method and path."""
+    """Return every operation by method and path."""
     return {
         (method.upper(), path): described
         for path, methods in API_DOCUMENT["paths"].items()
@@ -52,7 +52,7 @@ def operations() -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def operation_of(method: str, path: str) -> dict[str, Any]:
-    """The operation at an address as it was asked for."""
+    """Return the operation at an address as it was requested."""
     found = []
     for (asked, template), described in operations().items():
         inner = "[^/]+" if template.count("/") > 4 or "{reference}" not in template else ".+"
@@ -62,8 +62,8 @@ def operation_of(method: str, path: str) -> dict[str, Any]:
 
 
 def not_as_described(answer: httpx2.Response) -> list[str]:
-    """What of an answer its operation does not describe: its status, its kind, its headers that
-    are ours, its members."""
+    """Return how an answer differs from its operation's description in status, media type, own
+    headers and members."""
     operation = operation_of(answer.request.method, answer.request.url.path)
     described = operation["responses"].get(str(answer.status_code))
     if described is None:

@@ -36,7 +36,7 @@ KEY = b"a key for tests, not a secret"
 
 
 def secret(key: bytes) -> str:
-    """The form in which a service is given a key."""
+    """Return a key in the form in which a service is configured with it."""
     return "whsec_" + base64.b64encode(key).decode()
 
 
@@ -49,7 +49,7 @@ TELLING = ("duplicate_with_different_body", "unreadable", "stored", "duplicate")
 
 
 def environ(folder: Path, **more: str) -> dict[str, str]:
-    """The environment variables of a service whose database is in the folder."""
+    """Return the environment variables of a service whose database is in the folder."""
     return {
         "TALLYHOOK_ENVIRONMENT": "sandbox",
         "TALLYHOOK_DATABASE_URL": f"sqlite+aiosqlite:///{folder}/t.db",
@@ -59,7 +59,8 @@ def environ(folder: Path, **more: str) -> dict[str, str]:
 
 
 def event(event_id: str, claim: str = "succeeded", **changes: Any) -> dict[str, Any]:
-    """The provider's JSON for an order of KES 1,500. Parts of `data` are replaced, or left out."""
+    """Return the provider's JSON for an order of KES 1,500. Parts of `data` are replaced, or left
+    out where they are None."""
     data: dict[str, Any] = {
         "order": {"reference": "ORD-1", "amount": 1500, "currency": "KES"},
         "session": {"reference": "cs_1"},
@@ -83,7 +84,7 @@ def event(event_id: str, claim: str = "succeeded", **changes: Any) -> dict[str, 
 
 
 def of_order(reference: str, event_id: str, claim: str = "succeeded") -> dict[str, Any]:
-    """An event of another order, with a payment and a session of its own."""
+    """Return an event of another order, with a payment and a session of its own."""
     return event(
         event_id,
         claim,
@@ -101,7 +102,7 @@ def signed(
     stamp: bytes | None = None,
     key: bytes = KEY,
 ) -> list[Header]:
-    """The headers of a genuine request, made here by the published rule alone."""
+    """Return the headers of a genuine request, made here by the published rule alone."""
     stamp = str(at // SECOND).encode() if stamp is None else stamp
     content = b".".join((event_id.encode(), stamp, body))
     mac = base64.b64encode(hmac.new(key, content, hashlib.sha256).digest())
@@ -114,8 +115,6 @@ def signed(
 
 
 class Body(httpx2.AsyncByteStream):
-    """An answer's body that is still to be read."""
-
     def __init__(self, content: bytes) -> None:
         self._content = content
 
@@ -124,7 +123,7 @@ class Body(httpx2.AsyncByteStream):
 
 
 def reader_of(service: Service) -> Reader:
-    """What reads the inbox in the service's own process."""
+    """Return the reader that runs in the service's own process."""
     return next(part for _, part in service.parts if isinstance(part, Reader))
 
 
@@ -134,15 +133,16 @@ def _verdicts(connection: PlainConnection, name: str) -> list[tuple[str]]:
 
 
 class Following(httpx2.AsyncBaseTransport):
-    """Asks the application, and after each delivery waits until it was read. An answer `accepted`
-    is handed on with the verdict that reading gave: so a test sees at once what became of it."""
+    """A transport that waits after each delivery until it was read. It puts the verdict of reading
+    into an answer `accepted`, so that a test sees it at once."""
 
     def __init__(self, service: Service, *, raising: bool) -> None:
         self._service = service
         self._inner = httpx2.ASGITransport(app=service.application, raise_app_exceptions=raising)
 
     async def _read(self, name: str) -> list[tuple[str]]:
-        """The verdicts of a delivery's parts; where many come to one server, a moment later."""
+        """Return the verdicts of a delivery's parts, waiting where several processes share a
+        server."""
         store = self._service.store
         ends = time.monotonic() + (PATIENCE_S if store.shared else 0.0)
         while True:
@@ -190,24 +190,23 @@ class Driver:
         *,
         source: str = "shop",
     ) -> httpx2.Response:
-        """POST one delivery; signed now, unless its headers are given."""
+        """POST one delivery, signed now unless its headers are given."""
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         chosen = signed(content, at=self.clock.now()) if headers is None else headers
         return await self.client.post(f"/webhooks/{source}", content=content, headers=list(chosen))
 
     async def api(self, method: str, path: str, **words: Any) -> httpx2.Response:
-        """Ask the API as the shop."""
+        """Send an API request with the shop's token."""
         if not self.token:
             self.token = await issue_token(self.context, name="shop")
         bearer = {"Authorization": f"Bearer {self.token}"}
         return await self.client.request(method, f"/api/v1{path}", headers=bearer, **words)
 
     async def ready(self) -> bool:
-        """Whether the service says that it is ready."""
         return (await self.client.get("/readyz")).status_code == 200
 
     def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        """What another connection finds in the database now."""
+        """Return the rows that another connection reads now."""
         with closing(sqlite3.connect(self.path)) as database:
             return database.execute(sql, values).fetchall()
 
@@ -222,10 +221,9 @@ async def driving(
     at: Instant = T,
     **more: str,
 ) -> AsyncIterator[Driver]:
-    """A service with its clock at T, or `at`. With `raising`, an error in it fails the test at
-    once; with `looking` its watchdog looks, and its evidence is sealed. Settings that stand in a
-    dict are declared as `dict[str, Any]`: of a `dict[str, str]` a checker believes that it may hold
-    `at` too."""
+    """Run a service with its clock at `at`. `raising` lets an error in it fail the test at once;
+    `looking` runs its watchdog and seals its evidence. Pass settings from a `dict[str, Any]`: in a
+    `dict[str, str]` a type checker sees a possible `at`."""
     settings = load_settings(environ(folder, **more), serving=True)
     clock = SetClock(at)
     put_new(folder / "t.db")

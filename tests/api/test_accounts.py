@@ -55,7 +55,7 @@ def charge(company: Any, event_id: str = "E1", **more: Any) -> dict[str, Any]:
 async def send(
     driver: Driver, profile: str, key: Any, document: Any, *, to: str, body: bytes = b""
 ) -> httpx2.Response:
-    """Signed as the provider does, whoever's event it is."""
+    """Send an event signed as the provider signs every merchant's events."""
     source = Source(name=to, profile=load_profile(profile), secrets=key, strict=False)
     content = body or json.dumps(document).encode()
     url = f"/webhooks/{to}"
@@ -72,7 +72,7 @@ async def folded(driver: Driver, order: str) -> Any:
 async def test_another_merchants_event_is_answered_like_a_forged_one(
     company: Any, tmp_path: Path
 ) -> None:
-    """401 signature_invalid, to the byte; kept as `wrong_account`; the order hears nothing."""
+    """It is kept as `wrong_account`, and the order does not change."""
     async with driving(tmp_path, with_worker=False, **PIX) as driver:
         answer = await send(driver, "woovi", [RSA], charge(company), to="pix")
         forged = await driver.client.post("/webhooks/pix", content=b"{}")
@@ -89,7 +89,6 @@ async def test_another_merchants_event_is_answered_like_a_forged_one(
 
 
 async def test_our_own_event_counts_and_woovis_test_is_answered(tmp_path: Path) -> None:
-    """The account that is configured pays the order; the test of the dashboard is not kept."""
     async with driving(tmp_path, with_worker=False, **PIX) as driver:
         own = charge({"id": PIX["SOURCES__PIX__ACCOUNT"]})
         assert (await send(driver, "woovi", [RSA], own, to="pix")).status_code == 200
@@ -100,7 +99,7 @@ async def test_our_own_event_counts_and_woovis_test_is_answered(tmp_path: Path) 
 
 
 async def test_a_body_that_cannot_be_read_is_refused_too(tmp_path: Path) -> None:
-    """Signed under the shared key and no JSON: it names no account."""
+    """It is signed under the shared key, but names no account."""
     async with driving(tmp_path, with_worker=False, **PIX) as driver:
         for body in (b"[1", b"[]", b"7", b'{"company": {"id": 1e999}}'):
             answer = await send(driver, "woovi", [RSA], None, to="pix", body=body)
@@ -109,7 +108,7 @@ async def test_a_body_that_cannot_be_read_is_refused_too(tmp_path: Path) -> None
 
 
 async def test_it_is_judged_again_after_the_account_was_put_right(tmp_path: Path) -> None:
-    """`reverify` takes what was refused for a wrong ACCOUNT, and `reindex` drops what is not."""
+    """`reverify` accepts what was refused for a wrong ACCOUNT; `reindex` drops what is not ours."""
     async with driving(tmp_path, with_worker=False, **PIX) as driver:
         await send(driver, "woovi", [RSA], charge({"id": "m2"}), to="pix")
         words: dict[str, Any] = {"only": None, "environment": "sandbox", "progress": quiet}
@@ -127,7 +126,7 @@ def sources(folder: Path, **more: str) -> Any:
 
 
 async def test_what_never_counts_by_itself_leaves_the_order_pending(tmp_path: Path) -> None:
-    """Of a provider that names no account, under its key: nobody is asked, nothing is paid."""
+    """The provider names no account, and nobody can be asked."""
     snap: dict[str, Any] = {
         "SOURCES__VA__PROFILE": "snap_winpay",
         "SOURCES__VA__SECRETS": json.dumps([RSA]),
@@ -155,7 +154,7 @@ LIVE: dict[str, Any] = {"ENVIRONMENT": "live"}
 @pytest.mark.disk
 @pytest.mark.parametrize("said", [None, ...])
 async def test_live_takes_no_event_that_hides_its_environment(said: Any, tmp_path: Path) -> None:
-    """Null or absent, where the profile names the member: refused as of another environment."""
+    """The profile names the member, and it is null or absent."""
     document = event("e1", environment="live")
     document["environment"] = said
     if said is ...:
@@ -175,8 +174,8 @@ TILL: dict[str, Any] = {"SOURCES__TILL__SECRETS": secret(KEY), "SOURCES__TILL__O
 
 
 async def test_orders_of_its_own_never_meet_the_shops(tmp_path: Path) -> None:
-    """Order ORD-1 of the till is no order ORD-1 of the shop's: two prices, two payments, no
-    finding; the API names it @till:ORD-1, and nobody else's event can."""
+    """The till's order ORD-1 is named @till:ORD-1 in the API; it shares no price, payment or
+    finding with the shop's ORD-1."""
     async with driving(tmp_path, with_worker=False, **TILL) as driver:
         shops = {"amount": "1500.00", "currency": "KES"}
         await driver.api("PUT", "/orders/ORD-1", json=shops)
@@ -196,7 +195,7 @@ async def test_orders_of_its_own_never_meet_the_shops(tmp_path: Path) -> None:
 
 
 async def test_its_evidence_holds(tmp_path: Path) -> None:
-    """A stranger reads the bodies again, and finds the order by the name that it has here."""
+    """A stranger who reads the bodies again finds the order under its name here."""
     async with driving(tmp_path, **TILL) as driver:
         body = json.dumps(event("e1")).encode()
         await driver.send(body, signed(body, at=driver.clock.now(), key=KEY), source="till")
@@ -215,7 +214,7 @@ async def test_its_evidence_holds(tmp_path: Path) -> None:
 def test_its_statement_speaks_of_its_orders_and_its_provider_hears_its_own_name(
     tmp_path: Path,
 ) -> None:
-    """The provider writes 1001, in a file and when it is asked; here it is @till:1001."""
+    """The provider writes 1001 in files and is asked for 1001; the order here is @till:1001."""
     mapping = read_mapping(b"", StatementForm.FIELDS)
     form = StatementForm(mapping, source="till", own_orders=True)
     text = "Payment reference,Order reference,Gross,Currency\np1,1001,10.00,KES\np2,,1.00,KES\n"

@@ -83,7 +83,7 @@ ANSWERS: dict[str, Sequence[Message]] = {
 
 
 def answering(messages: Sequence[Message], *, asks: str = "") -> Application:
-    """Sends these; `asks` for the request's body `first`, or `last`."""
+    """Send these messages; `asks` for the request's body `first`, or `last`."""
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         if asks == "first":
@@ -98,8 +98,7 @@ def answering(messages: Sequence[Message], *, asks: str = "") -> Application:
 
 @pytest.mark.parametrize("name", ANSWERS)
 async def test_the_bytes_are_uvicorns(name: str) -> None:
-    """The same bytes, and the same end of the connection, to every kind of request. Each answer
-    meets each kind once, each of them with every way to ask for its body in some answers."""
+    """Each answer meets each kind of request, each with every way to ask for its body."""
     for turn, asks in enumerate(("", "first", "last"), [*ANSWERS].index(name)):
         for request in [*REQUESTS][turn % EACH :: EACH]:
             sent = []
@@ -115,14 +114,14 @@ async def test_the_bytes_are_uvicorns(name: str) -> None:
 
 
 class Stepping:
-    """An application that sends what it is given, one message after the other."""
+    """An application that sends the messages it is given, one after the other."""
 
     def __init__(self) -> None:
         self._next: asyncio.Queue[Message | Exception | None] = asyncio.Queue()
         self.error: BaseException | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Until it is given None, or an error, which it raises."""
+        """Send messages until given None, or an error, which is raised."""
         try:
             while (message := await self._next.get()) is not None:
                 if isinstance(message, Exception):
@@ -133,14 +132,14 @@ class Stepping:
             raise
 
     async def go_on(self, *messages: Message | Exception | None) -> None:
-        """Give it these, and let it do what it can."""
+        """Hand over the messages and wait until the application has sent them."""
         for message in messages:
             self._next.put_nowait(message)
         await turns()
 
 
 async def stepping(request: bytes = GET, *, by_uvicorn: bool = False) -> tuple[Stepping, Client]:
-    """Such an application that was asked something."""
+    """Return such an application that has received a request."""
     application = Stepping()
     client = connect(application, by_uvicorn=by_uvicorn)
     await client.ask(request)
@@ -148,7 +147,7 @@ async def stepping(request: bytes = GET, *, by_uvicorn: bool = False) -> tuple[S
 
 
 async def test_a_head_that_says_its_length_goes_out_with_the_first_part() -> None:
-    """One write, which is one packet and wakes the reader once; what follows by itself."""
+    """One write is one packet and wakes the client once."""
     application, client = await stepping()
     await application.go_on(start(length(4)))
     assert client.wire.writes == []
@@ -160,7 +159,7 @@ async def test_a_head_that_says_its_length_goes_out_with_the_first_part() -> Non
 
 
 async def test_a_head_of_no_length_goes_out_at_once() -> None:
-    """Its answer may never end, and its reader wants to know that there is one."""
+    """Its answer may never end, and the client must see that it began."""
     application, client = await stepping()
     await application.go_on(start())
     (head,) = client.wire.writes
@@ -173,8 +172,9 @@ FAILURE = RuntimeError("of the application")
 
 
 @pytest.mark.parametrize("ends", [FAILURE, None])
-async def test_an_application_that_ends_within_the_body(ends: Exception | None) -> None:
-    """What went out is cut off, in uvicorn's way."""
+async def test_an_answer_that_ends_within_its_body_is_cut_off_as_uvicorn_does(
+    ends: Exception | None,
+) -> None:
     found = []
     for by_uvicorn in (True, False):
         application, client = await stepping(by_uvicorn=by_uvicorn)
@@ -184,9 +184,7 @@ async def test_an_application_that_ends_within_the_body(ends: Exception | None) 
     assert found[1][0].endswith(b"\r\n\r\nok")
 
 
-async def test_a_body_that_is_asked_for_while_its_answer_waits() -> None:
-    """The client is asked to go on, before the answer."""
-
+async def test_a_client_is_asked_to_go_on_before_the_answer_is_written() -> None:
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         answer = asyncio.ensure_future(answering(WHOLE)(scope, receive, send))
         await turns()
@@ -207,7 +205,7 @@ async def test_a_body_that_is_asked_for_while_its_answer_waits() -> None:
 
 
 async def test_a_reader_that_does_not_read_does_not_stay_for_ever() -> None:
-    """Closed when it has rested too long; gone when it takes nothing even then."""
+    """The connection is closed after a while, and dropped when even then nothing is read."""
     client = connect(answering(WHOLE))
     await client.ask()
     client.wire.unread = 1

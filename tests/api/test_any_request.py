@@ -32,7 +32,7 @@ CONFIGURATION = Path(__file__).with_name("schemathesis.toml")
 
 
 class Served(NamedTuple):
-    """Where the API is, and a token of a program and of a person who may do everything."""
+    """The API's address, and tokens of a program and of a person with every permission."""
 
     url: str
     program: str
@@ -41,7 +41,7 @@ class Served(NamedTuple):
 
 @asynccontextmanager
 async def _served(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
-    """Orders, files, breaks, proposals, deliveries and notifications are there to be asked for."""
+    """Fill a service with orders, files, breaks, proposals, deliveries and notifications."""
     settings: dict[str, Any] = {
         "SHOP__URL": "https://shop.example/told",
         "SHOP__SECRET": "whsec_c2hvcC1zZWNyZXQtb2YtMzAtYnl0ZXMtbG9uZyE=",
@@ -50,7 +50,7 @@ async def _served(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     }
 
     async def bundle(order: str, file: Path, **words: Any) -> None:
-        """In place of a process for each: its own tests build real ones."""
+        """Stand in for a process per bundle; other tests build real ones."""
         if order != "ORD-1":
             raise NotFoundError(order)
         file.write_bytes(b"PK")  # noqa: ASYNC240
@@ -84,7 +84,7 @@ async def _listening(driver: Driver) -> AsyncIterator[str]:
 
 @contextmanager
 def served(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    """The API, on a loop of its own."""
+    """Run the API on a loop of its own."""
     found: list[Served] = []
     there, over = threading.Event(), threading.Event()
 
@@ -112,7 +112,7 @@ def served(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
 
 
 def asked(served: Served, folder: Path, *words: str) -> None:
-    """Ask every operation. Fails with what schemathesis found."""
+    """Request every operation; fail with what schemathesis found."""
     done = subprocess.run(
         [
             *(Path(sys.executable).with_name("st"), "--config-file", CONFIGURATION),
@@ -133,7 +133,7 @@ def asked(served: Served, folder: Path, *words: str) -> None:
 def test_two_hundred_requests_of_every_operation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All phases: examples, each bound of each parameter, requests made up, and whole sequences
+    """All phases run: examples, each bound of each parameter, generated requests, and sequences
     along the links between operations."""
     with served(tmp_path, monkeypatch) as api:
         asked(api, tmp_path, "--max-examples", "200")

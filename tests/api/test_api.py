@@ -24,12 +24,12 @@ TOLD = {"amount": "1500.00", "currency": "KES"}
 
 
 async def folded(driver: Driver) -> None:
-    """Fold until nothing is due: the worker may be half-way through."""
+    """Fold until nothing is due; the worker may be half-way through."""
     await refold_until_quiet(driver.context, limit=100, progress=lambda count: None)
 
 
 async def problem_of(driver: Driver, method: str, path: str, **words: Any) -> tuple[int, str, str]:
-    """Status, code and sentence of a refusal."""
+    """Return status, code and sentence of a refusal."""
     answer = await driver.api(method, path, **words)
     assert answer.headers["content-type"] == "application/problem+json"
     document = answer.json()
@@ -40,8 +40,7 @@ async def problem_of(driver: Driver, method: str, path: str, **words: Any) -> tu
 # --- orders ---------------------------------------------------------------------------------------
 
 
-async def test_an_order_nobody_has_spoken_of(driver: Driver) -> None:
-    """An order of which nothing is known is a 404, and so is one asked for before its time."""
+async def test_an_order_that_is_unknown_or_was_unknown_as_of_then_is_a_404(driver: Driver) -> None:
     assert (await problem_of(driver, "GET", "/orders/ORD-1"))[:2] == (404, "order_unknown")
     await driver.send(event("e1"))
     before = format_instant(T - SECOND)
@@ -53,8 +52,7 @@ async def test_an_order_nobody_has_spoken_of(driver: Driver) -> None:
     assert (await driver.api("GET", "/orders/ORD-1")).status_code == 200
 
 
-async def test_as_of(driver: Driver) -> None:
-    """An earlier moment gives the ledger as it could have been known then, in any notation."""
+async def test_as_of_in_any_notation_gives_the_ledger_as_it_was_known_then(driver: Driver) -> None:
     await driver.send(event("e1", "pending"))
     driver.clock.put(T + 20 * SECOND)
     await driver.send(event("e2"))
@@ -67,16 +65,14 @@ async def test_as_of(driver: Driver) -> None:
 
 
 @pytest.mark.parametrize("moment", ["now", "2026-11-20", "1e9", "2026-02-30T00:00:00Z", "%00"])
-async def test_as_of_that_is_no_moment(driver: Driver, moment: str) -> None:
-    """What is no moment is refused with a sentence that shows one."""
+async def test_as_of_that_is_no_moment_is_refused(driver: Driver, moment: str) -> None:
     status, code, detail = await problem_of(driver, "GET", f"/orders/ORD-1?as_of={moment}")
     assert (status, code) == (422, "parameter_invalid")
     assert detail.startswith("as_of")
 
 
 async def test_the_fingerprint_is_of_all_members_before_it_but_the_instant(driver: Driver) -> None:
-    """A reader of the answer who hashes them by himself gets the one that is written there; the
-    plain words of findings, as all plain words, are no part of it."""
+    """A client that hashes the members gets the fingerprint; plain texts are no part of it."""
     for _ in range(2):
         await driver.send(event("e1", "pending"))
     found = await driver.api("PUT", "/orders/ORD-1", json=TOLD)
@@ -90,8 +86,7 @@ async def test_the_fingerprint_is_of_all_members_before_it_but_the_instant(drive
         assert ledger["fingerprint"] == "sha256:" + sha256(text.encode()).hexdigest()
 
 
-async def test_telling_twice_is_telling_once(driver: Driver) -> None:
-    """The same PUT again writes nothing and answers with the same knowledge."""
+async def test_the_same_put_again_writes_nothing_and_answers_alike(driver: Driver) -> None:
     body = TOLD | {"placed_at": "2026-11-20T09:00:00Z", "fulfilled_at": "2026-11-20T12:00:00+03:00"}
     answers = [(await driver.api("PUT", "/orders/ORD-1", json=body)).json() for _ in range(3)]
     assert len({answer["fingerprint"] for answer in answers}) == 1
@@ -101,8 +96,7 @@ async def test_telling_twice_is_telling_once(driver: Driver) -> None:
     ]
 
 
-async def test_telling_news(driver: Driver) -> None:
-    """Every change that the shop states is one more record, and the ledger follows at once."""
+async def test_every_change_that_the_shop_states_is_one_more_record(driver: Driver) -> None:
     first = await driver.api("PUT", "/orders/ORD-1", json=TOLD)
     assert (first.status_code, first.json()["outcome"]) == (200, "not_attempted")
     driver.clock.put(T + SECOND)
@@ -120,15 +114,15 @@ async def test_telling_news(driver: Driver) -> None:
     assert sorted(kinds) == ["order_canceled", *["order_placed"] * 3]
 
 
-async def test_fulfilled_but_not_paid(driver: Driver) -> None:
-    """An order that was shipped without money says so."""
+async def test_an_order_shipped_without_money_has_a_finding(driver: Driver) -> None:
     facts = TOLD | {"fulfilled_at": format_instant(T)}
     ledger = (await driver.api("PUT", "/orders/ORD-1", json=facts)).json()
     assert "fulfilled_but_not_paid" in {finding["code"] for finding in ledger["findings"]}
 
 
-async def test_all_mistakes_at_once(driver: Driver) -> None:
-    """One answer names every mistake of a PUT, and nothing of it is written."""
+async def test_one_answer_names_every_mistake_of_a_put_and_nothing_is_written(
+    driver: Driver,
+) -> None:
     body = {"amount": "15.001", "currency": "KES", "placed_at": 5, "canceled_at": "x", "price": 1}
     status, code, detail = await problem_of(driver, "PUT", "/orders/ORD-1", json=body)
     assert (status, code) == (422, "order_invalid")
@@ -164,8 +158,9 @@ async def test_all_mistakes_at_once(driver: Driver) -> None:
         (b" " * 70_000, 413),
     ],
 )
-async def test_a_body_that_tells_nothing(one_driver: Driver, body: bytes, status: int) -> None:
-    """What cannot be read or understood is a clear refusal, and the service goes on."""
+async def test_a_body_that_cannot_be_understood_is_refused_and_the_service_goes_on(
+    one_driver: Driver, body: bytes, status: int
+) -> None:
     assert (await problem_of(one_driver, "PUT", "/orders/ORD-1", content=body))[0] == status
     assert one_driver.rows("SELECT * FROM records") == []
     assert await one_driver.ready()
@@ -176,8 +171,9 @@ REFERENCES = ["ORD-1", "2026/11/0042", "a b", "é/注文", "100%", "a?b#c", "a//
 
 
 @pytest.mark.parametrize("reference", REFERENCES)
-async def test_references_of_any_kind(driver: Driver, reference: str) -> None:
-    """An order is found under its own reference, however it must be escaped in a path."""
+async def test_an_order_is_found_under_any_reference_however_its_path_is_escaped(
+    driver: Driver, reference: str
+) -> None:
     path = f"/orders/{quote(reference, safe='')}"
     assert (await driver.api("PUT", path, json=TOLD)).json()["order"] == reference
     await driver.send(of_order(reference, "e1"))
@@ -187,8 +183,9 @@ async def test_references_of_any_kind(driver: Driver, reference: str) -> None:
 
 
 @pytest.mark.parametrize("reference", ["", "x" * 201, "a%00", "%0A", "%C2%85"])
-async def test_references_that_cannot_be(driver: Driver, reference: str) -> None:
-    """A reference that no order can have is refused, never searched for."""
+async def test_a_reference_that_no_order_can_have_is_refused(
+    driver: Driver, reference: str
+) -> None:
     path = f"/orders/{reference}"
     for method in ("GET", "PUT"):
         status, code, _ = await problem_of(driver, method, path, json=TOLD)
@@ -198,8 +195,9 @@ async def test_references_that_cannot_be(driver: Driver, reference: str) -> None
 # --- listing --------------------------------------------------------------------------------------
 
 
-async def test_listing(driver: Driver) -> None:
-    """Orders are listed in key order, by outcome, by finding, and in pages."""
+async def test_orders_are_listed_in_key_order_by_outcome_by_finding_and_in_pages(
+    driver: Driver,
+) -> None:
     for name in "CABD":
         await driver.send(of_order(f"O-{name}", f"p-{name}", "pending"))
     for name in "AC":
@@ -222,8 +220,7 @@ async def test_listing(driver: Driver) -> None:
     assert await listed("?outcome=succeeded&after=O-A") == ("C", None)
 
 
-async def test_listing_by_when_it_changed(driver: Driver) -> None:
-    """Orders of which a change was published from a moment on, and before another; in pages."""
+async def test_orders_are_listed_by_when_a_change_was_published(driver: Driver) -> None:
     for number, name in enumerate("ABC"):
         driver.clock.put(T + number * HOUR)
         await driver.send(of_order(f"O-{name}", f"p-{name}"))
@@ -246,8 +243,7 @@ async def test_listing_by_when_it_changed(driver: Driver) -> None:
     assert await listed(**{"from": at[5]}) == ""
 
 
-async def test_an_order_that_is_known_already(driver: Driver) -> None:
-    """Its tag is of all but the date of the answer; where the program has it, nothing is sent."""
+async def test_an_order_that_the_client_has_already_is_not_sent_again(driver: Driver) -> None:
     await driver.send(event("e1"))
     first = await driver.api("GET", "/orders/ORD-1")
     tag = first.headers["etag"]
@@ -277,7 +273,7 @@ async def test_an_order_that_is_known_already(driver: Driver) -> None:
 async def test_the_tag_is_of_what_the_fingerprint_leaves_out(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While something waits to be read, the order is not what it was, and not to be shipped."""
+    """While a delivery waits to be read, the tag changes and the order is not fulfillable."""
     await driver.send(event("e1"))
     first = await driver.api("GET", "/orders/ORD-1")
 
@@ -306,10 +302,9 @@ async def test_the_tag_is_of_what_the_fingerprint_leaves_out(
         ("/outcomes", ["after", "limit", "wait"]),
     ],
 )
-async def test_a_parameter_without_a_value_is_not_given(
+async def test_a_parameter_without_a_value_counts_as_not_given(
     driver: Driver, path: str, names: list[str]
 ) -> None:
-    """Alone, and all of them at once, the answer is the one without them."""
     await driver.send(event("e1"))
     await folded(driver)
     bare = await driver.api("GET", path)
@@ -339,14 +334,14 @@ async def test_a_parameter_without_a_value_is_not_given(
         "/outcomes?wait=1.5",
     ],
 )
-async def test_parameters_that_are_none(one_driver: Driver, query: str) -> None:
-    """A parameter outside its words or bounds is refused."""
+async def test_a_parameter_outside_its_words_or_bounds_is_refused(
+    one_driver: Driver, query: str
+) -> None:
     assert (await problem_of(one_driver, "GET", query))[:2] == (422, "parameter_invalid")
 
 
 @pytest.mark.parametrize("path", ["/orders", "/outcomes", "/orders/ORD-1", "/openapi.json"])
-async def test_a_parameter_that_there_is_not(driver: Driver, path: str) -> None:
-    """It is refused: whoever misspells a filter must not be answered as if there were none."""
+async def test_an_unknown_parameter_is_refused(driver: Driver, path: str) -> None:
     found = await problem_of(driver, "GET", f"{path}?outcom=succeeded")
     assert found[:2] == (422, "parameter_unknown")
 
@@ -354,8 +349,7 @@ async def test_a_parameter_that_there_is_not(driver: Driver, path: str) -> None:
 # --- the feed -------------------------------------------------------------------------------------
 
 
-async def test_the_feed_in_pages(driver: Driver) -> None:
-    """The feed is the published changes in order without gaps, in pages of any size."""
+async def test_the_feed_is_gap_free_in_pages_of_any_size(driver: Driver) -> None:
     for number in range(5):
         await driver.send(of_order(f"O-{number}", f"e{number}", "pending"))
     await folded(driver)
@@ -379,8 +373,9 @@ async def test_the_feed_in_pages(driver: Driver) -> None:
     assert set(last) == {"id", "order", "outcome", "fulfillable", "before", "because", "at"}
 
 
-async def test_a_waiting_reader_is_woken(driver: Driver) -> None:
-    """A reader that waits at the end of the feed gets the next change soon after it is made."""
+async def test_a_client_that_waits_gets_the_next_change_soon_after_it_is_made(
+    driver: Driver,
+) -> None:
     await driver.api("GET", "/outcomes")
     waiting = asyncio.create_task(driver.api("GET", "/outcomes?wait=30"))
     await asyncio.sleep(0.05)
@@ -393,8 +388,7 @@ async def test_a_waiting_reader_is_woken(driver: Driver) -> None:
 
 
 @pytest.mark.slow
-async def test_waiting_ends(driver: Driver) -> None:
-    """A wait without a change ends in time with nothing, and leaves the cursor where it was."""
+async def test_a_wait_without_a_change_ends_in_time_and_keeps_the_cursor(driver: Driver) -> None:
     began = monotonic()
     page = (await driver.api("GET", "/outcomes?after=0&wait=1")).json()
     assert page == {"outcomes": [], "cursor": 0}
@@ -404,8 +398,7 @@ async def test_waiting_ends(driver: Driver) -> None:
 # --- the worker -----------------------------------------------------------------------------------
 
 
-async def test_a_deadline_passes_by_itself(driver: Driver) -> None:
-    """With no event at all, an open order's deadline is published as soon as it has passed."""
+async def test_a_deadline_that_passes_is_published_without_any_event(driver: Driver) -> None:
     await driver.send(event("e1", "pending"))
     first = (await driver.api("GET", "/outcomes?wait=60")).json()
     assert [each["outcome"] for each in first["outcomes"]] == ["pending"]
@@ -418,8 +411,7 @@ async def test_a_deadline_passes_by_itself(driver: Driver) -> None:
 # --- the description ------------------------------------------------------------------------------
 
 
-async def test_the_description_is_complete(driver: Driver) -> None:
-    """The OpenAPI document needs no token, and names just the routes that there are."""
+async def test_the_description_names_every_route_and_needs_no_token(driver: Driver) -> None:
     document = (await driver.client.get("/api/v1/openapi.json")).json()
     described = {
         (method.upper(), path)
@@ -449,15 +441,15 @@ async def test_the_description_is_complete(driver: Driver) -> None:
         ("PUT", "/metrics", 405),
     ],
 )
-async def test_what_is_not_there(driver: Driver, method: str, path: str, status: int) -> None:
-    """Unknown addresses and methods are problems, too."""
+async def test_unknown_addresses_and_methods_are_problems(
+    driver: Driver, method: str, path: str, status: int
+) -> None:
     answer = await driver.client.request(method, path)
     assert answer.status_code == answer.json()["status"] == status
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-async def test_a_ledger_is_json_without_floats(driver: Driver) -> None:
-    """Money in answers is decimal text, exact to the last of 64 bits."""
+async def test_money_in_answers_is_exact_decimal_text(driver: Driver) -> None:
     amount = "92233720368547758.07"
     await driver.api("PUT", "/orders/ORD-1", json={"amount": amount, "currency": "KES"})
     text = (await driver.api("GET", "/orders/ORD-1")).text

@@ -18,10 +18,9 @@ main,2026-01-06,1455.00,KES,B1,,PROVIDER LTD,PAYOUT PO-100200
 """
 
 
-async def test_too_many_lines_are_no_fault_of_ours(
+async def test_too_many_lines_to_match_are_a_conflict_that_says_what_to_look_at(
     driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What cannot be matched is reported as a conflict, with what to look at."""
     token = await issue_token(driver.context, name="books", scopes=["finance"])
     bearer, address = {"Authorization": f"Bearer {token}"}, "/api/v1/bank/lines?limit=1"
     path = tmp_path / "bank.csv"

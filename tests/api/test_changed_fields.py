@@ -75,7 +75,7 @@ CHANGES: list[tuple[str, list[Any]]] = [
 
 
 def put(path: str, value: Any) -> dict[str, Any]:
-    """The genuine event with one field set."""
+    """Return the genuine event with one field set."""
     document = copy.deepcopy(GENUINE)
     *parents, last = path.split(".")
     place: Any = document
@@ -86,7 +86,7 @@ def put(path: str, value: Any) -> dict[str, Any]:
 
 
 def changed() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every single change, and the event without the field."""
+    """Yield every single change, and the event without the field."""
     for path, values in CHANGES:
         for value in values:
             yield f"{path} = {value!r}", put(path, value)
@@ -96,9 +96,9 @@ def changed() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def pays(document: dict[str, Any]) -> set[str]:
-    """The orders whose whole price the event says was paid; the rule is written here anew. What
-    is more is owed back, but a hundred times the price is in doubt. Where it states no amount, what
-    it states of the whole order stands in; no currency: the order's."""
+    """Return the orders whose whole price the event states as paid, by the rule written here anew.
+    More is owed back, but a hundred times the price is in doubt. The order's own amount and
+    currency stand in where the payment states none."""
     data = document["data"]
     payment, order = data.get("payment", {}), data.get("order", {})
     price = PRICES.get(order.get("reference") if type(order.get("reference")) is str else "")
@@ -118,7 +118,6 @@ def pays(document: dict[str, Any]) -> set[str]:
 
 
 async def placed(driver: Driver, names: Iterable[str] = PRICES, suffix: str = "") -> None:
-    """The shop states its orders."""
     for name in names:
         amount, currency = PRICES[name]
         body = {"amount": amount, "currency": currency}
@@ -127,7 +126,7 @@ async def placed(driver: Driver, names: Iterable[str] = PRICES, suffix: str = ""
 
 
 def renamed(document: dict[str, Any], suffix: str) -> dict[str, Any]:
-    """The event among orders, payments and sessions of its own."""
+    """Return the event with an order, payment and session of its own."""
     text = json.dumps(document)
     for name in (*PRICES, "e1", "pay_1", "cs_1"):
         text = text.replace(json.dumps(name), json.dumps(name + suffix))
@@ -135,16 +134,16 @@ def renamed(document: dict[str, Any], suffix: str) -> dict[str, Any]:
 
 
 async def fulfillable(driver: Driver, suffix: str = "") -> set[str]:
-    """The orders that a shop would ship."""
+    """Return the orders that a shop would ship."""
     names = {f"{name}{suffix}": name for name in PRICES}
     found = await histories(driver.service.store, names)
     ledgers = [fold(found[name], policy=POLICY, as_of=seconds(60)) for name in names]
     return {names[ledger.order] for ledger in ledgers if ledger.fulfillable}
 
 
-async def test_signed_anew(tmp_path: Path) -> None:
-    """Whoever has the secret makes no order paid by less than its price, in another currency, or
-    with the payment of another."""
+async def test_the_secret_pays_no_order_by_less_another_currency_or_anothers_payment(
+    tmp_path: Path,
+) -> None:
     paid = Counter[bool]()
     async with driving(tmp_path, with_worker=False, raising=True) as driver:
         for number, (name, document) in enumerate([("genuine", GENUINE), *changed()]):
@@ -161,8 +160,9 @@ async def test_signed_anew(tmp_path: Path) -> None:
     assert paid[True] > 5, paid
 
 
-async def test_as_it_was_signed(tmp_path: Path) -> None:
-    """No change at all is taken under the signature of the genuine one, or of another source."""
+async def test_a_changed_event_is_refused_under_its_old_or_anothers_signature(
+    tmp_path: Path,
+) -> None:
     headers = signed(json.dumps(GENUINE).encode())
     more: dict[str, Any] = {"SOURCES__TILL__SECRETS": secret(TILL)}
     async with driving(tmp_path, with_worker=False, raising=True, **more) as driver:

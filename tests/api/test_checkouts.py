@@ -37,7 +37,7 @@ ASKED: dict[str, Any] = {
 
 @asynccontextmanager
 async def shop(folder: Path, *script: Write, **more: str) -> AsyncIterator[tuple[Driver, Service]]:
-    """Our service beside a payment service that does what the script says."""
+    """Run our service beside a payment service that follows the script."""
     async with service(*script) as pay:
         settings: dict[str, Any] = {
             "CHECKOUT__BASE_URL": f"http://127.0.0.1:{pay.port}",
@@ -49,14 +49,14 @@ async def shop(folder: Path, *script: Write, **more: str) -> AsyncIterator[tuple
 
 
 async def start(driver: Driver, **changes: Any) -> httpx2.Response:
-    """Ask for the session of an order; `changes` go into its `order`, or beside it."""
+    """Ask for an order's session; `changes` go into its `order`, or beside it."""
     order = {k: v for k, v in changes.items() if k in ASKED["order"]}
     rest = {k: v for k, v in changes.items() if k not in order}
     return await driver.api("POST", PATH, json=ASKED | {"order": ASKED["order"] | order} | rest)
 
 
 def code(response: httpx2.Response) -> tuple[int, str]:
-    """Status and code of a refusal, which must be a problem document."""
+    """Return status and code of a refusal, which must be a problem document."""
     assert response.headers["content-type"] == "application/problem+json"
     return response.status_code, response.json()["code"]
 
@@ -111,7 +111,7 @@ async def test_a_first_start_over_another_amount_than_the_shop_has_put_sends_not
 
 
 async def test_other_details_are_a_conflict_only_while_the_answer_is_open(tmp_path: Path) -> None:
-    """The key goes with the bytes; what was asked for then and now costs the same."""
+    """The idempotency key goes with the bytes; both requests have the same price."""
     urls = {"return_urls": ASKED["return_urls"] | {"success": "https://shop.test/ok?try=2"}}
     async with shop(tmp_path, answer(302), opened()) as (driver, _pay):
         assert (await start(driver)).status_code == 202
@@ -133,7 +133,6 @@ async def test_two_hundred_calls_at_once_make_one_request(tmp_path: Path) -> Non
 
 
 async def cancel(driver: Driver) -> None:
-    """The shop states that it has canceled the order."""
     facts = {"amount": "1500.00", "currency": "KES", "canceled_at": "2026-11-20T09:00:00Z"}
     assert (await driver.api("PUT", "/orders/ORD-1", json=facts)).status_code == 200
 
@@ -143,8 +142,7 @@ async def cancel(driver: Driver) -> None:
 async def test_no_payment_of_an_order_that_the_shop_has_canceled(
     tmp_path: Path, begun: bool, new_payment: bool
 ) -> None:
-    """Nothing is sent, and a session that is open is not given again: what came would be owed
-    back."""
+    """Nothing is sent and no open session is returned: a payment would be owed back."""
     async with shop(tmp_path, opened(), opened("cs_2")) as (driver, pay):
         if begun:
             assert (await start(driver)).status_code == 201
@@ -179,7 +177,7 @@ async def test_a_paid_order_that_was_canceled_is_called_paid(tmp_path: Path) -> 
 async def test_an_order_that_is_paid_is_called_paid_and_nothing_is_sent(
     tmp_path: Path, said: list[dict[str, Any]], status: str
 ) -> None:
-    """Whatever became of its money later; not where it is plainly too little."""
+    """It holds whatever became of the money later, but not where too little was paid."""
     async with shop(tmp_path, opened()) as (driver, pay):
         first = await start(driver)
         for each in said:
@@ -198,8 +196,8 @@ async def test_an_order_that_is_paid_is_called_paid_and_nothing_is_sent(
 async def test_what_comes_while_the_service_is_asked_is_looked_at(
     tmp_path: Path, begun: bool
 ) -> None:
-    """Money for the order in another way, or its cancellation: its customer is not sent to pay in
-    the session that was opened meanwhile, and the order is not called opened."""
+    """A payment by other means, or a cancellation, arrives meanwhile. The customer is not sent to
+    the session opened then."""
     meanwhile: list[Callable[[], Awaitable[Any]]] = []
 
     async def slowly(writer: asyncio.StreamWriter) -> None:
@@ -243,7 +241,7 @@ IN_DOUBT: dict[str, list[dict[str, Any]]] = {
 async def test_where_it_is_in_doubt_what_was_paid_nobody_is_sent_to_pay(
     tmp_path: Path, said: list[dict[str, Any]]
 ) -> None:
-    """Neither to a session that is open, nor to a new one: they might pay twice."""
+    """Neither an open session nor a new one is returned: the customer might pay twice."""
     async with shop(tmp_path, opened()) as (driver, pay):
         await driver.send(event("e0", "pending", order={"reference": "ORD-2"}))
         await start(driver)
@@ -259,7 +257,7 @@ async def test_where_it_is_in_doubt_what_was_paid_nobody_is_sent_to_pay(
 
 
 def of_second(said: dict[str, Any]) -> dict[str, Any]:
-    """The same event of another order, and of a payment of its own."""
+    """Return the same event for another order and payment."""
     data = said["data"]
     order = {**data["order"], "reference": "ORD-2"}
     return {
@@ -284,8 +282,8 @@ def of_second(said: dict[str, Any]) -> dict[str, Any]:
 async def test_an_order_that_was_paid_in_another_way_is_not_to_be_paid_once_more(
     tmp_path: Path, said: list[dict[str, Any]], paid: bool, new_payment: bool
 ) -> None:
-    """Before we have started any payment of it: by an invoice, another shop, a person. Where nobody
-    has said what it costs, the call does."""
+    """It was paid by an invoice, another shop or a person before any checkout. Where nobody stated
+    a price, the call does."""
     async with shop(tmp_path, opened()) as (driver, pay):
         for each in said:
             assert (await driver.send(each)).status_code == 200
@@ -304,7 +302,7 @@ async def test_an_order_that_was_paid_in_another_way_is_not_to_be_paid_once_more
 
 @pytest.mark.parametrize("status", [302, 422])
 async def test_an_order_is_paid_whatever_became_of_its_session(tmp_path: Path, status: int) -> None:
-    """Where the service refused, or nobody knows what it did, nobody is sent to pay once more."""
+    """The service refused the session, or its answer is unknown."""
     async with shop(tmp_path, answer(status, {"detail": "no"}), opened()) as (driver, pay):
         first = await start(driver)
         assert first.status_code == (202 if status == 302 else 422)
@@ -350,7 +348,7 @@ async def test_a_session_whose_time_is_over_is_not_called_open(
 
 
 async def test_a_session_that_an_event_calls_expired_is_not_called_open(tmp_path: Path) -> None:
-    """Though its own time is not over yet."""
+    """Its own expiry has not passed yet."""
     async with shop(tmp_path, opened()) as (driver, pay):
         await start(driver)
         await driver.send(event("e1", "expired", session={"reference": "cs_1"}, payment=None))
@@ -385,7 +383,7 @@ async def test_a_lost_answer_is_unknown_and_found_in_the_background(tmp_path: Pa
 
 
 async def test_an_answer_says_for_how_long_the_service_wants_no_requests(tmp_path: Path) -> None:
-    """Of the order that heard it, and of another for which nothing was sent."""
+    """This holds for the order that was answered, and for another for which nothing was sent."""
     async with shop(tmp_path, answer(429, retry_after="600"), opened()) as (driver, pay):
         heard = await start(driver)
         other = await start(driver, order=ASKED["order"] | {"reference": "ORD-2"})
@@ -401,7 +399,7 @@ async def test_an_answer_says_for_how_long_the_service_wants_no_requests(tmp_pat
 async def test_in_the_background_nothing_is_asked_for_an_order_that_wants_no_payment_any_more(
     tmp_path: Path, how: str
 ) -> None:
-    """The service may open the session only now, and ask the customer to pay."""
+    """The service might open the session only now and ask the customer to pay."""
     async with shop(tmp_path, answer(409, retry_after="60"), opened()) as (driver, pay):
         assert (await start(driver)).status_code == 202
         if how == "paid":
@@ -418,7 +416,7 @@ async def test_in_the_background_nothing_is_asked_for_an_order_that_wants_no_pay
 async def test_in_the_background_nothing_is_asked_while_it_is_in_doubt_what_was_paid(
     tmp_path: Path,
 ) -> None:
-    """Once it is settled that the order is not paid, its session is asked for again."""
+    """Once the order is known to be unpaid, its session is asked for again."""
     part: dict[str, Any] = {"session": None, "payment": {"reference": "p", "amount": 200}}
     async with shop(tmp_path, answer(409, retry_after="60"), opened()) as (driver, pay):
         assert (await start(driver)).status_code == 202

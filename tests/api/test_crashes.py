@@ -42,7 +42,7 @@ NUMBERS = count()
 
 @dataclass
 class World:
-    """A whole service between a provider, a payment service and a shop, and what it has said."""
+    """A whole service between a provider, a payment service and a shop, with all it has said."""
 
     driver: Driver
     kind: Any
@@ -53,7 +53,7 @@ class World:
     answered: str = ""
 
     async def ask(self, request: bytes) -> None:
-        """One request on a connection of its own."""
+        """Send one request on a connection of its own."""
         connection = self.kind(self.config, ServerState(), {})
         try:
             client = Client(connection)
@@ -67,14 +67,14 @@ class World:
         self.answered += client.wire.sent[0].decode("latin-1")
 
     async def patiently(self, holds: Callable[[], bool]) -> None:
-        """Wait for it, but not for ever: a crash may have ended what would bring it."""
+        """Wait with a bound: a crash may have ended what would bring the result."""
         with suppress(TimeoutError):
             async with asyncio.timeout(ANSWER_S):
                 while not holds() and not self.broken:  # noqa: ASYNC110
                     await asyncio.sleep(0.002)
 
     def deliver(self, **words: Any) -> bytes:
-        """A genuine delivery of a new order."""
+        """Send a genuine delivery of a new order."""
         number = next(NUMBERS)
         document = of_order(f"O-{number}", f"e-{number}")
         document["data"]["customer"] = {"phone": self.canaries.phone()}
@@ -82,7 +82,7 @@ class World:
         return post(body, *signed(body), **words)
 
     def api(self, method: str, path: str, document: object = None, token: str = "") -> bytes:
-        """A request of the shop's own programs."""
+        """Send a request with the shop's token."""
         body = b"" if document is None else json.dumps(document).encode()
         bearer = (b"authorization", f"Bearer {token or self.driver.token}".encode())
         return post(body, bearer, path=f"/api/v1{path}", line=f"{method} {{}} HTTP/1.1")
@@ -154,7 +154,7 @@ async def nothing() -> AsyncIterator[bytes]:
 async def world(
     folder: Path, monkeypatch: pytest.MonkeyPatch, canaries: Canaries
 ) -> AsyncIterator[World]:
-    """With a token, and one order of which something is known."""
+    """Run such a service with a token and one known order."""
     heard: list[bytes] = []
 
     def shop(request: httpx2.Request) -> httpx2.Response:
@@ -188,7 +188,7 @@ async def world(
 
 @dataclass
 class Collected:
-    """What was answered, and what came of the crashes."""
+    """Answers, and the results of the crashes."""
 
     answered: str = field(default="", repr=False)
     crashed: int = 0
@@ -197,7 +197,7 @@ class Collected:
 
 
 async def recorded(make: Callable[[], Any]) -> Called:
-    """What each step calls, on a service of its own."""
+    """Return the functions that each step calls, on a service of its own."""
     called = Called()
     with called.looking_on():
         async with make() as whole:
@@ -211,7 +211,7 @@ async def recorded(make: Callable[[], Any]) -> Called:
 
 
 async def crash_at(points: list[Point], make: Callable[[], Any], crash: Crash) -> Collected:
-    """Take the step of each point while it crashes; a service that is broken by it is replaced."""
+    """Run each point's step while it crashes; replace a service that breaks."""
     seen = Collected()
     async with AsyncExitStack() as stack:
         whole: World | None = None
@@ -241,15 +241,13 @@ async def crash_at(points: list[Point], make: Callable[[], Any], crash: Crash) -
 @pytest.mark.parametrize(
     ("some", "least"), [(SOME, (10, 5)), pytest.param(10_000, (17, 5), marks=pytest.mark.soak)]
 )
-def test_none_comes_out(
+def test_no_private_value_comes_out_of_any_crash(
     some: int,
     least: tuple[int, int],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """Functions that deliveries, the shop's programs, checkouts, folds, notifications and figures
-    go through fail, one after the other, each time with all that is private in its hands."""
     canaries, log, folders = Canaries(), io.StringIO(), count()
     configure_logging(format="json", level="debug", stream=log)
     crash = Crash(private(canaries))

@@ -11,13 +11,11 @@ from tests.api.driving import driving
 
 
 async def test_events_many_times_at_once(tmp_path: Path) -> None:
-    """One event and one effect each."""
     async with driving(tmp_path, with_worker=False) as driver:
         await many_times([driver], events=20, times=16)
 
 
 async def test_ids_with_two_bodies(tmp_path: Path) -> None:
-    """Both are kept, and which came first means nothing."""
     async with driving(tmp_path, with_worker=False) as driver:
         await collisions([driver], number=30)
 
@@ -25,7 +23,6 @@ async def test_ids_with_two_bodies(tmp_path: Path) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(3_600)
 async def test_ten_thousand_events_sixteen_times(tmp_path: Path) -> None:
-    """The long form of the first."""
     async with driving(tmp_path, with_worker=False) as driver:
         await many_times([driver], events=10_000, times=16)
 
@@ -33,6 +30,5 @@ async def test_ten_thousand_events_sixteen_times(tmp_path: Path) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(3_600)
 async def test_a_thousand_ids_with_two_bodies(tmp_path: Path) -> None:
-    """The long form of the second."""
     async with driving(tmp_path, with_worker=False) as driver:
         await collisions([driver], number=1_000)

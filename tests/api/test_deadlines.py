@@ -20,8 +20,8 @@ GONE_S = 15
 
 @pytest.mark.parametrize("kind", OPENINGS)
 async def test_a_slow_client_is_soon_gone(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    """Whatever it is slow with, and though it goes on. It is the loop's time that passes, from one
-    look of the limits to the next; nobody waits here."""
+    """The loop's own time is moved from one check of the limits to the next; the test does not
+    wait."""
     monkeypatch.setattr(wire, "LIMITS", gate_limits(Settings()))
     loop = asyncio.get_running_loop()
     opened = loop.time()

@@ -33,7 +33,7 @@ class People:
         self.proposal = ""
 
     async def begin(self) -> None:
-        """Make them, and let Ann propose to accept a break."""
+        """Create the operators, and let Ann propose to accept a break."""
         driver = self.driver
         await driver.send(event("evt_1"))
         await driver.send(event("evt_2", payment={"reference": "pay_2", "amount": 1500}))
@@ -51,13 +51,13 @@ class People:
         self.proposal = proposal.id
 
     async def ask(self, who: str, method: str, path: str = "", **words: Any) -> Any:
-        """An answer to one of them."""
+        """Return an answer to one operator's request."""
         headers = {"Authorization": f"Bearer {self.tokens[who]}"}
         address = f"/api/v1/proposals{path}"
         return await self.driver.client.request(method, address, headers=headers, **words)
 
     async def decide(self, who: str, what: str, reason: str = "I saw it") -> Any:
-        """The answer to a decision about the proposal."""
+        """Return the answer to a decision about the proposal."""
         return await self.ask(who, "POST", f"/{self.proposal}/{what}", json={"reason": reason})
 
 
@@ -69,7 +69,7 @@ async def people(driver: Driver) -> People:
 
 
 async def test_a_second_operator_approves(people: People) -> None:
-    """Read and approved by another; not by the proposer, and not twice."""
+    """The proposer cannot approve, and nobody approves twice."""
     listed = (await people.ask("Ben", "GET")).json()
     one = (await people.ask("Ben", "GET", f"/{people.proposal}")).json()
     assert (listed["proposals"], listed["next"]) == ([one], None)
@@ -92,7 +92,7 @@ async def test_a_second_operator_approves(people: People) -> None:
 
 
 async def test_who_may_not_is_refused(people: People) -> None:
-    """By the role, also to look; without a reason; and of nothing that is there."""
+    """Refused are wrong roles, also for reading, a missing reason, and an unknown proposal."""
     one = f"/{people.proposal}"
     for who, method, path in (("Vic", "GET", ""), ("Vic", "GET", one), ("Sue", "GET", one)):
         refused = await people.ask(who, method, path)
@@ -112,7 +112,7 @@ async def test_who_may_not_is_refused(people: People) -> None:
 
 
 async def test_numbers_are_seen_by_who_proposed_to_see_them(people: People) -> None:
-    """Once a second person agreed, and by nobody else."""
+    """A second person agreed first, and nobody else sees them."""
     context, kind = people.driver.context, unmasking_kind(people.driver.context)
     asked = UnmaskRequest(
         orders=["ORD-1"], purpose="refund", reason="it came back", by=Proven("Sue")

@@ -61,7 +61,7 @@ ANSWERED: dict[str, tuple[list[bytes], list[int], bool]] = {
 
 
 async def test_what_each_is_answered(tmp_path: Path) -> None:
-    """On a connection of its own; a delivery that was answered 200 is in the database."""
+    """Each has a connection of its own; a delivery answered 200 is in the database."""
     async with door(tmp_path, MAX_BODY_BYTES="70000") as there:
         for name, (data, statuses, closes) in ANSWERED.items():
             sent, closed = (await there.ask(*data)).wire.sent
@@ -79,7 +79,7 @@ async def test_what_each_is_answered(tmp_path: Path) -> None:
 
 
 async def test_each_is_judged_by_its_own_head(tmp_path: Path) -> None:
-    """A whole request that came with the head of another, which is not the one that counts."""
+    """A whole request arrives with the head of another, and that head must not count."""
     async with door(tmp_path) as there:
         client = await there.ask(ONE + post(b"{}", (b"x", b"y"))[:-2])
         sent, _ = client.wire.sent
@@ -104,7 +104,7 @@ async def test_answers_come_in_order(tmp_path: Path) -> None:
 
 
 def held(there: Door) -> list[asyncio.Event]:
-    """One for each delivery that is handed to the queue from now on, and waits for it."""
+    """Hold each delivery that is handed to the queue from now on; return a future for each."""
     queue, waiting = there.driver.service.store.queue, []
     submit = queue.submit
 
@@ -119,7 +119,7 @@ def held(there: Door) -> list[asyncio.Event]:
 
 
 async def let_through(waiting: list[asyncio.Event], client: Client) -> None:
-    """Hand it over now, and wait for what comes of it."""
+    """Hand it over now and wait for its result."""
     before = len(client.wire.writes)
     waiting.pop().set()
     await soon(lambda: waiting or (len(client.wire.writes) > before and is_at_rest(client)))
@@ -129,7 +129,7 @@ async def let_through(waiting: list[asyncio.Event], client: Client) -> None:
 
 
 async def test_asked_to_stop_while_it_waits(tmp_path: Path) -> None:
-    """It is answered after its commit, also that the connection ends, and the connection ends."""
+    """It is answered after its commit with `Connection: close`, and the connection ends."""
     async with door(tmp_path) as there:
         waiting, client = held(there), there.connect()
         await client.ask(ONE)
@@ -147,7 +147,8 @@ async def test_asked_to_stop_while_it_waits(tmp_path: Path) -> None:
 async def test_a_delivery_on_its_way_while_the_service_is_asked_to_stop(
     tmp_path: Path, before: int
 ) -> None:
-    """On a connection that is open already it is taken like any other; the answer says it ends."""
+    """On an open connection it is accepted like any other; the answer says that the connection
+    ends."""
     async with door(tmp_path) as there:
         client = there.connect()
         for _ in range(before):
@@ -167,7 +168,7 @@ async def test_a_delivery_on_its_way_while_the_service_is_asked_to_stop(
 async def test_a_silent_connection_ends_with_the_service(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a moment, whether it was never used or is at rest; nothing else ends with it."""
+    """An unused or idle connection ends after a moment; others stay."""
     monkeypatch.setattr("app.receiving.guard.LAST_S", 0)
     async with door(tmp_path) as there:
         client = there.connect()
@@ -176,8 +177,9 @@ async def test_a_silent_connection_ends_with_the_service(
         assert client.wire.writes == []
 
 
-async def test_a_sender_that_hangs_up(tmp_path: Path, log: io.StringIO) -> None:
-    """What was complete is kept, logged and counted."""
+async def test_a_complete_delivery_is_kept_though_its_sender_hangs_up(
+    tmp_path: Path, log: io.StringIO
+) -> None:
     async with door(tmp_path) as there:
         waiting, client = held(there), there.connect()
         await client.ask(ONE)
@@ -191,8 +193,7 @@ async def test_a_sender_that_hangs_up(tmp_path: Path, log: io.StringIO) -> None:
         assert b'tallyhook_deliveries_total{source="shop",verdict="accepted"} 1.0' in metrics
 
 
-async def test_a_length_behind_zeros_is_not_believed(tmp_path: Path) -> None:
-    """A body that says it is short by its first digits is not collected beyond the limit."""
+async def test_a_content_length_with_leading_zeros_does_not_pass_the_limit(tmp_path: Path) -> None:
     async with door(tmp_path, MAX_BODY_BYTES="1024") as there:
         client = there.connect()
         await client.ask(post(length=b"0" * 19 + b"9999999"))
@@ -219,8 +220,8 @@ async def test_what_is_not_stored_is_not_acknowledged(
     error: Exception,
     reason: str,
 ) -> None:
-    """503, when to come again, and the connection stays; why is counted for each, and logged once
-    when it begins and once when it is over: when none was refused for five seconds."""
+    """The answer is 503 with Retry-After, and the connection stays. The reason is counted for each,
+    and logged when the refusals begin and when none came for five seconds."""
     now = [100.0]
     monkeypatch.setattr(receive, "monotonic", lambda: now[0])
     async with door(tmp_path) as there:
@@ -246,8 +247,9 @@ async def test_what_is_not_stored_is_not_acknowledged(
         )
 
 
-async def test_another_reason_is_logged_again(tmp_path: Path, log: io.StringIO) -> None:
-    """Not each delivery, but each change."""
+async def test_only_a_change_of_the_reason_is_logged_again(
+    tmp_path: Path, log: io.StringIO
+) -> None:
     async with door(tmp_path) as there:
         queue = there.driver.service.store.queue
         for error, _ in (*FAULTS[:2], FAULTS[1], FAULTS[0]):
@@ -257,8 +259,7 @@ async def test_another_reason_is_logged_again(tmp_path: Path, log: io.StringIO) 
         assert lines == ["busy", "disk", "busy"]
 
 
-async def test_a_journal_that_takes_nothing(tmp_path: Path) -> None:
-    """It was given up: 503, at once."""
+async def test_a_queue_that_was_given_up_answers_503_at_once(tmp_path: Path) -> None:
     async with door(tmp_path) as there:
         there.driver.service.store.queue.abandon()
         client = await there.ask(TWO)
@@ -276,10 +277,9 @@ STEPS = {
 
 
 @pytest.mark.parametrize("step", STEPS)
-async def test_a_step_that_fails(
+async def test_a_step_that_fails_is_a_500_logged_without_its_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: io.StringIO, step: str
 ) -> None:
-    """500, said in the log without what it said, and the next is answered."""
     module, data = STEPS[step]
     async with door(tmp_path) as there:
         right = getattr(module, step)
@@ -294,10 +294,9 @@ async def test_a_step_that_fails(
 
 
 @pytest.mark.parametrize("header", [(b"x\r\ny", b"1"), (b"x", b"1\r\ny: 2")])
-async def test_an_answer_that_would_have_one_header_more(
+async def test_a_header_with_a_forbidden_character_is_not_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, header: Header
 ) -> None:
-    """A name or a value with a character that none may have is not sent."""
     async with door(tmp_path) as there:
         monkeypatch.setattr(endpoint, "_written", lambda _: Written(200, [header], b""))
         assert (await there.ask(ONE)).wire.sent == (b"", True)

@@ -45,7 +45,7 @@ from tests.reconcile.test_golden import LEDGERS
 
 
 def test_it_is_valid_and_says_what_a_maker_of_clients_needs() -> None:
-    """By its own standard; with an id, a tag and a summary at each operation, no id twice."""
+    """It is valid OpenAPI; each operation has a unique id, a tag and a summary."""
     validate(json.loads(json.dumps(api_document(page_max=50, longpoll_max_s=5))))
     tags = {each["name"] for each in API_DOCUMENT["tags"]}
     assert all(set(each["tags"]) <= tags and each["summary"] for each in operations().values())
@@ -63,8 +63,7 @@ def test_an_instance_tells_its_own_limits() -> None:
 
 
 def test_what_a_parameter_may_be_is_what_it_says() -> None:
-    """Moments of the years that there are, words, numbers up to the most; or no value, as a form
-    sends it."""
+    """Moments, words and numbers have bounds; an empty value is allowed, as forms send it."""
     given = {each["name"]: each for each in operations()["GET", "/api/v1/orders"]["parameters"]}
     assert all(each["allowEmptyValue"] for each in given.values())
     for name, allowed, refused in (
@@ -78,7 +77,7 @@ def test_what_a_parameter_may_be_is_what_it_says() -> None:
 
 
 def _media(value: Any) -> Iterator[dict[str, Any]]:
-    """Every `schema` with an `example` beside it."""
+    """Yield every `schema` with its `example`."""
     if isinstance(value, dict):
         if "schema" in value and "example" in value:
             yield value
@@ -110,12 +109,12 @@ def _open_objects(schema: Any, where: str) -> Iterator[str]:
 
 
 def test_no_object_is_left_open() -> None:
-    """Its members are named, or it says that they may be any."""
+    """Its members are named, or it allows any."""
     assert list(_open_objects(dict(SCHEMAS), "")) == []
 
 
 def test_every_ledger_there_is_an_example_of_is_as_described() -> None:
-    """With refunds, disputes, several attempts and currencies; so is its row in a list."""
+    """The ledgers have refunds, disputes, several attempts and currencies."""
     for make in LEDGERS:
         ledger = make()
         document = with_plain(ledger_document(ledger), ledger)
@@ -132,7 +131,7 @@ def test_a_member_that_is_not_described_is_found() -> None:
 
 
 def test_what_else_is_answered_is_as_described() -> None:
-    """A notification, a closed month, rules that nobody saved, and every problem."""
+    """These are a notification, a closed month, unsaved rules, and every problem."""
     published = Published(
         seq=1, order="ORD-1", at=T, outcome="succeeded", fulfillable=True,
         before_outcome="pending", before_fulfillable=False, because=("Paid.",),
@@ -147,10 +146,7 @@ def test_what_else_is_answered_is_as_described() -> None:
 
 
 class _Asking:
-    """Asks with a token of every scope, and holds each answer against the description.
-
-    seen  ids of the operations that did what they were asked for
-    """
+    """A client with a token of every scope that checks each answer against the description."""
 
     def __init__(self, driver: Driver, token: str) -> None:
         self._driver = driver
@@ -160,7 +156,7 @@ class _Asking:
     async def ask(
         self, path: str, status: int | None = 200, method: str = "GET", **words: Any
     ) -> Any:
-        """The document that is answered; with this status, or where it is None with a good one."""
+        """Return the document answered with this status; None allows any success."""
         answer = await self._driver.client.request(
             method, f"/api/v1/{path}", headers=self._bearer, **words
         )
@@ -169,7 +165,7 @@ class _Asking:
         return self.held(answer).json()
 
     def held(self, answer: httpx2.Response) -> httpx2.Response:
-        """The same, which is as described."""
+        """Return the answer after checking it against the description."""
         request = answer.request
         assert not_as_described(answer) == [], (request.method, request.url.path, answer.text)
         if answer.status_code < 300:
@@ -298,8 +294,8 @@ async def _logs(asking: _Asking, desk: Desk) -> None:
 
 
 async def _misspelled(asking: _Asking) -> None:
-    """A parameter that there is not, or twice, is refused by every operation, and says which there
-    are; `operator` ones are asked for with a person's token, and refuse this one before."""
+    """Check that every operation refuses an unknown or repeated parameter and names the known ones;
+    `operator` operations need a person's token."""
     for (method, path), described in operations().items():
         if described["security"] == [{"bearer": ["operator"]}]:
             continue
@@ -315,7 +311,7 @@ async def _misspelled(asking: _Asking) -> None:
 
 
 def _making(driver: Driver) -> Callable[[Settings], Makes]:
-    """As ever, but here what would see the machine's clock, or that no month was closed."""
+    """Replace what would read the machine's clock, or see that no month was closed."""
     makes = bootstrap_elsewhere.making_reports
 
     async def verification(period: str | None) -> list[dict[str, Any]]:
@@ -335,7 +331,7 @@ def _making(driver: Driver) -> Callable[[Settings], Makes]:
 async def test_every_operation_answers_as_described(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each with what it has to say and with what it refuses; none is left out."""
+    """Each operation succeeds once and refuses once; none is left out."""
 
     async def print_of(connection: Any, period: str, form: str) -> bytes | None:
         return b'{"period": "2026-10"}' if period == "2026-10" else None

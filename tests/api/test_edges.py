@@ -21,8 +21,7 @@ TOLD = {"amount": "1500.00", "currency": "KES"}
 
 
 @pytest.mark.parametrize("path", ["%FF", "A%C3", "%ED%A0%80"])
-async def test_a_reference_that_is_no_utf_8(driver: Driver, path: str) -> None:
-    """Bytes that are no text would all be one order's reference; they are refused."""
+async def test_a_reference_that_is_no_utf_8_is_refused(driver: Driver, path: str) -> None:
     for method in ("GET", "PUT"):
         answer = await driver.api(method, f"/orders/{path}", json=TOLD)
         assert (answer.status_code, answer.json()["code"]) == (422, "reference_invalid")
@@ -30,7 +29,6 @@ async def test_a_reference_that_is_no_utf_8(driver: Driver, path: str) -> None:
 
 
 async def test_the_replacement_character_is_a_reference_as_any_other(driver: Driver) -> None:
-    """Where the path itself says it: it then is one order's, and no other's."""
     path = "/orders/%EF%BF%BD"
     assert (await driver.api("GET", path)).json()["code"] == "order_unknown"
     assert (await driver.api("PUT", path, json=TOLD)).status_code == 200
@@ -40,8 +38,9 @@ async def test_the_replacement_character_is_a_reference_as_any_other(driver: Dri
 
 @pytest.mark.parametrize("reference", ["A", "2026/11/0042", "%FF"])
 @pytest.mark.parametrize("method", ["DELETE", "POST", "PATCH"])
-async def test_the_methods_of_an_order(driver: Driver, method: str, reference: str) -> None:
-    """A method that an order does not take is answered both that it does."""
+async def test_a_method_that_an_order_does_not_take_is_answered_with_those_it_does(
+    driver: Driver, method: str, reference: str
+) -> None:
     answer = await driver.api(method, f"/orders/{reference}")
     assert answer.status_code == answer.json()["status"] == 405
     allowed = set(re.split(r",\s*", answer.headers["allow"]))
@@ -59,7 +58,7 @@ async def test_the_methods_of_an_order(driver: Driver, method: str, reference: s
     ],
 )
 async def test_nobody_is_redirected(driver: Driver, method: str, path: str) -> None:
-    """A slash too many is a 404: a provider that follows redirects would deliver elsewhere."""
+    """A provider that follows redirects would deliver to another address."""
     body = b"{}"
     answer = await driver.client.request(method, path, content=body, headers=signed(body))
     assert answer.status_code == 404
@@ -68,7 +67,6 @@ async def test_nobody_is_redirected(driver: Driver, method: str, path: str) -> N
 
 
 async def test_what_is_refused_by_its_headers_is_counted(driver: Driver) -> None:
-    """415 and 431 are in the figures, by source, like every other verdict."""
     packed = [*signed(b"{}"), (b"content-encoding", b"gzip")]
     large = [*signed(b"{}"), (b"x-filler", b"x" * 100_000)]
     answers = [
@@ -92,7 +90,7 @@ async def test_what_is_refused_by_its_headers_is_counted(driver: Driver) -> None
 async def test_long_bodies_beyond_the_room_for_all_are_counted_as_not_stored(
     tmp_path: Path,
 ) -> None:
-    """The sender is asked to try again; the figure says why, and what is short is taken."""
+    """The sender is asked to try again, metrics show the reason, and short bodies are accepted."""
     body = json.dumps(event("e1", note={"filler": "x" * 100_000})).encode()
 
     async def parts() -> AsyncIterator[bytes]:
@@ -110,8 +108,9 @@ async def test_long_bodies_beyond_the_room_for_all_are_counted_as_not_stored(
 @pytest.mark.parametrize(
     "amount", ["١٥", "１５", "15,00", "1_500", " 15", "15 ", "1e3", "+15", "15.", ".5", "", "NaN"]
 )
-async def test_an_amount_in_other_notation(driver: Driver, amount: str) -> None:
-    """Only plain decimal digits are an amount: what else Python would read is refused."""
+async def test_an_amount_in_other_notation_than_plain_digits_is_refused(
+    driver: Driver, amount: str
+) -> None:
     answer = await driver.api("PUT", "/orders/ORD-1", json=TOLD | {"amount": amount})
     assert (answer.status_code, answer.json()["code"]) == (422, "order_invalid")
     assert "amount" in answer.json()["detail"]
@@ -146,7 +145,7 @@ async def test_as_of_with_blanks(driver: Driver) -> None:
 
 
 async def news(driver: Driver, body: dict[str, Any]) -> list[str]:
-    """The `because` of the change that a delivery makes."""
+    """Return the `because` of the change that a delivery makes."""
     driver.clock.put(driver.clock.now() + MINUTE)
     at = format_instant(driver.clock.now())
     assert (await driver.send(body | {"occurred_at": at})).status_code == 200
@@ -158,7 +157,7 @@ async def news(driver: Driver, body: dict[str, Any]) -> list[str]:
 
 
 async def test_the_feed_tells_of_a_new_attempt_and_a_new_finding(driver: Driver) -> None:
-    """Each thing that is new is a sentence of its own with the ids it rests on, and only that."""
+    """Each news is a sentence of its own that cites its ids."""
     await news(driver, event("evt_first"))
     because = await news(driver, event("evt_second", payment={"reference": "pay_2"}))
     attempts = [sentence for sentence in because if "Attempt pay_2:" in sentence]
@@ -176,7 +175,7 @@ async def test_the_feed_tells_of_a_new_attempt_and_a_new_finding(driver: Driver)
 async def test_a_mistake_of_ours_has_the_form_of_every_problem(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A program that reads problems can read it, and learns nothing of what is inside."""
+    """Clients can parse it, and it shows nothing of the inside."""
 
     async def broken(*words: Any, **more: Any) -> Any:
         raise AssertionError("what nobody outside must see")

@@ -23,18 +23,18 @@ BUILT = "SELECT who, subject FROM audit WHERE action = 'evidence_built'"
 
 
 async def own_token(driver: Driver, role: str) -> str:
-    """A person's of this role, who is called so."""
+    """Return the token of an operator with this role and name."""
     await register_operator(driver.context, name=role, role=role, by="admin")  # type: ignore[arg-type]
     return (await issue_own_token(driver.context, operator=role, until="30d", by="admin"))[0]
 
 
 def left_in(folder: Path) -> list[str]:
-    """What lies there."""
+    """Return the names of the files in the folder."""
     return [path.name for path in folder.iterdir()]
 
 
 async def asked(driver: Driver, token: str, order: str, **words: Any) -> httpx2.Response:
-    """An answer, which is as described."""
+    """Return an answer after checking it against the description."""
     answer = await driver.client.get(
         f"/api/v1/evidence/{order}", headers={"Authorization": f"Bearer {token}"}, params=words
     )
@@ -44,7 +44,7 @@ async def asked(driver: Driver, token: str, order: str, **words: Any) -> httpx2.
 
 @pytest.fixture
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where bundles lie while they are answered."""
+    """Return the folder in which bundles lie while they are answered."""
     folder = tmp_path / "scratch"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -54,7 +54,7 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def test_a_bundle_verifies_and_the_trail_says_who_built_it(
     driver: Driver, tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a process of its own, in the person's name; nothing of it is left on the disk."""
+    """A child process builds it in the operator's name and leaves no file behind."""
     driver.clock.put(SystemClock().now())  # as the other process has it
     await driver.send(event("evt_1"))
     await own_token(driver, "admin")
@@ -76,7 +76,8 @@ async def test_a_bundle_verifies_and_the_trail_says_who_built_it(
 async def test_who_may_not_and_what_cannot_be_built(
     tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Programs and viewers are refused before anything is built; what is too large after it."""
+    """Programs and viewers are refused before anything is built; a bundle that is too large, after
+    it."""
     orders = []
 
     async def build(order: str, file: Path, **words: Any) -> None:
@@ -107,7 +108,7 @@ async def test_who_may_not_and_what_cannot_be_built(
 
 
 async def test_a_letter_is_written_by_a_process_of_its_own(driver: Driver) -> None:
-    """What it says with the checklist, to a program that may read evidence."""
+    """A program that may read evidence gets its text with the checklist."""
     driver.clock.put(SystemClock().now())  # as the other process has it
     await driver.send(event("evt_1"))
     token = await issue_token(driver.context, name="desk", scopes=["evidence"])

@@ -52,13 +52,13 @@ class Books:
         self._bearer = {"Authorization": f"Bearer {token}"}
 
     async def get(self, path: str, code: int = 200) -> Any:
-        """What a route answers."""
+        """Return a route's document."""
         answer = await self._driver.client.get(f"/api/v1/{path}", headers=self._bearer)
         assert answer.status_code == code, answer.text
         return answer.json()
 
     async def pages(self, path: str, name: str, *, by: str = "after") -> list[Any]:
-        """All there is of a route, asked one by one."""
+        """Return all items of a route, requested one by one."""
         found, following = [], ""
         joined = "&" if "?" in path else "?"
         while True:
@@ -70,7 +70,7 @@ class Books:
             following = f"&{by}={page['next']}"
 
     async def printed(self, *words: str) -> Any:
-        """What a command shows as JSON."""
+        """Return the JSON that a command prints."""
         written = io.StringIO()
 
         def work() -> None:
@@ -87,7 +87,8 @@ async def books(driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 async def keep_books(driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Books:
-    """A book, a statement and a bank, of which one import was taken back; breaks, and a note."""
+    """Import a book, a statement and a bank file, withdraw one import, and leave breaks and a
+    note."""
     now = T + 20 * DAY
     monkeypatch.setattr(SystemClock, "now", lambda self: driver.clock.now())
     for name, value in environ(driver.path.parent).items():
@@ -118,7 +119,7 @@ async def keep_books(driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 async def test_what_a_command_lists_the_api_has_page_by_page(books: Books) -> None:
-    """Each list of finance: the same documents in the same order, none twice."""
+    """Each list has the same documents in the same order, none twice."""
     for path, name, by, words in (
         ("records/lines", "lines", "after", ("records", "list")),
         ("statement/lines", "lines", "after", ("statement", "list")),
@@ -139,7 +140,7 @@ async def test_what_a_command_lists_the_api_has_page_by_page(books: Books) -> No
 
 
 async def test_what_a_command_shows_the_api_shows(books: Books) -> None:
-    """One break with all that was done about it, one run, one line of the bank, the rules."""
+    """Compared are a break with its history, a run, a bank line and the rules."""
     for each in await books.printed("breaks", "list"):
         shown = await books.get(f"breaks/{each['id']}")
         assert shown == await books.printed("breaks", "show", each["id"])
@@ -188,7 +189,7 @@ async def test_what_is_not_there_is_said(books: Books) -> None:
 async def test_a_closed_month_is_what_was_kept(
     books: Books, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Byte for byte, whatever the program would write now."""
+    """The answer equals the stored bytes, whatever the program would write now."""
     kept = b'{"period": "as it was kept"}'
 
     async def print_of(connection: Any, period: str, form: str) -> bytes | None:

@@ -32,21 +32,20 @@ TOO_LITTLE_ROOM = (
 
 
 async def broken(driver: Driver) -> tuple[int, list[str]]:
-    """Status and reasons of readiness."""
+    """Return status and reasons of readiness."""
     answer = await driver.client.get("/readyz")
     return answer.status_code, answer.json()["reasons"]
 
 
 async def test_a_whole_service_is_ready(driver: Driver) -> None:
-    """With store, journal and worker at work the service is alive and ready."""
     assert await broken(driver) == (200, [])
     assert (await driver.client.get("/livez")).json() == {"status": "alive"}
     assert driver.service.broken == []
 
 
-async def test_a_worker_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the worker fails for good, readiness turns red and the service wants to end."""
-
+async def test_a_worker_that_fails_turns_readiness_red_and_ends_the_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def fail(*arguments: Any, **words: Any) -> int:
         raise RuntimeError("planned")
 
@@ -59,10 +58,9 @@ async def test_a_worker_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert driver.service.broken == ["the fold worker failed"]
 
 
-async def test_a_worker_outlives_passing_trouble(
+async def test_a_worker_tries_again_while_the_store_cannot_take_a_fold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While the store cannot take a fold, the worker tries again, and the service goes on."""
     failures = iter(range(2))
 
     async def fail_twice(*arguments: Any, **words: Any) -> int:
@@ -82,8 +80,9 @@ async def test_a_worker_outlives_passing_trouble(
 @pytest.mark.parametrize(
     ("fault", "reason"), [(a_failing_disk, "I/O error"), (a_read_only_file, "is read-only")]
 )
-async def test_a_poisoned_store(tmp_path: Path, fault: Any, reason: str) -> None:
-    """After one such error nothing is acknowledged, readiness is red, the service asks to end."""
+async def test_a_poisoned_store_acknowledges_nothing_and_ends_the_service(
+    tmp_path: Path, fault: Any, reason: str
+) -> None:
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         assert (await driver.send(event("e1"))).status_code == 200
         inbox = driver.service.store.inbox_file
@@ -106,7 +105,7 @@ async def test_a_poisoned_store(tmp_path: Path, fault: Any, reason: str) -> None
 
 
 async def fill_the_last_page(store: Store) -> None:
-    """Leave no room in the pages of the table that a trial write uses."""
+    """Fill the pages of the table that a trial write uses."""
     for size in (200, 50, 10, 1):
         for number in range(1_000):
             name = f"{number:x}".rjust(size, "-")
@@ -125,8 +124,8 @@ async def fill_the_last_page(store: Store) -> None:
 async def test_readiness_tries_after_a_failed_commit(
     tmp_path: Path, trouble: Any, reason: str
 ) -> None:
-    """After a failed commit readiness is red for as long as the trouble lasts, and no longer,
-    though no delivery comes: a balancer sends none to a service that is not ready."""
+    """Readiness stays red as long as the trouble lasts and no longer, though a balancer sends no
+    delivery to a service that is not ready."""
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         store = driver.service.store
         async with trouble(store):
@@ -144,8 +143,9 @@ async def test_readiness_tries_after_a_failed_commit(
         assert driver.rows("SELECT count(*) FROM deliveries") == [(0,)]
 
 
-async def test_figures(driver: Driver) -> None:
-    """Deliveries are counted by source and verdict; no label comes from the sender."""
+async def test_deliveries_are_counted_by_source_and_verdict_with_no_label_of_the_senders(
+    driver: Driver,
+) -> None:
     for _ in range(3):
         await driver.send(event("e1"))
     await driver.send(event("e2"), [])
@@ -168,7 +168,7 @@ async def test_figures(driver: Driver) -> None:
 
 
 async def test_figures_of_what_is_done_now_and_then(driver: Driver) -> None:
-    """Absent before it was ever done: their alerts are for what has stopped."""
+    """A figure is absent until its task first ran; its alert is for a task that stopped."""
 
     async def figures() -> dict[str, float]:
         text = (await driver.client.get("/metrics")).text
@@ -189,9 +189,9 @@ async def test_figures_of_what_is_done_now_and_then(driver: Driver) -> None:
     }
 
 
-async def test_a_disk_with_too_little_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Below the low water deliveries are refused and everything is read; with the first one after
-    space has returned they are taken again."""
+async def test_below_the_low_water_deliveries_are_refused_until_space_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     free = [1024 * 1024 * 1024]
     monkeypatch.setattr(Space, "free_bytes", lambda space: free[0])
     async with driving(tmp_path, looking=True) as driver:
@@ -220,8 +220,8 @@ async def test_a_disk_with_too_little_room(tmp_path: Path, monkeypatch: pytest.M
 async def test_a_start_with_too_little_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: io.StringIO
 ) -> None:
-    """With sessions to ask for again, a service that starts below the low water stays up and is
-    read; what could not be written at its start is written once there is room."""
+    """A service that starts below the low water, with sessions to ask for again, stays up and
+    serves reads. It writes what it had to at its start once there is room."""
     free = [1024 * 1024 * 1024]
     monkeypatch.setattr(Space, "free_bytes", lambda space: free[0])
     monkeypatch.setattr(ask_session, "IDLE_S", 0.02)
@@ -248,7 +248,7 @@ async def test_a_start_with_too_little_room(
 
 
 async def held_for_a_while(driver: Driver) -> None:
-    """A request that a process held when it died, and that is not due for some time."""
+    """Insert a request that a process held when it died and that is not due for some time."""
     later = driver.clock.now() + 10 * MINUTE
     entry = PendingSession(
         key="key_1", order="ORD-9", request=b"{}", due_at=later, held_until=later
@@ -259,8 +259,8 @@ async def held_for_a_while(driver: Driver) -> None:
 async def test_deliveries_that_cannot_be_written_again_and_again(
     tmp_path: Path, log: io.StringIO
 ) -> None:
-    """A trigger of somebody's aborts each write: every sender is asked to come again, and after
-    three in a row readiness, figures and log say so; until one is written, or would be."""
+    """A trigger aborts each write. Every sender is told to retry; after three in a row, readiness,
+    metrics and log say so until a write succeeds."""
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         assert (await driver.send(event("e0"))).status_code == 200
         inbox = driver.service.store.receiving.inbox.writer
@@ -293,7 +293,7 @@ async def test_deliveries_that_cannot_be_written_again_and_again(
 async def test_deliveries_that_cannot_be_appended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was accepted is kept, readiness says so whoever sends, and all is read afterwards."""
+    """What was accepted is kept, readiness is red whoever sends, and all is read afterwards."""
     monkeypatch.setattr(caught_up, "READ_WITHIN_S", 0.05)  # who sends would wait for the reader
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         async with driver.service.store.writing() as connection:

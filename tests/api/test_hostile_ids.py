@@ -37,12 +37,13 @@ NO_IDS = [
 
 
 def with_id(event_id: Any, source: str) -> bytes:
-    """An event of this id; another order for each source."""
+    """Return an event with this id, and another order for each source."""
     return json.dumps(of_order(f"O-{source}", "e") | {"id": event_id}).encode()
 
 
 async def verdicts(driver: Driver, ids: list[Any], source: str) -> list[str]:
-    """The verdicts of events of these ids, sent by a source under its own secret, all at once."""
+    """Return the verdicts of events with these ids, sent at once by a source under its own
+    secret."""
     key: dict[str, Any] = {"key": TILL} if source == "till" else {}
     bodies = [with_id(event_id, source) for event_id in ids]
     answers = await asyncio.gather(
@@ -54,12 +55,11 @@ async def verdicts(driver: Driver, ids: list[Any], source: str) -> list[str]:
 
 @pytest.fixture
 def two(tmp_path: Path) -> Any:
-    """A service of two sources."""
     return driving(tmp_path, with_worker=False, SOURCES__TILL__SECRETS=secret(TILL))
 
 
 async def test_no_id_is_taken_for_another(two: Any) -> None:
-    """Each is stored once for each source, and its own redelivery is the only duplicate."""
+    """Each is stored once for each source; its own redelivery is the only duplicate."""
     assert len(set(KEPT)) == len(KEPT)
     assert len(KEPT) + len(NO_IDS) >= 100
     async with two as driver:
@@ -72,8 +72,7 @@ async def test_no_id_is_taken_for_another(two: Any) -> None:
 
 
 async def test_what_is_no_id_is_kept_as_unreadable(two: Any) -> None:
-    """And is no event of anybody, whatever it looks like, before and after the one that it is
-    like."""
+    """It is no event, whatever valid id it resembles, before and after that one."""
     async with two as driver:
         for _ in range(2):
             for source in ("shop", "till"):

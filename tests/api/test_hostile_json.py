@@ -15,14 +15,14 @@ from tests.providers.json_corpus import READ, REFUSED
 
 
 def within(number: int, document: bytes) -> bytes:
-    """An event of which one further member is the document."""
+    """Return an event with the document as one further member."""
     whole = json.dumps(event(f"evt_{number}"))
     return whole[:-1].encode() + b', "more": ' + document + b"}"
 
 
 def bodies(every: int = 1) -> Iterator[tuple[bytes, str]]:
-    """Every so-manieth body, and its verdict. No document of the corpus is an event by itself;
-    an event stays one with anything beside it that can be read, two levels deeper or not."""
+    """Yield every nth body with its verdict. No document of the corpus is an event by itself; an
+    event stays one with any readable member beside it, two levels deeper or not."""
     documents = [*READ.values(), *(document for document, _ in REFUSED.values())]
     for number, document in enumerate(documents[::every]):
         yield document, "unreadable"
@@ -34,7 +34,7 @@ def bodies(every: int = 1) -> Iterator[tuple[bytes, str]]:
 
 
 async def verdicts_of(driver: Driver, every: int) -> list[str]:
-    """What is answered to each, many at once; every answer is an acknowledgement."""
+    """Send many at once; return the verdict of each, all acknowledged."""
     found, whole = [], [body for body, _ in bodies(every)]
     for start in range(0, len(whole), 100):
         answers = await asyncio.gather(*map(driver.send, whole[start : start + 100]))
@@ -45,7 +45,7 @@ async def verdicts_of(driver: Driver, every: int) -> list[str]:
 
 
 async def check(driver: Driver, *, every: int = 1) -> None:
-    """Every body is acknowledged with its verdict, and kept byte for byte."""
+    """Check that every body is acknowledged with its verdict and kept byte for byte."""
     expected = list(bodies(every))
     assert await verdicts_of(driver, every) == [verdict for _, verdict in expected]
     stored = [verdict for _, verdict in expected].count("stored")
@@ -55,7 +55,7 @@ async def check(driver: Driver, *, every: int = 1) -> None:
 
 
 async def test_every_hostile_document_is_acknowledged_and_kept(tmp_path: Path) -> None:
-    """As an event where it can be read, as unreadable where it cannot; never with an error."""
+    """It is stored where it can be read, unreadable where it cannot, and never an error."""
     async with driving(tmp_path, with_worker=False, raising=True) as driver:
         await check(driver)
         kept = [row[0] for row in driver.rows("SELECT body FROM deliveries ORDER BY rowid")]

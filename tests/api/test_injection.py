@@ -49,7 +49,7 @@ NUMBERS = ("limit", "after", "wait")
 
 @contextmanager
 def statements() -> Iterator[list[str]]:
-    """The words of every statement that is run, without its values."""
+    """Record the text of every statement that runs, without its values."""
     found: list[str] = []
 
     def note(connection: Any, cursor: Any, statement: str, *more: Any) -> None:
@@ -63,7 +63,7 @@ def statements() -> Iterator[list[str]]:
 
 
 def contents(driver: Driver) -> str:
-    """A digest of all rows of all tables."""
+    """Return a digest of all rows of all tables."""
     names = [name for (name,) in driver.rows("SELECT name FROM sqlite_master WHERE type='table'")]
     rows = [(name, sorted(map(repr, driver.rows(f"SELECT * FROM {name}")))) for name in names]
     return hashlib.sha256(repr(sorted(rows)).encode()).hexdigest()
@@ -71,7 +71,7 @@ def contents(driver: Driver) -> str:
 
 @asynccontextmanager
 async def filled(folder: Path) -> AsyncIterator[tuple[Driver, list[str]]]:
-    """A service that knows orders with plain references and with those of the payloads."""
+    """Run a service with plain references and those of the payloads."""
     async with driving(folder, with_worker=False, raising=True) as driver:
         await driver.send(event("e1"))
         for number, name in enumerate(NAMED):
@@ -83,7 +83,7 @@ async def filled(folder: Path) -> AsyncIterator[tuple[Driver, list[str]]]:
 
 
 async def by_the_api(driver: Driver, names: list[str], payload: str) -> None:
-    """Every parameter, and the path."""
+    """Send each text as every parameter and as the path."""
     listed = await driver.api("GET", "/orders", params={"after": payload})
     assert [each["order"] for each in listed.json()["orders"]] == [n for n in names if n > payload]
     shown = await driver.api("GET", f"/orders/{quote(payload, safe='')}")
@@ -92,7 +92,7 @@ async def by_the_api(driver: Driver, names: list[str], payload: str) -> None:
 
 
 async def by_closed_parameters(driver: Driver, names: list[str], payload: str) -> None:
-    """Those that take a word of a list, a number or an instant."""
+    """Send it where a word of a list, a number or an instant is expected."""
     asked = [("/orders", name) for name in (*CLOSED, "limit")]
     asked += [("/outcomes", name) for name in NUMBERS] + [("/orders/ORD-1", "as_of")]
     for path, name in asked:
@@ -101,7 +101,7 @@ async def by_closed_parameters(driver: Driver, names: list[str], payload: str) -
 
 
 async def by_the_operations(driver: Driver, names: list[str], payload: str) -> None:
-    """What the commands are made of."""
+    """Pass it to the functions that commands are made of."""
     context = driver.context
     spellings = [payload] if any(n.startswith(payload) for n in names) else []
     spellings = spellings or [payload.upper(), payload.lower()]
@@ -164,7 +164,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
 @pytest.mark.slow
 @pytest.mark.parametrize("texts", [1, pytest.param(50, marks=pytest.mark.soak)])
 def test_a_text_of_a_command_is_a_text(texts: int, run: Run, tmp_path: Path) -> None:
-    """It ends as for any text that is nobody's name; and tables, rows and columns stay."""
+    """The command ends as for any unknown name; tables, rows and columns stay."""
 
     async def fill() -> Driver:
         async with filled(tmp_path) as (driver, _):

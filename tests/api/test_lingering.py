@@ -13,13 +13,13 @@ POST = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 99999999\r\n\r\nxx"
 
 
 async def too_long(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers before the body is here, and takes no more of it."""
+    """Answer before the body has arrived, and read no more of it."""
     await send(start(length(2), (b"connection", b"close"), status=413))
     await send(part(b"no"))
 
 
 async def test_who_still_sends_can_read_the_answer() -> None:
-    """Closed at once, the connection would be reset and the answer lost; what comes is dropped."""
+    """Closing at once would reset the connection and lose the answer; what arrives is dropped."""
     client = connect(too_long)
     await client.ask(POST)
     assert client.wire.ended
@@ -33,7 +33,6 @@ async def test_who_still_sends_can_read_the_answer() -> None:
 
 
 async def test_who_sends_no_more_is_hung_up_on_soon() -> None:
-    """Long before the deadline of a request."""
     client = connect(too_long)
     await client.ask(POST)
     now = asyncio.get_running_loop().time()
@@ -44,20 +43,19 @@ async def test_who_sends_no_more_is_hung_up_on_soon() -> None:
 
 
 async def test_an_answer_behind_the_whole_request_closes_at_once() -> None:
-    """Nothing is left to wait for."""
     client = connect(too_long)
     await client.ask(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nxx")
     assert client.wire.is_closing()
 
 
 async def too_soon(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers before the body is here, and would keep the connection."""
+    """Answer before the body has arrived, and keep the connection."""
     await send(start(length(2), status=429))
     await send(part(b"no"))
 
 
 async def test_a_body_that_nobody_reads_does_not_come_for_ever() -> None:
-    """However the answer was meant: a client that sends on is hung up on before its deadline."""
+    """A client that goes on sending is disconnected before its deadline."""
     client = connect(too_soon)
     await client.ask(POST)
     for _ in range(LINGER_BYTES // 1_048_576):
@@ -79,7 +77,7 @@ async def test_the_rest_of_a_short_body_leaves_the_connection_as_it_was() -> Non
 
 
 async def test_a_request_behind_a_body_that_was_answered_early_is_not_taken() -> None:
-    """Whoever was answered that the connection ends has to send it on another one."""
+    """The client was told that the connection ends and has to send it on another one."""
     client = connect(too_long)
     await client.ask(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nxx")
     assert client.wire.ended

@@ -35,14 +35,14 @@ WITNESS = TestWitness("witness.example", lambda: 0).key
 
 
 class Desk:
-    """Operators with tokens of their own, before what came and what the shop is sent."""
+    """Operators with tokens of their own, and a delivery log with notifications."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
         self.tokens: dict[str, str] = {}
 
     async def begin(self) -> None:
-        """Three deliveries of two orders, and one that is refused; three notifications."""
+        """Create three deliveries of two orders, one refused delivery, and three notifications."""
         driver = self.driver
         for name, role in PEOPLE:
             await register_operator(driver.context, name=name, role=role, by="Boss")  # type: ignore[arg-type]
@@ -65,7 +65,7 @@ class Desk:
             await refold_until_quiet(driver.context, limit=100, progress=lambda count: None)
 
     async def ask(self, who: str, path: str, method: str = "GET", **words: Any) -> httpx2.Response:
-        """An answer to one of them, which is as described."""
+        """Return an answer after checking it against the description."""
         answer = await self.driver.client.request(
             method,
             f"/api/v1/{path}",
@@ -78,7 +78,7 @@ class Desk:
 
 @asynccontextmanager
 async def desk_in(folder: Path) -> AsyncIterator[Desk]:
-    """A service with a shop to notify, of which nothing is sent by itself."""
+    """Run a service with a shop to notify, to which nothing is sent by itself."""
     settings: dict[str, Any] = {
         "SHOP__URL": "https://shop.example/told",
         "SHOP__SECRET": "whsec_c2hvcC1zZWNyZXQtb2YtMzAtYnl0ZXMtbG9uZyE=",
@@ -165,7 +165,7 @@ async def test_what_the_shop_is_sent_newest_first_in_pages(desk: Desk) -> None:
 
 
 async def test_a_notification_is_sent_again_by_a_person_with_a_reason(desk: Desk) -> None:
-    """One that was given up waits again; the trail says who had it sent, and why."""
+    """One that was given up waits again; the audit trail has the person and the reason."""
     driver = desk.driver
     listed = (await desk.ask("Sue", "notifications")).json()["notifications"]
     number = listed[-1]["id"]
@@ -202,7 +202,7 @@ async def test_a_programs_token_sees_none_of_it(desk: Desk) -> None:
 
 
 async def test_the_witnesses_of_the_log_and_what_left(desk: Desk) -> None:
-    """Everybody may see them; none has been asked yet, and one that fails says what to do."""
+    """Every role may read them; one that fails says what to do."""
     context = desk.driver.context
     async with context.store.writing() as connection:
         await add_departure(connection, Departure(size=4, way="mail", head=bytes(32), at=T))

@@ -49,7 +49,7 @@ async def test_what_may_be_paid_is_not_over(tmp_path: Path, claim: str) -> None:
 async def test_an_order_that_is_paid_gets_no_new_payment_and_says_that(
     tmp_path: Path, first: Write
 ) -> None:
-    """As without `new_payment`: to ask again later would change nothing."""
+    """It answers as without `new_payment`: asking later would change nothing."""
     async with shop(tmp_path, first) as (driver, pay):
         await start(driver)
         await driver.send(event("e1", session={"reference": "cs_1"}))
@@ -62,7 +62,7 @@ async def test_an_order_that_is_paid_gets_no_new_payment_and_says_that(
 async def test_an_order_that_is_canceled_gets_no_new_payment_and_says_that(
     tmp_path: Path, first: Write
 ) -> None:
-    """Though its payment is not over yet."""
+    """Its payment is not over yet."""
     async with shop(tmp_path, first) as (driver, pay):
         await start(driver)
         await cancel(driver)
@@ -73,8 +73,8 @@ async def test_an_order_that_is_canceled_gets_no_new_payment_and_says_that(
 async def test_a_new_payment_waits_until_no_event_of_the_earlier_one_is_on_its_way(
     tmp_path: Path,
 ) -> None:
-    """The session's time and the grace: before that its payment may have come in time, and its
-    event be under way. When to ask again is given as a moment, and in seconds."""
+    """The wait is the session's time and the grace: an event of a payment made in time may be under
+    way. The answer says when to ask again, as a moment and in seconds."""
     async with shop(tmp_path, opened("cs_1"), opened("cs_2", expires_at=LATE)) as (driver, pay):
         await start(driver)
         over = parse_instant(EXPIRES) + GRACE
@@ -100,7 +100,7 @@ async def test_a_new_payment_waits_until_no_event_of_the_earlier_one_is_on_its_w
 async def test_an_event_that_says_expired_ends_the_wait(
     tmp_path: Path, payment: dict[str, Any] | None
 ) -> None:
-    """Of the session, or of the payment that was tried in it, long before the session's time."""
+    """The event is of the session or of its payment, long before the session's time."""
     async with shop(tmp_path, opened("cs_1"), opened("cs_2")) as (driver, pay):
         await start(driver)
         await driver.send(event("e1", "pending", session={"reference": "cs_1"}))
@@ -112,8 +112,7 @@ async def test_an_event_that_says_expired_ends_the_wait(
     assert len(pay.keys) == 2
 
 
-async def test_a_session_that_never_ends(tmp_path: Path) -> None:
-    """Its time, written as the end of the calendar, and the grace lie beyond it."""
+async def test_a_session_that_ends_with_the_calendar_overflows_nothing(tmp_path: Path) -> None:
     never = opened("cs_1", expires_at="9999-12-31T23:59:59Z")
     async with shop(tmp_path, never, opened("cs_2")) as (driver, _pay):
         await start(driver)

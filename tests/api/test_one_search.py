@@ -34,7 +34,7 @@ def log() -> Iterator[io.StringIO]:
 
 
 async def notify(driver: Driver) -> None:
-    """Fold what is due, and notify the shop, which takes everything."""
+    """Fold what is due, and notify the shop, which accepts everything."""
     await refold_until_quiet(driver.context, limit=10, progress=lambda count: None)
     taken = httpx2.MockTransport(lambda request: httpx2.Response(204, content=stream(b"")))
     source = Source(name="shop", profile=load_profile("checkout"), secrets=[SHOP_SECRET])
@@ -45,9 +45,8 @@ async def notify(driver: Driver) -> None:
 
 
 async def test_one_id_finds_the_way_of_a_delivery(tmp_path: Path, log: io.StringIO) -> None:
-    """Of two deliveries of one order each has its own lines, and an order that only a deadline
-    moved stands under the last that it rests on. The first says what kind of address it came from.
-    """
+    """Each of two deliveries of one order has its own lines. An order that only a deadline moved
+    stands under the last delivery it rests on."""
     more: dict[str, Any] = {"SHOP__URL": "http://shop.example/told", "SHOP__SECRET": SHOP_SECRET}
     async with driving(tmp_path, with_worker=False, **more) as driver:
         ids = []
@@ -68,7 +67,7 @@ async def test_one_id_finds_the_way_of_a_delivery(tmp_path: Path, log: io.String
 async def test_what_is_refused_says_from_what_kind_of_address(
     tmp_path: Path, log: io.StringIO
 ) -> None:
-    """The kind, and never the address."""
+    """The line has the kind and never the address."""
     async with driving(tmp_path, with_worker=False) as driver:
         await driver.send(b"{}", signed(b"{} "))
     (line,) = [each for each in map(json.loads, log.getvalue().splitlines()) if "peer" in each]

@@ -45,7 +45,7 @@ def profile(folder: Path, document: dict[str, Any] = WEAK) -> str:
 
 
 async def test_a_get_delivers_where_the_profile_says_so(tmp_path: Path) -> None:
-    """It is stored with its query, but without the token in it, and answered with the echo."""
+    """It is stored with its query but without the token in it, and answered with the echo."""
     async with driving(
         tmp_path, SOURCES__SHOP__PROFILE=profile(tmp_path), SOURCES__SHOP__SECRETS=TOKEN
     ) as driver:
@@ -59,8 +59,7 @@ async def test_a_get_delivers_where_the_profile_says_so(tmp_path: Path) -> None:
         assert read_headers(headers).method == "GET"
 
 
-async def test_the_methods_of_a_source(tmp_path: Path) -> None:
-    """Its own methods are taken, others learn which; a question is answered, and not kept."""
+async def test_a_source_takes_its_own_methods_and_names_them_to_others(tmp_path: Path) -> None:
     async with driving(
         tmp_path, SOURCES__SHOP__PROFILE=profile(tmp_path), SOURCES__SHOP__SECRETS=TOKEN
     ) as driver:
@@ -77,7 +76,6 @@ async def test_the_methods_of_a_source(tmp_path: Path) -> None:
 
 
 async def test_a_signed_question_is_answered_only_when_signed(tmp_path: Path) -> None:
-    """An unsigned challenge gets a 401 and no echo."""
     asks = {"method": "POST", "when": "json:type", "equals": "ask", "echo": "json:word"}
     signature = {**WEAK["signature"], "where": "header:x-token"}
     document = {**WEAK, "handshake": asks, "signature": signature}

@@ -23,12 +23,13 @@ PLACE = "/.well-known/tallyhook"
 
 
 async def sealed(driver: Driver, folder: Path) -> None:
-    """All that came has its leaf."""
+    """Wait until every delivery has its leaf."""
     await seal_all(driver.context, await signer_of(driver.context, load_settings(environ(folder))))
 
 
 async def test_a_stranger_follows_the_log_without_a_token(tmp_path: Path) -> None:
-    """Key, checkpoint, and after more has come the proof that the new one began with the old."""
+    """They get the key, a checkpoint, and later the proof that the new checkpoint extends the
+    old."""
     async with driving(
         tmp_path, with_worker=False, EVIDENCE__PUBLISH="true", looking=True
     ) as driver:
@@ -52,7 +53,7 @@ async def test_a_stranger_follows_the_log_without_a_token(tmp_path: Path) -> Non
 
 
 async def test_that_it_was_shown_is_noted_once_an_hour(tmp_path: Path) -> None:
-    """What was shown cannot be unsaid: `log verify` compares with it."""
+    """A published checkpoint cannot be withdrawn: `log verify` compares with it."""
     async with driving(
         tmp_path, with_worker=False, EVIDENCE__PUBLISH="true", looking=True
     ) as driver:
@@ -95,7 +96,7 @@ async def test_what_witnesses_have_cosigned_is_shown_with_their_signatures(tmp_p
 
 
 async def test_earlier_origins_are_shown(tmp_path: Path) -> None:
-    """Whoever kept a checkpoint of before a restore finds which log it is of now."""
+    """Someone who kept a checkpoint from before a restore learns which log continues it."""
     async with driving(tmp_path, with_worker=False, EVIDENCE__PUBLISH="true") as driver:
         await driver.send(event("e1"))
         await sealed(driver, tmp_path)

@@ -33,7 +33,7 @@ OPEN: dict[str, Any] = dict.fromkeys(
 
 
 async def replayed(driver: Driver, at: Instant) -> str:
-    """What is said of the captured request, sent at an instant."""
+    """Send the captured request at an instant; return its verdict."""
     driver.clock.put(at)
     answer = await driver.send(BODY, CAPTURED)
     assert answer.status_code in (200, 401)
@@ -41,7 +41,7 @@ async def replayed(driver: Driver, at: Instant) -> str:
 
 
 async def effects(driver: Driver) -> tuple[Any, ...]:
-    """Events, published ledgers, and what was taken and given back."""
+    """Return events, published ledgers, and money taken and given back."""
     await refold_until_quiet(driver.context, limit=100, progress=quiet)
     counts = [driver.rows(f"SELECT count(*) FROM {name}")[0][0] for name in ("events", "revisions")]
     ledger = await order_document(driver.context, "ORD-1", as_of=T + 90 * DAY)
@@ -57,7 +57,7 @@ EDGES = [
 
 
 async def replay_at_every_edge(driver: Driver) -> None:
-    """As each edge says, and nothing changes by it."""
+    """Check each edge's verdict, and that no effect changes."""
     before = await effects(driver)
     for seconds, verdict, reason in EDGES:
         assert await replayed(driver, T + seconds * SECOND) == verdict, seconds
@@ -68,14 +68,14 @@ async def replay_at_every_edge(driver: Driver) -> None:
 
 
 async def sent_anew(driver: Driver, at: Instant) -> str:
-    """What is said of the same body, signed at the instant at which it comes."""
+    """Send the same body, signed at the instant of its arrival; return its verdict."""
     driver.clock.put(at)
     answer = await driver.send(BODY)
     return str(answer.json()["verdict"])
 
 
 async def test_the_first_time_it_has_its_effect(tmp_path: Path) -> None:
-    """Without which nothing below would show anything."""
+    """Without an effect, the tests below would show nothing."""
     async with driving(tmp_path, with_worker=False) as driver:
         assert await replayed(driver, T + 300 * SECOND) == "stored"
         assert (await effects(driver))[:3] == (1, 1, "succeeded")
@@ -90,8 +90,7 @@ SPELLINGS = [
 ]  # fmt: skip
 
 
-async def test_its_time_written_otherwise(tmp_path: Path) -> None:
-    """Is not what was signed: refused, whatever number it means, and nothing changes."""
+async def test_a_timestamp_written_otherwise_than_signed_is_refused(tmp_path: Path) -> None:
     async with driving(tmp_path, with_worker=False) as driver:
         assert await replayed(driver, T) == "stored"
         before = await effects(driver)
@@ -105,7 +104,7 @@ async def test_its_time_written_otherwise(tmp_path: Path) -> None:
 
 
 async def pruned(driver: Driver) -> None:
-    """Let its body go, as retention does after a month."""
+    """Delete its body, as retention does after a month."""
     driver.clock.put(T + 40 * DAY)
     await effects(driver)
     signer = await signer_of(driver.context, load_settings(environ(driver.path.parent)))
@@ -125,7 +124,7 @@ async def wiped(driver: Driver) -> None:
 
 @pytest.mark.parametrize("lose", [pruned, wiped])
 async def test_after_its_body_is_gone(tmp_path: Path, lose: Any) -> None:
-    """Pruned or erased, it is known for ever: a clock that is put back makes it no news."""
+    """Pruned or erased, it stays a duplicate; a clock that is set back does not make it new."""
     async with driving(tmp_path, with_worker=False) as driver:
         driver.context = driver.service.context
         assert await replayed(driver, T) == "stored"
@@ -136,14 +135,14 @@ async def test_after_its_body_is_gone(tmp_path: Path, lose: Any) -> None:
 
 
 async def nobody(store: Store) -> Replayed:
-    """Nobody was erased since the backup was made."""
+    """Return that nobody was erased since the backup."""
     return Replayed()
 
 
 @pytest.mark.parametrize("before", [True, False])
 async def test_after_a_restore(tmp_path: Path, before: bool) -> None:
-    """From a backup with it, it is a duplicate; from one without it, it is taken once, and then
-    is a duplicate."""
+    """From a backup with it, it is a duplicate. From one without it, it is accepted once and then a
+    duplicate."""
     url, file = environ(tmp_path)["TALLYHOOK_DATABASE_URL"], tmp_path / "one.backup"
     words: dict[str, Any] = {"environment": "sandbox", "progress": lambda done, total: None}
     async with driving(tmp_path, with_worker=False) as driver:
@@ -165,8 +164,8 @@ async def test_after_a_restore(tmp_path: Path, before: bool) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(1_800)
 async def test_ten_thousand_replays(tmp_path: Path) -> None:
-    """At random instants, of the captured bytes or signed anew, its body gone half way. A later
-    look may publish that nobody shipped the order; the event and its money stay as they were."""
+    """They come at random instants, as captured or signed anew; the body is deleted half way. A
+    later fold may publish that nobody shipped the order; event and money stay."""
     rng, total = Random(1), {"duplicate": 0, "refused": 0}
     async with driving(tmp_path, with_worker=False, **OPEN) as driver:
         driver.context = driver.service.context

@@ -73,7 +73,7 @@ class Maker:
 
 
 def as_described(answer: httpx2.Response) -> httpx2.Response:
-    """The same, which is what the description says."""
+    """Return the answer after checking it against the description."""
     assert not_as_described(answer) == [], answer.text
     return answer
 
@@ -87,7 +87,7 @@ def maker(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Maker:
 
 @pytest.fixture
 async def ask(driver: Driver, maker: Maker) -> Ask:
-    """Asks with a token of finance, or another one."""
+    """Send a request with a token of finance, or another one."""
     token = await issue_token(driver.context, name="reports", scopes=["finance"])
 
     async def asking(path: str = PERIOD, token: str = token) -> httpx2.Response:
@@ -99,7 +99,7 @@ async def ask(driver: Driver, maker: Maker) -> Ask:
 
 @pytest.fixture
 async def post(driver: Driver, maker: Maker) -> Post:
-    """Sends rules to be tried, with a token of finance."""
+    """Send rules to preview, with a token of finance."""
     token = await issue_token(driver.context, name="rules", scopes=["finance"])
 
     async def posting(body: Any) -> httpx2.Response:
@@ -115,7 +115,7 @@ async def post(driver: Driver, maker: Maker) -> Post:
 async def test_it_is_the_document_of_the_command(
     driver: Driver, maker: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By days and by moments, now and as of an instant, on each basis."""
+    """Compared by days and by moments, now and as of an instant, on each basis."""
     books: Books = await keep_books(driver, tmp_path, monkeypatch)
     for query, words in (
         ("from=2026-01-01&to=2026-12-31", ("--from", "2026-01-01", "--to", "2026-12-31")),
@@ -136,7 +136,7 @@ async def test_it_is_the_document_of_the_command(
 async def test_what_was_made_a_moment_ago_is_given_again(
     ask: Ask, driver: Driver, maker: Maker
 ) -> None:
-    """For a minute after its end, of the same period, basis and instant alone."""
+    """It is kept for a minute, for the same period, basis and instant alone."""
     answers = [await ask() for _ in range(2)]
     assert [each.status_code for each in answers] == [200, 200]
     assert len(maker.asked) == 1
@@ -149,7 +149,7 @@ async def test_what_was_made_a_moment_ago_is_given_again(
 async def test_who_asks_while_it_is_made_is_answered_so(
     ask: Ask, maker: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And asks again; of another period there is none meanwhile."""
+    """The client asks again; a report of another period is not available meanwhile."""
     monkeypatch.setattr("app.core.jobs.PATIENCE_S", 0.0)
     maker.go_on.clear()
     first = await ask()
@@ -189,7 +189,7 @@ async def test_what_cannot_be_made_is_said(ask: Ask, driver: Driver, maker: Make
 async def test_a_report_that_takes_too_long_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With its process, which has not even begun by then."""
+    """Its process is killed before it has even begun."""
     monkeypatch.setattr(bootstrap_elsewhere, "MOST_S", 0.0)
     make = bootstrap_elsewhere.making_reports(load_settings(environ(tmp_path)))
     scope = Scope(
@@ -200,7 +200,7 @@ async def test_a_report_that_takes_too_long_is_ended(
 
 
 async def test_a_process_of_its_own_makes_it(driver: Driver) -> None:
-    """Of a time before everything: that process has the machine's clock."""
+    """The period lies before everything: that process has the machine's clock."""
     token = await issue_token(driver.context, name="reports", scopes=["finance"])
     bearer = {"Authorization": f"Bearer {token}"}
     period = "from=2019-12-01&to=2019-12-31&as_of=2020-01-01T00:00:00Z"
@@ -225,7 +225,7 @@ JOURNAL = "journals?from=2026-01-01&to=2026-12-31"
 
 
 def _written(words: Sequence[str], path: Path) -> bytes:
-    """What a command writes into a file."""
+    """Return what a command writes into a file."""
     assert main.run((*words, "-o", str(path))) == 0
     return path.read_bytes()
 
@@ -233,7 +233,7 @@ def _written(words: Sequence[str], path: Path) -> bytes:
 async def test_a_journal_is_that_of_the_command(
     ask: Ask, driver: Driver, maker: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In each form, byte for byte; JSON where none is said."""
+    """Equal byte for byte in each form; JSON is the default."""
     await keep_books(driver, tmp_path, monkeypatch)
     folder = tmp_path / "temporary"
     folder.mkdir()
@@ -257,7 +257,7 @@ async def test_a_journal_is_that_of_the_command(
 async def test_a_journal_that_is_too_long_is_refused(
     ask: Ask, driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before it is whole: nothing of it is answered."""
+    """It is refused before it is whole, and no part is answered."""
     monkeypatch.setattr(bootstrap_elsewhere, "MAX_JOURNAL_BYTES", 100)
     refused = await ask(JOURNAL)
     assert (refused.status_code, refused.json()["code"]) == (409, "report_not_made")
@@ -283,7 +283,7 @@ async def test_one_is_made_at_once_whatever_it_is(
 async def test_the_proof_of_closed_months_is_that_of_the_command(
     ask: Ask, driver: Driver, maker: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of all, or of one; where a step fails, it says so; of none that is not closed."""
+    """It covers all months, or one; a failing step says so; a month that is not closed has none."""
     books = await keep_books(driver, tmp_path, monkeypatch)
     nothing = (await ask("periods/verification")).json()
     assert nothing == {"passed": True, "steps": []}
@@ -322,7 +322,7 @@ async def test_a_step_that_fails_is_said_before_all_steps(
 async def test_a_preview_of_rules_is_that_of_the_command(
     post: Post, driver: Driver, maker: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It puts nothing in force; after other rules were, it is made anew."""
+    """It puts nothing in force, and is made anew after the rules in force change."""
     books = await keep_books(driver, tmp_path, monkeypatch)
     rules, file = '[tolerance]\nKES = "100.00"\n', tmp_path / "rules.toml"
     file.write_text(rules)
@@ -338,7 +338,7 @@ async def test_a_preview_of_rules_is_that_of_the_command(
 
 
 async def test_rules_that_are_none_are_refused(post: Post, maker: Maker) -> None:
-    """By every mistake; and a body that is anything else."""
+    """The refusal names every mistake, also for a body that is anything else."""
     refused = await post({"toml": "bank_margin = 3\n[tolerance]\nKES = 'x'\n"})
     assert (refused.status_code, refused.json()["code"]) == (422, "rules_invalid")
     assert "bank_margin" in refused.json()["detail"]

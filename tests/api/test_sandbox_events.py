@@ -58,7 +58,7 @@ ORDERS = {"ORD-1": (1500, "KES"), "ORD-1042": ("1500.00", "KES"), "qTPrJoy9Bx": 
 
 
 def secret(account: str, encoding: str) -> str:
-    """The secret of an account, as its profile writes one."""
+    """Return an account's secret as its profile writes it."""
     key = hashlib.sha256(account.encode())
     text = base64.b64encode(key.digest()).decode()
     return {"hex": key.hexdigest(), "text": key.hexdigest(), "whsec": "whsec_" + text}[encoding]
@@ -66,7 +66,7 @@ def secret(account: str, encoding: str) -> str:
 
 @dataclass(frozen=True)
 class Account:
-    """One account at a provider: as the service knows it, or the provider's sandbox."""
+    """One account at a provider: the service's own, or the provider's sandbox."""
 
     profile: str
     name: str
@@ -82,7 +82,7 @@ class Account:
 
 
 def settings() -> dict[str, Any]:
-    """A source for each profile, in the midst of a change of its secret."""
+    """Return a source for each profile, during a change of its secret."""
     found = {}
     for name in PROFILES:
         listed = [Account(name, age).secret for age in ("new", "old")]
@@ -92,7 +92,7 @@ def settings() -> dict[str, Any]:
 
 
 def bodies(profile: str) -> list[tuple[dict[str, Any], str]]:
-    """The documented payloads of a provider, and where each is received."""
+    """Return a provider's documented payloads, and where each is received."""
     lines = [line for line in LINES.get(profile, []) if "events" in line]
     found = [(line["body"], line.get("url", "")) for line in lines if type(line["body"]) is dict]
     if profile == "checkout":
@@ -102,8 +102,8 @@ def bodies(profile: str) -> list[tuple[dict[str, Any], str]]:
 
 
 def marked(profile: str, body: dict[str, Any], word: str | None) -> Iterator[dict[str, Any]]:
-    """The body with the environment's word at each place where it may stand: as a text, and as
-    what JSON has for it."""
+    """Return the body with the environment's word at each place where it may stand, as text and as
+    its JSON value."""
     places = [each for each in profile_of(profile).environment.where if "[" not in each]
     for place in places:  # where there is a condition stands what the event is, and no environment
         spellings: list[Any] = [word]
@@ -117,7 +117,7 @@ def marked(profile: str, body: dict[str, Any], word: str | None) -> Iterator[dic
 
 
 def put(document: dict[str, Any], place: str, value: Any) -> None:
-    """Set one member; nothing where the body has nothing that could hold it."""
+    """Set one member; do nothing where the body cannot hold it."""
     *parents, last = compile_path(place.partition(":")[2])
     inner: Any = document
     for name in parents:
@@ -126,7 +126,7 @@ def put(document: dict[str, Any], place: str, value: Any) -> None:
 
 
 def numbered(document: dict[str, Any], number: int) -> bytes:
-    """Its bytes, which no other event has."""
+    """Return its bytes with an id that no other event has."""
     return json.dumps({**document, "number": number}).encode()
 
 
@@ -135,10 +135,9 @@ Shot = tuple[Account, str, dict[str, Any], str, set[int]]
 
 
 def aimed(profile: str) -> Iterator[Shot]:
-    """All that is aimed at the orders in a provider's name.
-
-    Whoever signs: what is marked as the sandbox's is refused. What is marked otherwise, or not at
-    all, is refused where another account has signed it."""
+    """Return all events aimed at the orders in a provider's name. Whoever signs, an event marked as
+    the sandbox's is refused. One marked otherwise, or not at all, is refused where another account
+    signed it."""
     rule, own = (
         profile_of(profile).environment,
         [Account(profile, "new"), Account(profile, "old")],
@@ -160,7 +159,7 @@ def aimed(profile: str) -> Iterator[Shot]:
 async def deliver(
     driver: Driver, endpoint: str, headers: list[Header], body: bytes, url: str
 ) -> int:
-    """The status of the answer."""
+    """Send one delivery; return the answer's status."""
     scope = {
         "type": "http",
         "method": "POST",
@@ -181,7 +180,7 @@ async def deliver(
 
 
 async def shoot(driver: Driver, shots: Iterator[Shot], *, strict: bool = True) -> Counter[int]:
-    """Deliver all, many at a time; every answer must be one of those that there may be."""
+    """Deliver all, many at a time; check each status against the allowed ones."""
     answers = Counter[int]()
     sources: dict[Account, Source] = {}
     numbers = count()
@@ -203,7 +202,7 @@ async def shoot(driver: Driver, shots: Iterator[Shot], *, strict: bool = True) -
 
 
 async def state(driver: Driver) -> dict[str, Any]:
-    """All that is known of the orders, all that was published, and all that the shop is sent."""
+    """Return all orders, revisions and notifications."""
     await behind_s(driver.context)
     await refold_until_quiet(driver.context, limit=100, progress=quiet)
     tables = {name: driver.rows(f"SELECT * FROM {name} ORDER BY 1, 2") for name in TABLES}
@@ -214,8 +213,8 @@ async def state(driver: Driver) -> dict[str, Any]:
 
 @asynccontextmanager
 async def live(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Driver]:
-    """A live service whose shop has placed every order of the payloads, one of them paid. Whom it
-    asks back has nothing to say."""
+    """Run a live service whose shop has placed every order of the payloads, one of them paid.
+    Providers that are asked back answer nothing."""
 
     def client(timeout_s: float) -> httpx2.AsyncClient:
         nothing = httpx2.MockTransport(lambda request: httpx2.Response(503))
@@ -239,8 +238,8 @@ async def live(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[D
 async def test_none_changes_a_live_order(
     events: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every provider's documented events, at every place where the environment may stand, signed
-    with every secret in force, with a sandbox account's, and sent to another source's endpoint."""
+    """Sent are every provider's documented events with the environment at every place, signed with
+    every secret in force and with a sandbox account's, also to other sources' endpoints."""
     kinds = [shot for profile in PROFILES for shot in aimed(profile)]
     genuine = [shot for shot in kinds if shot[-1] == {403}]
     async with live(tmp_path, monkeypatch) as driver:
@@ -253,8 +252,9 @@ async def test_none_changes_a_live_order(
 
 
 @pytest.mark.disk
-async def test_they_would_change_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nobody looks at the environment, each provider's do."""
+async def test_without_the_environment_check_each_providers_would_change_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Reader, "_environment_of", lambda reader, facts: None)
     async with live(tmp_path, monkeypatch) as driver:
         after = await state(driver)

@@ -9,8 +9,7 @@ from app.access.tokens import TokenScope, issue_token
 from tests.api.driving import driving
 
 
-async def test_entries_page_by_page(tmp_path: Path) -> None:
-    """In the order of the setting; a cursor that is no entry is refused."""
+async def test_entries_are_listed_page_by_page_in_the_order_of_the_setting(tmp_path: Path) -> None:
     names = ["late", "early", "noon"]
     words: dict[str, Any] = {"SCHEDULE": "; ".join(f"{n} | 30 2 * * * | reconcile" for n in names)}
     async with driving(tmp_path, with_worker=False, **words) as driver:

@@ -22,12 +22,12 @@ SESSION = {"source": "shop", "session": "cs_1"}
 
 
 def nameless(event_id: str, claim: str = "succeeded", **changes: Any) -> dict[str, Any]:
-    """An event that names no order."""
+    """Return an event that names no order."""
     return event(event_id, claim, order=None, **changes)
 
 
 async def put(driver: Driver, order: str, *references: dict[str, str], **more: Any) -> Any:
-    """Tell of an order; the answer's status and document."""
+    """State an order; return the answer's status and document."""
     answer = await driver.api(
         "PUT", f"/orders/{order}", json={**TOLD, **more, "references": list(references)}
     )
@@ -39,10 +39,9 @@ async def put(driver: Driver, order: str, *references: dict[str, str], **more: A
 
 @pytest.mark.parametrize("reference", [PAYMENT, SESSION])
 @pytest.mark.parametrize("event_first", [True, False])
-async def test_a_payment_whose_events_name_no_order(
+async def test_naming_a_payment_of_an_order_pays_it_whichever_came_first(
     driver: Driver, reference: dict[str, str], event_first: bool
 ) -> None:
-    """The order is paid once the shop has said which payment is its, whichever came first."""
     if event_first:
         await driver.send(nameless("e1"))
         assert (await driver.api("GET", "/orders/ORD-1")).status_code == 404
@@ -56,7 +55,7 @@ async def test_a_payment_whose_events_name_no_order(
 
 
 async def test_a_session_that_was_opened_here_needs_no_naming(tmp_path: Path) -> None:
-    """Its events are the order's, also where they name nothing but the session."""
+    """Its events belong to the order, also where they name only the session."""
     async with shop(tmp_path, opened("cs_1")) as (driver, _pay):
         await start(driver)
         await driver.send(nameless("e1", payment={"reference": "pay_7"}))
@@ -65,8 +64,7 @@ async def test_a_session_that_was_opened_here_needs_no_naming(tmp_path: Path) ->
 
 
 async def test_one_payment_pays_one_order(driver: Driver) -> None:
-    """A second order is refused the reference and answered whose it is; nothing of the call is
-    written."""
+    """A second order is refused the reference, told whose it is, and nothing is written."""
     await put(driver, "ORD-1", PAYMENT)
     status, refused = await put(driver, "ORD-2", PAYMENT)
     assert (status, refused["code"], refused["order"]) == (409, "reference_taken", "ORD-1")
@@ -77,7 +75,7 @@ async def test_one_payment_pays_one_order(driver: Driver) -> None:
 async def test_a_payment_of_one_order_in_a_session_of_another_ships_neither(
     driver: Driver,
 ) -> None:
-    """Each reference alone was nobody's: only the event shows that they are of one payment."""
+    """Each reference alone was free: only the event shows that they belong to one payment."""
     await put(driver, "ORD-1", PAYMENT)
     assert (await put(driver, "ORD-2", SESSION))[0] == 200
     await driver.send(nameless("e1"))
@@ -89,8 +87,7 @@ async def test_a_payment_of_one_order_in_a_session_of_another_ships_neither(
 async def test_an_event_that_names_another_order_than_the_shop_does_ships_neither(
     driver: Driver,
 ) -> None:
-    """A program of the shop's, or one who has its token, cannot draw another order's payment to
-    itself."""
+    """A holder of the shop's token cannot draw another order's payment to itself."""
     await put(driver, "ORD-2", PAYMENT)
     await driver.api("PUT", "/orders/ORD-1", json=TOLD)
     await driver.send(event("e1"))
@@ -120,8 +117,9 @@ async def test_an_event_that_names_another_order_than_the_shop_does_ships_neithe
         ([{"source": "shop", "session": "\ud800"}], "1 to 200 characters"),
     ],
 )
-async def test_references_that_say_nothing(one_driver: Driver, references: Any, word: str) -> None:
-    """Each mistake is named with its place, and nothing is written."""
+async def test_each_mistake_of_references_is_named_with_its_place(
+    one_driver: Driver, references: Any, word: str
+) -> None:
     body = json.dumps(TOLD | {"references": references, "placed_at": "x"}).encode()
     answer = await one_driver.api("PUT", "/orders/ORD-1", content=body)
     assert answer.status_code == 422
@@ -134,7 +132,7 @@ async def test_references_that_say_nothing(one_driver: Driver, references: Any, 
 
 
 async def test_each_record_says_who_stated_it(tmp_path: Path) -> None:
-    """The token of the program that stated it; of an answer that was asked for, the service."""
+    """It names the program's token, or the service whose answer it is."""
     async with shop(tmp_path, opened("cs_1"), answer(422, {"detail": "no"})) as (driver, _pay):
         await start(driver)
         facts = {"placed_at": "2026-11-20T09:00:00Z", "fulfilled_at": "2026-11-20T12:00:00Z"}
@@ -151,7 +149,7 @@ async def test_each_record_says_who_stated_it(tmp_path: Path) -> None:
 
 
 async def test_another_price_is_recorded_with_both_and_with_who_changed_it(driver: Driver) -> None:
-    """As a finding of the order over HTTP, and in the trail."""
+    """It is a finding of the order over HTTP, and an audit entry."""
     await driver.api("PUT", "/orders/ORD-1", json=TOLD)
     token = await issue_token(driver.context, name="till-3")
     driver.clock.put(T + TICK)
@@ -180,8 +178,8 @@ async def test_another_price_is_recorded_with_both_and_with_who_changed_it(drive
 
 
 async def test_who_tells_crosses_into_the_databases_thread_five_times(driver: Driver) -> None:
-    """Each time waits for a turn of a loop that a burst of deliveries keeps full, and what writes
-    keeps other processes from writing meanwhile: so all that is written crosses once."""
+    """Each crossing waits for a turn of a loop that a burst keeps full. A write keeps other
+    processes from writing meanwhile, so all writes cross together once."""
     await put(driver, "ORD-1")  # connections are made, what is remembered is
     with crossing() as crossings:
         status, _ = await put(driver, "ORD-2", PAYMENT)
@@ -190,7 +188,7 @@ async def test_who_tells_crosses_into_the_databases_thread_five_times(driver: Dr
 
 
 async def test_who_starts_a_payment_crosses_eleven_times(tmp_path: Path) -> None:
-    """The same of a payment; the answer of the payment service lies between them."""
+    """The payment service's answer lies between them."""
     async with shop(tmp_path, opened("cs_1"), opened("cs_2")) as (driver, _pay):
         await start(driver)
         with crossing() as crossings:

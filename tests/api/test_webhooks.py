@@ -25,7 +25,7 @@ WHOLE = json.dumps(event("evt_1")).encode()
 
 
 def with_number(text: str) -> bytes:
-    """The event with this text in place of the paid amount."""
+    """Return the event with this text in place of the paid amount."""
     before = b'"payment": {"reference": "pay_1", "amount": '
     return WHOLE.replace(before + b"1500", before + text.encode())
 
@@ -67,8 +67,9 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("name", UNREADABLE)
-async def test_signed_but_unreadable(one_driver: Driver, name: str) -> None:
-    """What is genuinely signed is kept byte for byte and acknowledged, whatever it says."""
+async def test_what_is_genuinely_signed_is_kept_byte_for_byte_whatever_it_says(
+    one_driver: Driver, name: str
+) -> None:
     driver, body = one_driver, UNREADABLE[name]
     answer = await driver.send(body)
     assert (answer.status_code, answer.json()["verdict"]) == (200, "unreadable")
@@ -83,13 +84,13 @@ async def test_signed_but_unreadable(one_driver: Driver, name: str) -> None:
 
 
 def having(name: bytes, *values: bytes) -> list[Header]:
-    """The genuine headers of WHOLE with one of them replaced, repeated or left out."""
+    """Return WHOLE's genuine headers with one replaced, repeated or left out."""
     rest = [header for header in signed(WHOLE) if header[0] != name]
     return [*rest, *((name, value) for value in values)]
 
 
 def stamped(stamp: bytes) -> list[Header]:
-    """Headers genuinely signed over any timestamp text at all."""
+    """Return headers genuinely signed over any timestamp text."""
     return signed(WHOLE, stamp=stamp)
 
 
@@ -123,8 +124,9 @@ REFUSED: dict[str, tuple[list[Header], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-async def test_refused(one_driver: Driver, name: str) -> None:
-    """What is not genuine is refused alike, kept with its reason, and leaves no trace elsewhere."""
+async def test_what_is_not_genuine_is_refused_alike_and_kept_with_its_reason(
+    one_driver: Driver, name: str
+) -> None:
     driver, (headers, expected) = one_driver, REFUSED[name]
     everything = ("SELECT id, verdict, body FROM rejections", "SELECT * FROM deliveries")
     refused, taken = map(driver.rows, everything)
@@ -149,13 +151,15 @@ async def test_refused(one_driver: Driver, name: str) -> None:
     ],
     ids=["oldest", "newest", "one of several", "in a repeated header"],
 )
-async def test_accepted(driver: Driver, headers: list[Header]) -> None:
-    """At the edges of its age, and with one true signature among others, a request is genuine."""
+async def test_at_the_edges_of_its_age_and_with_one_true_signature_a_request_is_genuine(
+    driver: Driver, headers: list[Header]
+) -> None:
     assert (await driver.send(WHOLE, headers)).json()["verdict"] == "stored"
 
 
-async def test_verdicts_of_genuine_deliveries(driver: Driver) -> None:
-    """The four acknowledged verdicts come with 200 and the delivery's id."""
+async def test_the_four_acknowledged_verdicts_come_with_200_and_the_deliverys_id(
+    driver: Driver,
+) -> None:
     answers = [
         await driver.send(body)
         for body in (event("e1"), event("e1"), event("e1", "declined"), b"{}")
@@ -173,7 +177,6 @@ async def test_verdicts_of_genuine_deliveries(driver: Driver) -> None:
 
 
 async def test_unknown_kinds_are_kept_as_unrecognized(driver: Driver) -> None:
-    """A signed event of an unknown kind is stored and acknowledged, whatever its shape."""
     for number, data in enumerate(({"order": {"reference": "ORD-1"}}, {"order": 7}, None)):
         body = {"id": f"e{number}", "type": "payment.on_the_moon", "data": data}
         assert (await driver.send(body)).json()["verdict"] == "stored"
@@ -181,15 +184,15 @@ async def test_unknown_kinds_are_kept_as_unrecognized(driver: Driver) -> None:
 
 
 async def test_another_environment_is_refused_and_kept(driver: Driver) -> None:
-    """A live event is refused by a sandbox instance, with a reason, and kept as a rejection."""
     answer = await driver.send(event("e1", environment="live"))
     assert (answer.status_code, answer.json()["code"]) == (403, "wrong_environment")
     assert driver.rows("SELECT verdict FROM rejections") == [("wrong_environment",)]
 
 
 @pytest.mark.parametrize("source", ["nobody", "SHOP", "shop%20", "x" * 5_000, "%ff%00", "é"])
-async def test_unknown_source(driver: Driver, source: str) -> None:
-    """A source that is not configured is a 404, and its name is kept short and printable."""
+async def test_an_unknown_source_is_a_404_and_its_name_is_kept_short_and_printable(
+    driver: Driver, source: str
+) -> None:
     answer = await driver.send(WHOLE, source=source)
     assert (answer.status_code, answer.json()["code"]) == (404, "source_unknown")
     ((name, verdict),) = driver.rows("SELECT source, verdict FROM rejections")
@@ -199,7 +202,7 @@ async def test_unknown_source(driver: Driver, source: str) -> None:
 
 
 async def test_a_slash_at_the_end_is_the_same_address(driver: Driver) -> None:
-    """Whoever registers it so at the provider is served, and what is refused there is recorded."""
+    """A refused delivery there is recorded like any other."""
     taken = await driver.client.post("/webhooks/shop/", content=WHOLE, headers=signed(WHOLE))
     assert (taken.status_code, taken.json()["verdict"]) == (200, "stored")
     assert (await driver.send(WHOLE)).json()["verdict"] == "duplicate"
@@ -224,22 +227,22 @@ async def test_an_address_that_is_nearly_one_says_how_it_is_written(
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "OPTIONS"])
-async def test_other_methods(driver: Driver, method: str) -> None:
-    """Only POST delivers."""
+async def test_only_post_delivers(driver: Driver, method: str) -> None:
     answer = await driver.client.request(method, "/webhooks/shop")
     assert (answer.status_code, answer.json()["code"]) == (405, "method_not_allowed")
     assert answer.headers["allow"] == "POST"
 
 
 async def in_chunks(body: bytes) -> AsyncIterator[bytes]:
-    """The body without a declared length."""
+    """Yield the body without a declared length."""
     for start in range(0, len(body), 100_000):
         yield body[start : start + 100_000]
 
 
 @pytest.mark.parametrize("declared", [True, False])
-async def test_bodies_that_are_too_large(driver: Driver, declared: bool) -> None:
-    """A body of 10 MB is refused, declared or in chunks, and next to nothing of it is kept."""
+async def test_a_body_of_10_mb_is_refused_declared_or_in_chunks_and_not_kept(
+    driver: Driver, declared: bool
+) -> None:
     body = b"x" * 10_000_000
     content = body if declared else in_chunks(body)
     answer = await driver.client.post("/webhooks/shop", content=content, headers=signed(body))
@@ -251,7 +254,6 @@ async def test_bodies_that_are_too_large(driver: Driver, declared: bool) -> None
 
 @pytest.mark.parametrize("size", [1024 * 1024 - 1, 1024 * 1024, 1024 * 1024 + 1])
 async def test_the_size_limit_is_exact(driver: Driver, size: int) -> None:
-    """A body of exactly the limit is taken; one byte more is not."""
     body = WHOLE[:-1] + b" " * (size - len(WHOLE)) + b"}"
     for content in (body, in_chunks(body)):
         answer = await driver.client.post("/webhooks/shop", content=content, headers=signed(body))
@@ -259,7 +261,7 @@ async def test_the_size_limit_is_exact(driver: Driver, size: int) -> None:
 
 
 async def status_of(driver: Driver, body: bytes, receive: Receive) -> int:
-    """The answer to a body as the server hands it over."""
+    """Return the answer's status for a body as the server hands it over."""
     scope = {
         "type": "http",
         "method": "POST",
@@ -277,8 +279,9 @@ async def status_of(driver: Driver, body: bytes, receive: Receive) -> int:
 
 
 @pytest.mark.parametrize(("size", "status"), [(1023, 200), (1024, 200), (1025, 413)])
-async def test_the_size_limit_of_short_bodies(tmp_path: Path, size: int, status: int) -> None:
-    """The limit is as exact for a body that comes in one piece."""
+async def test_the_size_limit_is_exact_for_a_body_in_one_piece(
+    tmp_path: Path, size: int, status: int
+) -> None:
     body = WHOLE[:-1] + b" " * (size - len(WHOLE)) + b"}"
 
     async def receive() -> dict[str, Any]:
@@ -288,8 +291,7 @@ async def test_the_size_limit_of_short_bodies(tmp_path: Path, size: int, status:
         assert await status_of(driver, body, receive) == status
 
 
-async def test_a_body_in_tiny_parts(driver: Driver) -> None:
-    """It takes no more room on its way in than if it had come in one."""
+async def test_a_body_in_tiny_parts_takes_no_more_memory_than_in_one(driver: Driver) -> None:
     body = WHOLE[:-1] + b" " * (20_000 - len(WHOLE)) + b"}"
     places, held = iter(range(0, len(body), 2)), [0]
 
@@ -308,24 +310,20 @@ async def test_a_body_in_tiny_parts(driver: Driver) -> None:
 
 
 @pytest.mark.parametrize("encoding", [b"gzip", b"br", b"identity, gzip", b"GZIP", b"x\xff"])
-async def test_compressed_bodies_are_not_inflated(driver: Driver, encoding: bytes) -> None:
-    """A compressed body is refused by its header, before anything is read of it."""
+async def test_a_compressed_body_is_refused_by_its_header(driver: Driver, encoding: bytes) -> None:
     answer = await driver.send(WHOLE, [*signed(WHOLE), (b"content-encoding", encoding)])
     assert (answer.status_code, answer.json()["code"]) == (415, "encoding_unsupported")
     plain = await driver.send(WHOLE, [*signed(WHOLE), (b"content-encoding", b"identity")])
     assert plain.status_code == 200
 
 
-async def test_headers_that_are_too_large(driver: Driver) -> None:
-    """Header fields beyond the limit are refused."""
+async def test_headers_that_are_too_large_are_refused(driver: Driver) -> None:
     answer = await driver.send(WHOLE, [*signed(WHOLE), (b"x-filler", b"x" * 17_000)])
     assert (answer.status_code, answer.json()["code"]) == (431, "headers_too_large")
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable("busy"), StorePoisoned("gone")])
 async def test_what_cannot_be_stored_is_not_acknowledged(driver: Driver, error: Exception) -> None:
-    """When the store cannot take it, the sender is asked to try again, and when."""
-
     async def refuse(items: Any) -> None:
         raise error
 
@@ -337,7 +335,6 @@ async def test_what_cannot_be_stored_is_not_acknowledged(driver: Driver, error: 
 
 
 async def test_sixty_four_at_once_are_one_event(driver: Driver) -> None:
-    """One event delivered 64 times at once is one event, and every delivery is counted."""
     answers = await asyncio.gather(*(driver.send(WHOLE) for _ in range(64)))
     verdicts = [answer.json()["verdict"] for answer in answers]
     assert sorted(verdicts) == ["duplicate"] * 63 + ["stored"]
@@ -346,8 +343,7 @@ async def test_sixty_four_at_once_are_one_event(driver: Driver) -> None:
     assert line["deliveries"] == 64
 
 
-async def test_out_of_order_is_in_order(driver: Driver) -> None:
-    """Whatever order the events arrive in, the ledger is the same."""
+async def test_the_ledger_is_the_same_whatever_order_events_arrive_in(driver: Driver) -> None:
     names = ("pending", "declined", "succeeded", "refunded")
     for place, order in enumerate(((0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1))):
         for step in order:
@@ -360,7 +356,6 @@ async def test_out_of_order_is_in_order(driver: Driver) -> None:
 
 
 async def test_a_read_after_the_acknowledgement_sees_it(driver: Driver) -> None:
-    """The order, asked for right after an acknowledgement, knows that delivery."""
     for number in range(25):
         body = event(f"e{number}", "pending" if number % 2 else "declined")
         assert (await driver.send(body)).status_code == 200
@@ -371,8 +366,9 @@ async def test_a_read_after_the_acknowledgement_sees_it(driver: Driver) -> None:
 CANARIES = ("254711223344", "CANARY-IN-THE-BODY", "canary-bearer", SECRET, SECRET[6:])
 
 
-async def test_nothing_private_leaks(driver: Driver, log: io.StringIO) -> None:
-    """Phones, bodies and secrets are in no log line, no answer and no listing; one line each."""
+async def test_no_log_line_answer_or_listing_holds_phones_bodies_or_secrets(
+    driver: Driver, log: io.StringIO
+) -> None:
     private: dict[str, Any] = {"customer": {"phone": CANARIES[0]}, "note": CANARIES[1]}
     broken = [
         event("e1", **private),
@@ -403,7 +399,6 @@ async def test_nothing_private_leaks(driver: Driver, log: io.StringIO) -> None:
 
 
 async def test_a_restart_keeps_everything(tmp_path: Path) -> None:
-    """What was acknowledged before an end is there after the next start, duplicates known."""
     async with driving(tmp_path) as driver:
         for body in (event("e1"), b"{}", event("e2", environment="live")):
             await driver.send(body)

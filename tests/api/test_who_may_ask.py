@@ -33,7 +33,7 @@ METHODS = {"GET", "POST", "PUT", "PATCH", "DELETE"}
 
 
 def guarded(driver: Driver) -> list[tuple[str, str]]:
-    """Method and address of every route that the application has and that is not public."""
+    """Yield method and address of every route that is not public."""
     found = []
     for route in driver.service.application.routes:
         assert isinstance(route, Route), "what holds routes of its own must be looked into"
@@ -44,7 +44,8 @@ def guarded(driver: Driver) -> list[tuple[str, str]]:
 
 
 async def not_refused(driver: Driver, headers: dict[str, Any]) -> list[tuple[str, str]]:
-    """The guarded routes that do not refuse these headers as they refuse a token not in force."""
+    """Return the guarded routes that do not refuse these headers as they refuse a token not in
+    force."""
     return [
         (method, address)
         for method, address in guarded(driver)
@@ -55,7 +56,7 @@ async def not_refused(driver: Driver, headers: dict[str, Any]) -> list[tuple[str
 
 
 def refuses(answer: httpx2.Response, method: str) -> bool:
-    """Whether it is the answer to who has no token in force; that to HEAD has no body to read."""
+    """Return whether it is the answer to a request without a token in force; HEAD's has no body."""
     found = (answer.headers.get("www-authenticate"), answer.headers.get("content-type"))
     if answer.status_code != 401 or found != ("Bearer", "application/problem+json"):
         return False
@@ -63,8 +64,8 @@ def refuses(answer: httpx2.Response, method: str) -> bool:
 
 
 async def test_without_a_token_in_force(driver: Driver) -> None:
-    """No token, a wrong one, another scheme and a revoked one are refused alike, on every route
-    that the application has and that is not named as public here."""
+    """Missing, wrong, revoked and other schemes' tokens are refused alike on every route not named
+    as public here."""
     await driver.api("PUT", "/orders/ORD-1", json=TOLD)
     token = driver.token
     wrong: list[dict[str, Any]] = [
@@ -87,7 +88,7 @@ async def test_without_a_token_in_force(driver: Driver) -> None:
 
 
 def scoped(driver: Driver) -> list[tuple[str, str, str]]:
-    """Method, address and scope of every route of the API, as the router has them."""
+    """Yield method, address and scope of every API route, as the router has them."""
     return [
         (method, re.sub(r"\{[^}]*\}", "ORD-1", route.path), scope)
         for route in driver.service.application.routes
@@ -97,7 +98,7 @@ def scoped(driver: Driver) -> list[tuple[str, str, str]]:
 
 
 async def test_every_route_asks_for_its_scope(driver: Driver) -> None:
-    """Each scope opens its own routes and no others; what it does not open says what would."""
+    """A scope opens its own routes only; a refusal names the scope that would."""
     routes = scoped(driver)
     assert {(method, path) for method, path, _ in routes} == set(guarded(driver))
     for scope in TOKEN_SCOPES:
@@ -119,7 +120,8 @@ async def test_every_route_asks_for_its_scope(driver: Driver) -> None:
 
 
 async def test_the_banks_lines_are_for_finance(driver: Driver) -> None:
-    """A program's token needs that scope, which none has unasked; a person's own, their role."""
+    """A program's token needs that scope, which none has by default; a person's own needs the
+    role."""
     context = driver.context
 
     async def asks(token: str) -> tuple[int, str]:
@@ -143,7 +145,7 @@ async def test_the_banks_lines_are_for_finance(driver: Driver) -> None:
 
 
 async def test_the_description_names_the_scopes(driver: Driver) -> None:
-    """Of each route the scope that the router asks for, and what is answered without it."""
+    """Each operation states the router's scope and the answer without it."""
     document = (await driver.client.get("/api/v1/openapi.json")).json()
     described = {
         (method.upper(), path): operation
@@ -162,9 +164,9 @@ async def test_the_description_names_the_scopes(driver: Driver) -> None:
     assert described == {}
 
 
-async def test_a_token_that_has_ended(driver: Driver) -> None:
-    """It opens until then; from then on it is refused as any other, and its holder is notified when
-    it ended."""
+async def test_a_token_that_has_ended_is_refused_and_its_holder_learns_when_it_ended(
+    driver: Driver,
+) -> None:
     token = await issue_token(driver.context, name="trial", until="1h")
     bearer = {"Authorization": f"Bearer {token}"}
     driver.clock.put(T + HOUR - TICK)
@@ -180,7 +182,7 @@ async def test_a_token_that_has_ended(driver: Driver) -> None:
 
 
 async def test_a_route_that_asks_for_no_token_is_found(driver: Driver) -> None:
-    """Planted beside the others, whatever its methods, its address and its kind of endpoint."""
+    """It is planted beside the others, whatever its methods, address and endpoint."""
 
     async def anyone(request: Request) -> Response:
         return JSONResponse({"secrets": "for everyone"})

@@ -30,7 +30,7 @@ Header = tuple[bytes, bytes]
 
 
 class Wire(asyncio.Transport):
-    """What is written, write by write, and whether it was closed. Ends as uvloop's do."""
+    """A transport that records each write and whether it was closed. It ends as uvloop's do."""
 
     def __init__(self) -> None:
         super().__init__({"socket": Mock()})
@@ -59,7 +59,7 @@ class Wire(asyncio.Transport):
     abort = close
 
     def lose(self) -> None:
-        """The other side is gone."""
+        """Drop the connection from the other side."""
         self._lost = self._closing = True
         self.protocol.connection_lost(None)
 
@@ -79,13 +79,13 @@ class Wire(asyncio.Transport):
 
     @property
     def sent(self) -> tuple[bytes, bool]:
-        """All that went out, and whether nothing more will."""
+        """Return all bytes written, and whether the transport was closed."""
         return b"".join(self.writes), self._closing or self.ended
 
 
 @dataclass
 class Client:
-    """A connection to an application, with the wire in between."""
+    """A connection to an application over a recorded transport."""
 
     connection: GuardedConnection
     wire: Wire = field(default_factory=Wire)
@@ -95,19 +95,19 @@ class Client:
         self.connection.connection_made(self.wire)
 
     async def ask(self, request: bytes = GET) -> None:
-        """Send it, and let the application do what it can."""
+        """Send bytes and let the application do what it can."""
         self.connection.data_received(request)
         await turns()
 
 
 async def turns() -> None:
-    """Let everything go on that can."""
+    """Let every ready task run."""
     for _ in range(TURNS):
         await asyncio.sleep(0)
 
 
 def connect(application: Application, *, by_uvicorn: bool = False) -> Client:
-    """A new connection; `by_uvicorn`: its answers go uvicorn's own way."""
+    """Open a connection; `by_uvicorn` leaves its answers to uvicorn."""
     config = uvicorn.Config(
         application, ws="none", lifespan="off", log_config=None, proxy_headers=False
     )
@@ -121,15 +121,15 @@ def connect(application: Application, *, by_uvicorn: bool = False) -> Client:
 
 
 def start(*headers: Header, status: int = 200) -> Message:
-    """The head of an answer."""
+    """Return the head of an answer."""
     return {"type": "http.response.start", "status": status, "headers": list(headers)}
 
 
 def part(body: bytes = b"", *, more: bool = False) -> Message:
-    """A part of its body."""
+    """Return a part of its body."""
     return {"type": "http.response.body", "body": body, "more_body": more}
 
 
 def length(size: int) -> Header:
-    """How long the body is said to be."""
+    """Return the header that states the body's length."""
     return (b"content-length", b"%d" % size)
