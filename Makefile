@@ -1,8 +1,10 @@
-# Bare `make` lists the targets. Everything runs from .venv, which is made from requirements.lock.
+# Bare `make` lists the targets. Everything runs from .venv. `make run` installs requirements.lock,
+# the runtime; the other targets add requirements-dev.lock, which holds the same versions and more.
 
 PYTHON ?= python3
 ARGS ?=
 BIN := .venv/bin
+RUNTIME := .venv/.runtime
 MADE := .venv/.made
 # One more than the cores of a small machine: tests wait for disks and for what they have started.
 # Two more are up to a minute faster, and show races that a slower machine would show, too.
@@ -18,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: $(MADE) ## play every scenario and stay up; ARGS=--once ends after printing
+run: $(or $(wildcard $(MADE)),$(RUNTIME)) ## play every scenario and stay up; ARGS=--once ends after printing
 	@$(BIN)/tallyhook demo $(ARGS)
 
 test: $(MADE) ## the whole test suite but for its long forms; ARGS goes to pytest
@@ -54,16 +56,16 @@ nightly: $(MADE) ## the long forms that tests/NIGHTLY.md lists, for hours
 mutants: $(MADE) ## change the code bit by bit and see which tests fail; ARGS="engine --sample 40"
 	@$(BIN)/python -m tests.mutants $(ARGS)
 
-LOCKS := requirements.lock app/deploy/requirements.lock
+LOCKS := requirements.lock requirements-dev.lock
 COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
-	--no-emit-index-url --no-header --no-config --only-binary :all: -q
+	--no-emit-index-url --no-header --no-config --only-binary :all: -q --extra build
 
-lock: ## write both locks anew from pyproject.toml: what is developed with, and what is deployed
+lock: ## write both locks anew from pyproject.toml: of the runtime, and of development
 	@command -v uv >/dev/null || { \
 		echo "make lock needs uv on the PATH: $(PYTHON) -m pip install --user uv" >&2; exit 1; }
 	@echo "Resolving the dependencies of pyproject.toml into $(LOCKS)" >&2
-	@$(COMPILE) --extra dev -o requirements.lock >/dev/null
-	@$(COMPILE) -c requirements.lock -o app/deploy/requirements.lock >/dev/null
+	@$(COMPILE) --extra dev -o requirements-dev.lock >/dev/null
+	@$(COMPILE) -c requirements-dev.lock -o requirements.lock >/dev/null
 	@! grep -n '://' $(LOCKS) || { echo "a lock names a host: it must not" >&2; exit 1; }
 
 SBOM_TOOL := cyclonedx-bom==7.5.0
@@ -72,7 +74,7 @@ sbom: ## write var/sbom.json, the parts of what is deployed, in CycloneDX
 	@mkdir -p var
 	@test -x var/sbom-tool/bin/cyclonedx-py || { $(PYTHON) -m venv var/sbom-tool && \
 		var/sbom-tool/bin/pip install -q --disable-pip-version-check '$(SBOM_TOOL)'; }
-	@PYTHONWARNINGS=ignore var/sbom-tool/bin/cyclonedx-py requirements app/deploy/requirements.lock --pyproject pyproject.toml \
+	@PYTHONWARNINGS=ignore var/sbom-tool/bin/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml \
 		--output-reproducible -o var/sbom.json
 	@echo "var/sbom.json: $$(grep -c '"purl"' var/sbom.json) parts"
 
@@ -80,8 +82,8 @@ clean: ## remove the environment and caches; var/ stays, it may hold a database
 	@rm -rf .venv *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The stamp is written last, so a broken attempt is made again.
-$(MADE): requirements.lock pyproject.toml
+# $(call install,LOCK,HOW LONG): the stamp is written last, so a broken attempt is made again.
+define install
 	@command -v $(PYTHON) >/dev/null || { \
 		echo "There is no $(PYTHON): install Python 3.11 or newer, or say make PYTHON=/path/to/python3" >&2; \
 		exit 1; }
@@ -91,10 +93,17 @@ $(MADE): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
 		echo "$(PYTHON) has no venv module: install it (on Debian and Ubuntu: apt install python3-venv)" >&2; \
 		exit 1; }
-	@echo "Making .venv from requirements.lock (about a minute, once)" >&2
+	@echo "Making .venv from $(1) (about $(2), once)" >&2
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install -q --no-input --disable-pip-version-check \
-		--require-hashes --no-deps --only-binary :all: -r requirements.lock
+		--require-hashes --no-deps --only-binary :all: -r $(1)
 	@$(BIN)/python -m pip install -q --no-input --disable-pip-version-check \
 		--no-deps --no-build-isolation -e .
 	@touch $@
+endef
+
+$(RUNTIME): requirements.lock pyproject.toml
+	$(call install,$<,half a minute)
+
+$(MADE): requirements-dev.lock pyproject.toml
+	$(call install,$<,a minute and a half)
