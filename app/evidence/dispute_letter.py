@@ -466,8 +466,8 @@ def pdf(letter: Letter) -> bytes:
             return paper.typeset(template, root=root, given="letter", values=values)
         except ImportError:
             raise UsageError(
-                "a PDF takes typst, which is not installed here: pip install 'tallyhook[pdf]', or "
-                "name a file that ends in .html"
+                "PDF needs typst, which is not installed: run `pip install typst` in the "
+                "environment of Tallyhook, or name a file that ends in .html"
             ) from None
 
 

@@ -6,20 +6,22 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterable, Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path, PurePath
 
 import pytest
 
 from app.database.tables import metadata
 from tests.architecture.form import UNFINISHED
-from tests.architecture.tree import ROOT
+from tests.architecture.tree import ROOT, modules
 from tests.waiting import PATIENCE_S
 
 TOP = frozenset(
     {"pyproject.toml", "README.md", "Makefile", "config.example.env", "requirements.lock",
-     "reconcile", "app", "tests"}
+     "requirements-dev.lock", "reconcile", "app", "tests"}
 )  # fmt: skip
 MADE = re.compile(r"\..+|var|__pycache__|.+\.egg-info")
 """What tools put there and git ignores, and dotfiles."""
@@ -75,7 +77,8 @@ def test_another_entry_and_a_missing_one_are_found() -> None:
     assert list(top_level(TOP - {"Makefile"})) == ["Makefile is missing at the top"]
 
 
-LOCKS = ("requirements.lock", "app/deploy/requirements.lock")
+LOCKS = ("requirements.lock", "requirements-dev.lock")
+PINNED = re.compile(r"(?m)^(\S+)==\S+")
 
 
 @pytest.mark.parametrize("lock", LOCKS)
@@ -83,19 +86,39 @@ def test_no_lock_names_a_host(lock: str) -> None:
     assert not list(hosts((ROOT / lock).read_text()))
 
 
-def test_what_is_deployed_is_what_is_tested() -> None:
-    """Its lock holds every dependency of the program, each in the version of the other lock."""
-    tested, deployed = ((ROOT / lock).read_text() for lock in LOCKS)
+def test_the_runtime_is_what_is_tested() -> None:
+    """The runtime's lock holds each dependency of the program, in the version of the other lock."""
+    runtime, tested = ((ROOT / lock).read_text() for lock in LOCKS)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert not list(unlocked(deployed, project["dependencies"]))
-    pinned = re.compile(r"(?m)^\S+==\S+")
-    assert set(pinned.findall(deployed)) <= set(pinned.findall(tested))
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["build"]]
+    assert not list(unlocked(runtime, wanted))
+    versions = [{found[0] for found in PINNED.finditer(lock)} for lock in (runtime, tested)]
+    assert versions[0] < versions[1]
+
+
+def test_the_program_imports_nothing_that_make_run_does_not_install() -> None:
+    """Typst is an extra; a user who asks for a PDF without it is told so."""
+    runtime = set(PINNED.findall((ROOT / "requirements.lock").read_text()))
+    installed = packages_distributions()
+    imported = {
+        name.partition(".")[0]
+        for module in modules()
+        if module.within("app", "reconcile")
+        for _, name in module.imports
+    }
+    foreign = imported - set(sys.stdlib_module_names) - {"app", "reconcile"}
+    missing = {
+        name
+        for name in foreign
+        if runtime.isdisjoint(each.lower().replace("_", "-") for each in installed[name])
+    }
+    assert missing == {"typst"}
 
 
 def unpacked(names: Iterable[str], patterns: Iterable[str]) -> Iterator[str]:
     """Files that the program reads beside its code and that no pattern takes into the package."""
     for name in names:
-        apart = name.endswith((".py", ".md", "requirements.lock")) or "/pictures/" in name
+        apart = name.endswith((".py", ".md")) or "/pictures/" in name
         if not apart and not any(PurePath(name).match(pattern) for pattern in patterns):
             yield name
 
@@ -125,7 +148,7 @@ def test_every_dependency_has_a_reason_and_is_locked() -> None:
     project = tomllib.loads(pyproject)["project"]
     wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
     assert not list(unexplained(pyproject))
-    assert not list(unlocked((ROOT / "requirements.lock").read_text(), wanted))
+    assert not list(unlocked((ROOT / "requirements-dev.lock").read_text(), wanted))
 
 
 def test_a_dependency_without_a_reason_or_a_lock_is_found() -> None:
@@ -163,6 +186,51 @@ def test_bare_make_lists_every_target_with_its_help() -> None:
     written = re.findall(r"(?m)^([a-z]+):", (ROOT / "Makefile").read_text())
     assert targets == set(written)
     assert all(len(line.split()) > 3 for line in done.stdout.splitlines())
+
+
+PYTHON = """#!/bin/sh
+case "$*" in
+  "-m venv .venv") mkdir -p .venv/bin && cp "$0" .venv/bin/python && : > .venv/bin/tallyhook ;;
+  *"pip install"*) for last; do :; done; echo "$last" >> installed ;;
+esac
+"""
+"""A Python that notes what it installs instead."""
+
+
+def test_make_installs_only_what_its_target_needs(tmp_path: Path) -> None:
+    """Also after the other target, and again only after a lock has changed."""
+    make = shutil.which("make")
+    if make is None:
+        pytest.skip("make is not installed")
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    for name in ("pyproject.toml", *LOCKS):
+        (tmp_path / name).touch()
+    python, installed = tmp_path / "python", tmp_path / "installed"
+    python.write_text(PYTHON)
+    python.chmod(0o755)
+    given = {k: v for k, v in os.environ.items() if not k.startswith("MAKE")}
+
+    def makes(target: str) -> list[str]:
+        installed.write_text("")
+        words = [make, "-s", "PYTHON=./python", "BIN=.venv/bin", target]
+        subprocess.run(words, cwd=tmp_path, env=given, capture_output=True, timeout=PATIENCE_S)
+        return installed.read_text().split()
+
+    def change(lock: str) -> None:
+        for stamp in (tmp_path / ".venv").glob(".*"):
+            os.utime(stamp, (2, 2))
+        for name in ("pyproject.toml", *LOCKS):
+            os.utime(tmp_path / name, (3, 3) if name == lock else (1, 1))
+
+    runtime, everything = ([lock, "."] for lock in LOCKS)
+    assert [makes("run"), makes("run")] == [runtime, []]
+    change("requirements.lock")
+    assert [makes("run"), makes("run")] == [runtime, []]
+    assert [makes("test"), makes("test"), makes("run")] == [everything, [], []]
+    change("requirements-dev.lock")
+    assert [makes("run"), makes("lint"), makes("run")] == [everything, [], []]
+    shutil.rmtree(tmp_path / ".venv")
+    assert [makes("test"), makes("run")] == [everything, []]
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typst
 from pypdf import PdfReader
 
 from app.core.pages.paper import typeset, unshown_in
 
 TEMPLATE = "#let data = json(bytes(sys.inputs.given))\n#data.name\n\n#data.unshown"
 TANGUT = "\U00017000"
-"""A script that no machine has a font for, unless somebody works on it."""
+"""A character that none of Typst's own fonts has."""
+
+
+@pytest.fixture
+def no_other_fonts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide the fonts of this machine from Typst."""
+    lay_out: Any = typst.compile
+
+    def without(*words: Any, **given: Any) -> Any:
+        return lay_out(*words, **{**given, "ignore_system_fonts": True})
+
+    monkeypatch.setattr(typst, "compile", without)
 
 
 def paper(folder: Path, name: str) -> tuple[str, bytes]:
@@ -31,6 +43,7 @@ def test_letters_of_its_own_fonts_make_the_same_bytes_everywhere(tmp_path: Path,
     assert made == paper(tmp_path, name)[1]
 
 
+@pytest.mark.usefixtures("no_other_fonts")
 def test_characters_that_no_font_has_are_named_on_the_paper_with_what_helps(tmp_path: Path) -> None:
     told = unshown_in({"rows": [{"name": f"Duka {TANGUT}"}]})
     assert f"others ({TANGUT}), such as U+17000. Install a font" in told
@@ -39,18 +52,8 @@ def test_characters_that_no_font_has_are_named_on_the_paper_with_what_helps(tmp_
     assert "Empty boxes stand here for characters that no font has" in text
 
 
-def test_a_script_is_named_once_with_some_of_its_characters(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """On a machine without a font of its own, whatever this one has."""
-    import typst
-
-    lay_out: Any = typst.compile
-
-    def without(*words: Any, **given: Any) -> Any:
-        return lay_out(*words, **{**given, "ignore_system_fonts": True})
-
-    monkeypatch.setattr(typst, "compile", without)
+@pytest.mark.usefixtures("no_other_fonts")
+def test_a_script_is_named_once_with_some_of_its_characters() -> None:
     told = unshown_in({"name": "東京 서울 ไทย東"})
     for named in ("Chinese or Japanese (京 東)", "Korean (서 울)", "Thai (ท ย ไ)", "U+4EAC"):
         assert named in told

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -35,22 +34,22 @@ needs_curl = pytest.mark.skipif(
 
 
 def environment(*folders: Path) -> dict[str, str]:
-    """This process's environment without settings of Tallyhook's, its own commands first, and what
-    lies in these folders before them.
+    """Return this process's environment, with these folders first on the path.
 
-    Nor of make's: one that finds itself started by another prints where it enters and leaves.
+    Settings of Tallyhook are left out. So are those of make: one that was started by another prints
+    which folder it enters and leaves.
     """
     foreign = ("TALLYHOOK_", "MAKE", "MFLAGS")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
-    places = (*folders, Path(sys.executable).parent, kept["PATH"])
-    return kept | {"PATH": os.pathsep.join(map(str, places))}
+    return kept | {"PATH": os.pathsep.join(map(str, (*folders, kept["PATH"])))}
 
 
 @pytest.fixture
 def shell(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
-    """A shell in an empty folder."""
-    commands = command_in(tmp_path_factory.mktemp("commands"))
-    opened = Shell(tmp_path, environment(commands))
+    """Open a shell in a folder that has the commands where `make run` installs them."""
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv/bin").symlink_to(command_in(tmp_path_factory.mktemp("commands")))
+    opened = Shell(tmp_path, environment())
     yield opened
     opened.close()
 
@@ -114,7 +113,7 @@ def test_the_demo_prints_what_the_readme_shows(tmp_path_factory: pytest.TempPath
 
 @needs_curl
 def test_the_sessions_of_a_shop_do_what_the_readme_shows(shell: Shell) -> None:
-    """From an empty folder, each command prints what is documented under it."""
+    """From a checkout without data, each command prints what is documented under it."""
     ports = [free_port(), free_port()]
     for session in [*OWN_SHOP, *chain.from_iterable(sessions(ROOT / page) for page in GOES_ON)]:
         assert_shown(shell, session, ports)

@@ -25,8 +25,8 @@ def check_format(format: ReportFormat) -> None:
     """Raises UsageError where a format needs what is not installed: before the work, not after."""
     if format == "pdf" and find_spec("typst") is None:
         raise UsageError(
-            "PDF needs typst, which is not installed: pip install 'tallyhook[pdf]', "
-            "or take --format html and print it"
+            "PDF needs typst, which is not installed: run `pip install typst` in the environment "
+            "of Tallyhook, or take --format html and print it"
         )
 
 

@@ -592,5 +592,5 @@ def test_breaks_have_subtotals_by_cause_and_by_age_that_add_up() -> None:
 
 def test_a_missing_extra_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.finance.reports.render.find_spec", lambda name: None)
-    with pytest.raises(Exception, match=r"pip install 'tallyhook\[pdf\]', or take --format html"):
+    with pytest.raises(Exception, match=r"pip install typst`.*, or take --format html"):
         render(report(), "pdf")
