@@ -79,7 +79,7 @@ sbom: ## write var/sbom.json, the parts of what is deployed, in CycloneDX
 	@echo "var/sbom.json: $$(grep -c '"purl"' var/sbom.json) parts"
 
 clean: ## remove the environment and caches; var/ stays, it may hold a database
-	@rm -rf .venv *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf .venv build *.egg-info app/client/build app/client/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # $(call install,LOCK,HOW LONG): the stamp is written last, so a broken attempt is made again.

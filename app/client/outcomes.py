@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
-from app.client.asking import Ask, NotUnderstood, Steps, checked, sentence_of, with_query
+from .asking import Ask, NotUnderstood, Steps, checked, sentence_of, with_query
 
 TOLERANCE_S: Final = 300
 """Seconds that a notification's time may differ from the shop's clock, both ways."""

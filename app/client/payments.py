@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 from urllib.parse import quote
 
-from app.client.asking import Ask, NotUnderstood, Steps, checked, sentence_of
+from .asking import Ask, NotUnderstood, Steps, checked, sentence_of
 
 State = Literal[
     "open", "paid", "expired", "unknown", "unresolved", "differs", "not_over", "refused"

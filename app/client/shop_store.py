@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from app.client.outcomes import News
+from .outcomes import News
 
 TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS tallyhook_told (ref TEXT PRIMARY KEY, revision INTEGER NOT NULL,"

@@ -118,7 +118,7 @@ def test_the_program_imports_nothing_that_make_run_does_not_install() -> None:
 def unpacked(names: Iterable[str], patterns: Iterable[str]) -> Iterator[str]:
     """Files that the program reads beside its code and that no pattern takes into the package."""
     for name in names:
-        apart = name.endswith((".py", ".md")) or "/pictures/" in name
+        apart = name.endswith((".py", ".md", "pyproject.toml")) or "/pictures/" in name
         if not apart and not any(PurePath(name).match(pattern) for pattern in patterns):
             yield name
 

@@ -53,8 +53,9 @@ def parsed(path: str, text: str) -> Module:
 
 @cache
 def modules() -> tuple[Module, ...]:
-    """Every Python file of the project."""
+    """Every Python file of the project, without the copies that `pip install` leaves in build/."""
     paths = [path for top in ("app", "reconcile", "tests") for path in (ROOT / top).rglob("*.py")]
+    paths = [path for path in paths if "build" not in path.relative_to(ROOT).parts]
     gc.disable()  # millions of objects, all of which stay: no collection needs to look at them
     try:
         found = tuple(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,9 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "app" / "providers" / "CALLING.
 SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZmdoaWprbG1ub3BxcnN0"
 SHOP = Source(name="shop", profile=load_profile("checkout"), secrets=[SECRET], strict=False)
 
+MODULES = ("asking", "outcomes", "shop_store")
+"""Of the client, which the receiver has installed."""
+
 Send = Callable[..., Any]
 
 
@@ -52,7 +57,10 @@ def revision(number: int, order: str, *, fulfillable: bool) -> Published:
 
 @pytest.fixture
 def receiver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
-    """The receiver as it stands in the text, in an empty folder."""
+    """Run the receiver as it stands in the text, in an empty folder."""
+    for name in ("tallyhook_client", *(f"tallyhook_client.{each}" for each in MODULES)):
+        own = name.replace("tallyhook_client", "app.client")
+        monkeypatch.setitem(sys.modules, name, import_module(own))
     (code,) = re.findall(r"^```python\n(.*?)^```$", DOCUMENT.read_text(), re.M | re.S)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TALLYHOOK_SHOP__SECRET", SECRET)
