@@ -49,6 +49,7 @@ from app.core.http import asked_to_wait
 from app.core.logs import configure_logging
 from app.core.text import counted
 from app.providers.profile import load_profile
+from app.providers.request import Incoming
 from app.providers.source import Source
 from app.receiving.context import AppContext
 from app.sandbox.scenarios import SCENARIOS, Scenario
@@ -394,8 +395,8 @@ class ShopSeen:
     async def outcome(self, request: Request) -> Response:
         """One notification."""
         body = await request.body()
-        headers = request.headers.raw
-        if self._source.verify(headers, body, now=self._clock.now()) is not None:
+        incoming = Incoming(request.headers.raw, body)
+        if self._source.verify(incoming, now=self._clock.now()) is not None:
             self.refused += 1
             return Response(status_code=401)
         news = json.loads(body)["data"]

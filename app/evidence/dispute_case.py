@@ -35,7 +35,7 @@ from app.orders.read_orders import nothing_known
 from app.providers.source import Source
 from app.receiving.context import AppContext
 from app.receiving.delivery_log_store import raw_delivery
-from app.receiving.header_codec import read_headers
+from app.receiving.header_codec import read_request
 from app.receiving.phone_store import notes_of, orders_by_phone
 from reconcile.instants import MONTHS, SECOND, Instant, format_instant, moment_of
 from reconcile.ledger.fold import fold
@@ -221,11 +221,8 @@ async def _respond_by(
         body = None if kept is None else kept.whole or kept.body
         if kept is None or body is None:
             continue
-        headers = read_headers(kept.headers)
         try:
-            until = source.respond_by(
-                body, headers=headers.headers, method=headers.method, url=headers.url
-            )
+            until = source.respond_by(read_request(kept.headers, body))
         except Unreadable:  # a date of another form: a person looks it up
             continue
         if until is not None:

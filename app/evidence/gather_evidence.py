@@ -25,10 +25,11 @@ from app.orders.read_orders import nothing_known
 from app.providers.doctor import Account, Patient
 from app.providers.fetched import is_answer
 from app.providers.fingerprints import covered, signer_of
+from app.providers.request import Incoming
 from app.providers.schemes import NAMED, TOKENS, UNSIGNED
 from app.providers.source import Source
 from app.receiving.context import AppContext
-from app.receiving.header_codec import read_headers, restored
+from app.receiving.header_codec import read_request, restored
 from app.sealing import log_store
 from reconcile.canonical import canonical_json
 from reconcile.instants import Instant, format_known
@@ -214,7 +215,7 @@ def evidence_of(
 def _evidence_of_one(
     row: StoredDelivery, body: bytes | None, account: Account | None
 ) -> DeliveryEvidence:
-    kept = read_headers(row.headers)
+    kept = read_request(row.headers)
     shown = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in kept.headers)
     return DeliveryEvidence(
         arrived=row,
@@ -243,7 +244,7 @@ def _proven(row: StoredDelivery, body: bytes | None, account: Account | None) ->
 
 
 def _patient(row: StoredDelivery, body: bytes, account: Account) -> Patient:
-    kept = read_headers(row.headers)
+    kept = read_request(row.headers)
     secrets = account.secrets
     texts = secrets.values() if isinstance(secrets, Mapping) else secrets
     token = account.profile.signature.mac in TOKENS
@@ -298,9 +299,9 @@ def phones_stated(
         body = each.body if each.arrived.envelope is None else each.arrived.whole
         if source is None or body is None:
             continue
-        headers = read_headers(each.arrived.headers).headers
+        headers = read_request(each.arrived.headers).headers
         try:
-            found |= set(source.phones(body, headers=headers, method=each.method, url=each.url))
+            found |= set(source.phones(Incoming(headers, body, each.method, each.url)))
         except Unreadable:
             continue
     return found

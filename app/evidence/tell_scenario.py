@@ -17,7 +17,7 @@ from app.core.masking import Masking, masked_words
 from app.core.strict_json import NumberText, parse_written
 from app.evidence.gather_evidence import DeliveryEvidence, Dossier, Providers, gather_dossier
 from app.providers.fetched import is_answer
-from app.providers.request import Headers
+from app.providers.request import Headers, Incoming
 from app.providers.sections import Profile
 from app.providers.source import ProfileReader
 from app.receiving.context import AppContext
@@ -361,7 +361,7 @@ def _read(evidence: DeliveryEvidence, profile: Profile) -> Read:
     except ConfigurationError as error:
         raise UsageError(f"{error.problems[0]}: no scenario can be made") from None
     headers: Headers = [(n.encode("latin-1"), v.encode("latin-1")) for n, v in evidence.headers]
-    return lambda body: reader.read(body, digest="", headers=headers, url=evidence.url).events[0]
+    return lambda body: reader.read(Incoming(headers, body, url=evidence.url), digest="").events[0]
 
 
 def _sources(played: list[DeliveryEvidence], dossier: Dossier) -> list[Mapping[str, str]]:

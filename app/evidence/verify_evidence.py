@@ -21,10 +21,11 @@ from app.evidence.keys import PublicKey
 from app.evidence.witnesses import WrongCosignature, cosigned_at, trusted_witnesses
 from app.orders.reindex import read_bytes_again
 from app.providers.profile import profile_text, read_profile, shipped_profiles
+from app.providers.request import Incoming
 from app.providers.sections import Profile
 from app.providers.source import ProfileReader, Source
 from app.receiving.delivery_log_store import RawDelivery
-from app.receiving.header_codec import read_headers
+from app.receiving.header_codec import read_request
 from reconcile.instants import Instant, format_instant, parse_instant
 from reconcile.ledger.fold import fold
 from reconcile.transparency.cosignatures import VerifierKey
@@ -95,13 +96,13 @@ def provider_signatures(bundle: verify.Bundle) -> Found:
         if source is None:
             left += 1
             continue
-        refusal = source.verify(
-            read_headers(kept.headers).headers,
+        request = Incoming(
+            read_request(kept.headers).headers,
             kept.body if kept.whole is None else kept.whole,
-            now=parse_instant(kept.stated["received_at"]),
-            method=kept.stated["method"],
-            url=kept.stated["address"],
+            kept.stated["method"],
+            kept.stated["address"],
         )
+        refusal = source.verify(request, now=parse_instant(kept.stated["received_at"]))
         if refusal is not None:
             raise verify.Wrong(
                 f"{kept.stated['delivery']} was not signed with {key}: {refusal.sentence}"

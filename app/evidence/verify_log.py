@@ -29,7 +29,7 @@ from app.core.text import LEAF, counted
 from app.database.engine import Connection
 from app.evidence import keys, seal, store, witnesses
 from app.receiving.context import AppContext
-from app.receiving.header_codec import read_headers
+from app.receiving.header_codec import read_request
 from app.receiving.verify import digest_of
 from app.sealing import (
     departure_store,
@@ -117,7 +117,7 @@ def _sealed(leaf: leaf_store.Leaf) -> leaf_store.Members | None:
 
 def _wrong_body(name: str, content: store.Content) -> Iterator[str]:
     if content.body is not None:
-        if digest_of(content.body, read_headers(content.headers).url) != content.digest:
+        if digest_of(content.body, read_request(content.headers).url) != content.digest:
             yield f"{name} has another body than was sealed: it was changed"
     elif content.verdict != "duplicate" and not content.pruned:
         yield f"{name} has lost its body, and was not pruned: it was deleted"

@@ -21,6 +21,7 @@ from app.core.reading import TRIAL
 from app.core.text import is_human_text
 from app.golive.signoff_store import Signoff, add_signoff, signoffs
 from app.providers.named.contract import Signed
+from app.providers.request import Incoming
 from app.providers.schemes import TOKENS
 from app.providers.source import Source
 from app.receiving.context import AppContext
@@ -63,7 +64,7 @@ def requests(
 
 def _is_genuine(source: Source, request: Signed, *, url: str, now: Instant) -> bool:
     headers = [(name.lower().encode(), value.encode()) for name, value in request.headers]
-    return source.verify(headers, request.body, now=now, url=request.url or url) is None
+    return source.verify(Incoming(headers, request.body, url=request.url or url), now=now) is None
 
 
 ELSEWHERE: Final = (

@@ -21,7 +21,7 @@ from app.orders.read_orders import explain_order
 from app.providers.source import Source
 from app.receiving.context import AppContext
 from app.receiving.delivery_log_store import RawDelivery, find_in_log, raw_delivery
-from app.receiving.header_codec import read_headers
+from app.receiving.header_codec import read_request
 from app.receiving.kept_request import no_delivery
 from app.receiving.refusal_store import find_rejection
 
@@ -38,14 +38,9 @@ def phones_in(delivery: RawDelivery, sources: Mapping[str, Source]) -> list[str]
     source = sources.get(delivery.source)
     if source is None or delivery.body is None:
         return []
-    kept = read_headers(delivery.headers)
+    body = delivery.body if delivery.whole is None else delivery.whole
     try:
-        return source.phones(
-            delivery.body if delivery.whole is None else delivery.whole,
-            headers=kept.headers,
-            method=kept.method,
-            url=kept.url,
-        )
+        return source.phones(read_request(delivery.headers, body))
     except Unreadable:
         return []
 

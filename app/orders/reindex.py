@@ -14,12 +14,12 @@ from app.core.errors import ConfigurationError
 from app.core.reading import Reading, Unreadable
 from app.orders.index_store import Reread, drop_index, index_again
 from app.providers.fetched import NOT_KNOWN, is_answer
-from app.providers.request import Headers
+from app.providers.request import Incoming
 from app.providers.source import Source
 from app.receiving.confirmation_store import await_again
 from app.receiving.context import AppContext
 from app.receiving.delivery_log_store import RawDelivery, raw_deliveries
-from app.receiving.header_codec import read_headers
+from app.receiving.header_codec import read_request
 from app.receiving.phone_store import drop_other_keys
 from app.receiving.verify import digest_of
 from reconcile.ledger.events import Event
@@ -28,16 +28,8 @@ from reconcile.ledger.events import Event
 class Reads(Protocol):
     """Whatever reads bodies as a profile says: a source, or its profile alone."""
 
-    def read(
-        self,
-        body: bytes,
-        *,
-        digest: str,
-        headers: Headers = (),
-        method: str = "POST",
-        url: str = "",
-    ) -> Reading:
-        """What a genuine body says. Raises Unreadable."""
+    def read(self, incoming: Incoming, *, digest: str) -> Reading:
+        """Read what a genuine request says. Raises Unreadable."""
         ...
 
     def read_answer(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:
@@ -92,14 +84,8 @@ def _place(reading: Reading, delivery: RawDelivery) -> tuple[int | None, str | N
 
 def _reading(source: Reads, delivery: RawDelivery, own: bytes) -> Reading:
     body = own if delivery.whole is None else delivery.whole
-    kept = read_headers(delivery.headers)
-    return source.read(
-        body,
-        digest=digest_of(body, kept.url),
-        headers=kept.headers,
-        method=kept.method,
-        url=kept.url,
-    )
+    kept = read_request(delivery.headers, body)
+    return source.read(kept, digest=digest_of(body, kept.url))
 
 
 AT_ONCE = 500

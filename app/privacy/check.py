@@ -62,7 +62,7 @@ from app.privacy import consistency_store, layers_store, replay_erasures, trail_
 from app.providers.source import Source
 from app.receiving import delivery_log_store, due_store, inbox_store
 from app.receiving.context import AppContext
-from app.receiving.header_codec import read_headers
+from app.receiving.header_codec import read_request
 from app.receiving.store import open_store
 from app.receiving.verify import digest_of
 from reconcile.instants import NO_TIME, Instant
@@ -525,7 +525,7 @@ class _Check:
     async def _digests(self, connection: Any) -> None:
         async for bodies in layers_store.odd_bodies(connection):
             for odd in bodies:
-                if digest_of(odd.body, read_headers(odd.headers).url) != odd.digest:
+                if digest_of(odd.body, read_request(odd.headers).url) != odd.digest:
                     self._report.add(f"the body of {odd.delivery_id} does not have its digest")
 
     async def _go_through(self, steps: AsyncIterator[layers_store.Step]) -> None:

@@ -17,7 +17,7 @@ from typing import IO, Any, Final
 
 from app.core.errors import ConfigurationError
 from app.providers.profile import load_profile
-from app.providers.request import Headers, Refusal
+from app.providers.request import Headers, Incoming, Refusal
 from app.providers.schemes import NAMED, UNSIGNED
 from app.providers.sections import Profile
 from app.providers.source import Source
@@ -45,10 +45,7 @@ class RequestLine:
     profile: str
     secrets: tuple[str, ...] | None = field(repr=False)
     named: tuple[tuple[str, str], ...] = field(repr=False)
-    headers: Headers
-    body: bytes
-    method: str
-    url: str
+    request: Incoming
     now: Instant
     tolerance: Duration | None
     ageless: bool
@@ -66,10 +63,12 @@ def read_line(text: bytes, *, profile: str | None, now: Instant) -> RequestLine:
             profile=_text(given, "profile", profile),
             secrets=secrets,
             named=named,
-            headers=_headers(given.get("headers")),
-            body=_body(given),
-            method=_text(given, "method", "POST").upper(),
-            url=_text(given, "url", ""),
+            request=Incoming(
+                headers=_headers(given.get("headers")),
+                body=_body(given),
+                method=_text(given, "method", "POST").upper(),
+                url=_text(given, "url", ""),
+            ),
             now=_instant(given.get("now"), now),
             tolerance=_tolerance(given.get("tolerance")),
             ageless="tolerance" in given and given["tolerance"] is None,
@@ -265,7 +264,7 @@ def _checked(line: RequestLine) -> Refusal | None:
     source = _source(profile, line.secrets or (), line.named)
     if isinstance(source, Refusal):
         return source
-    refusal = source.verify(line.headers, line.body, now=line.now, method=line.method, url=line.url)
+    refusal = source.verify(line.request, now=line.now)
     # A named verifier checks the age last, of a request that is genuine in all else.
     aged = refusal is not None and refusal.reason in AGED
     return None if line.ageless and aged else refusal

@@ -23,7 +23,7 @@ from app.core.strict_json import parse
 from app.providers.dates import UNITS
 from app.providers.encodings import SECRET_ENCODINGS
 from app.providers.profile import load_profile, shipped_profiles
-from app.providers.request import Headers, Refusal
+from app.providers.request import Headers, Incoming, Refusal
 from app.providers.schemes import UNSIGNED
 from app.providers.sections import Profile
 from app.providers.source import Source
@@ -179,9 +179,8 @@ def _refusal(account: Account, patient: Patient) -> Refusal | None:
         )
     except ConfigurationError:
         return _UNUSABLE
-    return source.verify(
-        patient.headers, patient.body, now=patient.now, method=patient.method, url=patient.url
-    )
+    request = Incoming(patient.headers, patient.body, patient.method, patient.url)
+    return source.verify(request, now=patient.now)
 
 
 _UNUSABLE: Final = Refusal("signature_mismatch", "The secret cannot be read like this.")

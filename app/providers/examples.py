@@ -29,6 +29,7 @@ from app.core.errors import NotFoundError, UsageError
 from app.core.reading import Reading, Unreadable
 from app.providers.named.contract import Signed
 from app.providers.profile import load_profile, shipped_profiles
+from app.providers.request import Incoming
 from app.providers.sections import Profile
 from app.providers.source import Source
 from reconcile.instants import Instant, format_instant
@@ -291,13 +292,8 @@ class _Shape:
     def _read(self, changes: Mapping[Place, Any]) -> Reading:
         request = self.request(changes)
         headers = [(name.lower().encode(), value.encode()) for name, value in request.headers]
-        return self._source.read(
-            request.body,
-            digest=hashlib.sha256(request.body).hexdigest(),
-            headers=headers,
-            method=self._example.method,
-            url=request.url or self._url,
-        )
+        incoming = Incoming(headers, request.body, self._example.method, request.url or self._url)
+        return self._source.read(incoming, digest=hashlib.sha256(request.body).hexdigest())
 
 
 _FIELDS: Final = (*_REFERENCES, *_AMOUNTS, "event_id", "kind", "occurred_at")

@@ -259,13 +259,21 @@ class Reader:
         self._tells_parts = bool(amounts.won)
         self._ordered = Price(amounts, amount=amounts.order, currency=amounts.order_currency)
 
-    def read(self, body: bytes, *, digest: str, headers: request.Headers, url: str = "") -> Reading:
-        """What the body says. Raises Unreadable with one sentence."""
+    def read(self, body: bytes, incoming: request.Incoming, *, digest: str) -> Reading:
+        """What the body says. Raises Unreadable with one sentence.
+
+        body  as the provider meant it: decrypted or unwrapped where its scheme does that
+        """
         if body.startswith(TRIAL):
             raise Unreadable(TRIED)
         document = self._document(self._request, body)
         facts = fields.Facts(
-            document, root=document, headers=headers, body=body, url=url, digest=digest
+            document,
+            root=document,
+            headers=incoming.headers,
+            body=body,
+            url=incoming.url,
+            digest=digest,
         )
         if self._items is not None:
             return self._several(facts, documents.items_of(document, body, self._items))
@@ -280,13 +288,13 @@ class Reader:
             customers=self._customers([facts]),
         )
 
-    def belonging(self, body: bytes, *, headers: request.Headers, url: str = "") -> Belonging:
+    def belonging(self, body: bytes, incoming: request.Incoming) -> Belonging:
         """Whose event a body is, and of which environment; nothing else of it is read. Never
         raises: what cannot be read names no account, and its environment is for `read` to judge."""
         if self._accounts is None and not self._names_environments:
             return NOBODYS
         try:
-            several = self._each(body, headers, url)
+            several = self._each(body, incoming)
             foreign = self._are_foreign(several)
         except Unreadable:
             return NOBODYS if self._accounts is None else Belonging(foreign=True)
@@ -313,15 +321,15 @@ class Reader:
         named = {fields.as_text(self._account.find(each), "account") for each in several}
         return not named or not named <= self._accounts
 
-    def phones(self, body: bytes, *, headers: request.Headers, url: str = "") -> list[str]:
+    def phones(self, body: bytes, incoming: request.Incoming) -> list[str]:
         """The customers' phone numbers in a body, as E.164 digits. Raises Unreadable."""
-        found = [self._digits(each) for each in self._each(body, headers, url)]
+        found = [self._digits(each) for each in self._each(body, incoming)]
         return list(dict.fromkeys([digits for digits in found if digits is not None]))
 
-    def respond_by(self, body: bytes, *, headers: request.Headers, url: str = "") -> Instant | None:
+    def respond_by(self, body: bytes, incoming: request.Incoming) -> Instant | None:
         """Until when a dispute that a body reports may be answered; None where it does not say, or
         reports several. Raises Unreadable."""
-        stated = [self._respond_by.find(each) for each in self._each(body, headers, url)]
+        stated = [self._respond_by.find(each) for each in self._each(body, incoming)]
         found = {
             self._date(each, self._respond_by.name, self._zone)
             for each in stated
@@ -329,11 +337,16 @@ class Reader:
         }
         return found.pop() if len(found) == 1 else None
 
-    def _each(self, body: bytes, headers: request.Headers, url: str) -> list[fields.Facts]:
+    def _each(self, body: bytes, incoming: request.Incoming) -> list[fields.Facts]:
         """What the locations of each event in a body look at. Raises Unreadable."""
         document = self._document(self._request, body)
         facts = fields.Facts(
-            document, root=document, headers=headers, body=body, url=url, digest=""
+            document,
+            root=document,
+            headers=incoming.headers,
+            body=body,
+            url=incoming.url,
+            digest="",
         )
         if self._items is None:
             return [facts]

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import quote_plus, unquote_to_bytes, urlsplit
 
 from app.core.reading import Unreadable
@@ -60,6 +60,25 @@ def write_pairs(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 Headers = Sequence[tuple[bytes, bytes]]
 """Raw headers as ASGI gives them: lower-case names, in the order they came, repeats kept."""
+
+
+class Incoming(NamedTuple):
+    """One HTTP request as it came.
+
+    body       empty where it exceeded the size limit, which `oversized` tells
+    url        the address that the provider was configured to call, query included
+    source     the name of the source in the address
+    address    the sender's, as the trusted proxies state it
+    """
+
+    headers: Headers
+    body: bytes
+    method: str = "POST"
+    url: str = ""
+    source: str = ""
+    address: str = ""
+    oversized: bool = False
+
 
 _NAME: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,100}")
 

@@ -16,9 +16,9 @@ from app.providers.documents import DOCUMENTS
 from app.providers.fetched import AnswerReader
 from app.providers.fields import Facts, compile_locations
 from app.providers.fields import event_id as checked_id
-from app.providers.named.contract import WRAPPED, Arrived, Secrets, Signed
+from app.providers.named.contract import WRAPPED, Secrets, Signed
 from app.providers.reader import Reader
-from app.providers.request import Headers, Reason, Refusal
+from app.providers.request import Incoming, Reason, Refusal
 from app.providers.schemes import NAMED, TOKENS, UNSIGNED
 from app.providers.sections import HandshakeRule, Profile
 from app.providers.verification import SourceVerifier, compile_verifier
@@ -40,8 +40,8 @@ class Reply(NamedTuple):
     body: bytes
 
 
-Acknowledge = Callable[[Headers, bytes, str], Reply]
-"""(headers, body, url) of an accepted delivery → its acknowledgement."""
+Acknowledge = Callable[[Incoming], Reply]
+"""An accepted delivery → its acknowledgement."""
 
 
 def compile_acknowledgement(profile: Profile) -> Acknowledge | None:
@@ -52,11 +52,11 @@ def compile_acknowledgement(profile: Profile) -> Acknowledge | None:
     media = (b"content-type", rule.type.encode("ascii"))
     if rule.body is not None:
         constant = Reply(rule.status, (media,), rule.body.encode("utf-8"))
-        return lambda headers, body, url: constant
+        return lambda incoming: constant
     fields = [(name, _field(value)) for name, value in rule.fields]
 
-    def acknowledge(headers: Headers, body: bytes, url: str) -> Reply:
-        facts = facts_of(profile, headers, body, url)
+    def acknowledge(incoming: Incoming) -> Reply:
+        facts = facts_of(profile, incoming)
         answer = {name: _looked_up(find, facts) for name, find in fields}
         return Reply(rule.status, (media,), json.dumps(answer, default=str).encode("ascii"))
 
@@ -75,8 +75,9 @@ def _looked_up(find: Callable[[Facts], Any], facts: Facts) -> Any:
         return None
 
 
-def facts_of(profile: Profile, headers: Headers, body: bytes, url: str) -> Facts:
+def facts_of(profile: Profile, incoming: Incoming) -> Facts:
     """What locations of the whole request look at; of a body that cannot be read, nothing."""
+    headers, body, _, url = incoming[:4]
     try:
         document = DOCUMENTS[profile.request.body](profile.request, body)
     except Unreadable:
@@ -102,13 +103,13 @@ class Handshake:
         self._wanted = [each.encode("utf-8") for each in wanted]
         self._kind, _, self._name = rule.answer.partition(":")
 
-    def answer(self, headers: Headers, body: bytes, *, method: str, url: str) -> Reply | None:
+    def answer(self, incoming: Incoming) -> Reply | None:
         """None where the request is no handshake. Never raises."""
-        if method != self._method:
+        if incoming.method != self._method:
             return None
         # What asks without a signature says nothing in a body, and anyone can send a long one.
-        content = body if self.after_verification else b""
-        facts = facts_of(self._profile, headers, content, url)
+        heard = incoming if self.after_verification else incoming._replace(body=b"")
+        facts = facts_of(self._profile, heard)
         asked, echo = _looked_up(self._when, facts), _looked_up(self._echo, facts)
         if type(asked) is not str or type(echo) is not str or not _ECHO.fullmatch(echo):
             return None
@@ -133,15 +134,22 @@ ALL_ENDED: Final = Refusal(
 class Ending:
     """The verifiers of one source over time. Slots, so that nothing prints a secret."""
 
-    __slots__ = ("_ends", "_name", "_profile", "_secrets", "_verifiers")
+    __slots__ = ("_address", "_ends", "_name", "_profile", "_secrets", "_verifiers")
 
     def __init__(
-        self, name: str, profile: Profile, *, secrets: Secrets, ends: Mapping[str, Instant]
+        self,
+        name: str,
+        profile: Profile,
+        *,
+        secrets: Secrets,
+        ends: Mapping[str, Instant],
+        address: str,
     ) -> None:
         self._name = name
         self._profile = profile
         self._secrets = tuple(secrets.listed)
         self._ends = dict(ends)
+        self._address = address
         self._verifiers: dict[tuple[str, ...], SourceVerifier] = {}
 
     def verifier_at(self, now: Instant) -> SourceVerifier | None:
@@ -151,7 +159,11 @@ class Ending:
             return None
         if valid not in self._verifiers:
             self._verifiers[valid] = compile_verifier(
-                self._name, self._profile, Secrets(listed=valid), strict=True
+                self._name,
+                self._profile,
+                Secrets(listed=valid),
+                strict=True,
+                address=self._address,
             )
         return self._verifiers[valid]
 
@@ -205,8 +217,12 @@ class Source:
         self.profile = profile
         self.acknowledgement_status: int = profile.acknowledgement.status
         given = _secrets(secrets)
-        self._verifier: SourceVerifier = compile_verifier(name, profile, given, strict=strict)
-        self._ending = Ending(name, profile, secrets=given, ends=ends) if ends else None
+        self._verifier: SourceVerifier = compile_verifier(
+            name, profile, given, strict=strict, address=address
+        )
+        self._ending = (
+            Ending(name, profile, secrets=given, ends=ends, address=address) if ends else None
+        )
         self._reader = Reader(
             name, profile, phone_key, own_orders=own_orders, accounts=frozenset(accounts)
         )
@@ -217,7 +233,6 @@ class Source:
         self.answers_with_event = bool(asked) and all("{id}" in url for url in asked)
         self.own_orders = own_orders
         self.asks = profile.confirm is not None
-        self._address = address
         self._acknowledge = compile_acknowledgement(profile)
         texts = [*given.listed, *given.named.values()]
         rule = profile.handshake
@@ -234,81 +249,47 @@ class Source:
         self.signs_address: bool = self._verifier.signs_address
         self.methods: frozenset[str] = frozenset(methods)
 
-    def verify(
-        self,
-        headers: Sequence[tuple[bytes, bytes]],
-        body: bytes,
-        *,
-        now: Instant,
-        method: str = "POST",
-        url: str = "",
-    ) -> Refusal | None:
-        """None where the request is genuine as of `now`. Never raises, whatever the bytes.
-
-        headers  as ASGI gives them: lower-case names, repeats kept
-        url      the address as the provider signed it
-        """
+    def verify(self, incoming: Incoming, *, now: Instant) -> Refusal | None:
+        """None where the request is genuine as of `now`. Never raises, whatever the bytes."""
         verifier = self._verifier if self._ending is None else self._ending.verifier_at(now)
-        if verifier is None:
-            return ALL_ENDED
-        return verifier.verify(headers, body, now=now, method=method, url=self._full(url))
+        return ALL_ENDED if verifier is None else verifier.verify(incoming, now=now)
 
     @property
     def tokens(self) -> list[bytes]:
         """The values that the private headers may have."""
         return [each.encode("utf-8") for each in self._tokens.listed]
 
-    def _full(self, url: str) -> str:
-        return self._address + url if url.startswith("/") else url
-
-    def acknowledge(self, headers: Headers, body: bytes, *, url: str) -> Reply | None:
+    def acknowledge(self, incoming: Incoming) -> Reply | None:
         """What the provider wants to hear of a delivery that is stored; None: any 2xx will do."""
-        return None if self._acknowledge is None else self._acknowledge(headers, body, url)
+        return None if self._acknowledge is None else self._acknowledge(incoming)
 
-    def read(
-        self,
-        body: bytes,
-        *,
-        digest: str,
-        headers: Headers = (),
-        method: str = "POST",
-        url: str = "",
-    ) -> Reading:
-        """What a genuine body says. Raises Unreadable with one sentence.
+    def read(self, incoming: Incoming, *, digest: str) -> Reading:
+        """What a genuine request says. Raises Unreadable with one sentence.
 
         digest  SHA-256 of the body, 64 hex digits
         """
-        payload = self._verifier.payload(Arrived(method, self._full(url), headers, body))
-        return self._reader.read(payload, digest=digest, headers=headers, url=url)
+        return self._reader.read(self._verifier.payload(incoming), incoming, digest=digest)
 
-    def belonging(
-        self, body: bytes, *, headers: Headers = (), method: str = "POST", url: str = ""
-    ) -> Belonging:
-        """Whose event a genuine body is, and of which environment, where the profile says that
+    def belonging(self, incoming: Incoming) -> Belonging:
+        """Whose event a genuine request is, and of which environment, where the profile says that
         these are named. Never raises: see `Reader.belonging`."""
         try:
-            payload = self._verifier.payload(Arrived(method, self._full(url), headers, body))
+            payload = self._verifier.payload(incoming)
         except Unreadable:
             return Belonging(foreign=bool(self.profile.account.where))
-        return self._reader.belonging(payload, headers=headers, url=url)
+        return self._reader.belonging(payload, incoming)
 
-    def phones(
-        self, body: bytes, *, headers: Headers, method: str = "POST", url: str = ""
-    ) -> list[str]:
-        """The customers' phone numbers that a genuine body names, as E.164 digits.
+    def phones(self, incoming: Incoming) -> list[str]:
+        """The customers' phone numbers that a genuine request names, as E.164 digits.
 
         Raises Unreadable.
         """
-        payload = self._verifier.payload(Arrived(method, self._full(url), headers, body))
-        return self._reader.phones(payload, headers=headers, url=url)
+        return self._reader.phones(self._verifier.payload(incoming), incoming)
 
-    def respond_by(
-        self, body: bytes, *, headers: Headers, method: str = "POST", url: str = ""
-    ) -> Instant | None:
-        """Until when a dispute that a genuine body reports may be answered; None where it does not
-        say. Raises Unreadable."""
-        payload = self._verifier.payload(Arrived(method, self._full(url), headers, body))
-        return self._reader.respond_by(payload, headers=headers, url=url)
+    def respond_by(self, incoming: Incoming) -> Instant | None:
+        """Until when a dispute that a genuine request reports may be answered; None where it does
+        not say. Raises Unreadable."""
+        return self._reader.respond_by(self._verifier.payload(incoming), incoming)
 
     def read_answer(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:
         """What the provider answered when it was asked back. Raises Unreadable.
@@ -375,17 +356,9 @@ class ProfileReader:
             AnswerReader(source, profile, own_orders=own_orders) if profile.fetch_back else None
         )
 
-    def read(
-        self,
-        body: bytes,
-        *,
-        digest: str,
-        headers: Headers = (),
-        method: str = "POST",
-        url: str = "",
-    ) -> Reading:
-        """What a body says. Raises Unreadable with one sentence."""
-        return self._reader.read(body, digest=digest, headers=headers, url=url)
+    def read(self, incoming: Incoming, *, digest: str) -> Reading:
+        """What a request says. Raises Unreadable with one sentence."""
+        return self._reader.read(incoming.body, incoming, digest=digest)
 
     def read_answer(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:
         """What the provider answered when it was asked back. Raises Unreadable."""

@@ -24,7 +24,7 @@ from app.providers.encodings import ENCODINGS, FORMATS, Layout
 from app.providers.keys import KeyRing, compile_keys
 from app.providers.named import contract
 from app.providers.paths import MAX_ITEMS, Path, Place, compact, compile_path, compile_place, slices
-from app.providers.request import Headers, Refusal, Request, parse_pairs, write_pairs
+from app.providers.request import Incoming, Refusal, Request, parse_pairs, write_pairs
 from app.providers.schemes import NAMED, UNSIGNED, Key
 from app.providers.sections import Profile, SignatureRule, TimestampRule
 from app.providers.template import Template, compile_template
@@ -42,9 +42,10 @@ _TOO_MANY: Final = Refusal("signature_mismatch", f"The body has more than {MAX_I
 class Verifier:
     """Verifies as one profile says, with one source's keys, the newest first."""
 
-    def __init__(self, profile: Profile, keys: KeyRing) -> None:
+    def __init__(self, profile: Profile, keys: KeyRing, *, address: str) -> None:
         rule = profile.signature
         self.keys = keys
+        self._address = address
         self.place = compile_place(rule.where or "")
         self.format = FORMATS[rule.format]
         self.layout = layout(rule)
@@ -72,10 +73,11 @@ class Verifier:
             schemes.append((replace(self.layout, label=label), self.keys.also))
         return tuple(schemes)
 
-    def verify(
-        self, headers: Headers, body: bytes, *, now: Instant, method: str, url: str
-    ) -> Refusal | None:
+    def verify(self, incoming: Incoming, *, now: Instant) -> Refusal | None:
         """None where the request is genuine and of its time. Never raises."""
+        headers, body, method, url = incoming[:4]
+        if url.startswith("/"):
+            url = self._address + url
         request = Request(headers, body, method=method, url=url)
         request.field = self._field
         if self._items is None:
@@ -367,13 +369,11 @@ class SourceVerifier(Protocol):
 
     signs_address: bool
 
-    def verify(
-        self, headers: Headers, body: bytes, *, now: Instant, method: str, url: str
-    ) -> Refusal | None:
+    def verify(self, incoming: Incoming, *, now: Instant) -> Refusal | None:
         """None where the request is genuine as of `now`. Never raises."""
         ...
 
-    def payload(self, arrived: contract.Arrived) -> bytes:
+    def payload(self, incoming: Incoming) -> bytes:
         """The document that says what happened. Raises Unreadable."""
         ...
 
@@ -392,9 +392,9 @@ class Declared:
         self.sign = RequestSigner(profile, verifier).sign
         self.signs_address = "url" in verifier.template.names
 
-    def payload(self, arrived: contract.Arrived) -> bytes:
+    def payload(self, incoming: Incoming) -> bytes:
         """The body itself."""
-        return arrived.body
+        return incoming.body
 
 
 class Unsigned:
@@ -402,15 +402,13 @@ class Unsigned:
 
     signs_address = False
 
-    def verify(
-        self, headers: Headers, body: bytes, *, now: Instant, method: str, url: str
-    ) -> Refusal | None:
+    def verify(self, incoming: Incoming, *, now: Instant) -> Refusal | None:
         """Anyone is heard; the profile's rules see to it that nobody is believed."""
         return None
 
-    def payload(self, arrived: contract.Arrived) -> bytes:
+    def payload(self, incoming: Incoming) -> bytes:
         """The body itself."""
-        return arrived.body
+        return incoming.body
 
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
@@ -422,24 +420,28 @@ class Unsigned:
 class ByName:
     """A scheme that needs code."""
 
-    def __init__(self, verifier: contract.NamedVerifier, *, signs_address: bool) -> None:
+    def __init__(
+        self, verifier: contract.NamedVerifier, *, signs_address: bool, address: str
+    ) -> None:
         self.payload = verifier.payload
         self.sign = verifier.sign
         self._verify = verifier.verify
         self.signs_address = signs_address
+        self._address = address
 
-    def verify(
-        self, headers: Headers, body: bytes, *, now: Instant, method: str, url: str
-    ) -> Refusal | None:
+    def verify(self, incoming: Incoming, *, now: Instant) -> Refusal | None:
         """What the named verifier says."""
-        return self._verify(contract.Arrived(method, url, headers, body), now=now)
+        headers, body, method, url = incoming[:4]
+        if url.startswith("/"):
+            incoming = Incoming(headers, body, method, self._address + url)
+        return self._verify(incoming, now=now)
 
 
 _UNSIGNED: Final = Unsigned()
 
 
 def compile_verifier(
-    source: str, profile: Profile, secrets: contract.Secrets, *, strict: bool
+    source: str, profile: Profile, secrets: contract.Secrets, *, strict: bool, address: str
 ) -> SourceVerifier:
     """The one that the profile's mac calls for. Raises ConfigurationError with every problem."""
     mac = profile.signature.mac
@@ -449,9 +451,9 @@ def compile_verifier(
         _refuse_blank(source, secrets)
         name = mac.removeprefix(NAMED)
         verifier = contract.factory_of(name)(source, _options(profile), secrets)
-        return ByName(verifier, signs_address=_signs_address(name, profile))
+        return ByName(verifier, signs_address=_signs_address(name, profile), address=address)
     keys = compile_keys(source, profile, secrets, strict=strict)
-    return Declared(profile, Verifier(profile, keys))
+    return Declared(profile, Verifier(profile, keys, address=address))
 
 
 _OF_THE_ADDRESS: Final = frozenset({"@authority", "@scheme", "@target-uri"})

@@ -11,7 +11,7 @@ from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
 from app.providers.doctor import Account, Diagnosis, Patient, diagnose
 from app.receiving.context import AppContext
-from app.receiving.header_codec import read_headers
+from app.receiving.header_codec import read_request
 from app.receiving.refusal_store import Rejection, find_rejection
 
 
@@ -120,7 +120,7 @@ def _unknown(name: str, known: Sequence[str]) -> Diagnosis:
 
 
 def _patient(rejection: Rejection) -> Patient:
-    kept = read_headers(rejection.headers)
+    kept = read_request(rejection.headers)
     return Patient(
         headers=kept.headers,
         body=rejection.body,

@@ -17,10 +17,10 @@ from starlette.types import Message, Receive, Scope, Send
 
 from app.core.metrics import Metrics
 from app.core.problems import MEDIA_TYPE, problem_body
+from app.providers.request import Incoming
 from app.receiving.receive import (
     RETRY_AFTER_S,
     Answer,
-    Incoming,
     Receiver,
     receive_delivery,
 )
@@ -108,8 +108,10 @@ class Webhooks:
                 self.receiver.unstored.note("no_room")
             await _send(send, _problem(status))
             return
-        incoming = Incoming(source, headers, body, _url(scope), address, scope["method"])
-        long_bytes = max(0, len(body or b"") - FREE_BYTES)
+        incoming = Incoming(
+            headers, body or b"", scope["method"], _url(scope), source, address, body is None
+        )
+        long_bytes = max(0, len(incoming.body) - FREE_BYTES)
         self._long_bytes += long_bytes  # until it is written: a slow disk makes many wait
         try:
             answer = await receive_delivery(self.receiver, incoming)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
-from app.providers.request import Headers
+from app.providers.request import Headers, Incoming
 
 _LEFT_OUT: Final = frozenset({b"authorization", b"cookie", b"proxy-authorization"})
 """Headers that may hold credentials; their values are never kept."""
@@ -22,14 +22,6 @@ _PLACE_OF = re.compile(rb"\(left out(?:, sha256 [0-9a-f]{64})?\)")
 
 METHOD: Final = ":method"
 URL: Final = ":url"
-
-
-class Kept(NamedTuple):
-    """A request as far as it was kept."""
-
-    headers: list[tuple[bytes, bytes]]
-    method: str
-    url: str
 
 
 def write_headers(
@@ -52,8 +44,8 @@ def write_headers(
     return (before + b"\n".join(lines).decode("latin-1")).removesuffix("\n")
 
 
-def read_headers(text: str) -> Kept:
-    """The request that was kept as these lines."""
+def read_request(text: str, body: bytes = b"") -> Incoming:
+    """Return the request that was kept as these lines and this body."""
     method, url = "POST", ""
     headers = []
     for line in text.split("\n"):
@@ -64,7 +56,7 @@ def read_headers(text: str) -> Kept:
             url = value
         elif line:
             headers.append((name.encode("latin-1"), value.encode("latin-1")))
-    return Kept(headers, method, url)
+    return Incoming(headers, body, method, url)
 
 
 def is_left_out(value: bytes) -> bool:

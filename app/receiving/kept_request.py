@@ -13,7 +13,7 @@ from app.core.recorded import Recorded, of_request
 from app.core.text import counted
 from app.receiving.context import AppContext
 from app.receiving.delivery_log_store import find_in_log, raw_delivery
-from app.receiving.header_codec import is_left_out, read_headers
+from app.receiving.header_codec import is_left_out, read_request
 from app.receiving.refusal_store import find_rejection
 
 
@@ -64,7 +64,7 @@ async def kept_request(context: AppContext, delivery_id: str, *, to: str, by: st
             reason=f"sent on to {to}"[:200],
             facts={"bytes": counted(len(body), "byte")},
         )
-    kept = read_headers(entry.headers)
+    kept = read_request(entry.headers)
     whole = [(name, value) for name, value in kept.headers if not is_left_out(value)]
     left_out = [name.decode("latin-1") for name, value in kept.headers if is_left_out(value)]
     request = Recorded(method=kept.method, url=kept.url, headers=of_request(whole), body=body)

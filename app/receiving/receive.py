@@ -22,13 +22,13 @@ from app.core.clock import Clock
 from app.core.errors import NotStored, StorePoisoned, StoreUnavailable
 from app.core.ids import new_id
 from app.core.logs import LogLine
+from app.providers.request import Incoming
 from app.providers.source import Reply, Source
 from app.receiving.framing import Received
 from app.receiving.inbox_queue import InboxQueue
 from app.receiving.refusal_store import Rejection
 from app.receiving.refusals import AGES, RefusedAges, RejectionRate, kind_of
 from app.receiving.verify import (
-    Incoming,
     Refused,
     digest_of,
     first_event_id,
@@ -39,8 +39,6 @@ from app.receiving.verify import (
 )
 from reconcile.instants import Instant
 from reconcile.values import maker
-
-__all__ = ["Answer", "Incoming", "Receiver", "Unstored", "receive_delivery"]
 
 log = structlog.get_logger()
 
@@ -149,29 +147,26 @@ def _decide(receiver: Receiver, incoming: Incoming) -> Answer | Rejected | Recei
     """Steps 1 to 5: what is to be kept, or what has been decided without it."""
     now = receiver.clock.now()
     delivery_id = new_id("dlv_", now)
-    body = incoming.body
     source = receiver.sources.get(incoming.source)
     if source is None:  # 1
         problem = "no source of this name is configured"
         return Rejected("source_unknown", problem, now, delivery_id)
-    if body is None or (source.unsigned and _is_long(body)):  # 2
+    if incoming.oversized or (source.unsigned and _is_long(incoming.body)):  # 2
         problem = (
             "the body is larger than TALLYHOOK_MAX_BODY_BYTES or, of a source that signs nothing, "
             f"than 64 KiB or {MAX_UNSIGNED_VALUES:,} values"
         )
         return Rejected("body_too_large", problem, now, delivery_id)
-    greeting = greeting_of(source, incoming, body, verified=False)
+    greeting = greeting_of(source, incoming, verified=False)
     if greeting is not None:
         return Answer(greeting.status, "handshake", delivery_id, greeting)
     if source.unsigned and receiver.unsigned_rate.decide(incoming.address) != "kept":
         return Answer(429, "too_many_unsigned", delivery_id)
-    refused = refusal_of(
-        source, incoming, body, now=now, environment=receiver.environment
-    )  # 3 to 5
+    refused = refusal_of(source, incoming, now=now, environment=receiver.environment)  # 3 to 5
     if isinstance(refused, Refused):
         if refused.verdict in AGES:
-            digest = digest_of(body, incoming.url)
-            event_id = first_event_id(source, incoming, body, environment=receiver.environment)
+            digest = digest_of(incoming.body, incoming.url)
+            event_id = first_event_id(source, incoming, environment=receiver.environment)
             receiver.ages.refused(
                 source.name, digest=digest, at=now, problem=refused.problem, event_id=event_id
             )
@@ -184,7 +179,7 @@ def _decide(receiver: Receiver, incoming: Incoming) -> Answer | Rejected | Recei
         received_at=now,
         source=source.name,
         headers=kept_head(incoming, source),
-        body=body,
+        body=incoming.body,
         url=readable_url(source, incoming.url),
         peer=kind_of(incoming.address),
     )
@@ -199,7 +194,7 @@ def _accepted(receiver: Receiver, incoming: Incoming, received: Received) -> Ans
     """The answer to a delivery that is durably committed."""
     receiver.unstored.over()
     source = receiver.sources[incoming.source]
-    reply = source.acknowledge(incoming.headers, incoming.body or b"", url=incoming.url)
+    reply = source.acknowledge(incoming)
     return Answer(source.acknowledgement_status, "accepted", received.delivery_id, reply)
 
 
@@ -227,7 +222,7 @@ async def _reject(receiver: Receiver, incoming: Incoming, refusal: Rejected) -> 
     status = _REFUSED_STATUS.get(verdict, 401)
     if decided == "counted":
         return Answer(status, verdict, delivery_id)
-    body = incoming.body or b""
+    body = incoming.body
     rejection = Rejection(
         delivery_id=delivery_id,
         received_at=received_at,

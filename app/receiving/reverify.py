@@ -18,11 +18,10 @@ from app.receiving.append_store import Arrival, keep_arrivals
 from app.receiving.caught_up import behind_s
 from app.receiving.context import AppContext
 from app.receiving.framing import Received
-from app.receiving.header_codec import read_headers, restored
+from app.receiving.header_codec import read_request, restored
 from app.receiving.pace import Pace
 from app.receiving.refusal_store import Rejection, delete_rejections, kept_rejections
 from app.receiving.verify import (
-    Incoming,
     Refused,
     kept_head,
     read_delivery,
@@ -195,17 +194,12 @@ def _judged(
         return Refused("source_unknown", "no source of this name is configured")
     if rejection.size != len(rejection.body) or rejection.verdict == "body_too_large":
         return None
-    kept = read_headers(rejection.headers)
-    incoming = Incoming(
-        source=source.name,
+    kept = read_request(rejection.headers, rejection.body)
+    incoming = kept._replace(
         headers=restored(kept.headers, source.tokens),
-        body=rejection.body,
         url=kept.url or f"/webhooks/{source.name}",
-        method=kept.method,
     )
-    refused = refusal_of(
-        source, incoming, rejection.body, now=rejection.received_at, environment=environment
-    )
+    refused = refusal_of(source, incoming, now=rejection.received_at, environment=environment)
     if refused is not None:
         return [] if isinstance(refused, Reply) else refused
     received = Received(

@@ -9,33 +9,19 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 from urllib.parse import unquote_plus
 
 from app.core.reading import Belonging, Reading, Unreadable
-from app.providers.request import Headers
+from app.providers.request import Incoming
 from app.providers.source import Reply, Source
 from app.receiving.append_store import Arrival, Envelope
 from app.receiving.framing import Received
-from app.receiving.header_codec import read_headers, write_headers
+from app.receiving.header_codec import read_request, write_headers
 from reconcile.instants import Instant
 from reconcile.ledger.events import Event
 from reconcile.values import maker
 
 _new_arrival = maker(Arrival)
-
-
-class Incoming(NamedTuple):
-    """One request as it came. `body` is None where it went over the size limit; `url` is what the
-    provider was configured to call, query included; `address` is the sender's, as the trusted
-    proxies state it."""
-
-    source: str
-    headers: Headers
-    body: bytes | None
-    url: str = ""
-    address: str = ""
-    method: str = "POST"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +33,7 @@ class Refused:
 
 
 def refusal_of(
-    source: Source, incoming: Incoming, body: bytes, *, now: Instant, environment: str
+    source: Source, incoming: Incoming, *, now: Instant, environment: str
 ) -> Refused | Reply | None:
     """Why a request is refused; None where it is genuine, of its time, of this source's account and
     of this environment. A Reply where it is no delivery but a question before the first, which is
@@ -55,15 +41,17 @@ def refusal_of(
 
     now  when it arrived
     """
-    headers, method, url = incoming.headers, incoming.method, incoming.url
-    refused = _refused(source, incoming, body, now)  # 3, 4
-    if refused is not None:
-        return refused
-    greeting = greeting_of(source, incoming, body, verified=True)
+    if incoming.method not in source.profile.request.methods:
+        return Refused(
+            "signature_missing", "this method only asks, and what it asks was not understood"
+        )
+    refusal = source.verify(incoming, now=now)  # 3, 4
+    if refusal is not None:
+        return Refused(refusal.reason, refusal.sentence)
+    greeting = greeting_of(source, incoming, verified=True)
     if greeting is not None:
         return greeting
-    found = source.belonging(body, headers=headers, method=method, url=url)
-    return _not_ours(found, environment=environment)  # 5
+    return _not_ours(source.belonging(incoming), environment=environment)  # 5
 
 
 def _not_ours(reading: Belonging | Reading | None, *, environment: str) -> Refused | None:
@@ -86,7 +74,7 @@ def read_delivery(source: Source | None, received: Received, *, environment: str
 
     source  None where there is none of this name any more
     """
-    kept, body = read_headers(received.headers), received.body
+    kept, body = read_request(received.headers), received.body
     private = source is not None and source.private_query
     digest = digest_of(body, "" if private else kept.url)
     reading, problem = None, None
@@ -94,7 +82,7 @@ def read_delivery(source: Source | None, received: Received, *, environment: str
         if source is None:
             raise Unreadable("no source of this name is configured any more")
         reading = source.read(
-            body, digest=digest, headers=kept.headers, method=kept.method, url=received.url
+            Incoming(kept.headers, body, kept.method, received.url), digest=digest
         )
     except Unreadable as why:
         problem = str(why)
@@ -117,15 +105,12 @@ def read_delivery(source: Source | None, received: Received, *, environment: str
     return [arrival] if reading is None or not reading.raws else _several(arrival, reading)
 
 
-def first_event_id(
-    source: Source, incoming: Incoming, body: bytes, *, environment: str
-) -> str | None:
+def first_event_id(source: Source, incoming: Incoming, *, environment: str) -> str | None:
     """The id of the first event of a genuine request, whenever it was signed; None where nothing of
     it would be kept."""
-    headers, method, url = incoming.headers, incoming.method, incoming.url
-    digest = digest_of(body, "" if source.private_query else url)
+    digest = digest_of(incoming.body, "" if source.private_query else incoming.url)
     try:
-        reading = source.read(body, digest=digest, headers=headers, method=method, url=url)
+        reading = source.read(incoming, digest=digest)
     except Unreadable:
         return None
     ours = reading.environment in (None, environment)
@@ -149,7 +134,7 @@ def _several(whole: Arrival, reading: Reading) -> list[Arrival]:
     ]
 
 
-def greeting_of(source: Source, incoming: Incoming, body: bytes, *, verified: bool) -> Reply | None:
+def greeting_of(source: Source, incoming: Incoming, *, verified: bool) -> Reply | None:
     """The answer to what is no delivery but a question before the first, which is not kept.
 
     verified  whether the request was: a question is answered either before or after that, as its
@@ -157,18 +142,7 @@ def greeting_of(source: Source, incoming: Incoming, body: bytes, *, verified: bo
     """
     if source.handshake is None or source.handshake.after_verification != verified:
         return None
-    return source.handshake.answer(incoming.headers, body, method=incoming.method, url=incoming.url)
-
-
-def _refused(source: Source, incoming: Incoming, body: bytes, now: Instant) -> Refused | None:
-    """Why the request is not genuine or not of its time; None where it is both."""
-    method = incoming.method
-    if method not in source.profile.request.methods:
-        return Refused(
-            "signature_missing", "this method only asks, and what it asks was not understood"
-        )
-    refusal = source.verify(incoming.headers, body, now=now, method=method, url=incoming.url)
-    return None if refusal is None else Refused(refusal.reason, refusal.sentence)
+    return source.handshake.answer(incoming)
 
 
 def _parts(reading: Reading) -> list[tuple[bytes, Event | None, str | None]]:

@@ -11,7 +11,7 @@ import pytest
 from app.core.errors import ConfigurationError
 from app.providers.profile import load_profile
 from app.providers.source import Source
-from app.receiving.header_codec import read_headers
+from app.receiving.header_codec import read_request
 from tests.api.driving import driving
 from tests.providers.builders import MINIMAL, toml
 
@@ -56,7 +56,7 @@ async def test_a_get_delivers_where_the_profile_says_so(tmp_path: Path) -> None:
         ((verdict, headers),) = driver.rows("SELECT verdict, headers FROM deliveries")
         assert verdict == "stored"
         assert TOKEN not in headers
-        assert read_headers(headers).method == "GET"
+        assert read_request(headers).method == "GET"
 
 
 async def test_a_source_takes_its_own_methods_and_names_them_to_others(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def reading(_: Path, sizes: Sizes) -> list[Figure]:
     delivery = SignedKilobyte.make()
     verifying = cost(delivery.verify, calls=sizes.folds, repeats=sizes.repeats)
     read = cost(delivery.read, calls=sizes.folds, repeats=sizes.repeats)
-    genuine, size = delivery.verify() is None, len(delivery.body)
+    genuine, size = delivery.verify() is None, len(delivery.request.body)
     found = figures.reading_figures(verifying, read, size=size, genuine=genuine)
     return [*found, *(figures.scheme_figure(each) for each in verify_each(sizes))]
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from app.core.clock import SystemClock
 from app.core.ids import new_id
+from app.providers.request import Incoming
 from app.providers.source import Source
 from app.receiving.append_store import Arrival, Ready
 from app.receiving.store import StoreSettings, open_store
@@ -53,5 +54,5 @@ def _arrivals(messages: Iterator[Message], reader: Source, now: Instant) -> Iter
             digest=digest,
             headers=HEADERS,
             body=message.body,
-            event=reader.read(message.body, digest=digest).events[0],
+            event=reader.read(Incoming([], message.body), digest=digest).events[0],
         )

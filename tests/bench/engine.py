@@ -10,6 +10,7 @@ from time import perf_counter
 
 from app.core.ids import new_secret
 from app.core.process import look_seldom, pass_over_start
+from app.providers.request import Incoming
 from app.providers.source import Source
 from reconcile.instants import MINUTE, SECOND, Instant
 from reconcile.ledger.events import Delivery
@@ -76,7 +77,7 @@ def crooked_history() -> History:
 
 def _delivery(reader: Source, place: int, message: Message) -> Delivery:
     digest = hashlib.sha256(message.body).hexdigest()
-    event = reader.read(message.body, digest=digest).events[0]
+    event = reader.read(Incoming([], message.body), digest=digest).events[0]
     return Delivery(delivery_id=f"dlv_{place}", received_at=AT + place * SECOND, event=event)
 
 
@@ -95,8 +96,7 @@ class SignedKilobyte:
     """A genuine delivery whose body is 1,024 bytes."""
 
     reader: Source
-    body: bytes
-    headers: list[tuple[bytes, bytes]]
+    request: Incoming
 
     @classmethod
     def make(cls) -> SignedKilobyte:
@@ -107,13 +107,13 @@ class SignedKilobyte:
         body = start + message.body[1:]
         headers = reader.sign(body, event_id=message.event_id, now=AT)
         raw = [(name.encode(), value.encode()) for name, value in headers]
-        return cls(reader, body, raw)
+        return cls(reader, Incoming(raw, body))
 
     def verify(self) -> object:
         """None: it is genuine."""
-        return self.reader.verify(self.headers, self.body, now=AT)
+        return self.reader.verify(self.request, now=AT)
 
     def read(self) -> object:
         """The event, with the digest taken as at the door."""
-        digest = hashlib.sha256(self.body).hexdigest()
-        return self.reader.read(self.body, digest=digest, headers=self.headers)
+        digest = hashlib.sha256(self.request.body).hexdigest()
+        return self.reader.read(self.request, digest=digest)

@@ -28,6 +28,7 @@ from app.core.clock import SystemClock
 from app.core.ids import first_id, new_secret
 from app.core.phone_key import PhoneKey, make_phone_key
 from app.database.mapping import DELIVERY_COLUMNS, EVENT_COLUMNS, event_row
+from app.providers.request import Incoming
 from app.receiving.store import StoreSettings, open_store
 from app.sealing.leaf_store import DELIVERY, KINDS, leaf_of
 from app.sealing.log_queue_store import SWEPT
@@ -112,7 +113,9 @@ class _Writing:
 
     def _read(self, named: bool) -> Event:
         body = self._body(0 if named else 1)
-        return self._reader.read(body, digest=hashlib.sha256(body).hexdigest()).events[0]
+        return self._reader.read(
+            Incoming([], body), digest=hashlib.sha256(body).hexdigest()
+        ).events[0]
 
     def _body(self, n: int) -> bytes:
         named = n % EVERY == 0

@@ -18,6 +18,7 @@ import pytest
 from rich.console import Console
 
 from app.core.clock import SystemClock
+from app.providers.request import Incoming
 from reconcile.instants import MINUTE, TICK
 from reconcile.ledger.events import Delivery
 from reconcile.ledger.fold import fold
@@ -49,7 +50,7 @@ def history(messages: list[Message]) -> History:
     deliveries = []
     for place, message in enumerate(messages):
         digest = hashlib.sha256(message.body).hexdigest()
-        event = reader.read(message.body, digest=digest).events[0]
+        event = reader.read(Incoming([], message.body), digest=digest).events[0]
         deliveries.append(
             Delivery(delivery_id=f"d{place}", received_at=engine.AT + place * TICK, event=event)
         )
@@ -92,7 +93,7 @@ def test_prepared_requests_are_genuine_and_whole() -> None:
         lines = [line.split(b": ", 1) for line in head.split(b"\r\n")[1:]]
         headers = [(name, value) for name, value in lines]
         assert (b"content-length", str(len(body)).encode()) in headers
-        assert judge.verify(headers, body, now=SystemClock().now()) is None
+        assert judge.verify(Incoming(headers, body), now=SystemClock().now()) is None
         total += int(hashlib.sha256(body).hexdigest(), 16)
     assert (len(requests), total) == (STRETCH.events, digests)
 
@@ -105,9 +106,10 @@ def test_the_crooked_history_has_seven_deliveries_and_is_found_crooked() -> None
 
 def test_the_signed_kilobyte_is_a_genuine_kilobyte() -> None:
     delivery = engine.SignedKilobyte.make()
-    assert len(delivery.body) == 1024
+    assert len(delivery.request.body) == 1024
     assert delivery.verify() is None
-    assert replace(delivery, body=delivery.body + b" ").verify() is not None
+    other = delivery.request._replace(body=delivery.request.body + b" ")
+    assert replace(delivery, request=other).verify() is not None
 
 
 # --- the load ------------------------------------------------------------------------------------

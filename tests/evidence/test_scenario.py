@@ -23,6 +23,7 @@ from app.evidence.tell_scenario import (
     written,
 )
 from app.providers.profile import load_profile
+from app.providers.request import Incoming
 from app.providers.source import ProfileReader
 from app.sandbox.playing import Stage, plain, play, read_script
 from app.sandbox.settings import SANDBOX_SECRET
@@ -220,7 +221,7 @@ def test_a_text_of_its_own_that_is_read_is_refused() -> None:
     reader = ProfileReader("shop", load_profile("checkout"))
 
     def read(body: bytes) -> Any:
-        return reader.read(body, digest="").events[0]
+        return reader.read(Incoming([], body), digest="").events[0]
 
     body = json.dumps(event("e1", order={"reference": '{"name": "x"}'})).encode()
     with pytest.raises(UsageError, match="a text of its own"):

@@ -16,6 +16,7 @@ from pathlib import Path
 from app.core.ids import new_id
 from app.orders.record_store import add_records
 from app.providers.profile import load_profile
+from app.providers.request import Incoming
 from app.providers.source import Source
 from app.receiving.append_store import Arrival, Ready
 from app.receiving.store import Store
@@ -125,5 +126,5 @@ def _arrival(arrived: Arrived) -> Arrival:
         digest=digest,
         headers="host: bench\ncontent-type: application/json",
         body=arrived.body,
-        event=READER.read(arrived.body, digest=digest).events[0],
+        event=READER.read(Incoming([], arrived.body), digest=digest).events[0],
     )

@@ -25,6 +25,7 @@ from app.core.http import outgoing_client
 from app.core.mail import MailServer as Server
 from app.finance.scheduled_work import MailWay, Parcel, PostWay
 from app.providers.profile import load_profile
+from app.providers.request import Incoming
 from app.providers.source import Source
 from reconcile.instants import (
     moment_of,
@@ -243,7 +244,7 @@ async def test_a_post_is_signed_and_bears_the_same_id_at_every_try() -> None:
     assert first.content == second.content
     assert first.headers["idempotency-key"] == second.headers["idempotency-key"]
     headers = [(name.encode(), value.encode()) for name, value in second.headers.items()]
-    assert way.signer.verify(headers, second.content, now=DUE) is None
+    assert way.signer.verify(Incoming(headers, second.content), now=DUE) is None
     data = json.loads(second.content)["data"]
     assert base64.b64decode(data["content"]) == b"%PDF"
     assert data["sha256"] == sha256(b"%PDF").hexdigest()

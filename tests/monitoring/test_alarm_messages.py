@@ -31,6 +31,7 @@ from app.monitoring.alarm_messages import (
 from app.monitoring.monitoring_store import claim_message, messages_due
 from app.monitoring.watchdog import REST_S
 from app.providers.profile import load_profile
+from app.providers.request import Incoming
 from app.providers.source import Source
 from reconcile.instants import MINUTE, SECOND, TICK
 from tests.api.driving import SECRET, Driver, driving, secret
@@ -136,7 +137,7 @@ async def test_a_post_is_signed_and_says_what_and_since_when(tmp_path: Path) -> 
         now = driver.clock.now()
     (request,) = pager.seen
     headers = [(name.encode(), value.encode()) for name, value in request.headers.items()]
-    assert pager.signer.verify(headers, request.content, now=now) is None
+    assert pager.signer.verify(Incoming(headers, request.content), now=now) is None
     data = json.loads(request.content)["data"]
     assert (data["alarm"], data["reason"], data["over_at"]) == ("held", "orders_held", None)
     assert data["sentence"] == HELD.sentence

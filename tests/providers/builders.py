@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from app.providers.profile import load_profile
+from app.providers.request import Incoming
 from app.providers.source import Refusal, Source
 from reconcile.instants import EARLIEST, SECOND, Instant
 
@@ -125,7 +126,7 @@ class Request:
 
     def refusal(self) -> Refusal | None:
         """The verdict of the source."""
-        return self.source.verify(self.headers, self.body, now=self.now)
+        return self.source.verify(Incoming(self.headers, self.body), now=self.now)
 
     def reason(self) -> str | None:
         """The reason alone; None where genuine."""

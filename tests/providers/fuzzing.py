@@ -18,11 +18,10 @@ from typing import Any, NamedTuple, get_args
 from app.core.reading import Reading, Unreadable
 from app.providers.check_signatures import read_line
 from app.providers.profile import load_profile, shipped_profiles
-from app.providers.request import Reason, Refusal
+from app.providers.request import Incoming, Reason, Refusal
 from app.providers.source import Reply, Source
 from app.receiving.framing import Received
 from app.receiving.verify import (
-    Incoming,
     Refused,
     kept_head,
     read_delivery,
@@ -56,10 +55,7 @@ NUMBER = re.compile(rb"[0-9]{3,}")
 class Asked(NamedTuple):
     """One request, and when it came."""
 
-    headers: list[tuple[bytes, bytes]]
-    body: bytes
-    url: str
-    method: str
+    request: Incoming
     now: Instant
 
 
@@ -73,7 +69,7 @@ class Target:
 
     def bodies(self) -> set[bytes]:
         """Those that a signature exists for."""
-        return {asked.body for _, asked in self.genuine}
+        return {asked.request.body for _, asked in self.genuine}
 
 
 def targets() -> list[Target]:
@@ -86,19 +82,19 @@ def _target(name: str) -> Target:
     genuine: list[tuple[Any, Asked]] = []
     for vector in VECTORS[name]:
         if vector["valid"]:
-            request = {key: value for key, value in vector.items() if key not in ANSWER}
-            line = read_line(json.dumps(request).encode(), profile=name, now=ARRIVAL)
+            stated = {key: value for key, value in vector.items() if key not in ANSWER}
+            line = read_line(json.dumps(stated).encode(), profile=name, now=ARRIVAL)
             secrets: Any = dict(line.named) or line.secrets or ()
             source = Source(name=name, profile=profile, secrets=secrets, strict=False)
-            asked = Asked(list(line.headers), line.body, line.url, line.method, line.now)
-            genuine.append((source, asked))
+            genuine.append((source, Asked(line.request, line.now)))
     for example in LINES.get(name, []):
         if "body" in example:
             source = genuine[0][0]
             made = sent(source, example)
             headers = [(k.lower().encode(), v.encode("latin-1")) for k, v in made.headers]
             method = example.get("method", "POST")
-            genuine.append((source, Asked(headers, made.body, made.url, method, ARRIVAL)))
+            request = Incoming(headers, made.body, method, made.url)
+            genuine.append((source, Asked(request, ARRIVAL)))
     rule = profile.signature
     covers = re.search(r"\{body(\}|\|sha)", rule.signed or "")
     return Target(name, genuine, covers_body=covers is not None)
@@ -160,14 +156,19 @@ def mutated(rng: Random, target: Target) -> tuple[Any, Asked]:
     """A genuine request with one to four things done to it, now and then with none."""
     source, asked = rng.choice(target.genuine)
     for _ in range(rng.choice((0, 1, 1, 1, 2, 3, 4))):
-        asked = _once(rng, asked, rng.choice(target.genuine)[1])
+        other = rng.choice(target.genuine)[1].request
+        if rng.randrange(12):
+            asked = asked._replace(request=_once(rng, asked.request, other))
+        else:
+            shift = rng.choice((-301, -300, 300, 301, 10**6, -(10**8)))
+            asked = asked._replace(now=max(EARLIEST, asked.now + shift * SECOND))
     return source, asked
 
 
-def _once(rng: Random, asked: Asked, other: Asked) -> Asked:
-    headers = list(asked.headers)
+def _once(rng: Random, request: Incoming, other: Incoming) -> Incoming:
+    headers = list(request.headers)
     place = rng.randrange(len(headers)) if headers else 0
-    match rng.randrange(12):
+    match rng.randrange(11):
         case 0 | 1 | 2 if headers:
             headers[place] = (headers[place][0], worse(rng, headers[place][1]))
         case 3 if headers:
@@ -179,18 +180,15 @@ def _once(rng: Random, asked: Asked, other: Asked) -> Asked:
         case 6:
             headers.append((b"x-more", rng.choice(TOKENS)))
         case 7:
-            url = worse(rng, asked.url.encode("utf-8", "replace")).decode("latin-1")
-            return asked._replace(url=rng.choice((url, other.url, "", "/?" + url)))
+            url = worse(rng, request.url.encode("utf-8", "replace")).decode("latin-1")
+            return request._replace(url=rng.choice((url, other.url, "", "/?" + url)))
         case 8:
-            return asked._replace(method=rng.choice(("POST", "GET", "PUT", "post", "")))
-        case 9:
-            shift = rng.choice((-301, -300, 300, 301, 10**6, -(10**8)))
-            return asked._replace(now=max(EARLIEST, asked.now + shift * SECOND))
-        case 10 if rng.random() < 0.1:
-            return asked._replace(body=other.body)
+            return request._replace(method=rng.choice(("POST", "GET", "PUT", "post", "")))
+        case 9 if rng.random() < 0.1:
+            return request._replace(body=other.body)
         case _:
-            return asked._replace(body=worse(rng, asked.body))
-    return asked._replace(headers=headers)
+            return request._replace(body=worse(rng, request.body))
+    return request._replace(headers=headers)
 
 
 # --- what must come of it -------------------------------------------------------------------------
@@ -207,7 +205,7 @@ def fuzz(target: Target, *, seed: int, runs: int) -> Counter[str]:
             for word in _answers(source, asked):
                 counts[word] += 1
                 if word == "accepted" and target.covers_body:
-                    assert asked.body in bodies, "a changed body was accepted"
+                    assert asked.request.body in bodies, "a changed body was accepted"
         except Exception as error:
             message = f"{target.name}, seed {seed}, run {number}: {error!r} of {asked!r}"
             raise AssertionError(message) from error
@@ -217,34 +215,33 @@ def fuzz(target: Target, *, seed: int, runs: int) -> Counter[str]:
 
 def _answers(source: Any, asked: Asked) -> Iterator[str]:
     """What a source says at each step; a step is asked though the one before it refuses."""
-    headers, body, url, method, now = asked
-    refusal = source.verify(headers, body, now=now, method=method, url=url)
+    incoming = asked.request._replace(source=source.name, address="192.0.2.1")
+    refusal = source.verify(incoming, now=asked.now)
     assert refusal is None or isinstance(refusal, Refusal)
     assert refusal is None or refusal.reason in REASONS
     yield "accepted" if refusal is None else refusal.reason
     try:
-        reading = source.read(body, digest=DIGEST, headers=headers, method=method, url=url)
+        reading = source.read(incoming, digest=DIGEST)
         assert isinstance(reading, Reading)
         assert reading.events
         yield "read"
     except Unreadable:
         yield "unreadable"
-    reply = source.acknowledge(headers, body, url=url)
+    reply = source.acknowledge(incoming)
     assert reply is None or isinstance(reply, Reply)
     if source.handshake is not None:
-        greeting = source.handshake.answer(headers, body, method=method, url=url)
+        greeting = source.handshake.answer(incoming)
         assert greeting is None or isinstance(greeting, Reply)
-    incoming = Incoming(source.name, headers, body, url, "192.0.2.1", method)
-    judged = refusal_of(source, incoming, body, now=now, environment="sandbox")
+    judged = refusal_of(source, incoming, now=asked.now, environment="sandbox")
     assert judged is None or isinstance(judged, Refused | Reply)
     assert (refusal is None) or isinstance(judged, Refused)
     if judged is None:
         kept = Received(
             delivery_id="dlv_1",
-            received_at=now,
+            received_at=asked.now,
             source=source.name,
             headers=kept_head(incoming, source),
-            body=body,
-            url=readable_url(source, url),
+            body=incoming.body,
+            url=readable_url(source, incoming.url),
         )
         assert read_delivery(source, kept, environment="sandbox")

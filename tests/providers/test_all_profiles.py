@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from app.providers.named.contract import Signed
 from app.providers.profile import load_profile, shipped_profiles
+from app.providers.request import Incoming
 from app.providers.source import Refusal, Source
 from tests.providers.builders import NOW
 from tests.providers.kinds import kinds
@@ -36,7 +37,7 @@ def signed(name: str) -> tuple[Source, Signed]:
 
 def verdict(source: Source, request: Signed) -> Refusal | None:
     headers = [(key.encode(), value.encode("latin-1")) for key, value in request.headers]
-    return source.verify(headers, request.body, now=NOW, url=request.url)
+    return source.verify(Incoming(headers, request.body, url=request.url), now=NOW)
 
 
 @pytest.mark.parametrize("name", DECLARED)
@@ -105,7 +106,7 @@ def test_no_bytes_make_a_profile_raise(
     names = [key.encode() for key, _ in request.headers] or [b"x"]
     headers = data.draw(st.lists(st.tuples(st.sampled_from(names), HEADER_VALUES), max_size=5))
     for method in ("POST", "GET"):
-        refusal = source.verify(headers, body, now=NOW, method=method, url=url)
+        refusal = source.verify(Incoming(headers, body, method=method, url=url), now=NOW)
         assert isinstance(refusal, Refusal)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from app.core.errors import ConfigurationError
 from app.providers.profile import load_profile
+from app.providers.request import Incoming
 from app.providers.source import Source
 from tests.providers.builders import profile_file
 
@@ -25,13 +26,13 @@ def source(folder: Path, **sections: Any) -> Source:
 def test_a_constant_acknowledgement(tmp_path: Path) -> None:
     """A constant text goes out as it stands, with its media type and status."""
     made = source(tmp_path, acknowledgement={"body": "[accepted]", "type": "text/plain"})
-    reply = made.acknowledge([], b"{}", url="")
+    reply = made.acknowledge(Incoming([], b"{}", url=""))
     assert reply == (200, ((b"content-type", b"text/plain"),), b"[accepted]")
 
 
 def test_no_acknowledgement_of_its_own(tmp_path: Path) -> None:
     """Most providers are content with ours."""
-    assert source(tmp_path).acknowledge([], b"{}", url="") is None
+    assert source(tmp_path).acknowledge(Incoming([], b"{}", url="")) is None
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,7 @@ def test_an_echo_is_json_whatever_came(body: bytes, url: str, echo: Any, tmp_pat
     fields = 'status = 200\nword = "text:ok"\ntracking = ["json:id", "query:tracking"]\n'
     path.write_text(path.read_text() + "[acknowledgement.fields]\n" + fields)
     made = Source(name="acme", profile=load_profile(str(path)), secrets=[SECRET])
-    reply = made.acknowledge([], body, url=url)
+    reply = made.acknowledge(Incoming([], body, url=url))
     assert reply is not None
     assert json.loads(reply.body) == {"status": 200, "word": "ok", "tracking": echo}
 
@@ -82,16 +83,19 @@ def test_a_challenge_is_echoed_to_who_knows_the_token(
     made = source(tmp_path, handshake=GET)
     assert made.handshake is not None
     assert made.methods == {"POST", "GET"}
-    reply = made.handshake.answer([], b"", method="GET", url=f"/hooks?{query}")
+    reply = made.handshake.answer(Incoming([], b"", method="GET", url=f"/hooks?{query}"))
     assert (reply and reply.body) == body
-    assert made.handshake.answer([], b"", method="POST", url=f"/hooks?{query}") is None
+    assert made.handshake.answer(Incoming([], b"", method="POST", url=f"/hooks?{query}")) is None
 
 
 def test_the_body_of_an_unsigned_challenge_is_not_parsed(tmp_path: Path) -> None:
     made = source(tmp_path, handshake=GET)
     assert made.handshake is not None
     body, began = b"[" + b"0," * 500_000 + b"0]", time.process_time()
-    assert made.handshake.answer([], body, method="GET", url="/hooks?hub.challenge=1") is None
+    assert (
+        made.handshake.answer(Incoming([], body, method="GET", url="/hooks?hub.challenge=1"))
+        is None
+    )
     assert time.process_time() - began < 0.1
 
 
@@ -103,11 +107,11 @@ def test_a_signed_challenge_is_answered_after_verification(tmp_path: Path) -> No
     assert made.handshake is not None
     assert made.handshake.after_verification
     body = b'{"type": "url_verification", "challenge": "3eZbrw1aB"}'
-    reply = made.handshake.answer([], body, method="POST", url="")
+    reply = made.handshake.answer(Incoming([], body, method="POST", url=""))
     assert reply is not None
     assert json.loads(reply.body) == {"challenge": "3eZbrw1aB"}
     for other in (b'{"type": "paid"}', b"", b"\xff", b'{"type": ["url_verification"]}'):
-        assert made.handshake.answer([], other, method="POST", url="") is None
+        assert made.handshake.answer(Incoming([], other, method="POST", url="")) is None
 
 
 def test_an_origin_is_allowed_by_name(tmp_path: Path) -> None:
@@ -118,7 +122,7 @@ def test_an_origin_is_allowed_by_name(tmp_path: Path) -> None:
     assert made.handshake is not None
     for name, wanted in ((b"events.example", b"events.example"), (b"evil.example", None)):
         headers = [(b"webhook-request-origin", name)]
-        reply = made.handshake.answer(headers, b"", method="OPTIONS", url="")
+        reply = made.handshake.answer(Incoming(headers, b"", method="OPTIONS", url=""))
         assert (reply and dict(reply.headers)[b"webhook-allowed-origin"]) == wanted
 
 

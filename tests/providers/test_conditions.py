@@ -13,6 +13,7 @@ from app.core.strict_json import parse, parse_written
 from app.providers.fetched import keep_answer
 from app.providers.paths import compile_path, find, slices
 from app.providers.profile import load_profile
+from app.providers.request import Incoming
 from app.providers.source import Source
 from reconcile.instants import EARLIEST, parse_instant
 from reconcile.ledger.events import Event
@@ -45,7 +46,7 @@ def read(folder: Path, document: dict[str, Any]) -> Event:
         name="s", profile=load_profile(profile_file(folder, event=EVENT)), secrets=["k" * 24]
     )
     body = json.dumps({"id": "e1", "type": "paid", **document}).encode()
-    (event,) = source.read(body, digest="0" * 64, headers=[]).events
+    (event,) = source.read(Incoming([], body), digest="0" * 64).events
     return event
 
 
@@ -73,7 +74,7 @@ def test_a_condition_may_be_true_or_false(word: str, tmp_path: Path) -> None:
     source = Source(name="s", profile=load_profile(path), secrets=["k" * 24])
     for captured in (True, False):
         body = {"id": "e1", "type": "paid", "data": {"captured": captured, "id": "ch_1"}}
-        (found,) = source.read(json.dumps(body).encode(), digest="0" * 64, headers=[]).events
+        (found,) = source.read(Incoming([], json.dumps(body).encode()), digest="0" * 64).events
         assert (found.payment == "ch_1") == (word == json.dumps(captured))
 
 
@@ -89,7 +90,7 @@ def test_a_condition_may_be_how_a_text_begins(
     path = profile_file(tmp_path, event=event)
     source = Source(name="s", profile=load_profile(path), secrets=["k" * 24])
     body = json.dumps({"id": "e1", "type": "paid", "data": {"message": message, "id": "p_1"}})
-    (found,) = source.read(body.encode(), digest="0" * 64, headers=[]).events
+    (found,) = source.read(Incoming([], body.encode()), digest="0" * 64).events
     assert found.payment == payment
 
 
@@ -102,7 +103,7 @@ def test_a_condition_may_be_asked_of_a_form(sent: str, payment: str | None, tmp_
     )
     source = Source(name="s", profile=load_profile(path), secrets=["k" * 24])
     body = f"id=p_1&order=O&type={sent}".encode()
-    (found,) = source.read(body, digest="0" * 64, headers=[]).events
+    (found,) = source.read(Incoming([], body), digest="0" * 64).events
     assert found.payment == payment
 
 
@@ -124,7 +125,7 @@ def test_only_a_success_names_its_capture(
     path = profile_file(tmp_path, event={**EVENT, "capture": "json:part"}, claims=words)
     source = Source(name="s", profile=load_profile(path), secrets=["k" * 24])
     body = json.dumps({"id": "e1", "type": kind, "part": "c_1"}).encode()
-    (found,) = source.read(body, digest="0" * 64, headers=[]).events
+    (found,) = source.read(Incoming([], body), digest="0" * 64).events
     assert (found.claim, found.capture) == (claim, capture)
 
 
@@ -137,7 +138,7 @@ def test_what_means_nothing_is_not_asked_about(tmp_path: Path) -> None:
     claims = []
     for kind in ("noise", "paid"):
         body = json.dumps({"id": "e1", "type": kind, "data": {"object": "charge", "id": "c"}})
-        (found,) = source.read(body.encode(), digest="0" * 64, headers=[]).events
+        (found,) = source.read(Incoming([], body.encode()), digest="0" * 64).events
         claims.append(found.claim)
     assert claims == ["ignored", "pending"]
 
@@ -181,7 +182,7 @@ def test_the_answer_states_sums_and_captures(
     Path(path).write_text('confirm = "fetch_back"\n' + text + SUMS)
     source = Source(name="s", profile=load_profile(path), secrets=["k" * 24])
     body = {"id": "e1", "type": "paid", "at": AT, "data": {"object": "charge", "id": "ch_1"}}
-    (asked,) = source.read(json.dumps(body).encode(), digest="0" * 64, headers=[]).events
+    (asked,) = source.read(Incoming([], json.dumps(body).encode()), digest="0" * 64).events
     kept = keep_answer(
         asked, question="GET", status=200, answer=json.dumps({"order": "O", **answer}).encode()
     )
@@ -200,7 +201,7 @@ def test_the_answer_names_its_own_refund(tmp_path: Path) -> None:
     Path(path).write_text('confirm = "fetch_back"\n' + text + FETCH_BACK)
     source = Source(name="s", profile=load_profile(path), secrets=["k" * 24])
     body = {"id": "e1", "type": "paid", "data": {"object": "charge", "id": "ch_1", "link": "no"}}
-    (asked,) = source.read(json.dumps(body).encode(), digest="0" * 64, headers=[]).events
+    (asked,) = source.read(Incoming([], json.dumps(body).encode()), digest="0" * 64).events
     for kind, movement in (("back", "re_1"), ("in", None)):
         answer = json.dumps({"kind": kind, "order": "O", "refund": "re_1", "at": AT}).encode()
         kept = keep_answer(asked, question="GET", status=200, answer=answer)
@@ -231,8 +232,8 @@ def test_what_is_signed_is_what_is_read_also_of_numbers(before: str, tmp_path: P
         (name.encode(), value.encode())
         for name, value in source.sign(genuine, event_id="e1", now=EARLIEST)
     ]
-    assert source.verify(headers, genuine, now=EARLIEST) is None
-    assert source.verify(headers, (LINES % before).encode(), now=EARLIEST) is not None
+    assert source.verify(Incoming(headers, genuine), now=EARLIEST) is None
+    assert source.verify(Incoming(headers, (LINES % before).encode()), now=EARLIEST) is not None
 
 
 @pytest.mark.parametrize("number", ["7", "-0", "7.0", "7e0", '"7"', "70"])

@@ -9,6 +9,7 @@ import pytest
 
 from app.core.errors import ConfigurationError
 from app.providers.profile import load_profile
+from app.providers.request import Incoming
 from app.providers.source import Source
 from tests.providers.builders import MINIMAL, NOW, toml
 
@@ -97,10 +98,10 @@ def test_a_body_behind_a_signed_query_is_not_read(tmp_path: Path) -> None:
     made = Source(name="acme", profile=load_profile("moonpay"), secrets=["k" * 32])
     sent = made.signed(b"", event_id="e1", now=NOW, method="GET", url="https://shop.example/?a=1")
     headers = [(name.encode(), value.encode()) for name, value in sent.headers]
-    asked: dict[str, Any] = {"now": NOW, "method": "GET", "url": sent.url or "/?a=1"}
-    assert made.verify(headers, b"", **asked) is None
+    genuine = Incoming(headers, b"", "GET", sent.url or "/?a=1")
+    assert made.verify(genuine, now=NOW) is None
     forged = b'{"type": "transaction_updated", "data": {"id": "t", "status": "completed"}}'
-    assert made.verify(headers, forged, **asked) is not None
+    assert made.verify(genuine._replace(body=forged), now=NOW) is not None
 
 
 def test_a_query_beside_a_signed_body_is_not_covered(tmp_path: Path) -> None:
@@ -176,7 +177,7 @@ def test_a_profile_that_only_verifies_needs_none(tmp_path: Path) -> None:
     path.write_text('verifies_only = true\n[signature]\nmac = "token"\nwhere = "header:x-token"\n')
     profile = load_profile(str(path))
     made = Source(name="acme", profile=profile, secrets=["k" * 24])
-    (event,) = made.read(b"{}", digest="d" * 64).events
+    (event,) = made.read(Incoming([], b"{}"), digest="d" * 64).events
     assert (event.event_id, event.kind, event.claim) == ("d" * 64, "delivery", "ignored")
 
 
@@ -185,8 +186,8 @@ def test_an_unconfirmed_event_claims_nothing(tmp_path: Path) -> None:
     profile = load(tmp_path, TOP, signature={"mac": "none"}, amounts=PRICED, **FETCH)
     made = Source(name="acme", profile=profile, secrets=[])
     body = b'{"id": "e1", "type": "paid", "order": "o1", "sum": 5}'
-    assert made.verify([], body, now=NOW) is None
-    (event,) = made.read(body, digest="d" * 64).events
+    assert made.verify(Incoming([], body), now=NOW) is None
+    (event,) = made.read(Incoming([], body), digest="d" * 64).events
     assert (event.claim, event.standing, event.kind) == ("pending", "unconfirmed", "paid")
 
 
@@ -206,9 +207,9 @@ def test_basic_authentication(tmp_path: Path) -> None:
     profile = load(tmp_path, TOP, signature={"mac": "basic"}, secret={"least_bytes": 8}, **FETCH)
     made = Source(name="acme", profile=profile, secrets=["user:passw\u00f6rd"])
     good, bad = b"basic dXNlcjpwYXNzd8O2cmQ=", b"Basic dXNlcjpwYXNzd29yZA=="
-    assert made.verify([(b"authorization", good)], b"", now=NOW) is None
+    assert made.verify(Incoming([(b"authorization", good)], b""), now=NOW) is None
     for value in (bad, b"Basic", b"Basic \xff", b"", good[6:], b"Bearer " + good[6:]):
-        assert made.verify([(b"authorization", value)], b"", now=NOW) is not None
+        assert made.verify(Incoming([(b"authorization", value)], b""), now=NOW) is not None
 
 
 @pytest.mark.parametrize(

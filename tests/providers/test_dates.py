@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from app.core.reading import Unreadable
 from app.providers.dates import DATES
 from app.providers.profile import load_profile
+from app.providers.request import Incoming
 from app.providers.source import Source
 from reconcile.instants import format_instant
 from reconcile.money import Money
@@ -101,7 +102,7 @@ def price(folder: Path, amount: object, currency: str) -> Money | None:
     path.write_text(path.read_text() + "[amounts.decimals]\nUGX = 2\nKWD = 2\n")
     made = Source(name="acme", profile=load_profile(str(path)), secrets=["k" * 24])
     body = {"id": "e", "type": "paid", "order": "o", "sum": amount, "currency": currency}
-    return made.read(json.dumps(body).encode(), digest="d" * 64).events[0].money
+    return made.read(Incoming([], json.dumps(body).encode()), digest="d" * 64).events[0].money
 
 
 def test_a_provider_may_count_a_currency_in_its_own_way(tmp_path: Path) -> None:

@@ -21,11 +21,11 @@ from app.config.load import load_settings
 from app.orders.refold import refold_until_quiet
 from app.providers.doctor import Account, Patient, diagnose
 from app.providers.profile import load_profile
+from app.providers.request import Incoming
 from app.providers.source import Source
 from app.receiving.framing import Received
 from app.receiving.reverify import reverify
 from app.receiving.verify import (
-    Incoming,
     kept_head,
     read_delivery,
     readable_url,
@@ -353,8 +353,8 @@ def test_a_request_without_a_body_is_distinguished_by_its_query() -> None:
     query = "OrderNotificationType=IPNCHANGE&OrderTrackingId=t&OrderMerchantReference="
     digests = []
     for order in ("A", "B", "A"):
-        incoming = Incoming("weak", [], b"", f"/webhooks/weak?{query}{order}", "", "GET")
-        assert refusal_of(source, incoming, b"", now=T, environment="sandbox") is None
+        incoming = Incoming([], b"", "GET", f"/webhooks/weak?{query}{order}", "weak")
+        assert refusal_of(source, incoming, now=T, environment="sandbox") is None
         kept = Received(
             delivery_id="d",
             received_at=T,

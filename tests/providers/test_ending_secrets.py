@@ -9,6 +9,7 @@ import pytest
 from app.bootstrap_sources import compile_sources
 from app.config.load import load_settings
 from app.core.errors import ConfigurationError
+from app.providers.request import Incoming
 from app.providers.source import Source
 from reconcile.instants import DAY, TICK, format_instant
 from tests.api.driving import SECRET, environ, signed
@@ -30,16 +31,16 @@ def test_an_ended_secret_proves_nothing(tmp_path: Path, days: int, genuine: bool
     """Valid before its end, from that moment on not."""
     shop = source(tmp_path, NEW, f"{SECRET} until {format_instant(T)}")
     now = T + days * DAY
-    assert (shop.verify(signed(BODY, at=now), BODY, now=now) is None) == genuine
+    assert (shop.verify(Incoming(signed(BODY, at=now), BODY), now=now) is None) == genuine
 
 
 def test_a_source_whose_secrets_have_all_ended_refuses_with_a_reason(tmp_path: Path) -> None:
     """It says what to do, and shows no secret."""
     shop = source(tmp_path, f"{SECRET} until {format_instant(T)}")
-    refusal = shop.verify(signed(BODY, at=T), BODY, now=T)
+    refusal = shop.verify(Incoming(signed(BODY, at=T), BODY), now=T)
     assert refusal is not None
     assert refusal.sentence.startswith("Every secret of the source has ended")
-    assert shop.verify(signed(BODY, at=T - TICK), BODY, now=T - TICK) is None
+    assert shop.verify(Incoming(signed(BODY, at=T - TICK), BODY), now=T - TICK) is None
 
 
 def test_an_end_that_is_no_moment_is_reported(tmp_path: Path) -> None:

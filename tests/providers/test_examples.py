@@ -12,6 +12,7 @@ from app.core.reading import Reading
 from app.providers.examples import Example, Wanted, examples_of, find_example, shape_event
 from app.providers.named.contract import Signed
 from app.providers.profile import load_profile, shipped_profiles
+from app.providers.request import Incoming
 from app.providers.source import Source
 from reconcile.instants import SECOND, parse_instant
 from reconcile.money import from_major
@@ -45,11 +46,11 @@ def shaped(source: Source, example: Example, wanted: Wanted) -> tuple[Signed, Re
     url = f"{ADDRESS}/webhooks/s"
     request = shape_event(source, example, wanted, now=NOW, url=url)
     headers, to = raw_headers(request), request.url or url
-    refusal = source.verify(headers, request.body, now=NOW, method=example.method, url=to)
+    refusal = source.verify(Incoming(headers, request.body, method=example.method, url=to), now=NOW)
     assert refusal is None, refusal
     digest = hashlib.sha256(request.body).hexdigest()
     reading = source.read(
-        request.body, digest=digest, headers=headers, method=example.method, url=to
+        Incoming(headers, request.body, method=example.method, url=to), digest=digest
     )
     return request, reading
 

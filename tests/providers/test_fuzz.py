@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from app.providers.profile import shipped_profiles
+from app.providers.request import Incoming
 from tests.providers.fuzzing import REASONS, Target, fuzz, targets
 
 SEED = 20261120
@@ -38,8 +39,7 @@ def test_every_profile_is_fuzzed_from_requests_that_it_accepts() -> None:
     assert [target.name for target in all_targets()] == list(shipped_profiles())
     for target in all_targets():
         source, asked = target.genuine[0]
-        words = {"now": asked.now, "method": asked.method, "url": asked.url}
-        assert source.verify(asked.headers, asked.body, **words) is None, target.name
+        assert source.verify(asked.request, now=asked.now) is None, target.name
 
 
 def test_a_request_made_worse_is_accepted_or_refused() -> None:
@@ -59,9 +59,9 @@ class Broken:
         return self._steps.get(name, getattr(self._source, name))
 
 
-def fragile(headers: Any, *_: Any, **__: Any) -> None:
+def fragile(incoming: Incoming, **_: Any) -> None:
     """As a verifier that believes all headers to be text."""
-    for _, value in headers:
+    for _name, value in incoming.headers:
         value.decode("utf-8")
 
 
@@ -69,7 +69,7 @@ PLANTED: dict[str, dict[str, Any]] = {
     "raises on bytes that are no text": {"verify": fragile},
     "takes any body": {"verify": lambda *_, **__: None},
     "gives no reading": {"read": lambda *_, **__: None},
-    "raises on a body": {"read": lambda body, **_: 1 // (len(body) % 7)},
+    "raises on a body": {"read": lambda incoming, **_: 1 // (len(incoming.body) % 7)},
     "acknowledges with a text": {"acknowledge": lambda *_, **__: "ok"},
 }
 

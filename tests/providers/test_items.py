@@ -12,6 +12,7 @@ import pytest
 from app.core.errors import ConfigurationError
 from app.core.reading import Unreadable
 from app.providers.profile import load_profile
+from app.providers.request import Incoming
 from app.providers.source import Source
 from tests.providers.builders import NOW, profile_file
 
@@ -48,8 +49,8 @@ def test_every_item_is_verified_and_read(tmp_path: Path) -> None:
     """Two signed items are two events, in the order of the body."""
     source = each_signed(tmp_path)
     body = signed(source, item(1), item(2))
-    assert source.verify([], body, now=NOW) is None
-    reading = source.read(body, digest="d" * 64)
+    assert source.verify(Incoming([], body), now=NOW) is None
+    reading = source.read(Incoming([], body), digest="d" * 64)
     assert [event.event_id for event in reading.events] == ["e1", "e2"]
     assert (reading.environment, reading.unread) == ("sandbox", ())
 
@@ -61,7 +62,7 @@ def test_one_forged_item_refuses_all(forged: int, key: str, tmp_path: Path) -> N
     source = each_signed(tmp_path)
     document = json.loads(signed(source, item(1), item(2), item(3)))
     document["notificationItems"][forged]["NotificationRequestItem"][key] = "other"
-    refusal = source.verify([], json.dumps(document).encode(), now=NOW)
+    refusal = source.verify(Incoming([], json.dumps(document).encode()), now=NOW)
     assert refusal is not None
     assert refusal.reason == "signature_mismatch"
 
@@ -73,7 +74,7 @@ def test_one_forged_item_refuses_all(forged: int, key: str, tmp_path: Path) -> N
 )  # fmt: skip
 def test_a_body_without_signed_items_is_refused(body: bytes, tmp_path: Path) -> None:
     """No items, or items without a signature, are never genuine, and nothing is raised."""
-    refusal = each_signed(tmp_path).verify([], body, now=NOW)
+    refusal = each_signed(tmp_path).verify(Incoming([], body), now=NOW)
     assert refusal is not None
     assert refusal.reason == "signature_missing"
 
@@ -88,8 +89,8 @@ def test_an_event_is_the_same_in_another_batch(tmp_path: Path) -> None:
     """An event is known by the digest of its own bytes, which another batch does not change."""
     source = batched(tmp_path)
     body = b'{"n": 1, "events": [{"id":"e1", "type":"x"},{"id":"e2","type":"x"}]}'
-    first = source.read(body, digest="a")
-    again = source.read(b'{"n": 2, "events":[ {"id":"e2","type":"x"} ]}', digest="b")
+    first = source.read(Incoming([], body), digest="a")
+    again = source.read(Incoming([], b'{"n": 2, "events":[ {"id":"e2","type":"x"} ]}'), digest="b")
     assert first.events[1] == again.events[0]
     assert again.raws == (b'{"id":"e2","type":"x"}',)
     assert again.events[0].digest == hashlib.sha256(again.raws[0]).hexdigest()
@@ -98,7 +99,9 @@ def test_an_event_is_the_same_in_another_batch(tmp_path: Path) -> None:
 def test_an_event_that_cannot_be_read_takes_no_other_with_it(tmp_path: Path) -> None:
     """Of three events the readable two are kept, and of the third it is said why."""
     events = [item(1), {"id": 7, "type": "paid"}, item(3)]
-    reading = batched(tmp_path).read(json.dumps({"events": events}).encode(), digest="d")
+    reading = batched(tmp_path).read(
+        Incoming([], json.dumps({"events": events}).encode()), digest="d"
+    )
     assert [event.event_id for event in reading.events] == ["e1", "e3"]
     ((raw, problem),) = reading.unread
     assert json.loads(raw) == events[1]
@@ -109,20 +112,26 @@ def test_the_one_object_that_is_the_event(tmp_path: Path) -> None:
     """Where only a part of the body stays equal on retries, that part is the event."""
     source = batched(tmp_path, "event")
     body = b'{"attempt_number": %d, "event": {"id": "e1", "type": "paid"}}'
-    assert source.read(body % 1, digest="a").events == source.read(body % 2, digest="b").events
+    assert (
+        source.read(Incoming([], body % 1), digest="a").events
+        == source.read(Incoming([], body % 2), digest="b").events
+    )
 
 
 def test_a_body_that_is_a_list(tmp_path: Path) -> None:
     """The events may be the body itself."""
     source = batched(tmp_path, "[*]")
-    assert len(source.read(json.dumps([item(1), item(2)]).encode(), digest="d").events) == 2
+    assert (
+        len(source.read(Incoming([], json.dumps([item(1), item(2)]).encode()), digest="d").events)
+        == 2
+    )
 
 
 @pytest.mark.parametrize("events", [b"[]", b"1", b"{}", b"null", b"[1]", b"[{}, null]", b"["])
 def test_a_body_without_events_is_unreadable(events: bytes, tmp_path: Path) -> None:
     """Where the profile says there are events, none is no reading."""
     with pytest.raises(Unreadable):
-        batched(tmp_path).read(b'{"events": %b}' % events, digest="d")
+        batched(tmp_path).read(Incoming([], b'{"events": %b}' % events), digest="d")
 
 
 @pytest.mark.parametrize(

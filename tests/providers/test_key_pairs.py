@@ -17,6 +17,7 @@ from app.core.errors import ConfigurationError
 from app.providers.keys import KEYS_BY_CODE
 from app.providers.named.contract import Secrets
 from app.providers.profile import load_profile, shipped_profiles
+from app.providers.request import Incoming
 from app.providers.schemes import SCHEMES, UNSIGNED
 from app.providers.source import Source
 from reconcile.instants import SECOND
@@ -126,7 +127,7 @@ def test_where_a_key_is_what_is_wanted_it_is_taken(name: str) -> None:
     source = source_of(profile)
     made = source.signed(body_of(profile), event_id="evt_1", now=NOW, url=url_of(profile))
     headers = [(key.encode(), value.encode()) for key, value in made.headers]
-    assert source.verify(headers, made.body, now=NOW, url=made.url) is None
+    assert source.verify(Incoming(headers, made.body, url=made.url), now=NOW) is None
 
 
 @pytest.mark.parametrize("name", BOTH)
@@ -137,11 +138,11 @@ def test_beside_a_shared_secret_a_key_is_taken_as_a_key_alone(name: str) -> None
     for secrets in ([PUBLIC], [SECRET, PUBLIC], [PUBLIC, SECRET]):
         source = Source(name="acme", profile=profile, secrets=secrets)
         genuine = [(n.encode(), v.encode()) for n, v in key.sign(b"{}", event_id="e", now=NOW)]
-        assert source.verify(genuine, b"{}", now=NOW) is None
+        assert source.verify(Incoming(genuine, b"{}"), now=NOW) is None
         for known in (PUBLIC.encode(), PUBLIC[5:].encode(), RAW, b""):
             forged = with_hash(genuine, known)
             assert forged != genuine
-            assert source.verify(forged, b"{}", now=NOW) is not None
+            assert source.verify(Incoming(forged, b"{}"), now=NOW) is not None
 
 
 def with_hash(headers: list[tuple[bytes, bytes]], key: bytes) -> list[tuple[bytes, bytes]]:

@@ -13,6 +13,7 @@ import pytest
 from app.providers.encodings import FORMATS
 from app.providers.paths import PLACES
 from app.providers.profile import load_profile
+from app.providers.request import Incoming
 from app.providers.source import Source
 from tests.providers.builders import NOW, profile_file
 
@@ -36,7 +37,7 @@ def verdict(folder: Path, value: bytes | list[bytes], **signature: Any) -> str |
     """The reason for which `{}` with this signature header is refused."""
     made = source(folder, **signature)
     values = value if isinstance(value, list) else [value]
-    refusal = made.verify([(b"x-signature", each) for each in values], b"{}", now=NOW)
+    refusal = made.verify(Incoming([(b"x-signature", each) for each in values], b"{}"), now=NOW)
     return None if refusal is None else refusal.reason
 
 
@@ -127,7 +128,7 @@ def at_place(folder: Path, where: str, body: bytes, url: str) -> str | None:
     text = Path(path).read_text()
     Path(path).write_text("verifies_only = true\n" + text.replace('"paid" = "succeeded"', ""))
     made = Source(name="acme", profile=load_profile(path), secrets=[SECRET])
-    refusal = made.verify([(b"x-sig", HEX)], body, now=NOW, url=url)
+    refusal = made.verify(Incoming([(b"x-sig", HEX)], body, url=url), now=NOW)
     return None if refusal is None else refusal.reason
 
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
+from app.providers.request import Incoming
 from reconcile.instants import SECOND
 from tests.providers.builders import NOW, SECRET, source
 from tests.searching import examples
@@ -35,7 +36,7 @@ def accepted_by_oracle(headers: dict[str, str], body: str) -> bool | None:
 
 def accepted_by_us(headers: dict[str, str], body: str) -> bool:
     raw = [(name.encode(), value.encode()) for name, value in headers.items()]
-    return source().verify(raw, body.encode(), now=NOW) is None
+    return source().verify(Incoming(raw, body.encode()), now=NOW) is None
 
 
 @FIXED

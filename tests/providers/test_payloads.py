@@ -37,6 +37,7 @@ from app.providers.fetched import keep_answer
 from app.providers.named.contract import Signed
 from app.providers.profile import load_profile, shipped_profiles
 from app.providers.questions import Questions, credentials_of
+from app.providers.request import Incoming
 from app.providers.source import Source
 from reconcile.instants import SECOND, parse_instant
 from reconcile.ledger.events import Delivery, Event
@@ -104,7 +105,9 @@ def sent(source: Source, line: dict[str, Any]) -> Signed:
     kept = [pair for pair in line.get("headers", {}).items() if pair[0].lower() not in made]
     request = request._replace(headers=[*request.headers, *kept])
     raw = raw_headers(request)
-    refusal = source.verify(raw, request.body, now=ARRIVAL, method=method, url=request.url)
+    refusal = source.verify(
+        Incoming(raw, request.body, method=method, url=request.url), now=ARRIVAL
+    )
     assert refusal is None, refusal
     return request
 
@@ -116,11 +119,10 @@ def raw_headers(request: Signed) -> list[tuple[bytes, bytes]]:
 def read(source: Source, line: dict[str, Any]) -> Reading:
     request = sent(source, line)
     return source.read(
-        request.body,
+        Incoming(
+            raw_headers(request), request.body, method=line.get("method", "POST"), url=request.url
+        ),
         digest=hashlib.sha256(request.body).hexdigest(),
-        headers=raw_headers(request),
-        method=line.get("method", "POST"),
-        url=request.url,
     )
 
 

@@ -14,6 +14,7 @@ from app.core.phone_key import make_phone_key
 from app.providers.examples import find_example
 from app.providers.phones import phone_digits
 from app.providers.profile import load_profile
+from app.providers.request import Incoming
 from app.providers.source import Source
 from tests.api.driving import driving, event
 from tests.cli.test_commands import Run, run
@@ -65,14 +66,14 @@ def test_country_code_and_number_may_stand_apart(tmp_path: Path) -> None:
         secrets=["k" * 24],
     )
     body = json.dumps({"phone": {"country_code": "234", "number": "8012345678"}}).encode()
-    assert source.phones(body, headers=[]) == ["2348012345678"]
+    assert source.phones(Incoming([], body)) == ["2348012345678"]
 
 
 def test_a_shipped_profile_reads_its_documented_example() -> None:
     """M-Pesa's callback names the customer as a JSON number in a list of names and values."""
     body = json.dumps(find_example("mpesa_stk", "paid").body).encode()
     source = Source(name="s", profile=load_profile("mpesa_stk"), secrets=[])
-    assert source.phones(body, headers=[]) == ["254708374149"]
+    assert source.phones(Incoming([], body)) == ["254708374149"]
 
 
 def test_a_country_is_a_calling_code(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from app.core.errors import ConfigurationError
 from app.providers.profile import SHIPPED, load_profile, shipped_profiles
+from app.providers.request import Incoming
 from app.providers.source import Source
 from tests.providers.builders import CHECKOUT, MINIMAL, profile_file, source
 
@@ -65,7 +66,7 @@ def test_a_copy_with_other_names_reads_other_names(tmp_path: Path) -> None:
     payment = {"reference": "p1", "amount": 5, "currency": "KES"}
     body = {"uid": "e1", "what": "PAID", "when": "2026-11-20T10:00:00Z", "mode": "test"}
     raw = json.dumps({**body, "payload": {"payment": payment}}).encode()
-    reading = shop.read(raw, digest="d" * 64)
+    reading = shop.read(Incoming([], raw), digest="d" * 64)
     (event,) = reading.events
     assert (event.event_id, event.claim, event.payment) == ("e1", "succeeded", "p1")
     assert event.money is not None

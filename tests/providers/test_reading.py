@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from app.core.reading import Reading, Unreadable
 from app.providers.profile import load_profile
+from app.providers.request import Incoming
 from app.providers.source import Source
 from reconcile.instants import parse_instant
 from reconcile.ledger.events import CLAIM_KINDS, Event
@@ -33,7 +34,7 @@ def kes(minor: int) -> Money:
 
 
 def reading(body: bytes, headers: Any = ()) -> Reading:
-    return SOURCE.read(body, digest=DIGEST, headers=headers)
+    return SOURCE.read(Incoming(headers, body), digest=DIGEST)
 
 
 def event(**values: Any) -> Event:
@@ -79,7 +80,7 @@ def test_of_several_places_the_one_that_is_wrong_is_named(member: str, value: ob
     data = {"id": 1, "transaction_reference": "A", "amount": 1, "currency": "NGN", member: value}
     body = json.dumps({"event": "refund.processed", "data": data}).encode()
     with pytest.raises(Unreadable) as caught:
-        paystack.read(body, digest=DIGEST)
+        paystack.read(Incoming([], body), digest=DIGEST)
     assert str(caught.value).startswith(f"data.{member} ")
 
 
@@ -412,7 +413,7 @@ def minor_units(folder: Path, amount: object) -> Money | None:
     profile = load_profile(profile_file(folder, amounts=MINOR))
     other = Source(name="minor", profile=profile, secrets=["k" * 24])
     body = {"id": "e", "type": "paid", "order": "o", "amount": amount, "currency": "KES"}
-    return other.read(json.dumps(body).encode(), digest=DIGEST).events[0].money
+    return other.read(Incoming([], json.dumps(body).encode()), digest=DIGEST).events[0].money
 
 
 def test_a_profile_may_count_in_minor_units(tmp_path: Path) -> None:

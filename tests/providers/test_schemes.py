@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from app.core.errors import ConfigurationError
 from app.core.phone_key import PhoneKey
 from app.providers.encodings import SECRET_ENCODINGS
+from app.providers.request import Incoming
 from app.providers.schemes import HmacKey
 from app.providers.source import Source
 from tests.providers.builders import NOW
@@ -63,11 +64,11 @@ def test_each_scheme_verifies_under_its_own_label() -> None:
     assert dict(shared)["webhook-signature"].startswith("v1,")
     assert dict(public)["webhook-signature"].startswith("v1a,")
     for signed in (shared, public):
-        assert of(SHARED, PUBLIC).verify(raw(signed), b"{}", now=NOW) is None
-        assert of(SHARED, PUBLIC).verify(raw(signed), b"{ }", now=NOW) is not None
-    assert of(PUBLIC).verify(raw(public), b"{}", now=NOW) is None
-    assert of(SHARED).verify(raw(public), b"{}", now=NOW) is not None
-    assert of(PUBLIC).verify(raw(shared), b"{}", now=NOW) is not None
+        assert of(SHARED, PUBLIC).verify(Incoming(raw(signed), b"{}"), now=NOW) is None
+        assert of(SHARED, PUBLIC).verify(Incoming(raw(signed), b"{ }"), now=NOW) is not None
+    assert of(PUBLIC).verify(Incoming(raw(public), b"{}"), now=NOW) is None
+    assert of(SHARED).verify(Incoming(raw(public), b"{}"), now=NOW) is not None
+    assert of(PUBLIC).verify(Incoming(raw(shared), b"{}"), now=NOW) is not None
 
 
 @pytest.mark.parametrize(
@@ -79,7 +80,9 @@ def test_a_right_signature_under_the_other_label_is_refused(
     """Neither scheme's signature passes as the other's."""
     signed = of(signer).sign(b"{}", event_id="e", now=NOW)
     value = dict(signed)["webhook-signature"].replace(old, new)
-    refusal = of(SHARED, PUBLIC).verify(raw(signed, webhook_signature=value), b"{}", now=NOW)
+    refusal = of(SHARED, PUBLIC).verify(
+        Incoming(raw(signed, webhook_signature=value), b"{}"), now=NOW
+    )
     assert refusal is not None
     assert refusal.reason == "signature_mismatch"
 
@@ -89,7 +92,7 @@ def test_a_public_key_is_never_a_shared_secret() -> None:
     profile = kinds()["two_schemes"]
     forger = Source(name="x", profile=profile, secrets=["whsec_" + PUBLIC[5:]])
     signed = forger.sign(b"{}", event_id="e", now=NOW)
-    assert of(SHARED, PUBLIC).verify(raw(signed), b"{}", now=NOW) is not None
+    assert of(SHARED, PUBLIC).verify(Incoming(raw(signed), b"{}"), now=NOW) is not None
 
 
 def test_a_public_key_alone_cannot_sign() -> None:
@@ -104,8 +107,8 @@ def test_headers_under_their_other_name() -> None:
         (name.replace(b"webhook-", b"svix-"), value)
         for name, value in raw(of(SHARED).sign(b"{}", event_id="e", now=NOW))
     ]
-    assert of(SHARED).verify(signed, b"{}", now=NOW) is None
-    assert of(SHARED).verify([*signed, (b"webhook-id", b"f")], b"{}", now=NOW) is not None
+    assert of(SHARED).verify(Incoming(signed, b"{}"), now=NOW) is None
+    assert of(SHARED).verify(Incoming([*signed, (b"webhook-id", b"f")], b"{}"), now=NOW) is not None
 
 
 def by_id(**keys: str) -> Source:
@@ -118,12 +121,12 @@ def test_the_request_names_its_key() -> None:
     source = by_id(new=key, old=private_key("ecdsa"))
     body = b'{"payload": {"a": 1.00}}'
     signed = raw(source.sign(body, event_id="e", now=NOW))
-    assert source.verify(signed, body, now=NOW) is None
+    assert source.verify(Incoming(signed, body), now=NOW) is None
     unnamed = [pair for pair in signed if pair[0] != b"x-key-id"]
     for names in ([], [b"other"], [b"old", b"new"], [b"\xff"]):
         headers = [*unnamed, *((b"x-key-id", name) for name in names)]
-        assert source.verify(headers, body, now=NOW) is not None
-    assert by_id(new=private_key("ecdsa")).verify(signed, body, now=NOW) is not None
+        assert source.verify(Incoming(headers, body), now=NOW) is not None
+    assert by_id(new=private_key("ecdsa")).verify(Incoming(signed, body), now=NOW) is not None
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from app.core.errors import ConfigurationError
 from app.providers.profile import load_profile
+from app.providers.request import Incoming
 from app.providers.source import Source
 from tests.providers.builders import CHECKOUT, NOW, SECRET, profile_file, source
 
@@ -116,7 +117,10 @@ def test_good_secrets_are_taken(encoding: str, secret: str, tmp_path: Path) -> N
     profile = load_profile(profile_file(tmp_path, secret={"encoding": encoding}))
     good = Source(name="acme", profile=profile, secrets=[secret])
     headers = good.sign(b"{}", event_id="e", now=NOW)
-    assert good.verify([(n.encode(), v.encode()) for n, v in headers], b"{}", now=NOW) is None
+    assert (
+        good.verify(Incoming([(n.encode(), v.encode()) for n, v in headers], b"{}"), now=NOW)
+        is None
+    )
 
 
 def test_all_bad_secrets_are_reported_at_once() -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from app.providers.request import Incoming
 from app.providers.source import Refusal
 from reconcile.instants import EARLIEST, SECOND, Instant
 from tests.providers.builders import NOW, OTHER_SECRET, SECRET, Request, source
@@ -121,7 +122,9 @@ def test_any_secret_may_match_any_signature() -> None:
     for signer in (old, new, both):
         assert replace(Request.signed(by=signer), source=both).refusal() is None
     assert (
-        Request.signed(by=both).source.verify(Request.signed(by=new).headers, b"{}", now=NOW)
+        Request.signed(by=both).source.verify(
+            Incoming(Request.signed(by=new).headers, b"{}"), now=NOW
+        )
         is None
     )
     assert replace(Request.signed(by=new), source=old).reason() == "signature_mismatch"
@@ -190,7 +193,7 @@ VALUES = st.one_of(
 @example(headers=[(b"webhook-signature", b"\xff" * 9000)], body=b"", now=EARLIEST)
 def test_no_bytes_make_the_door_raise(headers: Any, body: bytes, now: Instant) -> None:
     """Whatever bytes arrive, the door answers with a refusal and never with an exception."""
-    assert isinstance(source().verify(headers, body, now=now), Refusal)
+    assert isinstance(source().verify(Incoming(headers, body), now=now), Refusal)
 
 
 @pytest.mark.parametrize("change", ["webhook_signature", "webhook_id", "webhook_timestamp", "body"])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.providers.profile import load_profile
-from app.providers.request import Refusal
+from app.providers.request import Incoming, Refusal
 from app.providers.source import Source
 from reconcile.instants import EARLIEST, MILLISECOND, SECOND, TICK, Instant
 from tests.providers.builders import NOW, Request, profile_file
@@ -93,7 +93,7 @@ def _stamping(folder: Path, **timestamp: object) -> Source:
 def _refusal(source: Source, written: bytes, *, now: Instant) -> Refusal | None:
     """What the source says to a request that is genuinely signed over this timestamp."""
     mac = hmac.new(b"k" * 24, written + b".{}", hashlib.sha256).hexdigest().encode()
-    return source.verify([(b"x-time", written), (b"x-signature", mac)], b"{}", now=now)
+    return source.verify(Incoming([(b"x-time", written), (b"x-signature", mac)], b"{}"), now=now)
 
 
 def test_milliseconds_for_seconds_are_recognised() -> None:
@@ -203,5 +203,5 @@ def test_milliseconds_and_uneven_tolerances(
     signed = source.sign(b"{}", event_id="evt_01", now=NOW)
     headers = [(name.encode(), value.encode()) for name, value in signed]
     assert dict(signed)["x-time"] == "1614265330000"
-    refusal = source.verify(headers, b"{}", now=NOW + milliseconds * MILLISECOND)
+    refusal = source.verify(Incoming(headers, b"{}"), now=NOW + milliseconds * MILLISECOND)
     assert (refusal and refusal.reason) == reason

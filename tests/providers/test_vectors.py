@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from app.providers.profile import load_profile
+from app.providers.request import Incoming
 from app.providers.source import Source
 from reconcile.instants import SECOND
 from tests.providers.builders import MINIMAL, profile_file
@@ -40,7 +41,9 @@ def headers_of(vector: dict[str, Any]) -> list[tuple[bytes, bytes]]:
 def test_a_published_request_is_genuine(vector: dict[str, Any], tmp_path: Path) -> None:
     """Every published request verifies with its published secret."""
     source = source_of(vector, tmp_path)
-    verdict = source.verify(headers_of(vector), body_of(vector), now=vector["now"] * SECOND)
+    verdict = source.verify(
+        Incoming(headers_of(vector), body_of(vector)), now=vector["now"] * SECOND
+    )
     assert verdict is None
 
 
@@ -51,7 +54,7 @@ def test_a_published_request_with_another_body_is_not(
     """The same request with one byte more in the body is a mismatch."""
     source = source_of(vector, tmp_path)
     body = body_of(vector) + b"\n"
-    verdict = source.verify(headers_of(vector), body, now=vector["now"] * SECOND)
+    verdict = source.verify(Incoming(headers_of(vector), body), now=vector["now"] * SECOND)
     assert verdict is not None
     assert verdict.reason == "signature_mismatch"
 
@@ -88,7 +91,9 @@ def test_a_published_signature_in_another_layout_is_not(
     assert old in headers[header]
     headers[header] = headers[header].replace(old, new)
     raw = [(key.encode(), value.encode()) for key, value in headers.items()]
-    verdict = source_of(vector, tmp_path).verify(raw, body_of(vector), now=vector["now"] * SECOND)
+    verdict = source_of(vector, tmp_path).verify(
+        Incoming(raw, body_of(vector)), now=vector["now"] * SECOND
+    )
     assert verdict is not None
     assert verdict.reason == "signature_mismatch"
 
@@ -99,6 +104,6 @@ def test_layouts_are_written_as_they_are_read(vector: dict[str, Any], tmp_path: 
     source = source_of(vector, tmp_path)
     now = vector["now"] * SECOND
     headers = [(n.encode(), v.encode()) for n, v in source.sign(b"x", event_id="e", now=now)]
-    assert source.verify(headers, b"x", now=now) is None
+    assert source.verify(Incoming(headers, b"x"), now=now) is None
     name, _ = headers[-1]
-    assert source.verify([(name, b"v9=0"), *headers], b"x", now=now) is None
+    assert source.verify(Incoming([(name, b"v9=0"), *headers], b"x"), now=now) is None

@@ -21,6 +21,7 @@ from app.core.reading import Unreadable
 from app.providers.fetched import keep_answer
 from app.providers.fingerprints import key_identities
 from app.providers.profile import list_profiles, load_profile, shipped_profiles, show_profile
+from app.providers.request import Incoming
 from app.providers.source import Source
 from reconcile.ledger.events import Event
 from tests.providers.builders import CHECKOUT, MINIMAL, NOW, SECRET, body_of, toml
@@ -114,7 +115,9 @@ def test_events_of_an_undocumented_account_claim_nothing(tmp_path: Path) -> None
     """They are pending, `unconfirmed`, and nobody is asked about them."""
     profile = load(tmp_path, signature=signature(key="provider"), account={"undocumented": True})
     source = Source(name="s", profile=profile, secrets=["k" * 24])
-    (event,) = source.read(b'{"id": "e", "type": "paid", "order": "o"}', digest="d" * 64).events
+    (event,) = source.read(
+        Incoming([], b'{"id": "e", "type": "paid", "order": "o"}'), digest="d" * 64
+    ).events
     assert (event.claim, event.standing, source.asks) == ("pending", "unconfirmed", False)
 
 
@@ -124,9 +127,9 @@ def test_events_of_an_undocumented_account_claim_nothing(tmp_path: Path) -> None
 def foreign(source: Source, document: Any) -> bool:
     """What the door says; the reader says the same of whatever it can read."""
     body = json.dumps(document).encode()
-    foreign = source.belonging(body).foreign
+    foreign = source.belonging(Incoming([], body)).foreign
     with suppress(Unreadable):
-        assert source.read(body, digest="d" * 64).foreign is foreign
+        assert source.read(Incoming([], body), digest="d" * 64).foreign is foreign
     return foreign
 
 
@@ -167,7 +170,7 @@ def test_one_foreign_event_makes_a_whole_body_foreign(tmp_path: Path) -> None:
     for other in ({**mine, "merchant": "m2"}, {"merchant": "m2"}, {**mine, "merchant": ["m1"]}):
         assert foreign(source, {"all": [mine, other]})
     assert foreign(source, {"all": []})
-    assert source.belonging(b"no JSON").foreign
+    assert source.belonging(Incoming([], b"no JSON")).foreign
 
 
 # --- joins ---------------------------------------------------------------------------------------
@@ -255,8 +258,8 @@ def test_the_shops_own_form_split_anew_is_no_payment_of_peach() -> None:
     }
     body = "&".join(f"{name}={value}" for name, value in split.items()).encode()
     source = Source(name="peach", profile=load_profile("peach_checkout"), secrets=[key])
-    assert source.verify([], body, now=NOW) is None
-    (event,) = source.read(body, digest="d" * 64).events
+    assert source.verify(Incoming([], body), now=NOW) is None
+    (event,) = source.read(Incoming([], body), digest="d" * 64).events
     assert (event.order, event.kind) == ("ORD-1", "DB:000.100.110")
     assert (event.claim, event.standing, source.asks) == ("pending", "unconfirmed", True)
 
@@ -293,11 +296,11 @@ def test_an_event_that_does_not_say_its_environment_is_reported() -> None:
     """Absent or null, where the profile names the member; one that names none says nothing."""
     source = Source(name="acme", profile=CHECKOUT, secrets=[SECRET])
     for said, unstated in (("live", False), (..., True), (None, True)):
-        reading = source.read(body_of(environment=said), digest="d" * 64)
+        reading = source.read(Incoming([], body_of(environment=said)), digest="d" * 64)
         assert reading.unstated is unstated
         assert reading.environment == (None if unstated else "live")
     other = Source(name="s", profile=load_profile("razorpay"), secrets=["k" * 24])
-    assert not other.read(b'{"event": "payment.failed"}', digest="d" * 64).unstated
+    assert not other.read(Incoming([], b'{"event": "payment.failed"}'), digest="d" * 64).unstated
 
 
 def test_a_chargeback_of_mollie_counts_though_it_says_no_mode() -> None:
@@ -309,7 +312,10 @@ def test_a_chargeback_of_mollie_counts_though_it_says_no_mode() -> None:
     for resource, unstated in (("chargeback", False), ("payment", True)):
         embedded = {"_embedded": {"entity": {"resource": resource, **entity}}}
         body = json.dumps({**event, **embedded}).encode()
-        for said in (source.belonging(body, headers=[]), source.read(body, digest="d" * 64)):
+        for said in (
+            source.belonging(Incoming([], body)),
+            source.read(Incoming([], body), digest="d" * 64),
+        ):
             assert (said.environment, said.unstated) == (None, unstated)
 
 
@@ -355,16 +361,16 @@ def test_orders_of_its_own_meet_no_others() -> None:
     """Their name has the source before it, which no other source's event can say."""
     own = Source(name="till", profile=CHECKOUT, secrets=[SECRET], own_orders=True)
     shared = Source(name="web", profile=CHECKOUT, secrets=[SECRET])
-    (event,) = own.read(body_of(), digest="d" * 64).events
+    (event,) = own.read(Incoming([], body_of()), digest="d" * 64).events
     assert event.order == "@till:ORD-1042"
     said = body_of(data__order__reference="@till:ORD-1042")
     with pytest.raises(Unreadable, match="orders of its own"):
-        shared.read(said, digest="d" * 64)
+        shared.read(Incoming([], said), digest="d" * 64)
     other = Source(name="other", profile=CHECKOUT, secrets=[SECRET], own_orders=True)
-    (event,) = other.read(said, digest="d" * 64).events
+    (event,) = other.read(Incoming([], said), digest="d" * 64).events
     assert event.order == "@other:@till:ORD-1042"
     with pytest.raises(Unreadable, match="longer than 200"):
-        own.read(body_of(data__order__reference="o" * 195), digest="d" * 64)
+        own.read(Incoming([], body_of(data__order__reference="o" * 195)), digest="d" * 64)
 
 
 def test_one_key_is_the_same_in_every_spelling() -> None:
@@ -412,9 +418,9 @@ def test_pawapay_is_taken_in_both_writings_and_only_for_our_host(written: str) -
         return [(name.encode(), value.encode()) for name, value in made.headers]
 
     whole = ("content-digest", "@method", "@authority", "@path")
-    assert source.verify(sent(whole, url), body, now=NOW, url=url) is None
+    assert source.verify(Incoming(sent(whole, url), body, url=url), now=NOW) is None
     other = "https://other.example/webhooks/pawapay"
     for headers in (sent(whole, other), sent(("content-digest", "@method", "@path"), url)):
-        refusal = source.verify(headers, body, now=NOW, url=url)
+        refusal = source.verify(Incoming(headers, body, url=url), now=NOW)
         assert refusal is not None
         assert refusal.reason == "signature_mismatch"

@@ -13,9 +13,10 @@ from typing import Any, cast
 import pytest
 
 from app.core.metrics import Metrics
+from app.providers.request import Incoming
 from app.receiving import endpoint
 from app.receiving.endpoint import FREE_BYTES, Limits, Webhooks
-from app.receiving.receive import Answer, Incoming
+from app.receiving.receive import Answer
 
 Header = tuple[bytes, bytes]
 TAKEN = Answer(200, "accepted", "dlv_1")
@@ -125,9 +126,9 @@ async def test_what_is_handed_on(door: Door) -> None:
     body = b'{"verdict": "accepted", "delivery": "dlv_1"}'
     assert found == (200, [JSON, length(body)], body)
     url = "/webhooks/shop?x=\xe9&y"
-    assert door.given == [Incoming("shop", headers, b"{}", url, "192.0.2.7", "GET")]
+    assert door.given == [Incoming(headers, b"{}", "GET", url, "shop", "192.0.2.7")]
     await door.answers(client=None, query_string=b"")
-    assert door.given[1] == Incoming("shop", [], b"{}", "/webhooks/shop", "", "POST")
+    assert door.given[1] == Incoming([], b"{}", "POST", "/webhooks/shop", "shop")
     assert door.counted.deliveries == [("shop", "accepted")] * 2
     assert (door.counted.not_stored, door.asked) == ([], [])
 
@@ -176,14 +177,16 @@ async def test_a_length_that_is_said(door: Door, said: bytes, body: bytes | None
     door.webhooks._limits = Limits(max_body_bytes=100, max_header_bytes=999, max_bodies_bytes=9)
     read = [{"type": "http.request", "body": b"{}"}] if body else []
     await door.answers([(b"x", b"9"), (b"content-length", said)], messages=read)
-    assert [each.body for each in door.given] == [body]
+    assert [None if each.oversized else each.body for each in door.given] == [body]
+    assert not any(each.oversized and each.body for each in door.given)
 
 
 @pytest.mark.parametrize(("size", "body"), [(100, b"x" * 100), (101, None)])
 async def test_a_body_that_comes_at_once(door: Door, size: int, body: bytes | None) -> None:
     message = {"type": "http.request", "body": b"x" * size, "more_body": False}
     await door.answers(messages=[message])
-    assert [each.body for each in door.given] == [body]
+    assert [None if each.oversized else each.body for each in door.given] == [body]
+    assert not any(each.oversized and each.body for each in door.given)
 
 
 PACKED = [(b"content-encoding", b"gzip")]

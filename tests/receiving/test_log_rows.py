@@ -12,6 +12,7 @@ import pytest
 
 from app.database.locks import LINKING, REFUSING
 from app.database.statements import run
+from app.providers.request import Incoming
 from app.receiving import append_store
 from app.receiving.append_store import (
     ARRIVALS_KEPT,
@@ -39,7 +40,6 @@ from app.receiving.delivery_log_store import (
 from app.receiving.due_store import due_orders, marks_of, next_due
 from app.receiving.refusal_store import Rejection, RejectionRing
 from app.receiving.store import Store
-from app.receiving.verify import Incoming
 from reconcile.instants import MILLISECOND, MINUTE, Instant
 from tests.database.builders import arrival, keep, opened, rejection, rows, said
 from tests.reconcile.build import T, seconds
@@ -392,4 +392,4 @@ async def test_where_many_rows_are_written_at_once_orphans_are_adopted_in_one_st
 
 
 def test_a_request_is_a_post_of_no_address_unless_it_says_otherwise() -> None:
-    assert Incoming("shop", [], b"") == Incoming("shop", [], b"", "", "", "POST")
+    assert Incoming([], b"") == Incoming([], b"", "POST", "", "", "")

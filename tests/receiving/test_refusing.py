@@ -13,13 +13,13 @@ import pytest
 from app.core.clock import SetClock
 from app.core.errors import StorePoisoned, StoreUnavailable
 from app.providers.profile import load_profile
+from app.providers.request import Incoming
 from app.providers.source import Source
 from app.receiving import receive
 from app.receiving.framing import Item, Received
 from app.receiving.receive import (
     RETRY_AFTER_S,
     Answer,
-    Incoming,
     Receiver,
     Unstored,
     receive_delivery,
@@ -77,9 +77,16 @@ class Service:
     ) -> Answer:
         """What a request is answered; by itself a genuine one."""
         headers = more.pop("headers", signed(body or b"", at=T))
-        return await receive_delivery(
-            self.receiver, Incoming(source, headers, body, "/webhooks/shop", "8.8.8.8", **more)
+        incoming = Incoming(
+            headers,
+            body or b"",
+            url="/webhooks/shop",
+            source=source,
+            address="8.8.8.8",
+            oversized=body is None,
+            **more,
         )
+        return await receive_delivery(self.receiver, incoming)
 
     @property
     def rejected(self) -> list[tuple[str, int, bytes]]:

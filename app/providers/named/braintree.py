@@ -20,7 +20,7 @@ from app.core.reading import TRIAL, TRIED, Unreadable
 from app.core.strict_json import MAX_DEPTH
 from app.providers.named import contract
 from app.providers.named.setup import Setup, text_secret
-from app.providers.request import Refusal
+from app.providers.request import Incoming, Refusal
 from app.providers.schemes import HmacKey
 from reconcile.instants import Instant
 
@@ -93,7 +93,7 @@ class Braintree:
     def __init__(self, keys: Mapping[str, HmacKey]) -> None:
         self._keys = keys
 
-    def verify(self, request: contract.Arrived, *, now: Instant) -> Refusal | None:
+    def verify(self, request: Incoming, *, now: Instant) -> Refusal | None:
         """None where genuine. Never raises."""
         # (1) There is one signature field and one payload.
         fields = _fields(request.body)
@@ -120,7 +120,7 @@ class Braintree:
                 macs.setdefault(public, []).append(_hex_or_nothing(mac))
         return macs
 
-    def payload(self, request: contract.Arrived) -> bytes:
+    def payload(self, request: Incoming) -> bytes:
         """The notification as JSON: `{"notification": {"kind": …, "subject": …}}`."""
         fields = _fields(request.body)
         if fields is None:

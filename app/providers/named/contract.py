@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Protocol, cast
 from urllib.parse import parse_qsl
 
 from app.providers.encodings import ENCODINGS
-from app.providers.request import MAX_FORM_BYTES, Headers, Refusal, header_values
+from app.providers.request import MAX_FORM_BYTES, Headers, Incoming, Refusal, header_values
 from reconcile.instants import Duration, Instant, format_duration
 
 from_base64 = ENCODINGS["base64"].decode
@@ -116,23 +116,14 @@ class Secrets:
     named: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-class Arrived(NamedTuple):
-    """One request as it came. `url` is the address as the provider signed it, query included."""
-
-    method: str
-    url: str
-    headers: Headers
-    body: bytes
-
-
 class NamedVerifier(Protocol):
     """One compiled scheme. Its factory raises ConfigurationError with every problem at once."""
 
-    def verify(self, request: Arrived, *, now: Instant) -> Refusal | None:
+    def verify(self, request: Incoming, *, now: Instant) -> Refusal | None:
         """None where the request is genuine as of `now`. Never raises, whatever the bytes."""
         ...
 
-    def payload(self, request: Arrived) -> bytes:
+    def payload(self, request: Incoming) -> bytes:
         """The document that says what happened: decoded or decrypted where the scheme wraps it.
 
         Asked only of a request that `verify` passed. Raises Unreadable.

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from app.providers.named.contract import Age, Arrived, Header, Secrets, Signed, from_hex
+from app.providers.named.contract import Age, Header, Secrets, Signed, from_hex
 from app.providers.named.setup import Setup, text_secret
-from app.providers.request import Headers, Refusal
+from app.providers.request import Headers, Incoming, Refusal
 from app.providers.schemes import HmacKey
 from reconcile.instants import EARLIEST, SECOND, Instant
 
@@ -63,7 +63,7 @@ class CoveredHeaders:
             "request was changed on its way.",
         )
 
-    def verify(self, request: Arrived, *, now: Instant) -> Refusal | None:
+    def verify(self, request: Incoming, *, now: Instant) -> Refusal | None:
         """None where genuine and of its time. Never raises."""
         # (1) There is one signature header, with a time, a list of names and a v1.
         stated = self._stated(request.headers)
@@ -93,7 +93,7 @@ class CoveredHeaders:
             return self._malformed
         return Stated(times[0], names[0], signatures)
 
-    def _content(self, stated: Stated, request: Arrived) -> bytes | Refusal:
+    def _content(self, stated: Stated, request: Incoming) -> bytes | Refusal:
         names = stated.names.split()
         if len(names) > MAX_NAMES:
             return self._malformed
@@ -107,7 +107,7 @@ class CoveredHeaders:
             values.append(found[0])
         return _content(stated.time, stated.names, values=values, body=request.body)
 
-    def payload(self, request: Arrived) -> bytes:
+    def payload(self, request: Incoming) -> bytes:
         """The body."""
         return request.body
 

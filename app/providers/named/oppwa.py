@@ -17,9 +17,9 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from app.core.reading import Unreadable
-from app.providers.named.contract import Arrived, Header, Secrets, Signed, from_hex
+from app.providers.named.contract import Header, Secrets, Signed, from_hex
 from app.providers.named.setup import Setup
-from app.providers.request import Refusal
+from app.providers.request import Incoming, Refusal
 from reconcile.instants import Instant
 
 KEY_BYTES: Final = 32
@@ -49,19 +49,19 @@ class Oppwa:
         self._iv = Header("x-initialization-vector")
         self._tag = Header("x-authentication-tag")
 
-    def verify(self, request: Arrived, *, now: Instant) -> Refusal | None:
+    def verify(self, request: Incoming, *, now: Instant) -> Refusal | None:
         """None where genuine. Never raises."""
         opened = self._open(request)
         return opened if isinstance(opened, Refusal) else None
 
-    def payload(self, request: Arrived) -> bytes:
+    def payload(self, request: Incoming) -> bytes:
         """The decrypted document."""
         opened = self._open(request)
         if isinstance(opened, Refusal):
             raise Unreadable("the body cannot be decrypted")
         return opened
 
-    def _open(self, request: Arrived) -> bytes | Refusal:
+    def _open(self, request: Incoming) -> bytes | Refusal:
         iv, tag = self._iv.value(request.headers), self._tag.value(request.headers)
         if isinstance(iv, Refusal):
             return iv

@@ -24,7 +24,7 @@ from cryptography.exceptions import InvalidSignature
 from app.core.errors import ConfigurationError
 from app.providers.named import contract
 from app.providers.named.setup import Setup, text_secret
-from app.providers.request import Headers, Refusal
+from app.providers.request import Headers, Incoming, Refusal
 from app.providers.schemes import ASYMMETRIC_SCHEMES, AsymmetricKey
 from reconcile.instants import SECOND, Instant, format_instant, instant_of, parse_instant
 
@@ -107,7 +107,7 @@ class Paypal:
             )
         )
 
-    def verify(self, request: contract.Arrived, *, now: Instant) -> Refusal | None:
+    def verify(self, request: Incoming, *, now: Instant) -> Refusal | None:
         """None where genuine and of its time. Never raises."""
         # (1) All five headers are there, once, and the algorithm is the one we take.
         stated = self._stated(request.headers)
@@ -162,7 +162,7 @@ class Paypal:
         except ValueError:
             return self._age.missing("is not an RFC 3339 date-time")
 
-    def payload(self, request: contract.Arrived) -> bytes:
+    def payload(self, request: Incoming) -> bytes:
         """The body."""
         return request.body
 

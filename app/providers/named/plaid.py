@@ -19,9 +19,9 @@ import jwt
 from app.core.errors import ConfigurationError
 from app.core.reading import Unreadable
 from app.core.strict_json import parse
-from app.providers.named.contract import Age, Arrived, Header, Secrets, Signed, mismatch
+from app.providers.named.contract import Age, Header, Secrets, Signed, mismatch
 from app.providers.named.setup import Setup
-from app.providers.request import Refusal
+from app.providers.request import Incoming, Refusal
 from app.providers.schemes import ASYMMETRIC_SCHEMES, KeyPair, load_key
 from reconcile.instants import EARLIEST, LATEST, SECOND, Instant
 
@@ -54,7 +54,7 @@ class Plaid:
         self._age = age
         self._header = Header("plaid-verification")
 
-    def verify(self, request: Arrived, *, now: Instant) -> Refusal | None:
+    def verify(self, request: Incoming, *, now: Instant) -> Refusal | None:
         """None where genuine and of its time. Never raises."""
         # (1) There is one token, in the one algorithm, by a known key that has not expired.
         token = self._header.value(request.headers)
@@ -94,7 +94,7 @@ class Plaid:
             return self._age.missing("is missing or not a number of seconds")
         return self._age.check(EARLIEST + issued * SECOND, now)
 
-    def payload(self, request: Arrived) -> bytes:
+    def payload(self, request: Incoming) -> bytes:
         """The body."""
         return request.body
 

@@ -19,9 +19,9 @@ from http_sf.compat import Dictionary, InnerList, Item
 
 from app.core.errors import ConfigurationError
 from app.providers.keys import refuse_key_pair
-from app.providers.named.contract import Age, Arrived, Secrets, Signed, from_base64, mismatch
+from app.providers.named.contract import Age, Secrets, Signed, from_base64, mismatch
 from app.providers.named.setup import Setup
-from app.providers.request import Headers, Refusal
+from app.providers.request import Headers, Incoming, Refusal
 from app.providers.schemes import ASYMMETRIC_SCHEMES, HmacKey, Key, load_key
 from reconcile.instants import EARLIEST, LATEST, SECOND, Instant, format_instant
 
@@ -78,7 +78,7 @@ def components_named(names: Iterable[str]) -> list[Item]:
 
 
 def signature_base(
-    request: Arrived, components: list[Item], parameters: Mapping[str, Any]
+    request: Incoming, components: list[Item], parameters: Mapping[str, Any]
 ) -> tuple[bytes, str]:
     """The signed text (section 2.5), and its last value, which is the signature's input.
 
@@ -101,7 +101,7 @@ def signature_base(
     return text.encode("ascii"), str(covered)
 
 
-def _resolver(request: Arrived) -> HTTPSignatureComponentResolver:
+def _resolver(request: Incoming) -> HTTPSignatureComponentResolver:
     try:
         return HTTPSignatureComponentResolver(_Message(request))  # type: ignore[no-untyped-call]
     except HTTPMessageSignaturesException:
@@ -141,7 +141,7 @@ def labelled(label: str, *, covered: str, signature: bytes) -> tuple[str, str]:
 class _Message:
     """A request in the form that the library reads."""
 
-    def __init__(self, request: Arrived) -> None:
+    def __init__(self, request: Incoming) -> None:
         self.method = request.method
         self.url = request.url or _NO_URL
         self.headers = _Lines(
@@ -232,7 +232,7 @@ class Rfc9421:
         names = ", ".join(dict.fromkeys((*required, CONTENT_DIGEST)))
         self._uncovered = mismatch(f"The signature does not cover all of {names}.")
 
-    def verify(self, request: Arrived, *, now: Instant) -> Refusal | None:
+    def verify(self, request: Incoming, *, now: Instant) -> Refusal | None:
         """None where any labelled signature is acceptable. Never raises."""
         # (1) There is a label with an input and a signature.
         try:
@@ -251,7 +251,7 @@ class Rfc9421:
         # What is genuine but of another time says more than what is a stranger's.
         return max(refusals, key=lambda each: each.reason != "signature_mismatch", default=_MISSING)
 
-    def _check(self, claim: Claim, request: Arrived, now: Instant) -> Refusal | None:
+    def _check(self, claim: Claim, request: Incoming, now: Instant) -> Refusal | None:
         # (2) Its key is known, and its algorithm and tag are allowed.
         identity = claim.parameters.get("keyid")
         keys = self._keys.get(identity) if type(identity) is str else None
@@ -292,7 +292,7 @@ class Rfc9421:
                 return _EXPIRED
         return self._age.check(created, now)
 
-    def payload(self, request: Arrived) -> bytes:
+    def payload(self, request: Incoming) -> bytes:
         """The body."""
         return request.body
 
@@ -311,7 +311,7 @@ class Rfc9421:
         parameters = {"created": now // SECOND, "keyid": identity, "alg": algorithm}
         try:
             base, stated = signature_base(
-                Arrived(method, url, raw, body), components_named(covered), parameters
+                Incoming(raw, body, method, url), components_named(covered), parameters
             )
         except ValueError as error:
             raise ConfigurationError([f"this profile cannot sign: {error}"]) from None
@@ -401,6 +401,6 @@ def _moment(seconds: Any) -> Instant | None:
     return EARLIEST + seconds * SECOND
 
 
-def _has_signature(request: Arrived) -> bool:
+def _has_signature(request: Incoming) -> bool:
     names = {name for name, _ in request.headers}
     return {SIGNATURE.encode(), SIGNATURE_INPUT.encode()} <= names

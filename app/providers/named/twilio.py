@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl
 
 from app.providers.named import contract
 from app.providers.named.setup import Setup, text_secret
-from app.providers.request import Headers, Refusal
+from app.providers.request import Headers, Incoming, Refusal
 from app.providers.schemes import HmacKey
 from reconcile.instants import Instant
 
@@ -53,7 +53,7 @@ class Twilio:
         self._shared = shared
         self._signature = contract.Header("x-twilio-signature")
 
-    def verify(self, request: contract.Arrived, *, now: Instant) -> Refusal | None:
+    def verify(self, request: Incoming, *, now: Instant) -> Refusal | None:
         """None where genuine. Never raises."""
         # (1) There is one signature, and a key of the kind that the request says it was made with.
         written = self._signature.value(request.headers)
@@ -84,7 +84,7 @@ class Twilio:
         key = self._shared.get(contract.ascii_text(pairs.get(b"key", b"")) or "")
         return [key] if key is not None and algorithm == b"HMAC_SHA256" else []
 
-    def payload(self, request: contract.Arrived) -> bytes:
+    def payload(self, request: Incoming) -> bytes:
         """The body: a form, or JSON."""
         return request.body
 
@@ -104,7 +104,7 @@ class Twilio:
             name, key = next(iter(self._shared.items()))
             headers.append((SETTINGS.decode(), f"key={name},algorithm=HMAC_SHA256"))
         raw = [(name.encode(), value.encode()) for name, value in headers]
-        fields = _covered_fields(contract.Arrived(method, url, raw, body))
+        fields = _covered_fields(Incoming(raw, body, method, url))
         signature = contract.to_base64(key.sign(_content(url, fields))).decode()
         return contract.Signed([*headers, (self._signature.name, signature)], body, url)
 
@@ -125,7 +125,7 @@ def _is_form(headers: Headers) -> bool:
     return any(value.partition(b";")[0].strip().lower() == FORM.encode() for value in types)
 
 
-def _covered_fields(request: contract.Arrived) -> list[tuple[str, str]]:
+def _covered_fields(request: Incoming) -> list[tuple[str, str]]:
     if not _is_form(request.headers):
         return []
     # Equal pairs count once, and the values of one name are sorted like the names.
@@ -152,7 +152,7 @@ def _any_matches(keys: Sequence[HmacKey], contents: set[bytes], signature: bytes
     return any([key.matches(each, [signature]) for key in keys for each in contents])  # noqa: C419
 
 
-def _check_body(request: contract.Arrived) -> Refusal | None:
+def _check_body(request: Incoming) -> Refusal | None:
     query = request.url.partition("#")[0].partition("?")[2]
     stated = [value for name, value in parse_qsl(query) if name == BODY_DIGEST]
     if stated:

@@ -20,7 +20,8 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from app.providers.named.contract import Arrived, NamedVerifier, Secrets, Signed, factory_of
+from app.providers.named.contract import NamedVerifier, Secrets, Signed, factory_of
+from app.providers.request import Incoming
 from reconcile.instants import EARLIEST, SECOND, Instant
 
 NOW = EARLIEST + 1_614_265_330 * SECOND
@@ -119,20 +120,20 @@ def flip(data: bytes, bit: int) -> bytes:
     return data[:at] + bytes([data[at] ^ mask]) + data[at + 1 :]
 
 
-def flip_body(request: Arrived, bit: int) -> Arrived:
+def flip_body(request: Incoming, bit: int) -> Incoming:
     """One bit of the raw body changed."""
     return request._replace(body=flip(request.body, bit))
 
 
-def flip_hex(request: Arrived, bit: int) -> Arrived:
+def flip_hex(request: Incoming, bit: int) -> Incoming:
     """One bit changed of the bytes that the body spells in hex."""
     return request._replace(body=flip(bytes.fromhex(request.body.decode()), bit).hex().encode())
 
 
-def flip_field(name: str) -> Callable[[Arrived, int], Arrived]:
+def flip_field(name: str) -> Callable[[Incoming, int], Incoming]:
     """One bit of a form's field changed."""
 
-    def change(request: Arrived, bit: int) -> Arrived:
+    def change(request: Incoming, bit: int) -> Incoming:
         fields = dict(parse_qsl(request.body.decode(), encoding="latin-1"))
         fields[name] = flip(fields[name].encode("latin-1"), bit).decode("latin-1")
         return request._replace(body=urlencode(fields, encoding="latin-1").encode())
@@ -145,22 +146,22 @@ class Sample(NamedTuple):
 
     verifier: NamedVerifier
     body: bytes
-    change: Callable[[Arrived, int], Arrived] = flip_body
+    change: Callable[[Incoming, int], Incoming] = flip_body
 
-    def request(self, *, now: Instant = NOW) -> Arrived:
+    def request(self, *, now: Instant = NOW) -> Incoming:
         """A genuine request made at `now`."""
         return arrived(
             self.verifier.sign(self.body, event_id="evt_01", now=now, method="POST", url=URL)
         )
 
 
-def arrived(signed: Signed, method: str = "POST") -> Arrived:
+def arrived(signed: Signed, method: str = "POST") -> Incoming:
     """What was signed, as it reaches us."""
     headers = [(name.lower().encode(), value.encode()) for name, value in signed.headers]
-    return Arrived(method, signed.url, headers, signed.body)
+    return Incoming(headers, signed.body, method, signed.url)
 
 
-def having(request: Arrived, **values: bytes | list[bytes] | None) -> Arrived:
+def having(request: Incoming, **values: bytes | list[bytes] | None) -> Incoming:
     """With headers set (`_` for `-`): to one value, several, or none."""
     names = {name.replace("_", "-").encode(): value for name, value in values.items()}
     kept = [(name, value) for name, value in request.headers if name not in names]
@@ -169,7 +170,7 @@ def having(request: Arrived, **values: bytes | list[bytes] | None) -> Arrived:
     return request._replace(headers=kept)
 
 
-def header(request: Arrived, name: str) -> bytes:
+def header(request: Incoming, name: str) -> bytes:
     """The value of one header."""
     return dict(request.headers)[name.encode()]
 

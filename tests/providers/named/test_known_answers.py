@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.providers.named.contract import Arrived, NamedVerifier, Secrets, factory_of
+from app.providers.named.contract import NamedVerifier, Secrets, factory_of
+from app.providers.request import Incoming
 from reconcile.instants import SECOND
 from tests.providers.named.builders import flip, having, header
 
@@ -45,10 +46,10 @@ def verifier_of(profile: str, vector: dict[str, Any], **options: object) -> Name
     return factory_of(PROFILES[profile])("vector", options, Secrets(listed=listed))
 
 
-def request_of(vector: dict[str, Any]) -> Arrived:
+def request_of(vector: dict[str, Any]) -> Incoming:
     headers = [(name.lower().encode(), value.encode()) for name, value in vector["headers"].items()]
     body = vector["body"].encode()
-    return Arrived(vector.get("method", "POST"), vector.get("url", ""), headers, body)
+    return Incoming(headers, body, vector.get("method", "POST"), vector.get("url", ""))
 
 
 @EACH

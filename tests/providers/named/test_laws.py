@@ -12,8 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from app.core.reading import Unreadable
-from app.providers.named.contract import NAMED, Arrived
-from app.providers.request import Refusal
+from app.providers.named.contract import NAMED
+from app.providers.request import Incoming, Refusal
 from reconcile.instants import SECOND
 from tests.providers.named.builders import NOW, URL, Sample, having, samples
 from tests.searching import examples
@@ -54,7 +54,7 @@ def sample(name: str) -> Sample:
 
 
 @cache
-def genuine_request(name: str) -> Arrived:
+def genuine_request(name: str) -> Incoming:
     return sample(name).request()
 
 
@@ -107,7 +107,7 @@ def test_nothing_makes_it_raise(
     names = [header for header, _ in genuine.headers]
     headers = [(header, data.draw(VALUES)) for header in names if data.draw(st.integers(0, 5))]
     kept = data.draw(st.booleans())
-    request = Arrived(method, url, genuine.headers if kept else headers, body)
+    request = Incoming(genuine.headers if kept else headers, body, method, url)
     verdict = sample(name).verifier.verify(request, now=NOW)
     assert verdict is None or isinstance(verdict, Refusal)
     with suppress(Unreadable):
@@ -138,7 +138,7 @@ def test_sentences_quote_nothing_of_the_request(name: str) -> None:
         headers = list(genuine.headers)
         headers[at] = (header, mark)
         url = f"https://shop.example/{quote(mark)}"
-        request = Arrived("POST", url, headers, mark)
+        request = Incoming(headers, mark, "POST", url)
         refusal = sample(name).verifier.verify(request, now=NOW)
         assert refusal is not None
         assert mark.decode() not in refusal.sentence

@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twilio.request_validator import RequestValidator
 
-from app.providers.named.contract import Arrived
+from app.providers.request import Incoming
 from reconcile.instants import SECOND
 from tests.providers.named.builders import (
     JSON,
@@ -77,7 +77,7 @@ def test_we_accept_what_twilio_signs(fields: list[tuple[str, str]], url: str, sh
         settings_header = b"key=key-1,algorithm=HMAC_SHA256"
         headers.append((b"x-twilio-webhooks-signature-settings", settings_header))
     verifier = made("twilio", "token", named={"key-1": "token"})
-    request = Arrived("POST", url, headers, urlencode(fields).encode())
+    request = Incoming(headers, urlencode(fields).encode(), "POST", url)
     assert verifier.verify(request, now=NOW) is None
     assert verifier.verify(request._replace(url=url + "x"), now=NOW) is not None
 
@@ -115,7 +115,7 @@ def gateway(private: str = "private") -> braintree.BraintreeGateway:
 def test_we_accept_and_read_what_braintree_signs(kind: str) -> None:
     """Every kind of sample notification verifies, and its JSON has the kind and the subject."""
     sample = gateway().webhook_testing.sample_notification(kind, "my_id")
-    request = Arrived("POST", URL, [], urlencode(sample).encode())
+    request = Incoming([], urlencode(sample).encode(), "POST", URL)
     verifier = made("braintree", named={"public": "private"})
     assert verifier.verify(request, now=NOW) is None
     assert f'"kind": "{kind}"'.encode() in verifier.payload(request)
@@ -193,6 +193,6 @@ def test_we_accept_the_message_signatures_of_the_library(
     )  # fmt: skip
     raw = [(key.lower().encode(), value.encode()) for key, value in message.headers.items()]
     verifier = made("rfc9421", named={"key-1": pem(key())})
-    request = Arrived("POST", URL, raw, JSON)
+    request = Incoming(raw, JSON, "POST", URL)
     assert verifier.verify(request, now=NOW) is None
     assert verifier.verify(request._replace(url=URL.replace("7", "8")), now=NOW) is not None

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from app.core.reading import Unreadable
-from app.providers.named.contract import Arrived
+from app.providers.request import Incoming
 from reconcile.instants import SECOND, Instant
 from tests.providers.named.builders import (
     CERTIFICATE_URL,
@@ -26,7 +26,7 @@ from tests.providers.named.builders import (
 )
 
 
-def sentence(name: str, change: Callable[[Arrived], Arrived], *, now: Instant = NOW) -> str:
+def sentence(name: str, change: Callable[[Incoming], Incoming], *, now: Instant = NOW) -> str:
     """The sentence of a genuine request after a change."""
     sample = samples()[name]
     refusal = sample.verifier.verify(change(sample.request()), now=now)
@@ -34,10 +34,10 @@ def sentence(name: str, change: Callable[[Arrived], Arrived], *, now: Instant = 
     return refusal.sentence
 
 
-def replaced(name: str, old: bytes, new: bytes) -> Callable[[Arrived], Arrived]:
+def replaced(name: str, old: bytes, new: bytes) -> Callable[[Incoming], Incoming]:
     """A change of one header's text."""
 
-    def change(request: Arrived) -> Arrived:
+    def change(request: Incoming) -> Incoming:
         value = header(request, name)
         assert old in value
         return having(request, **{name.replace("-", "_"): value.replace(old, new)})
@@ -81,7 +81,7 @@ def replaced(name: str, old: bytes, new: bytes) -> Callable[[Arrived], Arrived]:
     ],
 )
 def test_a_refusal_says_which_check_failed(
-    name: str, change: Callable[[Arrived], Arrived], said: str
+    name: str, change: Callable[[Incoming], Incoming], said: str
 ) -> None:
     """In words that an operator can act on."""
     assert any(words in sentence(name, change) for words in said.split("|"))
