@@ -72,8 +72,10 @@ def bodies(bundle: verify.Bundle) -> Found:
 
 def _reader(source: str, profile: Profile | None, *, own_orders: bool) -> ProfileReader | None:
     """Return what reads the bodies of a source again; None where nothing here can."""
+    if profile is None:
+        return None
     try:
-        return profile and ProfileReader(source, profile, own_orders=own_orders)
+        return ProfileReader(source, profile, own_orders=own_orders)
     except ConfigurationError:
         return None
 
