@@ -283,7 +283,7 @@ class _Opening:
             now = self._context.clock.now()
             if now < row.held_until <= ask_session.never_after(self._client, now=now):
                 return None
-        # What an earlier version of this program has committed has no row yet.
+        # An erasure may have deleted the row.
         spare = self._row(payment.key, held_until=EARLIEST)
         return await ask_session.take(self._context, self._client, payment, spare)
 

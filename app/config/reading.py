@@ -21,12 +21,6 @@ CONFIG: Final = PREFIX + "CONFIG"
 ENVIRONMENT: Final = PREFIX + "ENVIRONMENT"
 DATABASE_URL: Final = PREFIX + "DATABASE_URL"
 
-RENAMED: Final = {
-    PREFIX + "JOURNAL_QUEUE": PREFIX + "INBOX_QUEUE",
-    PREFIX + "JOURNAL_BATCH": PREFIX + "INBOX_BATCH",
-}
-"""Settings that had another name once, which is still understood."""
-
 MAX_FILE_BYTES: Final = 256 * 1024
 """More than any list of settings or secrets; a larger file was named by mistake."""
 
@@ -120,15 +114,13 @@ def _ours(items: Iterable[tuple[str, str]], reading: SettingsReading) -> dict[st
     found: dict[str, str] = {}
     names = set[str]()
     for name, value in items:
-        upper = RENAMED.get(name.upper(), name.upper())
+        upper = name.upper()
         if not upper.startswith(PREFIX):
             continue
         if upper in found:
             spellings = "in two spellings; keep the one in upper case"
             if name in names:
                 spellings = "in one file; keep one of the two"
-            elif upper in RENAMED.values():
-                spellings = "in two spellings, perhaps by the name that it had once; keep this one"
             reading.problem(upper, f"is given twice, {spellings}")
         found[upper] = value
         names.add(name)

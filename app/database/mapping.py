@@ -13,7 +13,6 @@ from typing import Any, Final, cast
 
 from sqlalchemy import column, table
 
-from app.core.masking import masked_words
 from reconcile.instants import Instant
 from reconcile.ledger.events import CLAIM_KINDS, Delivery, Event
 from reconcile.ledger.records import RECORD_KINDS, Record, RecordKind
@@ -166,7 +165,7 @@ def delivery_of(row: Sequence[Any]) -> Delivery:
             refunded_total=None
             if refunded_currency is None
             else _money(refunded, refunded_currency),
-            reason=None if reason is None else masked_words(reason),  # of earlier releases, whole
+            reason=reason,
             standing=standing,
         ),
     )

@@ -32,7 +32,6 @@ from typing import Any, NamedTuple
 
 from app.evidence.verify_archive import (
     FORMAT,
-    FORMAT_1,
     MANIFEST,
     MASKED,
     MAX_BYTES,
@@ -51,7 +50,6 @@ from app.evidence.verify_archive import (
 )
 from app.evidence.verify_entries import (
     SEALED_WITHIN_S,
-    UNSEALED,
     chain_of,
     completeness,
     earlier_origins,
@@ -60,8 +58,8 @@ from app.evidence.verify_entries import (
     readings_of,
 )
 
-__all__ = ("FORMAT", "FORMAT_1", "MANIFEST", "MAX_BYTES", "MAX_MEMBERS", "NAME", "NOT_IN_FORM",
-           "SEALED_WITHIN_S", "SIGNATURE", "UNSEALED", "Bundle", "Wrong", "earlier_origins",
+__all__ = ("FORMAT", "MANIFEST", "MAX_BYTES", "MAX_MEMBERS", "NAME", "NOT_IN_FORM",
+           "SEALED_WITHIN_S", "SIGNATURE", "Bundle", "Wrong", "earlier_origins",
            "opened", "pack", "unpack")  # fmt: skip
 
 
@@ -230,10 +228,6 @@ def ledger(bundle: Bundle) -> tuple[bool | None, str]:
         raise Wrong(f"history.json cannot be folded: {error}") from None
     if found != bundle.document("ledger.json"):
         raise Wrong("ledger.json is not what follows from history.json")
-    explained = "".join(f"{sentence}\n" for sentence in found["explanation"]).encode()
-    first = bundle.manifest["format"] == FORMAT_1
-    if first and explained != bundle.members.get("explanation.txt"):
-        raise Wrong("explanation.txt is not what follows from history.json")
     return True, f"Folding the history here again gives this ledger: {found['outcome']}."
 
 
@@ -252,11 +246,6 @@ def signature(bundle: Bundle) -> tuple[bool | None, str]:
 
 def rendered(bundle: Bundle) -> tuple[bool | None, str]:
     """Step 11, which takes the program that made the bundle."""
-    if bundle.manifest["format"] == FORMAT_1:
-        return (
-            None,
-            "Whether report.html and README.txt follow from the rest, format 1 cannot tell.",
-        )
     said = (
         f"report.html, explanation.txt, README.txt and verify.py are of release {release(bundle)}"
     )
@@ -282,7 +271,6 @@ NOT_ANEW = "that the log was not written anew: a checkpoint that left the shop b
 NOTHING_LEFT_OUT = "that nothing about the order was left out"
 SAID = "claims, money, references (history.json)"
 COSIGNED = "that witnesses have cosigned the log"
-NOT_SEALED = "that anything here was there when it says: nothing of it was sealed in the log"
 WHOSE = (
     "that it is the shop's: compare evidence-key.pub with a key that you have from the shop by "
     "another way"
@@ -360,12 +348,10 @@ def _masked_beside(bundle: Bundle, deliveries: Sequence[dict[str, Any]]) -> bool
 
 def _sealed_unproven(bundle: Bundle, left: int) -> list[str]:
     """Of whether something was left out, or belongs to another order."""
-    if bundle.manifest["format"] == FORMAT_1:
-        return [NOTHING_LEFT_OUT, "" if bundle.document("log.json")["leaves"] else NOT_SEALED]
     found, key = chain_of(bundle), (bundle.document("log.json")["order"] or {}).get("key")
     if not found.whole:
-        return [f"{NOTHING_LEFT_OUT}, and that what is here is of it: it was sealed before entries "
-                "of the log named their order, or its key was erased"]  # fmt: skip
+        return [f"{NOTHING_LEFT_OUT}, and that what is here is of it: the key by which entries of "
+                "the log name the order is not here, and may have been erased"]  # fmt: skip
     after = "after the last entry that the log has of it here"
     if found.tree:
         index, at = found.tree
@@ -381,8 +367,8 @@ def _sealed_unproven(bundle: Bundle, left: int) -> list[str]:
         f"{NOTHING_LEFT_OUT} before that: of what the log has of it, {found.whole} in all, only "
         f"hashes can be here of {unseen}" if unseen else "",
         "" if key else "that it is this order that the log's entries name: its reference is masked",
-        _some("that these are of this order", found.others, "the log has them under another, or of "
-              "before its entries named their order"),
+        _some("that these are of this order", found.others, "the log has them under another, or "
+              "under none"),
         _some("that these, which are not here, are not of this order", found.moved, "the log had "
               "them under it before it had them under another, or under none"),
     ]  # fmt: skip
@@ -393,11 +379,6 @@ def _said_unproven(bundle: Bundle, deliveries: Sequence[dict[str, Any]]) -> list
     bare = [each["delivery"] for each in deliveries
             if not (each["body"] and each["body"]["file"] in bundle.members)]  # fmt: skip
     said = "what the bodies said, which are left out"
-    if bundle.manifest["format"] == FORMAT_1:
-        here = len(deliveries) - len(bare)
-        again = f"{READ_AGAIN}: `tallyhook evidence verify` reads them again"
-        return [_of(here, again, len(deliveries)),
-                _of(len(bare), f"{said}: {SAID}", len(deliveries))]  # fmt: skip
     found = readings_of(bundle)
     dark = len({*found.bare} & {*bare})
     loose = {*found.bare, *found.masked, *found.several} - {*bare}
@@ -405,8 +386,7 @@ def _said_unproven(bundle: Bundle, deliveries: Sequence[dict[str, Any]]) -> list
     return [
         _of(len(loose), f"{READ_AGAIN}, where the log does not show it: `tallyhook evidence "
             "verify` reads them again", len(deliveries)),
-        _of(dark, f"{said}, and which were sealed before readings were, or are read otherwise "
-            f"since: {SAID}", len(deliveries)),
+        _of(dark, f"{said}, and which the log does not show: {SAID}", len(deliveries)),
         _of(len({*found.masked} & {*bare}), f"{said}, in texts that are masked (history.json)",
             len(deliveries)),
         _of(len({*found.several} & {*bare}), several, len(deliveries)),

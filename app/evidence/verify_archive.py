@@ -27,9 +27,6 @@ NAME = re.compile(
 MANIFEST = "manifest.json"
 SIGNATURE = "manifest.json.minisig"
 FORMAT = "tallyhook evidence 2"
-FORMAT_1 = "tallyhook evidence 1"
-"""The form before: it does not name the program that made a bundle, its explanation.txt follows
-from the ledger alone, and that nothing was sealed is no fault of such a bundle."""
 
 NOT_IN_FORM = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What a stranger's JSON of another form makes of a look into it."""
@@ -158,8 +155,8 @@ def opened(members: dict[str, bytes]) -> Bundle:
     if MANIFEST not in members or SIGNATURE not in members:
         raise Wrong(f"{MANIFEST} or {SIGNATURE} is missing")
     manifest = read_json(members[MANIFEST], MANIFEST)
-    if not isinstance(manifest, dict) or manifest.get("format") not in (FORMAT, FORMAT_1):
-        raise Wrong(f"{MANIFEST} is not of the format {FORMAT!r} or {FORMAT_1!r}")
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise Wrong(f"{MANIFEST} is not of the format {FORMAT!r}")
     text = json.dumps(manifest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     canonical = text.encode("utf-8", "surrogatepass")  # RFC 8785 for ASCII names and no floats
     if canonical != members[MANIFEST]:

@@ -13,10 +13,9 @@ import json
 from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple  # Python 3.8 has no dict[...]
 
-from app.evidence.verify_archive import FORMAT_1, MASKED, Bundle, Wrong, attached, read_json
+from app.evidence.verify_archive import MASKED, Bundle, Wrong, attached, read_json
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017  # Python 3.8 has no other
-UNSEALED = "Nothing here was sealed in the log when the bundle was made."
 
 SEALED_WITHIN_S = 60
 """Seconds before the bundle's instant in which something may have come and not be sealed yet: it
@@ -71,8 +70,6 @@ def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
     """Step 6: every leaf is in the log, in its order, and says what the files here say."""
     log, things = bundle.document("log.json"), _things(bundle)
     if not log["leaves"]:
-        if bundle.manifest["format"] == FORMAT_1:
-            return None, UNSEALED
         raise Wrong("log.json has no leaf: nothing here is proved by the log")
     size, root = checkpoint_of(bundle.members.get("checkpoint.txt", b""))
     earlier_origins(log)
@@ -88,15 +85,13 @@ def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
         elif name != _own_name(_opened(each), index):
             raise Wrong(f"the leaf of {name} is of something else")
         elif name in things:
-            _compare(each, things[name])
-        elif bundle.manifest["format"] == FORMAT_1:
-            raise Wrong(f"{name} is not both here and in the log")  # else completeness says why
+            _compare(each, things[name])  # where nothing is here, completeness says why
         last = index
         named.add(name)
     for name in sorted(things.keys() - named - {*log["unsealed"]}):
         raise Wrong(f"{name} is not both here and in the log")
     for name in log["unsealed"]:
-        if bundle.manifest["format"] != FORMAT_1 and _is_late(things[name], bundle):
+        if _is_late(things[name], bundle):
             raise Wrong(f"{name} came long before the bundle's instant and was not sealed")
     late = f"; not sealed yet: {len(log['unsealed'])} more" if log["unsealed"] else ""
     said = "leaf lies" if len(log["leaves"]) == 1 else "leaves lie"
@@ -104,8 +99,6 @@ def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
     if not hidden:
         return True, f"{said}{late}."
     rest = f"here as a hash alone, for it holds personal data: {hidden}"
-    if bundle.manifest["format"] == FORMAT_1:
-        return True, f"{said}; {rest}{late}."
     return None, f"{said}; {rest}, of which only that something was sealed is proved{late}."
 
 
@@ -121,7 +114,7 @@ class _Things(dict):  # type: ignore[type-arg]  # of Python 3.8, where a base ha
 def _things(bundle: Bundle) -> dict[str, dict[str, Any]]:
     """Everything here that must have a leaf, by its name there, with what the leaf must say."""
     history, things = bundle.document("history.json"), _Things()
-    names = "order at recorded_at source key session payment expires_at reason author"
+    names = "at recorded_at source key session payment expires_at reason author"
     listed = {**bundle.manifest["left_out"], **bundle.manifest["files"]}
     for each in history["deliveries"]:
         stated = bundle.document(f"delivery-{each['delivery_id']}.json")
@@ -144,7 +137,7 @@ def _things(bundle: Bundle) -> dict[str, dict[str, Any]]:
         because = json.dumps(each["because"], ensure_ascii=False)
         if not bundle.manifest["redacted"] or MASKED not in because:
             said["because"] = hashlib.sha256(because.encode("utf-8", "surrogatepass")).hexdigest()
-        said.update(kind="revision", id=each["seq"], order=history["order"])
+        said.update(kind="revision", id=each["seq"])
         things[f"revision:{each['seq']}"] = said
     for each in attached(bundle):
         things[f"deed:{each['deed']}"] = {
@@ -183,14 +176,16 @@ def _own_name(leaf: dict[str, Any], index: int) -> str:
 
 
 def _compare(each: dict[str, Any], thing: dict[str, Any]) -> None:
-    """A leaf says what the files say, moments in microseconds. Of an order it has the reference, or
-    since there are these a commitment: see completeness."""
+    """A leaf says what the files say, moments in microseconds. Of a record and a revision it names
+    the order by a commitment, which completeness compares."""
     leaf = _opened(each)
     for name, said in thing.items():
         wanted = _micros(said) if said and name.endswith("at") else said
-        away = (name == "headers" and leaf.get(name) is None) or (name == "order" and "of" in leaf)
+        away = name == "headers" and leaf.get(name) is None
         if leaf.get(name) != wanted and not away:
             raise Wrong(f"the log says otherwise of {each['id']}: {name}")
+    if thing["kind"] in ("record", "revision") and "of" not in leaf:
+        raise Wrong(f"the log names no order of {each['id']}")
 
 
 # --- what was read, and whether all is here ------------------------------------------------------
@@ -226,7 +221,7 @@ def readings_of(bundle: Bundle) -> Readings:
     for name, (_, leaf) in sorted(_shown(bundle).items(), key=lambda each: each[1][0]):
         if "reading" in leaf:
             sealed.setdefault(leaf.get("delivery", name), []).append(leaf["reading"])
-    known = bundle.document("log.json").get("readings", {})
+    known = bundle.document("log.json")["readings"]
     found = Readings([], [], [], [])
     for each in bundle.document("history.json")["deliveries"]:
         name, opened = each["delivery_id"], known.get(each["delivery_id"])
@@ -259,8 +254,6 @@ def _reading(event: dict[str, Any], opened: dict[str, Any], bundle: Bundle) -> s
 
 def readings(bundle: Bundle) -> tuple[bool | None, str]:
     """Step 7."""
-    if bundle.manifest["format"] == FORMAT_1:
-        return None, "Format 1 seals no readings."
     found = readings_of(bundle)
     whole, good = sum(map(len, found[:3])), len(found.proved)
     if good == whole:
@@ -353,11 +346,12 @@ def _came_later(leaf: dict[str, Any], bundle: Bundle) -> bool:
 
 def completeness(bundle: Bundle) -> tuple[bool | None, str]:
     """Step 8."""
-    if bundle.manifest["format"] == FORMAT_1:
-        return None, "Format 1 does not tell which entries of the log are the order's."
     found = chain_of(bundle)
     if not found.whole:
-        return None, "No entry here names its order: it was sealed before entries did."
+        return (
+            None,
+            "The key by which entries of the log name the order is not here: none can be counted.",
+        )
     said = f"Entries 1 to {found.whole} of the log for this order are all here"
     if len(found.entries) < found.whole:
         return None, f"{said}, {found.whole - len(found.entries)} of them maybe as a hash alone."

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from app.core.errors import ConfigurationError, NotFoundError, UsageError
-from app.core.masking import masked_words
 from app.core.text import LEAF, counted
 from app.evidence import keys, letter, rendering, seal, verify, verify_entries
 from app.evidence.bundle import ABOUT, KEY, KEY_PEM
@@ -50,13 +49,13 @@ def bodies(bundle: verify.Bundle) -> Found:
     own = {s["source"] for s in bundle.document("sources.json") if s.get("orders") == "own"}
     for kept in _kept(bundle):
         source = kept.stated["source"]
-        readers = _readers(source, profiles.get(source), own_orders=source in own)
-        if not readers:
+        reader = _reader(source, profiles.get(source), own_orders=source in own)
+        if reader is None:
             left += 1
             continue
-        again = [read_bytes_again(reader, _raw(kept)) for reader in readers]
-        if event_of(kept.event) not in [read.event for read in again]:
-            why = f": {again[0].problem}" if again[0].problem else ""
+        again = read_bytes_again(reader, _raw(kept))
+        if event_of(kept.event) != again.event:
+            why = f": {again.problem}" if again.problem else ""
             raise verify.Wrong(
                 f"the body of {kept.stated['delivery']} says otherwise than the history{why}"
             )
@@ -72,18 +71,14 @@ def bodies(bundle: verify.Bundle) -> Found:
     return _counted(bundle, count, noun=noun, done="read again: the history says the same")
 
 
-def _readers(source: str, profile: Profile | None, *, own_orders: bool) -> list[ProfileReader]:
-    """Of this release, and of earlier ones, which kept a reason whole; none where bodies cannot be
-    read."""
+def _reader(source: str, profile: Profile | None, *, own_orders: bool) -> ProfileReader | None:
+    """Return what reads the bodies of a source again; None where nothing here can."""
     if profile is None:
-        return []
+        return None
     try:
-        return [
-            ProfileReader(source, profile, own_orders=own_orders, words=words)
-            for words in (masked_words, str)
-        ]
+        return ProfileReader(source, profile, own_orders=own_orders)
     except ConfigurationError:
-        return []
+        return None
 
 
 def provider_signatures(bundle: verify.Bundle) -> Found:
@@ -440,8 +435,6 @@ def _are_of_this_release(bundle: verify.Bundle) -> bool:
 
 def rendered(bundle: verify.Bundle) -> Found:
     """Whether what is rendered from the rest of the bundle is what this program renders from it."""
-    if bundle.manifest["format"] == verify.FORMAT_1:
-        return verify.rendered(bundle)
     if bundle.manifest.get("program") != rendering.program():
         return None, (
             "report.html, explanation.txt, README.txt and verify.py are of another program "
@@ -549,8 +542,6 @@ def _checkpoint(bundle: verify.Bundle) -> Found:
     """By the key that signed the manifest, or one before it that signed that this one follows it.
     Whoever makes a bundle can name any other key in it."""
     if "checkpoint.txt" not in bundle.members:
-        if bundle.manifest["format"] == verify.FORMAT_1:
-            return None, verify.UNSEALED
         raise verify.Wrong("checkpoint.txt is missing: nothing here is proved by the log")
     note, newest = _decoded(bundle, "checkpoint.txt"), _key(bundle)
     try:
@@ -676,7 +667,7 @@ def _endorsed_keys(bundle: verify.Bundle, newest: PublicKey) -> list[PublicKey]:
     except seal.NotACheckpoint:
         return []
     log = bundle.document("log.json")
-    chain = seal.endorsed_chain(origin, _log_keys(bundle), log.get("endorsements", ()))
+    chain = seal.endorsed_chain(origin, _log_keys(bundle), log["endorsements"])
     return chain if chain and chain[-1] == newest else []
 
 

@@ -45,7 +45,7 @@ from reconcile.transparency.merkle import STEP, Frontier, Hash, Node, Tail, leaf
 from reconcile.transparency.order_tree import LEVELS, OrderEntry, OrderTree, order_commitment
 from reconcile.transparency.readings import sealed_reading
 
-OWN: Final = frozenset(("kind", "salt", "order", "of", "nth", "after", "reading"))
+OWN: Final = frozenset(("kind", "salt", "of", "nth", "after", "reading"))
 """Members that are the leaf's own, or are compared otherwise than with its row."""
 
 INDEXED: Final = frozenset(("event", "verdict"))
@@ -594,12 +594,7 @@ def wrong_name(leaf: leaf_store.Leaf, row: leaf_store.Sealable, names: Names) ->
     """Why a leaf does not name the order of its row, one sentence; None where it does."""
     if leaf.kind not in SURE:
         return None
-    sealed = leaf.members()
-    if "order" in sealed:  # of before leaves named their orders by commitments
-        fits = sealed["order"] == row.order
-    else:
-        fits = names.fits(sealed.get("of"), row.order)
-    if fits:
+    if names.fits(leaf.members().get("of"), row.order):
         return None
     return (
         f"leaf {leaf.number} ({leaf.subject}) sealed another order than its row has: one of the "

@@ -170,17 +170,10 @@ _LINES: Final = statement(
 
 _ANY: Final = statement("SELECT 1 FROM bank_lines WHERE {known} LIMIT 1", known=import_store.KNOWN)
 
-# A refund takes, whichever sign its file gave it, and so does a fee of a line of its own that an
-# earlier version imported: as `signed` has it for the report.
-_ADDED: Final = (
-    "CASE WHEN kind = 'fee' AND fee = 0 THEN -abs(CASE gross WHEN 0 THEN net ELSE gross END) "
-    "WHEN kind = 'refund' AND gross > 0 THEN -gross - fee ELSE net END"
-)
-
 _PAYOUTS: Final = statement(
     "SELECT source, payout, currency, {halves}, max(settled_at), count(*) FROM statement_lines "
     "WHERE payout IS NOT NULL AND {known} GROUP BY source, payout, currency",
-    halves=import_store.summed(_ADDED),
+    halves=import_store.summed("net"),
     known=import_store.KNOWN,
 )
 

@@ -600,15 +600,14 @@ def _of_what(seen: Break) -> str:
 
 def _booked(seen: Break) -> str:
     """What accepting books, for whoever is to approve it: what the break leaves to be settled,
-    which is often less than what it is about. Of what a version saw that did not say, all of it."""
-    left = (seen.money,) if seen.left is None else seen.left
-    if not left:
+    which is often less than what it is about."""
+    if not seen.left:
         return f"nothing is booked; it is about {seen.money}"
     parts = [
         f"{each} is written off"
         if each.minor > 0
         else f"{replace(each, minor=-each.minor)} more than was reported is kept"
-        for each in left
+        for each in seen.left
     ]
     return ", and ".join(parts)
 

@@ -44,7 +44,6 @@ from app.finance.closed_periods import (
     calendar_of,
     month_in_books,
     rules_form,
-    rules_of_closing,
 )
 from app.finance.period_store import Closed, closed_periods, closing_text, print_of
 from app.finance.reports.render import REPORT_FORMATS, render
@@ -561,7 +560,7 @@ async def _figures(
     if wrong is None and adjusted_in(report.adjustments) != closing.adjusted:
         wrong = "the adjustments to months before are not those that follow from the evidence"
     right = f"{len(now):,} figures follow from the evidence"
-    by, of_now = rules_of_closing(closing), rules_form(then.policy)
+    by, of_now = closing.program["rules"], rules_form(then.policy)
     if wrong is not None and by != of_now:
         wrong, right = None, _by_other_rules(len(changes), by=by, of_now=of_now)
     return _verified(closing.month.name, "figures", wrong, right)

@@ -26,27 +26,15 @@ CLOSING_BASIS: Final[Basis] = "captured"
 """A month is closed, and compared with its closing, by the dates on which money moved."""
 
 
-RULES_BEFORE: Final = "v1"
-"""The engine's rules by which months were closed whose closing does not name them."""
-
 MATCHING_FORM: Final = "m4"
-"""The form of the matching and of the report, where they find more than before in equal evidence.
-m2: what went back and no statement takes, won disputes, lines of payments in doubt. m3: rows of one
-order that add up are one story; what groups, decisions and payments join is of one month whole, and
-a line counts in one month. m4: parts of a payment are settled each, a line is of a payment or of
-what went back of its own source, one of another payment's dispute is reported; a payout is named
-whatever stands around its name, by whoever paid too, and never by a date."""
+"""Form of the matching and of the report. It is raised where equal evidence comes to something
+else."""
 
 
 def rules_form(policy: Policy) -> str:
     """The form of the engine's rules, as a closing names it: what the same evidence comes to may
     be another under each."""
     return f"{form_of(policy_text(policy))}+{MATCHING_FORM}"
-
-
-def rules_of_closing(closing: Closing) -> str:
-    """The form of the rules that a month was closed by."""
-    return closing.program.get("rules", RULES_BEFORE)
 
 
 async def list_closed(context: AppContext) -> list[Closed]:

@@ -4,7 +4,7 @@ short name of a policy that stands beside each order's last fold.
     v1 {…}       every order was folded by this policy since, or is due
     to v1 {…}    orders are being set due for it; broken off, that begins anew
     several      somebody folded by another policy than was noted: nobody knows which order by which
-    (no row)     not known: a new database, one of an earlier release, or a rebuild broken off
+    (no row)     not known: a new database, or a rebuild that was broken off
 
 It is written after due marks in the same transaction, so that locks are taken in one order.
 """

@@ -16,9 +16,8 @@ from typing import Any, Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.core.masking import masked_words
 from app.database.engine import scratch_database
-from app.database.mapping import EVENT_COLUMNS, EVENT_SELECT, RECORD_COLUMNS, RECORD_SELECT
+from app.database.mapping import EVENT_SELECT, RECORD_COLUMNS, RECORD_SELECT
 from app.database.statements import insert_rows, run, select_in, statement, stream
 from app.orders.index_store import drop_index
 from app.orders.ledger_store import LEDGER_COLUMNS, WITHOUT_HISTORY
@@ -123,9 +122,7 @@ async def _both_ways(
             other = built.get(row[1 : 1 + width])
             if other is None:
                 yield f"{name} is in the index, and no delivery gives it"
-            elif _comparable(other) != _comparable(row) or not _same_order(
-                row[0], other[0], contests
-            ):
+            elif other[1:] != row[1:] or not _same_order(row[0], other[0], contests):
                 yield f"{name} is not what its delivery gives"
         progress(len(rows))
     async for rows in stream(scratch, everything, at_once=AT_ONCE):
@@ -134,17 +131,6 @@ async def _both_ways(
         for row in rows:
             if row[1 : 1 + width] not in stored:
                 yield f"the {what} {row[place]} of {row[0] or 'no order'} is missing in the index"
-
-
-_REASON: Final = EVENT_COLUMNS.index("reason")
-
-
-def _comparable(row: Sequence[Any]) -> list[Any]:
-    """A row without its order; the reason as it is shown, since earlier releases kept it whole."""
-    compared = list(row)
-    if len(compared) > _REASON and compared[_REASON] is not None:
-        compared[_REASON] = masked_words(compared[_REASON])
-    return compared[1:]
 
 
 async def phones_not_noted(connection: AsyncConnection, scratch: AsyncConnection) -> int:

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from app.core.masking import Masking, masked_words, written_pattern
+from app.core.masking import Masking, written_pattern
 from app.database.engine import Connection
 from app.evidence import attachment_store
 from app.finance import bank_store
@@ -23,11 +23,11 @@ BankText = tuple[bank_store.BankKey, bank_store.BankTexts]
 async def bare_reasons(
     connection: Connection, deliveries: Iterable[str], phones: Sequence[str]
 ) -> list[tuple[int, str]]:
-    """The reasons of events in which a number stands, as they are without it, by the event's row:
-    one of the customer's, also as a part of a word, and whatever may be one."""
+    """The reasons of events in which one of the customer's numbers stands, also as a part of a
+    word, as they are without it, by the event's row."""
     masking = Masking(phones)
     found = await erase_store.reasons_of(connection, deliveries)
-    bare = [(row, masked_words(masking.text(reason))) for row, reason in found]
+    bare = [(row, masking.text(reason)) for row, reason in found]
     return [each for each in bare if each not in found]
 
 

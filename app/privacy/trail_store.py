@@ -9,9 +9,9 @@
     attachments  what was attached
     checklist    what people signed before going live
 
-The log seals the entries of the trail, so whoever changes both is reported by `log verify`. A
-trail of an earlier release may say less of an act: what it does not say is not compared, but that
-an entry without a value, second person, end or holder says that there was none.
+The log seals the entries of the trail, so whoever changes both is reported by `log verify`. An
+entry need not repeat all of a row: what it does not say is not compared, but an entry without a
+value, second person, end or holder says that there was none.
 
 Leaves out passwords, sessions, invitations and proposals, whose entries say no more than that they
 were; and whether an attachment is gone, since an erasure takes some away.

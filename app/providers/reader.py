@@ -216,13 +216,11 @@ class Reader:
         *,
         own_orders: bool = False,
         accounts: frozenset[str] | None = None,
-        words: Callable[[str], str] = masked_words,
     ) -> None:
         event, amounts = profile.event, profile.amounts
         self._source = source
         self._phone_key = phone_key if profile.customer.phone else None
         self._request = profile.request
-        self._words = words
         self._document = documents.DOCUMENTS[profile.request.body]
         self._items = paths.compile_path(event.items, each=True) if event.items else None
         # Of a provider that moves no money nothing is left to be explained.
@@ -448,7 +446,7 @@ class Reader:
 
     def _reason_in(self, facts: fields.Facts) -> str | None:
         reason = _text(self._reason, facts)
-        return None if reason is None else self._words(reason)
+        return None if reason is None else masked_words(reason)
 
     def _order_of(self, facts: fields.Facts) -> str | None:
         order = _text(self._order, facts)

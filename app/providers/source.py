@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from app.core.errors import ConfigurationError
-from app.core.masking import masked_words
 from app.core.phone_key import PhoneKey
 from app.core.reading import Belonging, Reading, Unreadable
 from app.providers.documents import DOCUMENTS
@@ -336,22 +335,12 @@ def _secrets(given: Sequence[str] | Mapping[str, str] | Secrets) -> Secrets:
 
 
 class ProfileReader:
-    """One source's profile alone. Raises ConfigurationError where bodies are wrapped.
+    """One source's profile alone. Raises ConfigurationError where bodies are wrapped."""
 
-    words  how reasons are kept: masked, or, as earlier releases kept them, whole (`str`)
-    """
-
-    def __init__(
-        self,
-        source: str,
-        profile: Profile,
-        *,
-        own_orders: bool = False,
-        words: Callable[[str], str] = masked_words,
-    ) -> None:
+    def __init__(self, source: str, profile: Profile, *, own_orders: bool = False) -> None:
         if profile.signature.mac.removeprefix(NAMED) in WRAPPED:
             raise ConfigurationError([f"bodies of {profile.name} cannot be read without a secret"])
-        self._reader = Reader(source, profile, own_orders=own_orders, words=words)
+        self._reader = Reader(source, profile, own_orders=own_orders)
         self._answers = (
             AnswerReader(source, profile, own_orders=own_orders) if profile.fetch_back else None
         )

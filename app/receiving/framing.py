@@ -1,8 +1,8 @@
 """What lies in a row of the inbox: requests as they came, framed one behind the other.
 
 Each is the sizes of its head and of its body, a head in JSON, and the body. A head is `[id, at,
-source, headers, url, peer]` of a delivery, by earlier versions without `peer`, and `[id, at,
-source, headers, verdict, digest, size, problem]` of a refused request.
+source, headers, url, peer]` of a delivery, and `[id, at, source, headers, verdict, digest, size,
+problem]` of a refused request.
 """
 
 from __future__ import annotations
@@ -79,15 +79,16 @@ def items_in(records: bytes) -> Iterator[Item]:
 
 def _item(head: list[Any], body: bytes) -> Item:
     delivery_id, received_at, source, headers, *rest = head
-    if len(rest) in (1, 2):
+    if len(rest) == 2:
+        url, peer = rest
         return Received(
             delivery_id=delivery_id,
             received_at=received_at,
             source=source,
             headers=headers,
             body=body,
-            url=rest[0],
-            peer=rest[1] if len(rest) == 2 else "",
+            url=url,
+            peer=peer,
         )
     verdict, digest, size, problem = rest
     return Rejection(

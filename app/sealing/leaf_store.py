@@ -9,8 +9,8 @@ the number of the one that it comes after (`after`): so none can be left out bet
 shown. A delivery's leaf has the digest of what was read of its body (`reading`); where that is read
 or joined to an order later on, a leaf of the kind `reading` says so.
 
-A document is for ever: a member may be added only where rows of before say nothing of it, and then
-it is left out, or under the name of a new kind.
+A document is sealed for ever. Once 0.1.0 is tagged, a member may be added only where earlier rows
+say nothing of it: it is left out there, or gets a new kind.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ def _record(row: Sequence[Any]) -> Sealable:
     (record_id, recorded_at, kind, order, at, amount, currency, source, key, session,
      expires_at, reason, details, payment, author) = row
     # fmt: on
-    # Records of before there were these have none: their documents stay what they were.
+    # In the document only where there is one.
     added = {"payment": payment, "author": author}
     return Sealable(
         "record",

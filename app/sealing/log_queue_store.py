@@ -1,10 +1,9 @@
-"""What has no leaf in the log yet: marks, numbers not yet reached, and rows of before the log.
+"""Rows that have no leaf in the log yet: marked ones, numbered ones, and those that a sweep finds.
 
 Ids do not commit in order, so a sealer cannot go by them. Whoever writes rows with ids of our
 making marks them in the same transaction: a mark is seen when its rows are. Rows that are numbered
-in commit order need no mark. What neither mentions, rows from before there was a log above all, a
-sweep over the ids finds; a row that has a leaf by then is passed over, so that looking twice is
-harmless.
+in commit order need no mark. A sweep over the ids finds what neither mentions. A row that has a
+leaf by then is passed over, so looking twice is harmless.
 """
 
 from __future__ import annotations

@@ -57,15 +57,11 @@ ORDER_CAUSES: Final[tuple[BreakCause, ...]] = tuple(
 """Those of orders and their payments."""
 
 
-Unsettled = tuple[Money, ...] | None
-
-
 @frozen
 class Candidate:
     """A near miss of an unmatched line: what it is, and the one field that keeps the two apart.
 
-    days  whole days between the dates of the two; None where one has none, or seen by a version
-          that did not say
+    days  whole days between the dates of the two; None where one has none
     """
 
     line: str
@@ -90,8 +86,7 @@ class Break:
     candidates  the nearest lines that did not match, at most three, the nearest first
     left        what it leaves in the account of money that is to be settled, or of one of
                 BANK_CAUSES in that of money on its way to the bank, of each currency in which that
-                is not nothing: positive where money is still to come. None: it was seen by a
-                version that did not say
+                is not nothing: positive where money is still to come
     """
 
     cause: BreakCause
@@ -103,7 +98,7 @@ class Break:
     cites: tuple[str, ...]
     facts: Facts = ()
     candidates: tuple[Candidate, ...] = ()
-    left: Unsettled = ()
+    left: tuple[Money, ...] = ()
 
     @property
     def identity(self) -> str:
@@ -152,7 +147,7 @@ def at_risk(found: Break) -> int:
         due = facts.get("expected", due)  # in the currency of what was taken
         short = not (isinstance(cost, Money) and isinstance(due, Money)) or cost.minor > due.minor
     elif found.cause in _BY_SIGN:
-        short = any(money.minor > 0 for money in found.left or ())
+        short = any(money.minor > 0 for money in found.left)
     else:
         short = True
     return found.money.minor if short else 0
@@ -217,7 +212,7 @@ class Step:
     reason: str = ""
     cites: tuple[str, ...] = ()
     run: int | None = None
-    left: Unsettled = None
+    left: tuple[Money, ...] = ()
 
 
 @frozen
@@ -250,7 +245,7 @@ class Accepted:
     """What is accepted of a break: its money, and what the break leaves to be settled."""
 
     money: Money
-    left: Unsettled
+    left: tuple[Money, ...]
 
 
 def acceptances(
@@ -273,7 +268,7 @@ class _Being:
     def __init__(self) -> None:
         self._seen = True
         self._money: Money | None = None
-        self._left: Unsettled = None
+        self._left: tuple[Money, ...] | None = None
         self._accepted: Step | None = None
         self._assigned: Step | None = None
         self._settled: Step | None = None
@@ -339,7 +334,7 @@ class _Being:
         """What is accepted of what runs see."""
         if not self._seen or self._accepted is None:
             return None
-        return Accepted(money=self._accepted.money, left=self._left)
+        return Accepted(money=self._accepted.money, left=self._left or ())
 
     def now(self) -> Life:
         """Where it stands."""
@@ -393,17 +388,14 @@ def break_text(found: Break) -> str:
             )
             for c in found.candidates
         ],
-        None if found.left is None else [(each.minor, each.currency) for each in found.left],
+        [(each.minor, each.currency) for each in found.left],
     ]
     return json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
 
 
 def break_in(text: str) -> Break:
-    """The break that `break_text` wrote, in this version or in one that did not say what it
-    leaves."""
-    parts = json.loads(text)
-    cause, order, payment, subject, money, since, cites, facts, candidates, *rest = parts
-    left = rest[0] if rest else None
+    """Return the break that `break_text` wrote."""
+    cause, order, payment, subject, money, since, cites, facts, candidates, left = json.loads(text)
     return Break(
         cause=cause,
         order=order,
@@ -414,19 +406,19 @@ def break_in(text: str) -> Break:
         cites=tuple(cites),
         facts=_facts_in(facts),
         candidates=tuple([_candidate_in(each) for each in candidates]),
-        left=None if left is None else tuple([_money_in(each) for each in left]),
+        left=tuple([_money_in(each) for each in left]),
     )
 
 
 def _candidate_in(parts: list[Any]) -> Candidate:
-    line, reference, money, apart, facts, *rest = parts
+    line, reference, money, apart, facts, days = parts
     return Candidate(
         line=line,
         reference=reference,
         money=_money_in(money),
         apart=apart,
         facts=_facts_in(facts),
-        days=rest[0] if rest else None,
+        days=days,
     )
 
 
@@ -601,7 +593,7 @@ def break_sentence(found: Break) -> str:
     ]
     facts += [("stated", value) for name, value in found.facts if name in ("booked", "settled")]
     if found.cause == "refund_not_in_book" and "how" not in dict(found.facts):
-        facts.append(("how", "went back"))  # in several ways, or seen by a version that did not say
+        facts.append(("how", "went back"))  # in several ways
     form = SENTENCES[found.cause]
     if ("won", True) in found.facts:
         form = _DISPUTE_TAKEN_ELSEWHERE

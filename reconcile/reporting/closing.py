@@ -183,10 +183,8 @@ def change_in(row: AdjustmentRow) -> Figure:
     )
 
 
-FORM_OF_UTC: Final = 1
 FORM: Final = 2
-"""The form of the document. A later form gets a further number; these are read for ever. 2: where a
-month that is not one of UTC begins and ends, and in which zone it was counted."""
+"""Form of the document. A later form gets a further number."""
 
 
 @frozen
@@ -273,12 +271,10 @@ def adjusted_in(rows: Iterable[AdjustmentRow]) -> tuple[Adjusted, ...]:
 def closing_document(closing: Closing) -> dict[str, Any]:
     """The closing as JSON values, from which `closing_of` makes it again."""
     month = closing.month
-    counted: dict[str, Any] = {"form": FORM_OF_UTC}
-    if not month.is_of_utc:
-        ends = {"start": format_instant(month.start), "end": format_instant(month.end)}
-        counted = {"form": FORM, "month": {"zone": month.zone, **ends}}
+    ends = {"start": format_instant(month.start), "end": format_instant(month.end)}
     return {
-        **counted,
+        "form": FORM,
+        "month": {"zone": month.zone, **ends},
         "period": month.name,
         "as_of": format_instant(closing.as_of),
         "closed_at": format_instant(closing.closed_at),
@@ -307,7 +303,7 @@ def _sealed_document(sealed: Sealed) -> list[Any]:
 
 def closing_of(document: Mapping[str, Any]) -> Closing:
     """The closing of a document. Raises KeyError, TypeError or ValueError where it is not one."""
-    if document["form"] not in (FORM_OF_UTC, FORM):
+    if document["form"] != FORM:
         raise ValueError("the closing was written by a later version of the program")
     return Closing(
         month=_month_of(document),
@@ -341,12 +337,10 @@ def closing_of(document: Mapping[str, Any]) -> Closing:
 
 
 def _month_of(document: Mapping[str, Any]) -> Month:
-    month = month_named(document["period"])
-    if document["form"] == FORM_OF_UTC:
-        return month
-    counted = document["month"]
+    plain, counted = month_named(document["period"]), document["month"]
     bounds = (parse_instant(counted["start"]), parse_instant(counted["end"]))
-    return replace(month, zone=counted["zone"], bounds=bounds)
+    month = replace(plain, zone=counted["zone"], bounds=bounds)
+    return plain if month.is_of_utc else month
 
 
 def first_difference(then: Iterable[Sealed], now: Iterable[Sealed]) -> str | None:

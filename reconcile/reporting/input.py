@@ -255,8 +255,7 @@ def signed(line: StatementLine) -> tuple[int, int, int]:
     """Gross, fee and net as they change the merchant's balance (`balance_of`); a line that is only
     a fee has no gross."""
     if line.kind == "fee":
-        cost = -line.net if line.fee else abs(line.gross or line.net)
-        return 0, cost, -cost
+        return 0, -line.net, line.net
     gross = balance_of(line)
     return gross, line.fee, line.net if gross == line.gross else gross - line.fee
 

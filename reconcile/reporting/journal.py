@@ -34,10 +34,9 @@ from typing import Final, Literal, get_args
 from reconcile.instants import Instant
 from reconcile.ledger.ledger import EntryKind
 from reconcile.matching.bank import BankLine, Link
-from reconcile.matching.books import StatementKind, StatementLine
-from reconcile.matching.breaks import BANK_CAUSES, Accepted, Break, BreakCause, Step, acceptances
+from reconcile.matching.books import StatementLine
+from reconcile.matching.breaks import BANK_CAUSES, Break, Step, acceptances
 from reconcile.matching.exchange import expected_of
-from reconcile.matching.funds import left_of
 from reconcile.matching.ledger_lines import Taken
 from reconcile.matching.returning import balance_of
 from reconcile.matching.rules import ExpectedRate
@@ -74,13 +73,6 @@ _OTHER_SIDE: Final[dict[EntryKind, Role]] = {
     "reversed": "refunds",
     "dispute_lost": "disputes",
 }
-
-_LEFT_BEFORE: Final[dict[BreakCause, int]] = {"not_settled": 1, "settled_never_notified": -1}
-"""What breaks left in clearing that were accepted under a version that did not say: of a line of a
-statement that pays out, the contrary where it takes back. What it booked stays as it is."""
-
-_TAKES_BACK: Final[frozenset[StatementKind]] = frozenset({"refund", "dispute"})
-"""As a break gives the kind of its line; a dispute that gave money back is a `returned dispute`."""
 
 
 @frozen
@@ -275,7 +267,7 @@ def written_off(
     """
     account: Role = "in_transit" if found.cause in BANK_CAUSES else "clearing"
     for step, before, after in acceptances(steps):
-        was, now = _left(found, before), _left(found, after)
+        was, now = (() if each is None else each.left for each in (before, after))
         if not start <= step.at < end or (before and after and was == now):
             continue
         changes = [("write-off taken back", money, 1) for money in was]
@@ -291,17 +283,6 @@ def written_off(
                 source=None,
                 cites=(found.identity, *step.cites),
             )
-
-
-def _left(found: Break, accepted: Accepted | None) -> tuple[Money, ...]:
-    """What the break left in clearing when it was accepted."""
-    if accepted is None:
-        return ()
-    if accepted.left is not None:
-        return accepted.left
-    sign = _LEFT_BEFORE.get(found.cause, 0)
-    sign = -sign if dict(found.facts).get("kind") in _TAKES_BACK else sign
-    return left_of([Money(minor=sign * accepted.money.minor, currency=accepted.money.currency)])
 
 
 def _balanced(*postings: tuple[Role, int]) -> tuple[Posting, ...]:

@@ -261,8 +261,7 @@ class DelayRow:
 class BreakRow:
     """Breaks of one cause, age and state in one currency, with their money.
 
-    at_risk  what of the money may be lost (`breaks.at_risk`), nothing of what was accepted; None:
-             by a version that did not distinguish it from the rest
+    at_risk  what of the money may be lost (`breaks.at_risk`), nothing of what was accepted
     """
 
     cause: BreakCause
@@ -271,7 +270,7 @@ class BreakRow:
     currency: str
     count: int
     sum: int
-    at_risk: int | None = None
+    at_risk: int
 
 
 @frozen

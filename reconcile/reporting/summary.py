@@ -13,7 +13,6 @@ from typing import Any, Final
 from reconcile.matching.breaks import BREAK_CAUSES
 from reconcile.reporting.report import (
     AGES,
-    MISTAKES_OF_FILES,
     BreakRow,
     Flow,
     MoneyRow,
@@ -100,20 +99,12 @@ def _total_of(currency: str, report: PeriodReport) -> CurrencyTotal:
         net=_sum(money, "net"),
         settled=_sum(money, "settled"),
         in_bank=_sum(money, "in_bank") if "in_bank" in money else None,
-        at_risk=sum(map(risk_of, risky)),
+        at_risk=sum(row.at_risk for row in risky),
     )
 
 
 def _sum(money: dict[Flow, MoneyRow], flow: Flow) -> int:
     return money[flow].sum if flow in money else 0
-
-
-def risk_of(row: BreakRow) -> int:
-    """What of it may be lost: nothing of what was accepted, nor of mistakes of unit, which are kept
-    apart. A version that did not distinguish it from the rest put the whole sum at risk."""
-    if row.state == "accepted" or row.cause in MISTAKES_OF_FILES:
-        return 0
-    return row.sum if row.at_risk is None else row.at_risk
 
 
 def break_totals(report: PeriodReport) -> tuple[BreakTotal, ...]:
@@ -161,7 +152,7 @@ def _sums(rows: Sequence[BreakRow]) -> dict[str, Any]:
         "count": sum(row.count for row in rows),
         "accepted": sum(row.count for row in rows if row.state == "accepted"),
         "sum": sum(row.sum for row in rows),
-        "at_risk": sum(map(risk_of, rows)),
+        "at_risk": sum(row.at_risk for row in rows),
     }
 
 

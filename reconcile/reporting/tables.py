@@ -317,11 +317,7 @@ def _cell(column: Column, value: Any, row: Any) -> Any:
 
 
 def report_of(document: dict[str, Any]) -> PeriodReport:
-    """The report of a document, also of one that an earlier version wrote: tables that it has not
-    are empty, and columns have their defaults.
-
-    Raises KeyError, TypeError or ValueError where it is not one.
-    """
+    """Return the report of a document. Raise KeyError, TypeError or ValueError where it is none."""
     scope = Scope(
         start=parse_instant(document["from"]),
         end=parse_instant(document["to"]),
@@ -334,8 +330,7 @@ def report_of(document: dict[str, Any]) -> PeriodReport:
         closed_at=parse_instant(document["closed_at"]) if "closed_at" in document else None,
     )
     tables: dict[str, Any] = {
-        table.name: tuple(_read_row(table, row) for row in document.get(table.name, ()))
-        for table in TABLES  # an earlier version had fewer
+        table.name: tuple(_read_row(table, row) for row in document[table.name]) for table in TABLES
     }
     return PeriodReport(scope=scope, **tables)
 
@@ -347,7 +342,7 @@ def _read_row(table: Table, row: dict[str, Any]) -> Any:
         **{
             column.name: _read(column, row[column.name])
             for column in table.columns
-            if column.name in own and column.name in row  # an earlier version had fewer
+            if column.name in own
         }
     )
 

@@ -109,7 +109,7 @@ class BreakSums:
         self._risks[key] += 0 if seen.state == "accepted" else at_risk(found)
         if found.cause == "settled_never_notified":
             self.never_notified.update(found.cites)
-            for money in found.left or ():
+            for money in found.left:
                 self._unknown[money.currency] -= money.minor
         self.lines.add(
             BreakLine(

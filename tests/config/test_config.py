@@ -315,21 +315,6 @@ def test_one_name_twice_in_a_file_is_no_other_spelling(tmp_path: Path) -> None:
     assert found == ("TALLYHOOK_GRACE_S: is given twice, in one file; keep one of the two",)
 
 
-def test_a_name_that_a_setting_had_once_is_understood(tmp_path: Path) -> None:
-    """In the environment as in the file, whose new name it wins over; but not beside the new one in
-    the same place."""
-    found = load(JOURNAL_QUEUE="99", journal_batch="9")
-    assert (found.inbox_queue, found.inbox_batch) == (99, 9)
-    path = tmp_path / "settings.env"
-    path.write_text("TALLYHOOK_INBOX_QUEUE=88\nTALLYHOOK_JOURNAL_BATCH=8\n")
-    found = load(JOURNAL_QUEUE="99", CONFIG=str(path))
-    assert (found.inbox_queue, found.inbox_batch) == (99, 8)
-    assert problems(JOURNAL_QUEUE="99", INBOX_QUEUE="88") == (
-        "TALLYHOOK_INBOX_QUEUE: is given twice, in two spellings, perhaps by the name that it had "
-        "once; keep this one",
-    )
-
-
 def secret_file(path: Path, *, mode: int, text: str = f"{SECRET}\n\n{OTHER}\n") -> str:
     """A file of secrets with this mode."""
     path.write_text(text)

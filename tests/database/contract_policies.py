@@ -93,7 +93,7 @@ class PolicyContract:
 
     @pytest.mark.alike
     async def test_a_store_that_notes_no_policy_is_folded_once(self, store: Store) -> None:
-        """By which policy an earlier release has folded is not known."""
+        """As after a rebuild that was broken off."""
         await orders(store)
         async with store.writing() as connection:
             await connection.exec_driver_sql("DELETE FROM meta WHERE name='policy'")

@@ -18,7 +18,7 @@ from app.config.load import load_settings
 from app.evidence.keys import EvidenceKey
 from app.evidence.prove_sealed import path_to
 from app.evidence.seal import read_checkpoint, seal_all
-from app.evidence.verify import FORMAT_1, MANIFEST, main, unpack
+from app.evidence.verify import MANIFEST, main, unpack
 from app.evidence.verify_evidence import verify_evidence
 from app.orders.refold import refold_until_quiet
 from app.sealing import log_store
@@ -310,23 +310,6 @@ def test_a_record_behind_a_hash_is_named(bundles: Bundles, forge: Forge) -> None
     assert f"so nothing proves what is stated here of {leaves[0]['id']}" in lines
     assert (
         f"before that: of what the log has of it, {len(leaves)} in all, only hashes can be" in lines
-    )
-
-
-def test_the_format_before_says_that_nothing_was_sealed(bundles: Bundles, forge: Forge) -> None:
-    """A bundle of it, which whoever has a key can make of anything, is no way around the log."""
-
-    def change(members: Members) -> None:
-        ledger = json.loads(members["ledger.json"])
-        members["explanation.txt"] = "".join(f"{each}\n" for each in ledger["explanation"]).encode()
-        changed("log.json", lambda log: log.update(leaves=[], unsealed=[]))(members)
-        del members["checkpoint.txt"]
-        _manifest(format=FORMAT_1)(members)
-
-    found = verify_evidence(forge(bundles.full, change, key=bundles.key, rendering=False))
-    assert failed(found) == []
-    assert "- that anything here was there when it says: nothing of it was sealed" in first_lines(
-        found
     )
 
 

@@ -28,7 +28,7 @@ from app.evidence.seal import (
     signed_checkpoint,
     verified_checkpoint,
 )
-from app.evidence.verify import FORMAT_1, MANIFEST, VerifyStep, lines_of, unpack
+from app.evidence.verify import MANIFEST, VerifyStep, lines_of, unpack
 from app.evidence.verify_evidence import KeptCheckpoint, VerifiedBundle, verify_evidence
 from app.orders.record_store import add_records
 from app.sealing import log_store
@@ -280,12 +280,12 @@ FORGERIES = [
     Forgery(
         "the log is said not to name orders",
         changed("log.json", lambda log: log.update(order=None)),
-        None, None, "that what is here is of it: it was sealed before entries of the log named",
+        None, None, "that what is here is of it: the key by which entries of the log name",
     ),
     Forgery("a dispute is shown as its end", _dispute_ended, "readings", "readings"),
     Forgery(
         "it is, and what opens the reading is taken away", _changed_unopened,
-        "bodies", None, "what the bodies said, which are left out, and which were sealed before",
+        "bodies", None, "what the bodies said, which are left out, and which the log does not show",
     ),
     Forgery(
         "a reference is hidden that was not masked",
@@ -613,37 +613,7 @@ async def test_a_bundle_that_nobody_could_rely_on_is_not_built(
             await build(driver, tmp_path)
 
 
-# --- the format before ----------------------------------------------------------------------------
-
-
-def _of_format_1(members: Members) -> None:
-    """As the release before made it: no program is named, the explanation is the ledger's."""
-    ledger = json.loads(members["ledger.json"])
-    members["explanation.txt"] = "".join(f"{each}\n" for each in ledger["explanation"]).encode()
-    manifest = json.loads(members[MANIFEST])
-    del manifest["release"], manifest["program"]
-    members[MANIFEST] = json.dumps(manifest | {"format": FORMAT_1}).encode()
-    log = json.loads(members["log.json"])
-    del log["endorsements"]
-    members["log.json"] = json.dumps(log).encode()
-
-
-def test_a_bundle_of_the_format_before_holds_by_its_own_rules(
-    bundles: Bundles, forge: Forge
-) -> None:
-    old = forge(bundles.full, _of_format_1, key=bundles.key, rendering=False)
-    found = verify_evidence(old, trusted=bundles.key.public)
-    assert failed(found) == []
-    steps = {each.name: each for each in found.steps}
-    assert steps["rendered"].passed is None
-    assert "format 1" in steps["rendered"].sentence
-
-    def change(members: Members) -> None:
-        _of_format_1(members)
-        members["explanation.txt"] += b"Paid.\n"
-
-    worse = forge(bundles.full, change, key=bundles.key, rendering=False)
-    assert failed(verify_evidence(worse)) == ["ledger"]
+# --- another program -----------------------------------------------------------------------------
 
 
 def test_another_program_cannot_tell_what_was_rendered(bundles: Bundles, forge: Forge) -> None:

@@ -83,7 +83,10 @@ async def test_an_order_that_shares_a_payment_tells_the_other_side(tmp_path: Pat
     files = unpack(archive)
     assert json.loads(files["ledger.json"])["outcome"] == "unresolved"
     assert len([each for each in files if each.startswith("delivery-")]) == 2
-    assert verify_evidence(archive).valid
+    found = verify_evidence(archive)
+    assert found.valid
+    (said,) = (each for each in found.not_proven if "that these are of this order" in each)
+    assert "of this order, 1: dlv_" in said
 
 
 async def test_a_session_that_was_opened_for_another_order_is_reported(tmp_path: Path) -> None:

@@ -1,6 +1,4 @@
-"""What bundles prove of readings and orders where the log's entries are not all alike: those of
-before they named orders, deliveries that are joined later, references that are masked.
-"""
+"""What bundles prove of deliveries that are joined to an order later, and of masked references."""
 
 from __future__ import annotations
 
@@ -8,29 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from app.bootstrap_evidence import signer_of
 from app.config.load import load_settings
 from app.evidence.seal import seal_all
 from app.evidence.verify import unpack
 from app.evidence.verify_evidence import VerifiedBundle, verify_evidence
-from app.evidence.verify_log import verify_log
 from app.orders.refold import refold_until_quiet
-from app.sealing.leaf_store import Leaf, Sealable, leaf_of
-from app.sealing.order_store import OrderBook
-from reconcile.instants import DAY
 from tests.api.driving import Driver, driving, environ, event
 from tests.evidence.conftest import build
-from tests.evidence.world import CUSTOMER, LATER, PHONE
-
-
-def of_before(book: OrderBook, row: Sealable, *, number: int, salt: bytes) -> Leaf:
-    """The leaf as the release before made it: the reference itself, and no reading."""
-    members = dict(row.members)
-    if row.kind in ("record", "revision"):
-        members["order"] = row.order
-    return leaf_of(row._replace(members=members), number=number, salt=salt)
+from tests.evidence.world import CUSTOMER, PHONE
 
 
 async def sealed(driver: Driver, folder: Path) -> None:
@@ -40,41 +24,6 @@ async def sealed(driver: Driver, folder: Path) -> None:
 
 def steps(found: VerifiedBundle) -> dict[str, bool | None]:
     return {each.name: each.passed for each in found.steps}
-
-
-async def test_entries_of_before_are_reported_as_what_they_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The log still verifies, the bundle holds, and its first lines say what it leaves open."""
-    async with driving(tmp_path, with_worker=False, looking=True) as driver:
-        await driver.send(event("e1", "pending"))
-        with monkeypatch.context() as patched:
-            patched.setattr(OrderBook, "leaf", of_before)
-            await sealed(driver, tmp_path)
-            old = await build(driver, tmp_path, as_of=None)
-        driver.clock.put(LATER + DAY)
-        await driver.send(event("e2"))
-        await sealed(driver, tmp_path)
-        log = await verify_log(driver.context, progress=lambda done, of: None)
-        redacted = await build(driver, tmp_path, as_of=None)
-        full = await build(driver, tmp_path, as_of=None, reason="dispute 12")
-    assert log.problems == []
-    found = verify_evidence(old)
-    assert (found.valid, steps(found)["readings"], steps(found)["completeness"]) == (
-        True, None, None,
-    )  # fmt: skip
-    assert "it was sealed before entries of the log named their order" in found.not_proven[0]
-    found = verify_evidence(redacted)
-    assert (found.valid, steps(found)["readings"], steps(found)["completeness"]) == (
-        True, None, True,
-    )  # fmt: skip
-    not_proven = "\n".join(found.not_proven)
-    assert "that these are of this order, 2: dlv_" in not_proven
-    assert "which were sealed before readings were, or are read otherwise since: " in not_proven
-    assert "of 1 of 2" in not_proven
-    assert "which were sealed before readings were" not in "\n".join(
-        verify_evidence(full).not_proven
-    ), "the bodies show it"
 
 
 async def test_a_delivery_that_found_its_order_later_is_proved(tmp_path: Path) -> None:

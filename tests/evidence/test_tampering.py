@@ -273,7 +273,7 @@ def test_hostile_json_is_not_in_form(bundles: Bundles, forge: Forge) -> None:
             found = verify_evidence(forge(bundles.full, lambda m, n=name, t=text: m.update({n: t})))
             assert not found.valid or (name == "sources.json" and len(text) == 2), (name, text)
     files = unpack(bundles.full)
-    for text in (b"{}", b"[]", b'{"format": "tallyhook evidence 1", "files": "\\ud800"}'):
+    for text in (b"{}", b"[]", b'{"format": "tallyhook evidence 2", "files": "\\ud800"}'):
         assert failed(pack({**files, MANIFEST: text})) == ["manifest"]
 
 

@@ -50,7 +50,7 @@ from app.sealing.leaf_store import digest_of_text
 from reconcile.instants import DAY, MINUTE, TICK, Instant, format_instant, parse_instant
 from reconcile.ledger.policy import FORM, Policy
 from reconcile.periods import Calendar, month_named
-from reconcile.reporting.closing import Closing, Figure, added, closing_document, figures
+from reconcile.reporting.closing import Closing, Figure, added, figures
 from reconcile.reporting.report import Scope
 from tests.api.driving import driving, signed
 from tests.copied import copy_of
@@ -497,14 +497,6 @@ async def test_an_import_taken_back_leaves_closed_months_and_is_an_adjustment(
     assert await wrong(context) == []
 
 
-async def test_a_closing_of_utc_is_what_earlier_versions_wrote(context: AppContext) -> None:
-    """Byte for byte: its document does not speak of zones."""
-    document = closing_document(await close(context))
-    assert document["form"] == 1
-    assert "month" not in document
-    assert "zone" not in document["report"]
-
-
 async def test_a_report_of_any_other_time_has_no_adjustments(tmp_path: Path) -> None:
     """Only the one that begins where the closed books end, once something was learned."""
     url = f"sqlite+aiosqlite:///{tmp_path}/t.db"
@@ -529,7 +521,7 @@ async def test_a_report_of_any_other_time_has_no_adjustments(tmp_path: Path) -> 
 
 
 async def test_what_new_rules_make_of_a_closed_month_is_an_adjustment(tmp_path: Path) -> None:
-    """October was closed by an earlier version, which called what is paid charged back. After the
+    """October was closed by other rules, which called what is paid charged back. After the
     upgrade the report of November says what is otherwise, once; the closing stays what it was and
     is still verified; the orders are held meanwhile, which changes no figure."""
     url = f"sqlite+aiosqlite:///{tmp_path}/t.db"

@@ -138,7 +138,7 @@ async def test_an_ordinary_start_and_a_receiver_without_a_worker_change_nothing(
 
 
 async def test_a_database_that_does_not_say(tmp_path: Path, log: io.StringIO) -> None:
-    """One of an earlier release is folded once, in the background, and then says by what."""
+    """It is folded once, in the background, and then says by what."""
     async with driving(tmp_path, with_worker=False) as driver:
         await driver.send(event("e1", "pending"))
         await refold_until_quiet(driver.context, limit=9, progress=quiet)

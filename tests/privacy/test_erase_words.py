@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import text
 
 from app.bootstrap_sources import storing_sources
 from app.config.load import load_settings
-from app.core.errors import NotFoundError
-from app.database import mapping
 from app.evidence.verify_evidence import verify_evidence
 from app.orders.refold import refold_until_quiet
 from app.privacy.check import Rebuilding, check_database
@@ -42,12 +38,6 @@ async def shown(driver: Driver) -> str:
     asked = [f"/orders/ORD-1{each}" for each in ("", "/timeline", "/revisions")] + ["/revisions"]
     answers = [await driver.api("GET", each) for each in asked]
     return "".join(each.text for each in answers)
-
-
-async def keep_whole(driver: Driver, reason: str = SAID) -> None:
-    """As an earlier release kept it."""
-    async with driver.context.store.writing() as connection:
-        await connection.execute(text("UPDATE events SET reason=:reason"), {"reason": reason})
 
 
 async def problems(driver: Driver) -> list[str]:
@@ -80,57 +70,17 @@ async def test_a_number_in_a_reason_is_in_no_event_and_no_answer(driver: Driver)
     assert await problems(driver) == []
 
 
-async def test_what_was_kept_whole_is_shown_masked_and_goes_with_an_erasure(driver: Driver) -> None:
+async def test_a_number_that_is_a_part_of_a_word_goes_with_an_erasure(driver: Driver) -> None:
     """No ledger changes by it, and nothing is published anew."""
-    await said(driver, SAID)
-    await keep_whole(driver)
-    assert PHONE not in await shown(driver)
-    assert await problems(driver) == []
+    await said(driver, GLUED)
     revisions = driver.rows("SELECT * FROM revisions")
     told = await erased(driver, dry_run=True)
-    assert (told.counts()["reasons"], driver.rows("SELECT reason FROM events")) == (1, [(SAID,)])
+    assert (told.counts()["reasons"], driver.rows("SELECT reason FROM events")) == (1, [(GLUED,)])
     assert (await erased(driver)).counts()["reasons"] == 1
-    assert PHONE not in str(driver.rows("SELECT reason FROM events"))
+    assert driver.rows("SELECT reason FROM events") == [("msisdn+254 ••• ••• •44",)]
     await refold_until_quiet(driver.context, limit=10, progress=quiet)
     assert driver.rows("SELECT * FROM revisions") == revisions
     assert await problems(driver) == []
-
-
-async def test_what_an_erasure_of_an_earlier_release_left_goes_with_another(driver: Driver) -> None:
-    await said(driver, SAID)
-    await erased(driver)
-    await keep_whole(driver)
-    again = await erased(driver, phone=None, order="ORD-1")
-    assert (again.counts()["reasons"], again.counts()["deliveries"]) == (1, 0)
-    assert PHONE not in str(driver.rows("SELECT reason FROM events"))
-    with pytest.raises(NotFoundError):
-        await erased(driver, phone=None, order="ORD-1")
-
-
-async def test_a_number_that_is_a_part_of_a_word_goes_with_an_erasure(driver: Driver) -> None:
-    await said(driver, GLUED)
-    assert driver.rows("SELECT reason FROM events") == [(GLUED,)]
-    await erased(driver)
-    assert driver.rows("SELECT reason FROM events") == [("msisdn+254 ••• ••• •44",)]
-
-
-@pytest.mark.parametrize(
-    ("kept", "valid"),
-    [(SAID, True), (SAID.replace("223", "224"), False), ("no wallet", False)],
-)
-async def test_bundles_of_earlier_releases_hold(
-    driver: Driver, monkeypatch: pytest.MonkeyPatch, kept: str, valid: bool
-) -> None:
-    """Their history has the reason whole; another number with the same end is another story."""
-    await said(driver, SAID)
-    await keep_whole(driver, kept)
-    driver.clock.put(LATER + MINUTE)
-    with monkeypatch.context() as earlier:
-        earlier.setattr(mapping, "masked_words", str)
-        archive = await build(driver, driver.path.parent, reason="dispute 12")
-    found = verify_evidence(archive)
-    steps = {each.name: each.passed for each in found.steps}
-    assert (found.valid, steps["bodies"]) == (valid, valid), json.dumps(steps)
 
 
 async def test_a_bundle_has_the_reason_masked_in_full_but_for_the_body(driver: Driver) -> None:

@@ -73,7 +73,7 @@ def holding(path: Path) -> set[str]:
 
 
 async def everywhere(driver: Driver) -> None:
-    """The number in every place that an erasure empties, also as earlier releases kept it."""
+    """The number in every place that an erasure empties."""
     await plant(driver)
     failed = of_order("ORD-5", "e9", "declined")
     failed["data"] |= paid("ORD-5", "e9")["data"] | {
@@ -92,7 +92,7 @@ async def everywhere(driver: Driver) -> None:
             "INSERT INTO envelopes SELECT 'whole', body FROM deliveries "
             "WHERE event_id = 'e1' AND body IS NOT NULL",
             "UPDATE deliveries SET envelope = 'whole' WHERE event_id = 'e1'",
-            "UPDATE events SET reason = 'no wallet of ' || :said WHERE event_id = 'e9'",
+            "UPDATE events SET reason = 'msisdn' || :said WHERE event_id = 'e9'",
             "UPDATE bank_lines SET reference = :said WHERE minor = 150000",
         ):
             await connection.execute(text(sql), {"said": PHONE} if ":said" in sql else {})

@@ -24,7 +24,7 @@ from app.receiving.caught_up import must_have_read
 from app.receiving.framing import DamagedRow, Received, framed, items_in
 from app.receiving.inbox_store import BEAT, put_counter, suspect
 from app.receiving.reader import Reader, ReaderContext, read_some
-from reconcile.instants import DAY, HOUR, SECOND, Instant
+from reconcile.instants import DAY, HOUR, SECOND
 from tests.api.driving import Driver, driving, event, of_order, reader_of
 from tests.database.builders import arrival, received, rejection, said
 from tests.reconcile.build import T
@@ -386,22 +386,6 @@ async def test_a_damaged_row_is_kept_and_holds_up_nobody(tmp_path: Path) -> None
         await driver.send(event("e1"))
         await soon(lambda: driver.rows("SELECT aside, record FROM suspects") == [(1, b"\0\xff\0")])
         assert driver.rows("SELECT verdict FROM deliveries") == [("stored",)]
-
-
-def test_what_an_earlier_version_framed_is_read() -> None:
-    """Whose heads do not say what kind of address a delivery came from."""
-    head = b'["dlv_1",1791210600000000,"shop","content-type: text/plain","/webhooks/shop"]'
-    row = struct.pack(">II", len(head), 2) + head + b"{}"
-    assert list(items_in(row)) == [
-        Received(
-            delivery_id="dlv_1",
-            received_at=Instant(1791210600000000),
-            source="shop",
-            headers="content-type: text/plain",
-            body=b"{}",
-            url="/webhooks/shop",
-        )
-    ]
 
 
 def test_what_is_framed_is_read_again() -> None:

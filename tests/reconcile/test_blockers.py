@@ -124,7 +124,13 @@ def test_every_reason_is_reported_at_once_with_what_to_do() -> None:
 def test_a_break_that_only_grows_older_is_no_adjustment() -> None:
     """Ages are not among the figures; a break that closes is."""
     young = BreakRow(
-        cause="not_settled", age="up_to_7_days", state="open", currency="KES", count=2, sum=9
+        cause="not_settled",
+        age="up_to_7_days",
+        state="open",
+        currency="KES",
+        count=2,
+        sum=9,
+        at_risk=9,
     )
     then = replace(EMPTY, breaks=(young,))
     stated = Stated(month=OCTOBER, closing="sha256:ab", original=figures(then))

@@ -30,7 +30,7 @@ from reconcile.instants import (
 from reconcile.money import Money, major_text
 from reconcile.periods import Calendar
 from reconcile.reporting.report import AGES, GROUPS, MISTAKES_OF_FILES, PeriodReport, Scope, Tie
-from reconcile.reporting.summary import SUMMARIES, risk_of
+from reconcile.reporting.summary import SUMMARIES
 from reconcile.reporting.tables import TABLES, Column, Table
 from reconcile.reporting.words import (
     AGE_WORDS,
@@ -188,8 +188,8 @@ def at_risk(report: PeriodReport) -> str:
         if row.state != "accepted" and row.cause in MISTAKES_OF_FILES:
             units[row.currency] += row.sum
             count["units"] += row.count
-        if lost := risk_of(row):
-            risk[row.currency] += lost
+        if row.at_risk:
+            risk[row.currency] += row.at_risk
     rest = f" {counted(count['accepted'], 'break')} accepted." if count["accepted"] else ""
     if not count["open"]:
         return f"No break is open.{rest}"

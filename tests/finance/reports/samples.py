@@ -165,6 +165,8 @@ def breaks(count: int) -> Iterator[BreakSeen]:
             since=END - TICK - number % 100 * DAY,
             cites=(f"evt_{number:05d}", f"book_{number:05d}"),
         )
+        if found.cause == "not_settled":
+            found = replace(found, left=(found.money,))
         if found.cause == "settled_never_notified":
             found = replace(found, cites=(f"stm_{number:05d}",), left=(found.money,))
         yield BreakSeen(

@@ -356,10 +356,10 @@ def test_the_headline_of_breaks_counts_open_money_and_says_what_was_accepted() -
     """Accepted money is no longer at risk."""
     first = report().breaks[0]
     rows = [
-        replace(first, state=state, currency=currency, count=count, sum=minor, at_risk=minor)
-        for state, currency, count, minor in (
-            ("open", "KES", 2, 150_000), ("assigned", "JPY", 1, 70), ("open", "KES", 1, 5),
-            ("accepted", "KES", 1, 999),
+        replace(first, state=state, currency=currency, count=count, sum=minor, at_risk=risk)
+        for state, currency, count, minor, risk in (
+            ("open", "KES", 2, 150_000, 150_000), ("assigned", "JPY", 1, 70, 70),
+            ("open", "KES", 1, 5, 5), ("accepted", "KES", 1, 999, 0),
         )
     ]  # fmt: skip
     assert at_risk(replace(report(), breaks=tuple(rows))) == (
