@@ -40,6 +40,7 @@ from app.checkout.ask_session import asking_again
 from app.checkout.client import CheckoutClient
 from app.child_processes import WorkerProcess
 from app.config.settings import Settings
+from app.context.context import AppContext
 from app.core.clock import Clock, SystemClock
 from app.core.errors import ConfigurationError
 from app.core.http import outgoing_client
@@ -59,7 +60,6 @@ from app.providers.provider_client import LIMIT_S, ProviderClient
 from app.providers.source import Source
 from app.receiving.confirm import Confirmer, confirming
 from app.receiving.connection_limits import ConnectionLimits, GateLimits
-from app.receiving.context import AppContext
 from app.receiving.endpoint import Limits, Webhooks
 from app.receiving.reader import Reader, ReaderContext
 from app.receiving.receive import Receiver

@@ -45,6 +45,7 @@ from app.console.application import build_console
 from app.console.live import Live
 from app.console.uploads import Uploads
 from app.console.view import Checked, Console, Work
+from app.context.context import AppContext
 from app.core.errors import (
     ConfigurationError,
     PortTaken,
@@ -75,7 +76,6 @@ from app.privacy.erase_finding import Erasure
 from app.privacy.erase_rules import ErasureRules
 from app.providers.source import Source
 from app.receiving.connection_limits import ConnectionLimits
-from app.receiving.context import AppContext
 from app.receiving.guard import guarded
 from reconcile.reporting.closing import Blocker
 

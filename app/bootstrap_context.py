@@ -16,6 +16,7 @@ import structlog
 
 from app.config.database_place import sqlite_file
 from app.config.settings import Settings
+from app.context.context import AppContext
 from app.core.clock import Clock, SystemClock
 from app.core.errors import ConfigurationError, UnreachableError
 from app.core.phone_key import PhoneKey, make_phone_key, read_phone_key
@@ -23,7 +24,6 @@ from app.core.zones import zone_named
 from app.database.engine import database_place, is_sqlite, sqlite_path
 from app.database.postgresql import Purpose
 from app.orders.order_facts import in_force_since, start_requiring
-from app.receiving.context import AppContext
 from app.receiving.store import Store, StoreSettings, open_store
 from reconcile.ledger.policy import Policy
 

@@ -23,6 +23,7 @@ from app.bootstrap_sources import checkout_settings, compile_sources, problems_o
 from app.checkout.client import CheckoutClient
 from app.config.load import load_settings
 from app.config.settings import Settings
+from app.context.context import AppContext
 from app.core.clock import SystemClock
 from app.core.errors import ConfigurationError, TallyhookError
 from app.core.http import outgoing_client
@@ -39,7 +40,6 @@ from app.providers.profile import load_profile
 from app.providers.provider_client import PROBE_LIMIT_S, probe
 from app.providers.source import Source
 from app.receiving.caught_up import behind_s
-from app.receiving.context import AppContext
 from app.receiving.delivery_log_store import LogEntry
 from app.receiving.phone_store import a_note, has_other_keys
 from app.receiving.store import open_store

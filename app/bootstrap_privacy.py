@@ -15,6 +15,7 @@ from app.bootstrap_context import erasure_journal_path, known_phone_key, store_s
 from app.bootstrap_evidence import signer_of
 from app.bootstrap_sources import compile_sources
 from app.config.settings import Settings
+from app.context.context import AppContext
 from app.core.clock import SystemClock
 from app.evidence.seal import anything_unsealed, seal_all
 from app.finance.break_acts import acceptance_kind
@@ -29,7 +30,6 @@ from app.privacy.erase import erasure_kind
 from app.privacy.erase_rules import ErasureRules
 from app.privacy.replay_erasures import ErasureReplay, Replayed, Without, replay_after_restore
 from app.providers.source import Source
-from app.receiving.context import AppContext
 from app.receiving.reader import Reader, ReaderContext
 from app.receiving.store import Store
 

@@ -33,6 +33,7 @@ from app.checkout.request import (
     Denied,
     Judged,
 )
+from app.context.context import AppContext
 from app.core.clock import Clock
 from app.core.ids import new_id
 from app.core.periodic import PeriodicTask
@@ -50,7 +51,6 @@ from app.orders.pending_session_store import (
 )
 from app.orders.read_orders import explain_order
 from app.orders.record_store import keep_records, order_records
-from app.receiving.context import AppContext
 from reconcile.instants import MINUTE, SECOND, Duration, Instant
 
 KEY_TOO_OLD: Final = "key_too_old"

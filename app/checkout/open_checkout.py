@@ -43,6 +43,7 @@ from app.checkout.request import (
     checked,
     kept_checkout_url,
 )
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, TallyhookError
 from app.core.ids import new_id
 from app.core.text import counted
@@ -51,7 +52,6 @@ from app.orders.pending_session_store import PendingSession, note_pending, pendi
 from app.orders.read_orders import explain_order
 from app.orders.record_store import details_of, keep_records, order_records
 from app.receiving.caught_up import must_have_read
-from app.receiving.context import AppContext
 from app.receiving.phone_store import PhoneNote, phone_note, write_phone_notes
 from reconcile.instants import EARLIEST, SECOND, Instant, format_instant, format_known
 from reconcile.ledger.ledger import Ledger, Outcome

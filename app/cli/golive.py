@@ -17,8 +17,8 @@ from reconcile.instants import Instant, format_instant
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
+    from app.context.context import AppContext
     from app.golive.golive import ChecklistItem
-    from app.receiving.context import AppContext
 
 
 _WORDS: Final = {

@@ -17,10 +17,10 @@ from app.core.text import counted
 if TYPE_CHECKING:
     from app.access.proposal import Proposal
     from app.config.settings import Settings
+    from app.context.context import AppContext
     from app.privacy.erase import ErasureRequest
     from app.privacy.erase_finding import Erasure
     from app.privacy.replay_erasures import Replayed, Without
-    from app.receiving.context import AppContext
     from reconcile.instants import Instant
 
 WithoutErasures = Annotated[

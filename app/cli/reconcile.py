@@ -15,8 +15,8 @@ from reconcile.instants import Instant, format_instant
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
+    from app.context.context import AppContext
     from app.finance.reconcile_period import Ran, RunRequest
-    from app.receiving.context import AppContext
 
 BREAKS = ("id", "cause", "state", "order", "payment", "money", "age_days", "sentence")
 CSV = (*BREAKS[:-1], "assignee", "since", "cites", "next_step", "sentence")

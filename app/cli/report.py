@@ -17,8 +17,8 @@ from app.core.text import counted
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
+    from app.context.context import AppContext
     from app.finance.report_period import JournalTotals
-    from app.receiving.context import AppContext
     from reconcile.reporting.report import Basis, PeriodReport, Scope
 
 

@@ -21,6 +21,7 @@ from typing import Any, Final, Literal, get_args
 
 from app.access.operator_store import acting_alone
 from app.access.operators import note_in_trail, permitted
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.ids import new_id, new_salts
 from app.core.masking import masked_words
@@ -29,7 +30,6 @@ from app.database.engine import Connection
 from app.evidence import attachment_store
 from app.orders.customers import checked_reason
 from app.orders.read_orders import explain_order
-from app.receiving.context import AppContext
 from reconcile.canonical import canonical_json
 from reconcile.instants import format_instant, format_known
 

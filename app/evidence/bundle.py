@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from app.access.operators import note_in_trail, permitted
+from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.text import counted
 from app.evidence import keys, letter, rendering, seal, verify
@@ -28,7 +29,6 @@ from app.orders.delivery_log import shown_address, shown_header
 from app.orders.holds import hold_if_due
 from app.orders.published_store import Published
 from app.receiving.caught_up import must_have_read
-from app.receiving.context import AppContext
 from app.receiving.due_store import marks_of
 from reconcile.canonical import canonical_json
 from reconcile.instants import SECOND, Instant, format_duration, format_instant, format_known

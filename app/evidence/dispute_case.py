@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.masking import Masking
 from app.core.reading import Unreadable
@@ -33,7 +34,6 @@ from app.orders.history_store import gather
 from app.orders.holds import as_judged
 from app.orders.read_orders import nothing_known
 from app.providers.source import Source
-from app.receiving.context import AppContext
 from app.receiving.delivery_log_store import raw_delivery
 from app.receiving.header_codec import read_headers
 from app.receiving.phone_store import notes_of, orders_by_phone

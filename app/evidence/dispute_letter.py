@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from app.access.operators import note_in_trail, who_may
+from app.context.context import AppContext
 from app.core import pages
 from app.core.errors import UsageError
 from app.core.pages import paper
@@ -35,7 +36,6 @@ from app.evidence.letter import STAMP
 from app.orders.holds import hold_if_due
 from app.providers.schemes import TOKENS
 from app.receiving.caught_up import must_have_read
-from app.receiving.context import AppContext
 from reconcile.instants import Instant
 from reconcile.ledger.correlate import Heard
 from reconcile.ledger.events import ANSWERS, UNCONFIRMED, Standing

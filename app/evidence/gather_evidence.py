@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import tzinfo
 from typing import Any, Final, TypeVar
 
+from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.masking import Masking
 from app.core.reading import Unreadable
@@ -27,7 +28,6 @@ from app.providers.fetched import is_answer
 from app.providers.fingerprints import covered, signer_of
 from app.providers.schemes import NAMED, TOKENS, UNSIGNED
 from app.providers.source import Source
-from app.receiving.context import AppContext
 from app.receiving.header_codec import read_headers, restored
 from app.sealing import log_store
 from reconcile.canonical import canonical_json

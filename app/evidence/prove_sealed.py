@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.masking import Masking
 from app.core.text import counted
@@ -21,7 +22,6 @@ from app.database.engine import Connection
 from app.database.statements import run
 from app.evidence.seal import Checkpoint, read_checkpoint
 from app.evidence.witnesses import Witnesses, cosigned_size
-from app.receiving.context import AppContext
 from app.sealing import departure_store, leaf_store, log_store, order_store, order_tree_store
 from reconcile.instants import HOUR, Duration, Instant
 from reconcile.ledger.events import Event

@@ -35,12 +35,12 @@ from typing import Final
 import structlog
 
 from app.access.operators import note_in_trail, permitted
+from app.context.context import AppContext
 from app.core.errors import ConfigurationError, NotFoundError
 from app.core.ids import new_id, new_salts, new_secret
 from app.core.private_files import Owner
 from app.database.engine import Connection
 from app.evidence.keys import VARIABLE, EvidenceKey, PublicKey, load_key, public_key_line, write_key
-from app.receiving.context import AppContext
 from app.receiving.pace import Pace
 from app.sealing import (
     departure_store,

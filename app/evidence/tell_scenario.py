@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from app.access.operators import note_in_trail, permitted
+from app.context.context import AppContext
 from app.core.errors import ConfigurationError, UsageError
 from app.core.masking import Masking, masked_words
 from app.core.strict_json import NumberText, parse_written
@@ -20,7 +21,6 @@ from app.providers.fetched import is_answer
 from app.providers.request import Headers
 from app.providers.sections import Profile
 from app.providers.source import ProfileReader
-from app.receiving.context import AppContext
 from reconcile.instants import (
     DAY,
     EARLIEST,

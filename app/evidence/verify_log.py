@@ -24,11 +24,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import LEAF, counted
 from app.database.engine import Connection
 from app.evidence import keys, seal, store, witnesses
-from app.receiving.context import AppContext
 from app.receiving.header_codec import read_headers
 from app.receiving.verify import digest_of
 from app.sealing import (

@@ -25,12 +25,12 @@ from typing import Any, Final
 import httpx2
 import structlog
 
+from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.http import Exchange, asked_to_wait, exchange
 from app.core.text import LEAF, counted
 from app.database.engine import Connection
 from app.evidence.keys import PublicKey
-from app.receiving.context import AppContext
 from app.sealing import departure_store, log_store
 from reconcile.instants import (
     HOUR,

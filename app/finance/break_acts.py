@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from app.access import operator_store, operators, proposals
 from app.access.proposal import Proposal
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import is_human_text
 from app.database.engine import Connection
 from app.finance import break_store, run_store
 from app.finance.match_rules import Rules, rules_known
-from app.receiving.context import AppContext
 from reconcile.canonical import fingerprint
 from reconcile.instants import DAY, Instant, format_instant
 from reconcile.ledger.ledger import Facts

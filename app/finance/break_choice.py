@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from operator import eq, ge, gt, le, lt
 from typing import Any, Final
 
+from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.text import counted
 from app.finance import break_acts, break_store, match_rules, worklist
-from app.receiving.context import AppContext
 from reconcile.canonical import fingerprint
 from reconcile.instants import Instant
 from reconcile.matching.breaks import BREAK_CAUSES, STATES, BreakCause, State

@@ -35,6 +35,7 @@ from typing import Any, Final, Literal
 
 from app.access import operator_store, operators, proposals
 from app.access.proposal import Proposal
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
 from app.database.engine import Connection
@@ -51,7 +52,6 @@ from app.finance.reports.render import REPORT_FORMATS, render
 from app.orders import history_store
 from app.orders.history_store import history_digests
 from app.providers.source import Source
-from app.receiving.context import AppContext
 from app.receiving.reverify import count_genuine
 from app.sealing import log_store
 from app.sealing.log_store import head_of

@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.zones import zone_named
 from app.database.engine import Connection
 from app.finance.period_store import Closed, closed_periods, closing_of_period, print_of
 from app.finance.reports.render import ReportFormat, render
 from app.orders.policy_version_store import form_of
-from app.receiving.context import AppContext
 from reconcile.instants import TICK, Instant
 from reconcile.ledger.policy import Policy, policy_text
 from reconcile.periods import Calendar, Month

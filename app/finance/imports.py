@@ -17,6 +17,7 @@ import anyio.lowlevel
 
 from app.access import operator_store
 from app.access.operators import Action, note_in_trail, permitted
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, StoreUnavailable, UsageError
 from app.core.text import printable
 from app.database.engine import Connection
@@ -35,7 +36,6 @@ from app.finance.import_digest_store import digests_of
 from app.finance.import_store import ImportKind as ImportKind
 from app.finance.order_references import Unfit, name_references, unfit_references
 from app.finance.staged_rows import Staged, chunks
-from app.receiving.context import AppContext
 from app.receiving.pace import Pace
 from reconcile.periods import Calendar
 

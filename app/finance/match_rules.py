@@ -38,12 +38,12 @@ from app.access.operator_store import Operator, acting_alone
 from app.access.operators import note_in_trail, permitted
 from app.access.proposal import Proposal
 from app.access.proposals import Agree, Agreed, ProposalKind, propose
+from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.toml_file import Mistake, TomlTable, Values, read_toml, yes_or_no
 from app.database.engine import Connection
 from app.finance.matching_store import SavedRules, add_rules, in_step, rules_in_force, wait_for
 from app.finance.reconcile_rows import Known, Snapshot, known_in, refresh_ledger_lines, snapshot_of
-from app.receiving.context import AppContext
 from reconcile.instants import DAY, HOUR, Duration, Instant, format_instant
 from reconcile.matching.breaks import Break, break_sentence
 from reconcile.matching.exchange import MICROS

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Generic, TypeVar
 
+from app.context.context import AppContext
 from app.database.engine import Connection
 from app.database.statements import Rows
 from app.finance.book_line_store import book_line_of, book_lines_of, book_rows
 from app.finance.statement_store import statement_line_of, statement_lines_of, statement_rows
-from app.receiving.context import AppContext
 from reconcile.instants import Instant, format_known
 from reconcile.matching.books import BookLine, StatementLine, match_key
 from reconcile.matching.rows import NO_KEY

@@ -32,6 +32,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Final
 
 from app.access.operators import note_in_trail, permitted, who_may
+from app.context.context import AppContext
 from app.core.errors import TallyhookError, UnreachableError, UsageError
 from app.core.process import look_seldom
 from app.database.engine import Connection
@@ -39,7 +40,6 @@ from app.finance import break_store, ledger_line_store, matching_store, run_stor
 from app.finance.match_rules import Rules, read_rules, rules_of
 from app.finance.reconcile_rows import Known, Snapshot, known_in, refresh_ledger_lines, snapshot_of
 from app.orders.rebuild import Helpers
-from app.receiving.context import AppContext
 from app.receiving.store import StoreSettings, open_store
 from reconcile.instants import Instant, format_instant, format_known
 from reconcile.matching.bank import BankLeg

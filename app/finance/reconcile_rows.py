@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Final, cast
 
+from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.database.engine import Connection, scratch_database
 from app.finance import (
@@ -28,7 +29,6 @@ from app.finance import (
 from app.orders import history_store
 from app.orders.refold import fold_or_log
 from app.receiving import due_store
-from app.receiving.context import AppContext
 from reconcile.instants import Instant
 from reconcile.ledger.history import History
 from reconcile.matching.bank import BankLeg, BankLine, Payout

@@ -21,10 +21,10 @@ from typing import Any, Final
 
 import structlog
 
+from app.context.context import AppContext
 from app.core.errors import TallyhookError
 from app.core.schedule import Entry, due_time, is_late, next_time
 from app.finance import scheduled_store
-from app.receiving.context import AppContext
 from reconcile.instants import HOUR, MINUTE, Duration, Instant, format_instant, format_known
 
 log = structlog.get_logger()

@@ -26,6 +26,7 @@ import httpx2
 import structlog
 
 from app.access.operators import SERVICE, note_in_trail, permitted
+from app.context.context import AppContext
 from app.core.clock import Clock
 from app.core.errors import DeliveryFailed, NotFoundError, TallyhookError
 from app.core.mail import MailServer
@@ -41,7 +42,6 @@ from app.finance.scheduled import LeaseLost, claim, note, note_failed
 from app.finance.scheduled_store import Delivered, ScheduledRun, change_run
 from app.providers.signed_post import post_signed
 from app.providers.source import Source
-from app.receiving.context import AppContext
 from app.sealing.departure_store import Departure, add_departure
 from app.sealing.log_store import SignedHead, newest_head
 from reconcile.instants import TICK, Instant, format_instant, moment_of

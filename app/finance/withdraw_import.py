@@ -21,6 +21,7 @@ from app.access import operator_store
 from app.access.operators import Action, author_of_import, note_in_trail, permitted
 from app.access.proposal import Proposal
 from app.access.proposals import Agree, Agreed, ProposalKind, check_reason, propose
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
 from app.database.engine import Connection
@@ -28,7 +29,6 @@ from app.finance import import_store, period_store
 from app.finance.closed_periods import closing_named
 from app.finance.import_digest_store import digests_of
 from app.finance.match_rules import rules_known
-from app.receiving.context import AppContext
 from reconcile.instants import EARLIEST
 from reconcile.money import MAX_MINOR, Money
 

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from app.access.proposal import Proposal
+from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.database.engine import Connection
 from app.finance.break_acts import SeenBreak, living_breaks, one_break, seen_breaks, settle_break
 from app.finance.break_store import breaks_done_about, breaks_in_run, steps_of
 from app.finance.run_store import Run, last_lived
-from app.receiving.context import AppContext
 from reconcile.instants import Instant
 from reconcile.matching.breaks import (
     SETTLINGS,

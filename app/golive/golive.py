@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 import httpx2
 
 from app.access.operators import note_in_trail, permitted
+from app.context.context import AppContext
 from app.core.errors import ConfigurationError, UsageError
 from app.core.http import exchange
 from app.core.ids import new_id
@@ -23,7 +24,6 @@ from app.golive.signoff_store import Signoff, add_signoff, signoffs
 from app.providers.named.contract import Signed
 from app.providers.schemes import TOKENS
 from app.providers.source import Source
-from app.receiving.context import AppContext
 from reconcile.instants import MINUTE, SECOND, Instant, format_instant
 
 TRIAL_LIMIT_S: Final = 10.0

@@ -18,6 +18,7 @@ from typing import Any, Final
 from app.checkout.client import CheckoutClient
 from app.checkout.open_checkout import CheckoutResult, open_checkout
 from app.checkout.request import CheckoutRequest, Opened, SoundRequest, body_of, checked
+from app.context.context import AppContext
 from app.core.errors import ConfigurationError, TallyhookError
 from app.core.ids import new_id
 from app.core.text import counted
@@ -25,7 +26,6 @@ from app.golive.signoff_store import Judged, Signoff, add_signoff
 from app.orders.ledger_store import times_released
 from app.orders.order_facts import OrderFacts, tell_order
 from app.orders.read_orders import order_document
-from app.receiving.context import AppContext
 from app.sandbox.scenarios import SCENARIOS
 from reconcile.instants import SECOND
 from reconcile.ledger.ledger import Outcome

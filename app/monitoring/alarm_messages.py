@@ -27,6 +27,7 @@ import httpx2
 import structlog
 
 from app.access.operators import note_in_trail, permitted
+from app.context.context import AppContext
 from app.core.alarm import Alarm
 from app.core.errors import DeliveryFailed, NotFoundError
 from app.core.mail import MailServer
@@ -34,7 +35,6 @@ from app.core.zones import local_text
 from app.monitoring import monitoring_store
 from app.providers.signed_post import post_signed
 from app.providers.source import Source
-from app.receiving.context import AppContext
 from reconcile.instants import (
     DAY,
     HOUR,

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from app.context.context import AppContext
 from app.core.errors import StorePoisoned, StoreUnavailable
 from app.database.engine import unsafe_standbys
 from app.database.facts import server_moved
@@ -17,7 +18,6 @@ from app.orders import counter_store, notification_store
 from app.privacy.backup_moment import last_backup
 from app.providers.provider_client import trusted_until
 from app.receiving import append_store, due_store, inbox_store
-from app.receiving.context import AppContext
 from app.receiving.inbox_queue import FAULTS
 from app.receiving.refusals import RefusedAges
 from app.sealing import departure_store, log_queue_store

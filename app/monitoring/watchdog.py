@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
+from app.context.context import AppContext
 from app.core.alarm import Alarm
 from app.core.text import counted
 from app.database.statements import run
@@ -28,7 +29,6 @@ from app.monitoring.alarm_messages import AlarmMessages, forget_owners
 from app.monitoring.health import COUNTED, everything_refused
 from app.orders import counter_store, hold_store, notification_store
 from app.receiving import inbox_store, unread
-from app.receiving.context import AppContext
 from app.receiving.refusals import RefusedAges
 from app.sealing import departure_store, log_store
 from reconcile.instants import (

@@ -7,11 +7,11 @@ from typing import Any, Final
 from urllib.parse import unquote_plus
 
 from app.access.operators import note_in_trail, permitted
+from app.context.context import AppContext
 from app.core.masking import Masking, masked_at_sight, masked_phone
 from app.orders.customers import phones_in
 from app.orders.search_store import orders_of_event
 from app.providers.source import Source
-from app.receiving.context import AppContext
 from app.receiving.delivery_log_store import (
     LogEntry,
     arrivals_since,

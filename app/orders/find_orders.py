@@ -16,6 +16,7 @@ from decimal import Decimal
 from typing import Any, Final
 from unicodedata import category
 
+from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.masking import looks_like_a_phone, masked_phone
 from app.core.references import fault_of
@@ -27,7 +28,6 @@ from app.orders.delivery_log import refused_that_may_be_of
 from app.orders.holds import as_judged
 from app.providers.phones import phone_digits
 from app.providers.source import Source
-from app.receiving.context import AppContext
 from app.receiving.due_store import marks_of
 from app.receiving.phone_store import deliveries_by_phone, has_other_keys, orders_by_phone
 from reconcile.instants import Instant, format_instant

@@ -19,6 +19,7 @@ from typing import Final
 
 from app.access.operator_store import Operator
 from app.access.operators import note_in_trail, permitted
+from app.context.context import AppContext
 from app.core.errors import NotFoundError
 from app.core.ids import new_id
 from app.database.engine import Connection
@@ -28,7 +29,6 @@ from app.orders.hold_store import Hold, holds_of, some_holds
 from app.orders.ledger_store import LastPublished, last_published
 from app.orders.policy_version_store import rules_of
 from app.orders.record_store import add_records, keep_records
-from app.receiving.context import AppContext
 from app.receiving.pace import Pace
 from reconcile.instants import EARLIEST, TICK, Instant
 from reconcile.ledger.fold import fold

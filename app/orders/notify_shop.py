@@ -25,6 +25,7 @@ import httpx2
 import structlog
 
 from app.access.operators import note_in_trail, permitted
+from app.context.context import AppContext
 from app.core.errors import NotFoundError
 from app.core.http import Exchange, asked_to_wait
 from app.core.logs import LogLine
@@ -52,7 +53,6 @@ from app.orders.published_store import Published
 from app.orders.read_feed import outcome_document
 from app.providers.signed_post import post_signed
 from app.providers.source import Source
-from app.receiving.context import AppContext
 from reconcile.instants import (
     DAY,
     HOUR,

@@ -10,6 +10,7 @@ import structlog
 
 from app.access.operator_store import Operator, keep_entry
 from app.access.operators import OWNER, entry_of
+from app.context.context import AppContext
 from app.core.clock import Clock
 from app.core.errors import UsageError
 from app.core.ids import new_id
@@ -17,7 +18,6 @@ from app.database.locks import STATING, take_lock_of
 from app.database.statements import PlainConnection
 from app.orders.policy_version_store import forget_required, note_required, required_since
 from app.orders.record_store import keep_records, linked_orders, order_records
-from app.receiving.context import AppContext
 from app.receiving.store import Store
 from reconcile.instants import EARLIEST, TICK, Instant
 from reconcile.ledger.records import Record, RecordKind

@@ -11,10 +11,10 @@ from typing import Final
 
 from app.access.operator_store import AuditEntry
 from app.access.operators import note_in_trail, permitted, trail
+from app.context.context import AppContext
 from app.orders.customers import checked_reason, phones_of
 from app.orders.read_orders import explain_order
 from app.providers.source import Source
-from app.receiving.context import AppContext
 
 SHOWN: Final = 50
 """Notes of one order that are shown, the newest."""

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from dataclasses import replace as with_changes
 from typing import Any
 
+from app.context.context import AppContext
 from app.core.ids import Chance, seeded_chance
 from app.core.text import DELIVERY, counted
 from app.orders.history_store import gather, scan
 from app.orders.read_orders import nothing_known
-from app.receiving.context import AppContext
 from reconcile.canonical import canonical_json
 from reconcile.instants import Instant
 from reconcile.ledger.explain import ledger_document

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any, Final
 
+from app.context.context import AppContext
 from app.orders.ledger_store import feed, superseded
 from app.orders.published_store import Published, head_of, place_to_read_from
-from app.receiving.context import AppContext
 from reconcile.instants import format_instant
 
 __all__ = ["Published", "outcome_document", "read_feed", "read_from", "superseded_of"]

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+from app.context.context import AppContext
 from app.core.errors import NotFoundError
 from app.core.text import counted
 from app.database.statements import PlainConnection
@@ -24,7 +25,6 @@ from app.orders.published_store import Published
 from app.orders.record_store import order_records
 from app.orders.retention_store import Pruned, pruned_among
 from app.receiving.caught_up import behind_s
-from app.receiving.context import AppContext
 from reconcile.instants import Instant, format_instant
 from reconcile.ledger.explain import ledger_document
 from reconcile.ledger.fold import fold

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Final, NamedTuple, TypeVar
 
+from app.context.context import AppContext
 from app.core.clock import SystemClock
 from app.core.errors import UnreachableError
 from app.database.statements import PlainConnection, run
@@ -41,7 +42,6 @@ from app.orders.refold import (
     publishable,
     with_holds,
 )
-from app.receiving.context import AppContext
 from app.receiving.due_store import marks_of, put_marks_right
 from app.receiving.store import StoreSettings, open_store
 from reconcile.instants import Instant

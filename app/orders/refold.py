@@ -12,6 +12,7 @@ from typing import Final
 
 import structlog
 
+from app.context.context import AppContext
 from app.core.logs import LogLine
 from app.database.statements import PlainConnection
 from app.orders.history_store import contests_of, histories_of
@@ -34,7 +35,6 @@ from app.orders.policy_version_store import (
     rules_of,
     set_some_due,
 )
-from app.receiving.context import AppContext
 from app.receiving.due_store import (
     Due,
     call_up,

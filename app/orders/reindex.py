@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from app.context.context import AppContext
 from app.core.errors import ConfigurationError
 from app.core.reading import Reading, Unreadable
 from app.orders.index_store import Reread, drop_index, index_again
@@ -17,7 +18,6 @@ from app.providers.fetched import NOT_KNOWN, is_answer
 from app.providers.request import Headers
 from app.providers.source import Source
 from app.receiving.confirmation_store import await_again
-from app.receiving.context import AppContext
 from app.receiving.delivery_log_store import RawDelivery, raw_deliveries
 from app.receiving.header_codec import read_headers
 from app.receiving.phone_store import drop_other_keys

@@ -12,6 +12,7 @@ from typing import Final
 import structlog
 
 from app.access.operators import note_in_trail, permitted
+from app.context.context import AppContext
 from app.core.ids import new_id
 from app.database.engine import Connection
 from app.database.statements import run
@@ -20,7 +21,6 @@ from app.orders.hold_store import holds_of, some_holds
 from app.orders.holds import BY_SERVICE, instant_after_all
 from app.orders.record_store import Named, add_records, owners_of
 from app.receiving.append_store import Arrival
-from app.receiving.context import AppContext
 from app.receiving.inbox_store import (
     Suspect,
     next_suspects,

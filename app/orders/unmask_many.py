@@ -21,6 +21,7 @@ from app.access.operator_store import Operator, audit_entries
 from app.access.operators import AFTER_ALL, note_in_trail, permitted
 from app.access.proposal import Proposal
 from app.access.proposals import Agree, ProposalKind, propose, proved
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.masking import masked_words
 from app.core.references import fault_of
@@ -33,7 +34,6 @@ from app.orders.ledger_store import latest_orders
 from app.orders.read_orders import spoken_of
 from app.orders.retention_store import pruned_among
 from app.providers.source import Source
-from app.receiving.context import AppContext
 from reconcile.instants import DAY, HOUR, Duration, Instant, format_instant
 from reconcile.ledger.history import History
 

@@ -11,10 +11,10 @@ from typing import Final
 
 import structlog
 
+from app.context.context import AppContext
 from app.core.errors import StoreUnavailable
 from app.core.logs import Repeating
 from app.orders.refold import TakingUp, call_up_early, publishable, refold_due
-from app.receiving.context import AppContext
 from app.receiving.due_store import next_due
 from app.receiving.pace import Pace
 from reconcile.instants import SECOND, Duration, Instant

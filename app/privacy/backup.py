@@ -26,6 +26,7 @@ from typing import Any, Final, TypeVar
 
 from app.access import session_store
 from app.access.operators import note_in_trail, owner
+from app.context.context import AppContext
 from app.core.clock import Clock
 from app.core.errors import ConfigurationError, NotFoundError, StoreUnavailable, UsageError
 from app.core.text import LEAF, counted
@@ -38,7 +39,6 @@ from app.orders import published_store
 from app.privacy import backup_store
 from app.privacy.replay_erasures import ErasureReplay, Replayed, Without, replay_after_restore
 from app.receiving import inbox_file_store, inbox_store
-from app.receiving.context import AppContext
 from app.receiving.store import Store, StoreSettings, open_store
 from app.sealing import log_queue_store, log_store
 from reconcile.instants import SECOND, Instant

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from app.context.context import AppContext
 from app.database.engine import Connection
 from app.database.statements import run
-from app.receiving.context import AppContext
 from app.receiving.inbox_store import counter, put_counter
 from reconcile.instants import Instant
 

@@ -38,6 +38,7 @@ from multiprocessing import get_context
 from operator import attrgetter
 from typing import Any, Final, TypeVar
 
+from app.context.context import AppContext
 from app.core.clock import SystemClock
 from app.core.errors import StorePoisoned, UnreachableError
 from app.core.text import counted
@@ -61,7 +62,6 @@ from app.orders.reindex import renormalize
 from app.privacy import consistency_store, layers_store, replay_erasures, trail_store
 from app.providers.source import Source
 from app.receiving import delivery_log_store, due_store, inbox_store
-from app.receiving.context import AppContext
 from app.receiving.header_codec import read_headers
 from app.receiving.store import open_store
 from app.receiving.verify import digest_of

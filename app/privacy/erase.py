@@ -28,6 +28,7 @@ from typing import Final
 from app.access.operators import Proven, note_in_trail, permitted, who_may
 from app.access.proposal import Proposal
 from app.access.proposals import PROPOSE, Agree, ProposalKind, propose, proved, shown_in
+from app.context.context import AppContext
 from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.text import counted
 from app.database.engine import Connection
@@ -40,7 +41,6 @@ from app.privacy.erasure_journal import Kind
 from app.privacy.replay_erasures import ErasureReplay, carry_out, fitting_journal, is_pending
 from app.providers.source import Source
 from app.receiving.caught_up import must_have_read
-from app.receiving.context import AppContext
 
 BARE_DIGITS: Final = 11
 """Of a number without its plus: fewer are more likely a part of one."""

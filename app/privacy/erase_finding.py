@@ -17,6 +17,7 @@ import anyio
 
 from app.access import operator_store
 from app.access.operators import note_in_trail
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.masking import hint_pattern, masked_phone, written_out, written_pattern
 from app.database.engine import Connection
@@ -29,7 +30,6 @@ from app.privacy import erase_rules, erase_store, erase_texts, prune
 from app.privacy.places import ReportedPlace, reported_places
 from app.providers.source import Source
 from app.receiving import due_store, inbox_store, phone_store
-from app.receiving.context import AppContext
 from app.sealing import log_queue_store, order_store
 from reconcile.instants import EARLIEST, Instant
 from reconcile.ledger.fold import fold, last_heard

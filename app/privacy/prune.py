@@ -25,6 +25,7 @@ import structlog
 
 from app.access import operator_store
 from app.access.operators import SERVICE, note_in_trail, who_may
+from app.context.context import AppContext
 from app.core.errors import ConfigurationError, StoreUnavailable
 from app.core.text import counted
 from app.database.statements import run
@@ -34,7 +35,6 @@ from app.orders import history_store, retention_store
 from app.privacy import erase_store
 from app.providers.source import Source
 from app.receiving import due_store, phone_store
-from app.receiving.context import AppContext
 from app.sealing import log_queue_store
 from reconcile.instants import DAY, Duration, Instant, format_instant
 from reconcile.ledger.fold import fold, is_settled, last_heard

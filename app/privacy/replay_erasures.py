@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from app.access.operators import SERVICE, note_in_trail, permitted, who_may
+from app.context.context import AppContext
 from app.core.errors import ConfigurationError, NotFoundError
 from app.core.masking import APART, written_pattern
 from app.database.engine import Connection
@@ -29,7 +30,6 @@ from app.orders.customers import checked_reason
 from app.privacy import erase_finding, erase_rules, erase_store, erasure_journal
 from app.providers.phones import CALLING_CODES
 from app.providers.source import Source
-from app.receiving.context import AppContext
 from reconcile.instants import Instant
 
 REMEMBERED: Final = 1_000_000

@@ -6,7 +6,6 @@ __all__ = (
     "confirm",
     "confirmation_store",
     "connection_limits",
-    "context",
     "correlation_store",
     "delivery_log_store",
     "diagnose",

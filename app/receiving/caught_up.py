@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from app.context.context import AppContext
 from app.core.errors import StoreUnavailable
-from app.receiving.context import AppContext
 from reconcile.instants import MILLISECOND, SECOND
 
 READ_WITHIN_S: Final = 2.0

@@ -17,6 +17,7 @@ from typing import Final
 
 import structlog
 
+from app.context.context import AppContext
 from app.core.http import asked_to_wait
 from app.core.ids import new_id
 from app.core.periodic import PeriodicTask, TaskGroup
@@ -36,7 +37,6 @@ from app.receiving.confirmation_store import (
     take_due,
     waiting_count,
 )
-from app.receiving.context import AppContext
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration
 from reconcile.ledger.events import Event
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
 from app.providers.doctor import Account, Diagnosis, Patient, diagnose
-from app.receiving.context import AppContext
 from app.receiving.header_codec import read_headers
 from app.receiving.refusal_store import Rejection, find_rejection
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from app.access.operators import note_in_trail, permitted
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.recorded import Recorded, of_request
 from app.core.text import counted
-from app.receiving.context import AppContext
 from app.receiving.delivery_log_store import find_in_log, raw_delivery
 from app.receiving.header_codec import is_left_out, read_headers
 from app.receiving.refusal_store import find_rejection

@@ -24,12 +24,12 @@ from typing import Final, NamedTuple
 
 import structlog
 
+from app.context.context import AppContext
 from app.core.errors import StorePoisoned, StoreUnavailable
 from app.core.logs import LogLine, Repeating
 from app.database.statements import PlainConnection
 from app.providers.source import Source
 from app.receiving.append_store import STARTS, Arrival, Ready, StoredVerdict
-from app.receiving.context import AppContext
 from app.receiving.framing import Item, Received
 from app.receiving.inbox_store import (
     BEAT,

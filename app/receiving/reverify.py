@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from app.access.operators import note_in_trail, who_may
+from app.context.context import AppContext
 from app.core.errors import ConfigurationError
 from app.providers.source import Reply, Source
 from app.receiving.append_store import Arrival, keep_arrivals
 from app.receiving.caught_up import behind_s
-from app.receiving.context import AppContext
 from app.receiving.framing import Received
 from app.receiving.header_codec import read_headers, restored
 from app.receiving.pace import Pace

@@ -19,9 +19,9 @@ from app.access.operators import (
 )
 from app.access.proposals import check_reason
 from app.access.sessions import invite_operator
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.orders.customers import checked_reason
-from app.receiving.context import AppContext
 from tests.api.driving import Driver, driving
 
 

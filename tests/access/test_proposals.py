@@ -35,9 +35,9 @@ from app.access.tokens import (
     issue_token,
     withdraw_token,
 )
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.database.engine import Connection
-from app.receiving.context import AppContext
 from reconcile.instants import DAY, Instant
 from tests.api.driving import Driver, driving
 

@@ -21,10 +21,10 @@ import httpx2
 from app.access.tokens import issue_token
 from app.bootstrap import Service, Work, open_service
 from app.config.load import load_settings
+from app.context.context import AppContext
 from app.core.clock import SetClock
 from app.database.statements import PlainConnection, run
 from app.receiving.caught_up import behind_s
-from app.receiving.context import AppContext
 from app.receiving.reader import Reader
 from reconcile.instants import SECOND, Instant, format_instant
 from tests.database.made import put_new

@@ -20,11 +20,11 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from app.context.context import AppContext
 from app.core.clock import SystemClock
 from app.core.ids import seeded_chance
 from app.evidence.prove_sealed import proofs_of
 from app.evidence.seal import Checkpoint, signed_checkpoint
-from app.receiving.context import AppContext
 from app.receiving.store import StoreSettings, open_store
 from app.sealing.leaf_store import Leaf
 from reconcile.ledger.policy import Policy

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from app.context.context import AppContext
 from app.core.clock import SystemClock
 from app.evidence.seal import seal_orders
-from app.receiving.context import AppContext
 from app.receiving.store import open_store
 from app.sealing.order_tree_store import SealedTree, entry_in, newest_tree
 from reconcile.ledger.policy import Policy

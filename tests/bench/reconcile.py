@@ -17,11 +17,11 @@ from time import perf_counter, process_time
 from typing import Any
 
 from app.cli.running import processes, run_loop
+from app.context.context import AppContext
 from app.core.clock import SetClock
 from app.finance.break_acts import breaks_of_run
 from app.finance.reconcile_period import RunRequest, _Work, reconcile_period
 from app.orders.rebuild import Helpers
-from app.receiving.context import AppContext
 from app.receiving.store import StoreSettings, open_store
 from reconcile.ledger.policy import Policy
 from reconcile.matching.decide import Decision, Match

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 
+from app.context.context import AppContext
 from app.core.clock import SystemClock
 from app.core.ids import new_secret
 from app.evidence.seal import seal_all
 from app.evidence.verify_log import verify_log
-from app.receiving.context import AppContext
 from app.receiving.store import StoreSettings, open_store
 from reconcile.ledger.policy import Policy
 from tests.bench import stored

@@ -11,10 +11,10 @@ import pytest
 
 from app.checkout.client import CheckoutClient
 from app.checkout.open_checkout import CheckoutResult, open_checkout
+from app.context.context import AppContext
 from app.core.clock import SetClock
 from app.database.statements import select_in
 from app.orders.record_store import order_records
-from app.receiving.context import AppContext
 from app.receiving.store import Store, StoreSettings, open_store
 from reconcile.instants import SECOND, Instant, parse_instant
 from reconcile.ledger.fold import fold

@@ -21,10 +21,10 @@ from app.checkout.ask_session import (
     pause_after,
 )
 from app.checkout.client import DENIAL_LASTS_S, CheckoutClient, RetrySettings
+from app.context.context import AppContext
 from app.core.errors import StoreUnavailable, UnreachableError
 from app.core.periodic import PeriodicTask
 from app.orders.pending_session_store import PendingSession
-from app.receiving.context import AppContext
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, parse_instant
 from tests.checkout.conftest import Shop
 from tests.checkout.service import EXPIRES, LATE, PHONE, answer, drop, opened, service

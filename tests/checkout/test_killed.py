@@ -10,10 +10,10 @@ import pytest
 from app.checkout.client import CheckoutClient
 from app.checkout.open_checkout import CheckoutResult, open_checkout
 from app.checkout.request import Judged, Reply
+from app.context.context import AppContext
 from app.core.errors import StoreUnavailable
 from app.database.statements import Plain, PlainConnection
 from app.orders.pending_session_store import release_all
-from app.receiving.context import AppContext
 from app.receiving.store import Store
 from reconcile.ledger.policy import Policy
 from tests.checkout.conftest import Shop

@@ -22,12 +22,12 @@ from app.bootstrap_console import console_of
 from app.config.load import load_settings
 from app.console.application import build_console
 from app.console.view import Console
+from app.context.context import AppContext
 from app.core.cells import BYTE_ORDER_MARK
 from app.core.ids import new_token
 from app.core.jobs import Jobs
 from app.finance.imports import ImportRequest, import_bank, import_statement
 from app.finance.reconcile_period import RunRequest, reconcile_period
-from app.receiving.context import AppContext
 from reconcile.instants import DAY, MINUTE, Instant
 from tests.api.driving import Driver, driving, environ, event, of_order, signed
 from tests.copied import copy_of

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.context.context import AppContext
 from app.core.clock import SetClock
 from app.core.reading import Reading, Unreadable
 from app.database.tables import ONLY, metadata
@@ -23,7 +24,6 @@ from app.evidence.keys import EvidenceKey
 from app.evidence.seal import CheckpointSigner, seal_all
 from app.orders.history_store import gather, scan
 from app.receiving.append_store import Arrival, Ready
-from app.receiving.context import AppContext
 from app.receiving.framing import Received
 from app.receiving.refusal_store import Rejection
 from app.receiving.store import Store, StoreSettings, open_store

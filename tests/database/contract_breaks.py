@@ -14,6 +14,7 @@ from app.access.operator_store import audit_entries
 from app.access.operators import Proven, Role, register_operator
 from app.access.proposal import Proposal
 from app.access.proposals import Proposals
+from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.finance.break_acts import (
     SeenBreak,
@@ -31,7 +32,6 @@ from app.finance.reconcile_period import finish
 from app.finance.reconcile_rows import refresh_ledger_lines
 from app.finance.run_store import Run, save_closed, save_seen, seen_by, take_run_number
 from app.finance.worklist import late_document, late_items, settle_late
-from app.receiving.context import AppContext
 from app.receiving.store import Store
 from reconcile.matching.breaks import Break, Candidate
 from reconcile.matching.control import Control, control_text

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from app.context.context import AppContext
 from app.core.errors import NotFoundError
 from app.monitoring.watchdog import Watched, alarms
 from app.orders import holds, rebuild, refold
@@ -24,7 +25,6 @@ from app.orders.read_orders import explain_order, list_orders
 from app.orders.rebuild import refold_all
 from app.orders.refold import TakingUp, refold_due
 from app.receiving import pace
-from app.receiving.context import AppContext
 from app.receiving.refusals import RefusedAges
 from app.receiving.store import Store
 from reconcile.ledger.fold import fold

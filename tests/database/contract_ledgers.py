@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from app.context.context import AppContext
 from app.database.statements import run
 from app.orders import refold
 from app.orders.counter_store import differing_tallies, outcome_counts
@@ -25,7 +26,6 @@ from app.orders.listing_store import differing_listings
 from app.orders.published_store import Published
 from app.orders.rebuild import refold_all
 from app.orders.refold import call_up_early, gathered, refold_due, refold_until_quiet
-from app.receiving.context import AppContext
 from app.receiving.due_store import NEXT_DUE, count_due, due_orders, next_due
 from app.receiving.store import Store
 from reconcile.instants import MINUTE

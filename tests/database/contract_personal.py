@@ -14,6 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from app.access.operator_store import AuditEntry, add_entry
 from app.access.proposal import Decided, Proposal
 from app.access.proposal_store import add_decision, add_proposal
+from app.context.context import AppContext
 from app.core.errors import ConfigurationError, NotFoundError
 from app.core.phone_key import PhoneKey
 from app.database.engine import scratch_database
@@ -30,7 +31,6 @@ from app.privacy.erase_store import note_carried_out
 from app.privacy.erasure_journal import make_journal
 from app.privacy.replay_erasures import ErasureReplay, journal_state, replay_after_restore
 from app.receiving.append_store import Envelope
-from app.receiving.context import AppContext
 from app.receiving.correlation_store import ORPHANS
 from app.receiving.phone_store import (
     NOTES_OF,

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from app.context.context import AppContext
 from app.finance.reconcile_rows import refresh_ledger_lines
 from app.orders import refold
 from app.orders.policy_version_store import noted_policy
 from app.orders.rebuild import refold_all
 from app.orders.refold import TakingUp, gathered, refold_due, refold_until_quiet
-from app.receiving.context import AppContext
 from app.receiving.due_store import count_due
 from app.receiving.store import Store
 from reconcile.instants import HOUR, MINUTE

@@ -15,6 +15,7 @@ from unittest.mock import AsyncMock
 import pytest
 from sqlalchemy import text
 
+from app.context.context import AppContext
 from app.core.clock import SetClock
 from app.database.engine import Connection as Session
 from app.database.statements import insert_rows, run
@@ -24,7 +25,6 @@ from app.finance.break_acts import breaks_of_run, finished_run, living_breaks
 from app.finance.reconcile_period import Ran, Ranges, RunRequest, ran, reconcile_period
 from app.finance.reconcile_rows import Snapshot
 from app.orders.rebuild import Helpers
-from app.receiving.context import AppContext
 from app.receiving.store import Store, StoreSettings
 from reconcile.instants import DAY
 from reconcile.ledger.policy import Policy

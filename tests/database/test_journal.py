@@ -368,7 +368,7 @@ async def test_one_writer_at_a_time_among_processes(
 BESIDE = """
 import asyncio, os, sys
 from app.core.clock import SystemClock
-from app.receiving.context import AppContext
+from app.context.context import AppContext
 from app.access.tokens import issue_token
 from app.receiving.store import StoreSettings, open_store
 from reconcile.ledger.policy import Policy

@@ -17,6 +17,7 @@ from app.bootstrap import working_parts
 from app.bootstrap_evidence import evidence_providers, key_path, signer_of
 from app.cli import main
 from app.config.load import load_settings
+from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.http import outgoing_client
 from app.evidence.bundle import Built, BundleRequest, build_evidence
@@ -40,7 +41,6 @@ from app.evidence.witnesses import (
 )
 from app.monitoring.watchdog import Watched, alarms
 from app.orders.refold import refold_until_quiet
-from app.receiving.context import AppContext
 from app.receiving.refusals import RefusedAges
 from app.sealing.departure_store import WitnessState, claim_witness, witness_states
 from app.sealing.log_store import begin_log, newest_head

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from app.context.context import AppContext
 from app.orders.record_store import add_records
 from app.orders.refold import refold_until_quiet
-from app.receiving.context import AppContext
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Instant, format_instant
 from reconcile.ledger.records import Record
 from reconcile.money import Money

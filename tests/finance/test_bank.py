@@ -16,6 +16,7 @@ import pytest
 
 from app.access.operator_store import audit_entries
 from app.access.operators import register_operator
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.finance import bank_match
 from app.finance.bank_match import KeptMatch, booked_line, booked_lines, booked_page, check_bucket
@@ -32,7 +33,6 @@ from app.finance.reconcile_period import Ran, RunRequest, reconcile_period
 from app.finance.reconcile_rows import leg_of
 from app.finance.report_period import report_journal, report_period
 from app.finance.reports.journal import DEFAULTS, head, writer
-from app.receiving.context import AppContext
 from reconcile.instants import DAY, Instant, parse_instant
 from reconcile.matching.breaks import BANK_CAUSES
 from reconcile.money import Money

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from app.context.context import AppContext
 from app.finance.imports import Imported, ImportRequest, import_book
 from app.orders.refold import refold_until_quiet
-from app.receiving.context import AppContext
 from reconcile.money import Money
 from tests.database.builders import arrival, keep, opened, rows, said
 from tests.database.builders import context as context_of

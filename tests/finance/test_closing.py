@@ -16,6 +16,7 @@ from app.access.operator_store import audit_entries
 from app.access.operators import Proven, asking_by_token, register_operator, trail
 from app.access.proposal import Proposal
 from app.access.proposals import Proposals
+from app.context.context import AppContext
 from app.core.clock import SetClock
 from app.core.errors import NotFoundError, UsageError
 from app.core.zones import zone_named
@@ -45,7 +46,6 @@ from app.finance.reports import text_forms
 from app.finance.withdraw_import import Withdrawn, withdraw_import
 from app.orders import refold
 from app.orders.retention_store import prune
-from app.receiving.context import AppContext
 from app.sealing.leaf_store import digest_of_text
 from reconcile.instants import DAY, MINUTE, TICK, Instant, format_instant, parse_instant
 from reconcile.ledger.policy import FORM, Policy

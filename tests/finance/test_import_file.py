@@ -12,6 +12,7 @@ import pytest
 
 from app.access.operator_store import audit_entries
 from app.access.operators import register_operator
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, StoreUnavailable, UsageError
 from app.core.zones import zone_named
 from app.database.engine import Connection
@@ -27,7 +28,6 @@ from app.finance.imports import (
     past_imports,
 )
 from app.finance.read_lines import list_book, list_statement
-from app.receiving.context import AppContext
 from reconcile.instants import EARLIEST, TICK, format_instant, format_known, parse_instant
 from tests.database.builders import context as context_of
 from tests.database.builders import opened, rows

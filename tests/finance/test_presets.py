@@ -17,6 +17,7 @@ from typing import Any, Final
 import pytest
 import xlsxwriter
 
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.finance.files.presets import (
     load_preset,
@@ -27,7 +28,6 @@ from app.finance.files.presets import (
 )
 from app.finance.imports import Imported, ImportRequest, import_book, import_statement
 from app.finance.read_lines import list_book, list_statement
-from app.receiving.context import AppContext
 from reconcile.instants import format_instant
 from reconcile.money import Money
 from tests.database.builders import context as context_of

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from app.context.context import AppContext
 from app.core.errors import UnreachableError
 from app.finance import reconcile_period as reconciling
 from app.finance.matching_store import ImportedDates
@@ -17,7 +18,6 @@ from app.finance.reconcile_period import Ranges, RunRequest, reconcile_period
 from app.finance.reconcile_rows import Known
 from app.finance.run_store import runs
 from app.orders.rebuild import Helpers
-from app.receiving.context import AppContext
 from app.receiving.store import StoreSettings
 from reconcile.matching.match import Part
 from tests.bench.reconciled import RULES

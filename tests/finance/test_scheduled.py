@@ -16,6 +16,7 @@ from app.access.operator_store import audit_entries
 from app.access.operators import SERVICE, note_in_trail, register_operator
 from app.bootstrap_ways import schedule_of
 from app.config.load import load_settings
+from app.context.context import AppContext
 from app.core.clock import SetClock
 from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.http import outgoing_client
@@ -42,7 +43,6 @@ from app.finance.scheduled_work import (
     run_now,
 )
 from app.monitoring.watchdog import Watched, alarms
-from app.receiving.context import AppContext
 from app.receiving.refusals import RefusedAges
 from app.schedule_process import DIED, STOPPED, Scheduler
 from app.sealing.log_store import begin_log

@@ -14,6 +14,7 @@ import pytest
 from app.bootstrap_golive import check_now
 from app.cli.golive import page_of
 from app.config.load import load_settings
+from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.reading import TRIED
 from app.golive.golive import (
@@ -37,7 +38,6 @@ from app.golive.rehearse import SIGNER
 from app.golive.signoff_store import Judged, Signoff, add_signoff
 from app.providers.profile import load_profile
 from app.providers.source import Source
-from app.receiving.context import AppContext
 from tests.api.driving import SECRET, Driver, driving, environ
 from tests.reconcile.build import T
 

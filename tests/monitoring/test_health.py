@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from app.context.context import AppContext
 from app.monitoring import health
 from app.monitoring.health import store_state
-from app.receiving.context import AppContext
 from tests.api.driving import driving
 
 

@@ -11,6 +11,7 @@ import pytest
 from app.access.operators import register_operator, retire_operator
 from app.access.sessions import invite_operator
 from app.access.tokens import issue_token
+from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.evidence import attachment_store
 from app.evidence.attachment_store import attached_bytes, empty_attachments
@@ -23,7 +24,6 @@ from app.finance.match_rules import save_rules
 from app.finance.reconcile_rows import refresh_ledger_lines
 from app.golive.golive import ITEMS, sign
 from app.orders.order_facts import OrderFacts, tell_order
-from app.receiving.context import AppContext
 from app.receiving.store import Store
 from reconcile.money import Money
 from reconcile.reporting.closing import Closing

@@ -10,8 +10,8 @@ from sqlalchemy import text
 from app.checkout.ask_session import ask_again_due
 from app.checkout.client import RetrySettings
 from app.checkout.open_checkout import open_checkout
+from app.context.context import AppContext
 from app.core.clock import SystemClock
-from app.receiving.context import AppContext
 from app.receiving.store import Store
 from reconcile.ledger.policy import Policy
 from tests.checkout.service import LATE, answer, asked, opened, service

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from app.context.context import AppContext
 from app.database.locks import LINKING, REFUSING, take_lock
 from app.database.statements import PlainConnection, Rows, run
 from app.orders import ledger_store, refold
@@ -20,7 +21,6 @@ from app.orders.record_store import add_records
 from app.orders.refold import CLAIM, gathered, refold_due
 from app.privacy.check import Rebuilding, check_database
 from app.receiving.append_store import Arrival, keep_arrivals, mark_due
-from app.receiving.context import AppContext
 from app.receiving.due_store import Due, claim_orders, due_orders
 from app.receiving.refusal_store import delete_rejections
 from app.receiving.store import Store

@@ -12,9 +12,9 @@ from typing import Any
 import httpx2
 import pytest
 
+from app.context.context import AppContext
 from app.orders.reindex import reindex
 from app.receiving import confirm
-from app.receiving.context import AppContext
 from app.receiving.store import StoreSettings, open_store
 from reconcile.instants import HOUR
 from tests.api.driving import driving, event

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text
 
+from app.context.context import AppContext
 from app.evidence.seal import open_signer, seal_all
 from app.evidence.verify_log import verify_log
 from app.orders.history_store import gather
@@ -24,7 +25,6 @@ from app.orders.read_feed import Published, read_feed
 from app.orders.rebuild import refold_all
 from app.privacy.check import Rebuilding, check_database
 from app.providers.source import Source
-from app.receiving.context import AppContext
 from app.receiving.due_store import count_due
 from reconcile.instants import MINUTE, TICK, Instant
 from reconcile.ledger.events import Delivery

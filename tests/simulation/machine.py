@@ -20,11 +20,11 @@ from app.bootstrap_context import store_settings
 from app.bootstrap_serving import SHUTDOWN_S
 from app.checkout.client import CheckoutClient, ClientSettings
 from app.config.settings import Settings
+from app.context.context import AppContext
 from app.core.clock import Clock
 from app.core.errors import TallyhookError
 from app.evidence.seal import open_signer
 from app.providers.source import Source
-from app.receiving.context import AppContext
 from app.receiving.store import open_store
 from tests.simulation.asgi import Packet, Reply, call
 from tests.simulation.disk import Disk, Sizes

@@ -1,0 +1,3 @@
+"""What passes through all layers."""
+
+__all__ = ("context",)
