@@ -54,7 +54,7 @@ def sealing(context: AppContext, signer: CheckpointSigner) -> PeriodicTask:
     sealer = Sealer(context, signer)
 
     async def work() -> int:
-        if context.store.folded_elsewhere:  # whoever folds seals, too
+        if context.signals.folded_elsewhere:  # whoever folds seals, too
             return 0
         return await sealer.seal_some() or int(await seal_orders_if_due(context))
 

@@ -154,7 +154,7 @@ class ReportRoutes:
             end=_end(request, "to", zone=zone, last=True),
             as_of=now if as_of is None else as_of,
             basis=basis,
-            environment=self._context.store.environment or "not stamped",
+            environment=self._context.database.environment or "not stamped",
         )
         scope = await on_the_books(self._context, asked)
         try:

@@ -210,7 +210,7 @@ def reverify_deliveries(
                 context,
                 sources=sources,
                 only=source,
-                environment=context.store.environment or "",
+                environment=context.database.environment or "",
                 progress=advance,
                 by=by,
             ),

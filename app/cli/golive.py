@@ -125,7 +125,7 @@ def golive(
         context: AppContext, settings: Settings
     ) -> tuple[str, list[ChecklistItem], Instant]:
         items = await run_checklist(context, settings)
-        return context.store.environment or "", items, context.clock.now()
+        return context.database.environment or "", items, context.clock.now()
 
     environment, items, now = running.with_context(check, purpose="writing")
     rows = [item.document() for item in items]

@@ -58,15 +58,7 @@ def backup(
 
     settings, began = load_settings(), SystemClock().now()
     with printing.measure("copying") as show:
-        contents = running.run_loop(
-            back_up(
-                settings.database_url,
-                file,
-                environment=settings.environment,
-                replace=force,
-                progress=show,
-            )
-        )
+        contents = running.run_loop(back_up(settings, file, replace=force, progress=show))
     if form is printing.Format.table:
         print(f"{file}: {contents.sentence()}. Checked.")
     else:
@@ -108,13 +100,12 @@ def restore(
     with printing.measure_both("copying", "erasing again") as (show, advance):
         restored = running.run_loop(
             put_back(
-                settings.database_url,
+                settings,
                 file,
-                environment=settings.environment,
                 replace=force,
                 clock=SystemClock(),
-                erase_again=lambda store: erase_in_copy(
-                    settings, store, without=without, progress=advance
+                erase_again=lambda inbox: erase_in_copy(
+                    settings, inbox, without=without, progress=advance
                 ),
                 progress=show,
             )

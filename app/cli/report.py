@@ -167,7 +167,7 @@ async def _scope(
         end=end,
         as_of=context.clock.now() if known is None else known,
         basis=basis,
-        environment=context.store.environment or "not stamped",
+        environment=context.database.environment or "not stamped",
     )
     return await on_the_books(context, scope)
 

@@ -294,7 +294,7 @@ async def report_download(view: View) -> Response:
             end=until,
             as_of=now,
             basis=closed_periods.CLOSING_BASIS,
-            environment=view.context.store.environment or "",
+            environment=view.context.database.environment or "",
         )
         name = f"{view.needed('from')}-{view.needed('to')}"
         content = await work.report(await closed_periods.on_the_books(view.context, scope), form)

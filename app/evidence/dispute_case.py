@@ -164,7 +164,7 @@ async def dispute_case(
 ) -> Case:
     """Raises NotFoundError for an order of which nothing was known by then."""
     now = context.clock.now()
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         whole = (await as_judged(connection, [asked.order], policy=context.policy))[asked.order]
         as_of = whole.instant_at(now) if asked.as_of is None else asked.as_of
         known = whole.known_at(as_of)

@@ -336,7 +336,7 @@ async def gather_dossier(
 ) -> Dossier:
     """Raises NotFoundError for an order of which nothing was known by then."""
     now = context.clock.now()
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         history = (await as_judged(connection, [order], policy=context.policy))[order]
         instant = history.instant_at(now) if as_of is None else as_of
         known = history.known_at(instant)

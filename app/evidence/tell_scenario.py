@@ -236,11 +236,11 @@ async def tell_scenario(
     Raises NotFoundError for no such order, UsageError where bodies were deleted or cannot be freed
     of personal data.
     """
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         await permitted(connection, by=by, action="evidence_built")
     dossier = await gather_dossier(context, order, as_of=as_of, full=True, providers=providers)
     scenario = scenario_of(dossier, providers)
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         now = context.clock.now()
         who = await permitted(connection, by=by, action="evidence_built")
         await note_in_trail(

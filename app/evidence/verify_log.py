@@ -322,7 +322,7 @@ async def verify_log(
 
     Raises NotFoundError where no log has begun, UsageError where `against` is no checkpoint of it.
     """
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         known = await log_store.identity(connection)
         if known is None:
             raise NotFoundError("nothing is sealed yet; `tallyhook log seal` seals what waits")

@@ -209,7 +209,7 @@ async def _matched(
     every = None if kept is None else kept.found(mark, as_of, now=now)
     if every is not None:
         return await asyncio.to_thread(use, every)
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         rules = (await rules_known(connection, as_of=at)).match
         sides = await bank_sides(connection, as_of=at)
         hands = tuple(await hand_matches(connection, as_of=at))

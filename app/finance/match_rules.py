@@ -272,7 +272,7 @@ MOST_REPORTED: Final = 1_000
 
 async def current_rules(context: AppContext) -> SavedRules | None:
     """The saved rules in force; None where none were ever saved."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return await rules_in_force(connection)
 
 
@@ -311,7 +311,7 @@ async def save_rules(
     already.
     """
     read_rules(text)
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         await acting_alone(connection)
         now = context.clock.now()
         who = await permitted(connection, by=by, action="rules_saved")
@@ -368,7 +368,7 @@ def rules_kind(context: AppContext) -> ProposalKind:
     """Changing the rules, where those in force limit what one person may do."""
 
     async def perform(proposal: Proposal, agree: Agree) -> None:
-        async with context.store.writing() as connection:
+        async with context.database.writing() as connection:
             agreed = await agree(connection)
             text, now = proposal.given["toml"], context.clock.now()
             await _save(connection, text, agreed.who, at=now, reason=proposal.reason, agreed=agreed)

@@ -41,7 +41,7 @@ async def book_page(
     after  the `following` of the page before
     """
     at = context.clock.now() if as_of is None else as_of
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         if reference is None:
             first = after.partition(" ")[0]
             rows = book_rows(connection, as_of=at, first=first)
@@ -68,7 +68,7 @@ async def statement_page(
 ) -> LinePage[StatementLine]:
     """The lines that name an order or a payment, or all by key, as `book_page` has them."""
     at = context.clock.now() if as_of is None else as_of
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         if reference is None:
             first = after.partition(" ")[0]
             rows = statement_rows(connection, as_of=at, first=first)

@@ -97,7 +97,7 @@ ORDERS: Final[dict[str, Callable[[Entry], tuple[Any, ...]]]] = {"money": _by_mon
 
 async def worklist(context: AppContext, asked: WorklistRequest) -> Worklist:
     """Look at the newest run that moved the lives of breaks."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         run = await last_lived(connection)
         if run is None:
             return Worklist(run=None, causes={}, states={})
@@ -126,7 +126,7 @@ async def worklist(context: AppContext, asked: WorklistRequest) -> Worklist:
 
 async def newest_run(context: AppContext) -> Run | None:
     """The newest run that moved the lives of breaks; None: there was none."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return await last_lived(connection)
 
 

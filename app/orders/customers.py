@@ -93,7 +93,7 @@ async def unmask(
     Raises UsageError for who may not and without a reason, NotFoundError for no such order.
     """
     await explain_order(context, order)
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="unmasked")
         found = await phones_of(connection, order, sources=sources)
         await note_in_trail(
@@ -116,7 +116,7 @@ async def reveal_body(
     Raises UsageError for who may not, without a reason, and where the body is not kept, each with
     why; NotFoundError for no such delivery.
     """
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="unmasked")
         body, phones = await _kept_body(connection, delivery_id, sources)
         await note_in_trail(

@@ -284,7 +284,7 @@ async def orders_beginning(context: AppContext, text: str, *, limit: int) -> lis
     """References that begin with a text, in their order; none for what may be a phone number."""
     if fault_of(text) is not None or looks_like_a_phone(text):
         return []
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return await search_store.orders_named(connection, text, beginning=True, limit=limit)
 
 
@@ -309,7 +309,7 @@ async def find_orders(
     if sought.national:
         found.notes.append(NATIONAL)
     hits: dict[str, str] = {}
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         async for order, how in _Look(context, connection, sought, limit, found.notes).all():  # 2
             if order not in hits and len(hits) == limit:
                 found.more = True

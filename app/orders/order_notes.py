@@ -28,7 +28,7 @@ async def add_note(
     """Add a note to an order. Raises UsageError for who may not and for one that is empty, too long
     or holds a phone number, NotFoundError for no such order."""
     await explain_order(context, order)
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="note_added")
         checked = checked_reason(note, await phones_of(connection, order, sources=sources))
         await note_in_trail(

@@ -84,7 +84,7 @@ async def prove_orders(
     """Prove the given orders, or all. Raises NotFoundError for a reference nobody has spoken of."""
     as_of = context.clock.now()
     orders, found = 0, list[CounterExample]()
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         if references is None:
             async for histories in scan(connection):
                 for history in histories:

@@ -122,13 +122,13 @@ async def reindex(
     """Rebuild the index. Raises ConfigurationError, changing nothing, when a source is missing."""
     now = context.clock.now()
     read = events = 0
-    async with context.store.reading() as reading, context.store.writing() as writing:
+    async with context.database.reading() as reading, context.database.writing() as writing:
         await drop_index(writing, now=now)
         if context.phone_key is not None:
             await drop_other_keys(writing, context.phone_key.name)
         async for deliveries in raw_deliveries(reading, at_once=AT_ONCE):
             rereads = [
-                renormalize(delivery, sources, environment=context.store.environment)
+                renormalize(delivery, sources, environment=context.database.environment)
                 for delivery in deliveries
             ]
             await index_again(writing, rereads, now=now)
@@ -137,7 +137,7 @@ async def reindex(
             progress(len(rereads))
         never = [name for name, source in sources.items() if not source.asks]
         await await_again(writing, now=now, not_known=NOT_KNOWN, never=never)
-    context.store.evidence_arrived.set()
+    context.signals.evidence_arrived.set()
     return Reindexed(read=read, events=events, unreadable=read - events)
 
 

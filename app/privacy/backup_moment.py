@@ -21,7 +21,7 @@ deploy/compose/compose.yaml."""
 
 async def note_backup(context: AppContext, *, at: Instant) -> None:
     """Note that a backup is complete of what was there at a moment."""
-    await context.store.writer.commit(put_counter, LAST_BACKUP, at)
+    await context.database.writer.commit(put_counter, LAST_BACKUP, at)
 
 
 async def last_backup(connection: Connection) -> Instant | None:

@@ -96,7 +96,7 @@ async def erase(
     if dry_run:
         return erasure
     reason = checked_reason(asked.reason, erasure.phones)
-    async with context.store.writing() as connection:  # 3
+    async with context.database.writing() as connection:  # 3
         agreed = None if agree is None else await agree(connection)
         who = await permitted(connection, by=asked.by, action="erased")
         now = context.clock.now()
@@ -153,7 +153,7 @@ async def propose_erasure(
     )
     reason = checked_reason(asked.reason, found.phones)
     counts = found.counts()
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         return await propose(
             connection,
             kind,
@@ -219,7 +219,7 @@ async def _order_state(connection: Connection, subject: str, given: Mapping[str,
 async def _found(
     context: AppContext, finding: ErasureFinder, asked: ErasureRequest, *, digits: str | None
 ) -> Erasure:
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         if digits is not None:
             return await finding.of_phone(connection, digits, everywhere=asked.everywhere)
         return await finding.of_order(connection, asked.order or "")

@@ -13,6 +13,7 @@ __all__ = (
     "endpoint",
     "guard",
     "header_codec",
+    "inbox",
     "inbox_file_store",
     "inbox_queue",
     "inbox_store",
@@ -24,7 +25,6 @@ __all__ = (
     "refusal_store",
     "refusals",
     "reverify",
-    "store",
     "unread",
     "verify",
 )

@@ -31,7 +31,7 @@ async def diagnose_delivery(
     context: AppContext, delivery_id: str, *, accounts: Mapping[str, Account]
 ) -> Diagnosed:
     """Raises NotFoundError for no such rejection, UsageError where too little of it was kept."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         rejection = await find_rejection(connection, delivery_id)
     if rejection is None:
         raise NotFoundError(

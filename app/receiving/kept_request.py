@@ -39,7 +39,7 @@ async def kept_request(context: AppContext, delivery_id: str, *, to: str, by: st
     Raises NotFoundError where there is no such delivery, UsageError where its body is not kept
     whole, and for who may not see bodies.
     """
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         entry = await find_in_log(connection, delivery_id)
         stored = await raw_delivery(connection, delivery_id)
         refused = await find_rejection(connection, delivery_id)
@@ -53,7 +53,7 @@ async def kept_request(context: AppContext, delivery_id: str, *, to: str, by: st
         body = None
     if body is None:
         raise UsageError(_why_not(delivery_id, stored is None, entry.pruned_at is not None))
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="unmasked")
         await note_in_trail(
             connection,

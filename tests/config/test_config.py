@@ -318,7 +318,7 @@ def test_one_name_twice_in_a_file_is_no_other_spelling(tmp_path: Path) -> None:
 def test_a_name_that_a_setting_had_once_is_understood(tmp_path: Path) -> None:
     """In the environment as in the file, whose new name it wins over; but not beside the new one in
     the same place."""
-    found = load(JOURNAL_QUEUE="99", journal_batch="9")
+    found = load(JOURNAL_QUEUE="99", inbox_batch="9")
     assert (found.inbox_queue, found.inbox_batch) == (99, 9)
     path = tmp_path / "settings.env"
     path.write_text("TALLYHOOK_INBOX_QUEUE=88\nTALLYHOOK_JOURNAL_BATCH=8\n")

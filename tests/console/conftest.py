@@ -43,7 +43,7 @@ SAME_SITE = {"Sec-Fetch-Site": "same-origin"}
 async def session_for(context: AppContext, name: str) -> str:
     """A session's cookie without the form."""
     token = new_token("")
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         now = context.clock.now()
         await add_session(connection, token=token, name=name, now=now, until=now + 7 * DAY)
     return token

@@ -145,7 +145,7 @@ async def rebuilt(folder: Path) -> None:
 
 async def ledgers(context: AppContext) -> tuple[list[bytes], list[Any]]:
     """Every ledger folded as of one instant, and what is cached of each."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         folded = [
             canonical_json(ledger_document(fold(history, policy=context.policy, as_of=LATER)))
             async for part in scan(connection)

@@ -191,7 +191,7 @@ async def test_only_finance_and_support_attach_and_look(tmp_path: Path) -> None:
 async def test_what_was_attached_to_a_break_is_its_orders_too(tmp_path: Path) -> None:
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         context = await lived(driver)
-        async with context.store.writing() as connection:
+        async with context.database.writing() as connection:
             await connection.execute(
                 text(
                     "INSERT INTO breaks (id, cause, order_ref, payment, subject) "

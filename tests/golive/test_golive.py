@@ -70,7 +70,7 @@ async def live(tmp_path: Path) -> AsyncIterator[Driver]:
 async def rehearsed(context: AppContext, item: str, state: Judged) -> None:
     """What a rehearsal writes down."""
     signoff = Signoff(item=item, state=state, at=T, signer=SIGNER, note="as found")
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         await add_signoff(connection, signoff)
 
 

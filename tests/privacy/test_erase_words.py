@@ -46,7 +46,7 @@ async def shown(driver: Driver) -> str:
 
 async def keep_whole(driver: Driver, reason: str = SAID) -> None:
     """As an earlier release kept it."""
-    async with driver.context.store.writing() as connection:
+    async with driver.context.database.writing() as connection:
         await connection.execute(text("UPDATE events SET reason=:reason"), {"reason": reason})
 
 

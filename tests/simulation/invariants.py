@@ -113,7 +113,7 @@ async def problems(world: World) -> list[str]:
 async def _read(context: AppContext) -> Stored:
     now = context.clock.now()
     feed = await read_feed(context, after=0, limit=10_000, wait_s=0)
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         orders = await _column(connection, "SELECT order_key FROM order_due ORDER BY order_key")
         histories = dict(await gather(connection, [row[0] for row in orders]))
         deliveries = await _column(
