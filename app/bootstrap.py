@@ -12,6 +12,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import httpx2
@@ -32,7 +33,6 @@ from app.bootstrap_context import (
     of_merchant,
     phone_key,
     policy_of,
-    store_settings,
 )
 from app.bootstrap_evidence import cosigning, sealing, signer_of, witnesses_of
 from app.bootstrap_sources import askers, checkout_client, retention_of, shop_of, storing_sources
@@ -40,6 +40,7 @@ from app.checkout.ask_session import asking_again
 from app.checkout.client import CheckoutClient
 from app.child_processes import WorkerProcess
 from app.config.settings import Settings
+from app.context.context import AppContext
 from app.core.clock import Clock, SystemClock
 from app.core.errors import ConfigurationError
 from app.core.http import outgoing_client
@@ -59,12 +60,11 @@ from app.providers.provider_client import LIMIT_S, ProviderClient
 from app.providers.source import Source
 from app.receiving.confirm import Confirmer, confirming
 from app.receiving.connection_limits import ConnectionLimits, GateLimits
-from app.receiving.context import AppContext
 from app.receiving.endpoint import Limits, Webhooks
+from app.receiving.inbox import Inbox, inbox_of, open_inbox
 from app.receiving.reader import Reader, ReaderContext
 from app.receiving.receive import Receiver
 from app.receiving.refusals import RefusedAges, RejectionRate
-from app.receiving.store import Store, open_store
 from app.schedule_process import Scheduler
 from reconcile.canonical import fingerprint
 from reconcile.ledger.policy import policy_text
@@ -131,7 +131,7 @@ def notifying(context: AppContext, shop: Shop, client: httpx2.AsyncClient) -> Pe
 
 
 def _receiver(
-    store: Store,
+    inbox: Inbox,
     settings: Settings,
     sources: dict[str, Source],
     clock: Clock,
@@ -140,7 +140,7 @@ def _receiver(
     assert settings.environment is not None
     return Receiver(
         sources=sources,
-        queue=store.queue,
+        queue=inbox.queue,
         clock=clock,
         environment=settings.environment,
         rejected_body_bytes=settings.rejected_body_bytes,
@@ -207,7 +207,7 @@ def reading_parts(
 ) -> list[tuple[str, Part]]:
     """What brings deliveries from the inbox to the database, and asks about those that need it."""
     assert settings.environment is not None
-    reads = ReaderContext(context, sources, settings.environment, HOLDING)
+    reads = ReaderContext(context, inbox_of(context), sources, settings.environment, HOLDING)
     parts: list[tuple[str, Part]] = [("the reader of the inbox", Reader(reads))]
     if askers:
         confirmer = Confirmer(context=context, sources=sources, askers=askers)
@@ -336,7 +336,7 @@ class Service:
         is notified of alarms."""
         if settings.environment is None:
             raise ConfigurationError(["TALLYHOOK_ENVIRONMENT: say sandbox or live"])
-        self.store = context.store
+        self.inbox = inbox_of(context)
         self.sources = sources
         self.context = context
         self.checkout = checkout
@@ -359,7 +359,7 @@ class Service:
         self._stop = asyncio.Event()
         self.connection_limits = ConnectionLimits(gate_limits(settings))
         metrics = Metrics(frozenset(self.sources), self.connection_limits, gauges=FIGURES)
-        receiver = _receiver(self.store, settings, self.sources, context.clock, ages)
+        receiver = _receiver(self.inbox, settings, self.sources, context.clock, ages)
         self.webhooks = Webhooks(receiver, limits=request_limits(settings), metrics=metrics)
         self.application = self._application(settings, metrics)
 
@@ -438,19 +438,19 @@ class Service:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """InboxQueue and background tasks at work; on leaving, all that waits has been written."""
-        store = self.store
-        store.on_poison = self.fail
+        inbox, closing = self.inbox, self.context.signals.closing
+        inbox.database.on_poison = self.fail
         queue = self._begun("the queue of the inbox", self._run_queue())
-        keeping = self._begun("the inbox", store.receiving.inbox.watch(store.closing))
+        keeping = self._begun("the inbox", inbox.writer.watch(closing))
         tasks = [(part, self._begun(name, part.run())) for name, part in self.parts]
         looking = self._begun("the database file", self._look())
         await asyncio.sleep(0)
         try:
             yield
         finally:
-            store.closing.set()
+            closing.set()
             await asyncio.gather(looking, keeping)
-            store.queue.close()
+            inbox.queue.close()
             await queue
             for part, task in tasks:  # the reader first: what was accepted is read, if it can be
                 part.stop()
@@ -460,16 +460,16 @@ class Service:
         return asyncio.create_task(self._supervise(name, work))
 
     async def _look(self) -> None:
-        if not self.store.looked:
-            await self.store.look()
+        if not self.inbox.database.looked:
+            await self.inbox.database.look(until=self.context.signals.closing)
 
     async def _run_queue(self) -> None:
         self._journal_alive = True
         try:
-            await self.store.queue.run()
+            await self.inbox.queue.run()
         finally:
             self._journal_alive = False
-            self.store.queue.abandon()
+            self.inbox.queue.abandon()
 
     async def _supervise(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         try:
@@ -497,24 +497,23 @@ def folding_fingerprint(settings: Settings) -> str:
 
 
 @asynccontextmanager
-async def _behind(
-    service: Service, store: Store, *, drains: bool, folds_by: str
-) -> AsyncIterator[None]:
+async def _behind(service: Service, *, drains: bool, folds_by: str) -> AsyncIterator[None]:
     """The processes behind a receiver, which end after it."""
+    inbox, signals = service.inbox, service.context.signals
     worker = WorkerProcess(
-        read=store.read,
-        news=(store.accepted, store.evidence_arrived),
-        failed=store.writer.fail,
+        read=signals.read,
+        news=(signals.accepted, signals.evidence_arrived),
+        failed=inbox.database.writer.fail,
         drains=drains,
     )
     service.worker_missing = worker.missing
-    store.receiving.inbox.may_delete = lambda: worker.ready
+    inbox.writer.may_delete = lambda: worker.ready
     # On PostgreSQL whoever runs it starts as many workers as are wanted.
-    if not store.shared and len(os.sched_getaffinity(0)) > 1:
+    if not inbox.database.shared and len(os.sched_getaffinity(0)) > 1:
         beside = FoldingProcess(
-            waiting=lambda: store.receiving.inbox.records if worker.ready else 0,
+            waiting=lambda: inbox.writer.records if worker.ready else 0,
             leave=worker.leave_folding,
-            failed=store.writer.fail,
+            failed=inbox.database.writer.fail,
             folds_by=folds_by,
         )
         worker.on_news = beside.tell
@@ -539,14 +538,11 @@ async def open_service(
         asking = askers(settings, client)
         if checkout is not None:
             await stack.enter_async_context(checkout)
-        store = await stack.enter_async_context(
-            open_store(store_settings(settings), purpose="serving")
-        )
+        inbox = await stack.enter_async_context(open_inbox(settings, purpose="serving"))
         clock = clock or SystemClock()
-        context = AppContext(
-            store=store,
-            policy=await policy_of(store, settings, clock=clock, serving=True),
-            clock=clock,
+        policy = await policy_of(inbox.database, settings, clock=clock, serving=True)
+        context = replace(
+            inbox.context(clock=clock, policy=policy),
             phone_key=phone_key(settings),
             erasure_journal=erasure_journal_path(settings),
             **of_merchant(settings),
@@ -568,7 +564,7 @@ async def open_service(
         service.read_elsewhere = work == "none"
         if work == "apart":
             await stack.enter_async_context(
-                _behind(service, store, drains=drains, folds_by=folding_fingerprint(settings))
+                _behind(service, drains=drains, folds_by=folding_fingerprint(settings))
             )
         await stack.enter_async_context(service.running())
         yield service

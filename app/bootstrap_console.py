@@ -45,6 +45,7 @@ from app.console.application import build_console
 from app.console.live import Live
 from app.console.uploads import Uploads
 from app.console.view import Checked, Console, Work
+from app.context.context import AppContext
 from app.core.errors import (
     ConfigurationError,
     PortTaken,
@@ -75,7 +76,6 @@ from app.privacy.erase_finding import Erasure
 from app.privacy.erase_rules import ErasureRules
 from app.providers.source import Source
 from app.receiving.connection_limits import ConnectionLimits
-from app.receiving.context import AppContext
 from app.receiving.guard import guarded
 from reconcile.reporting.closing import Blocker
 
@@ -273,8 +273,8 @@ async def serve_console(
         await server.serve(sockets=[bound])
         for task in beside:
             task.cancel()
-        if context.store.poison is not None:
-            raise UnreachableError(context.store.poison)
+        if context.database.poison is not None:
+            raise UnreachableError(context.database.poison)
 
 
 LOOK_S: Final = 2.0
@@ -283,10 +283,10 @@ LOOK_S: Final = 2.0
 
 async def _end_when_replaced(context: AppContext, end: Callable[[], None]) -> None:
     """Whoever only reads pages would else be shown what is no longer so."""
-    while context.store.poison is None:
+    while context.database.poison is None:
         await asyncio.sleep(LOOK_S)
         with suppress(StorePoisoned):
-            context.store.writer.check_place()
+            context.database.writer.check_place()
     end()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
@@ -16,15 +17,16 @@ import structlog
 
 from app.config.database_place import sqlite_file
 from app.config.settings import Settings
+from app.context.context import AppContext
 from app.core.clock import Clock, SystemClock
 from app.core.errors import ConfigurationError, UnreachableError
 from app.core.phone_key import PhoneKey, make_phone_key, read_phone_key
 from app.core.zones import zone_named
+from app.database.database import Database
 from app.database.engine import database_place, is_sqlite, sqlite_path
 from app.database.postgresql import Purpose
 from app.orders.order_facts import in_force_since, start_requiring
-from app.receiving.context import AppContext
-from app.receiving.store import Store, StoreSettings, open_store
+from app.receiving.inbox import open_inbox
 from reconcile.ledger.policy import Policy
 
 if TYPE_CHECKING:
@@ -62,33 +64,17 @@ def erasure_journal_path(settings: Settings) -> Path | None:
 log = structlog.get_logger()
 
 
-def store_settings(settings: Settings) -> StoreSettings:
-    """The part of the settings that the store needs."""
-    return StoreSettings(
-        url=settings.database_url,
-        environment=settings.environment,
-        notifies=settings.shop.url is not None,
-        journal_queue=settings.inbox_queue,
-        journal_batch=settings.inbox_batch,
-        inbox_max_bytes=settings.inbox_max_bytes,
-        rejections_max_count=settings.rejections_max_count,
-        rejections_max_bytes=settings.rejections_max_bytes,
-        disk_low_water_mib=settings.disk_low_water_mb,
-    )
-
-
 @asynccontextmanager
 async def open_context(settings: Settings, *, purpose: Purpose) -> AsyncIterator[AppContext]:
-    """A context on its own store, for a purpose: see `open_store`."""
+    """A context on a database of its own, for a purpose: see `Database.open`."""
     new = purpose == "writing" and no_database_yet(settings)
-    async with open_store(store_settings(settings), purpose=purpose) as store:
+    async with open_inbox(settings, purpose=purpose) as inbox:
         key = known_phone_key(settings) if purpose == "reading" else phone_key(settings)
         clock = SystemClock()
-        policy = await policy_of(store, settings, clock=clock, serving=purpose == "working")
-        context = AppContext(
-            store=store,
-            policy=policy,
-            clock=clock,
+        serving = purpose == "working"
+        policy = await policy_of(inbox.database, settings, clock=clock, serving=serving)
+        context = replace(
+            inbox.context(clock=clock, policy=policy),
             phone_key=key,
             erasure_journal=erasure_journal_path(settings),
             **of_merchant(settings),
@@ -125,13 +111,15 @@ def of_merchant(settings: Settings) -> OfMerchant:
     }
 
 
-async def policy_of(store: Store, settings: Settings, *, clock: Clock, serving: bool) -> Policy:
+async def policy_of(
+    database: Database, settings: Settings, *, clock: Clock, serving: bool
+) -> Policy:
     """By what orders are judged: the settings, and since when the database has one of them."""
     required = settings.requires_order_record
     if serving:
-        since = await start_requiring(store, required=required, clock=clock)
+        since = await start_requiring(database, required=required, clock=clock)
     else:
-        since = await in_force_since(store, required=required)
+        since = await in_force_since(database, required=required)
     return settings.policy(required_since=since)
 
 
@@ -148,21 +136,21 @@ async def begin_erasure_journal(context: AppContext) -> None:
 
 async def upgrade_database(settings: Settings) -> tuple[str | None, str]:
     """Run the migrations that are due. Returns the versions before and after."""
-    store = Store(store_settings(settings))
+    database = Database(settings)
     try:
-        return await store.upgrade()
+        return await database.upgrade()
     finally:
-        await store.close()
+        await database.close()
 
 
 async def create_database(settings: Settings, *, anew: bool) -> Path:
     """Make an SQLite database where there is none; anew: also where there was one. Returns its
     file. Raises UsageError on PostgreSQL, and where there is one."""
-    store = Store(store_settings(settings))
+    database = Database(settings)
     try:
-        return await store.create(anew=anew)
+        return await database.create(anew=anew)
     finally:
-        await store.close()
+        await database.close()
 
 
 async def preview_upgrade(settings: Settings, *, progress: Callable[[int, int], None]) -> Preview:
@@ -170,12 +158,12 @@ async def preview_upgrade(settings: Settings, *, progress: Callable[[int, int], 
     from app.orders.policy_version_store import required_since
     from app.orders.preview import previewed
 
-    store = Store(store_settings(settings))
+    database = Database(settings)
     try:
-        async with store.previewing() as (connection, version):
+        async with database.previewing() as (connection, version):
             required = settings.requires_order_record
             since = await required_since(connection) if required else None
             policy = settings.policy(required_since=since)
             return await previewed(connection, version=version, policy=policy, progress=progress)
     finally:
-        await store.close()
+        await database.close()

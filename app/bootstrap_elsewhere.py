@@ -21,6 +21,7 @@ from app.api.report_routes import AT_ONCE, MAX_JOURNAL_BYTES, Makes
 from app.bootstrap_context import open_context
 from app.bootstrap_evidence import evidence_providers, merchant_of, signer_of
 from app.config.settings import Settings
+from app.context.context import AppContext
 from app.core.errors import (
     ConfigurationError,
     NotFoundError,
@@ -38,7 +39,6 @@ from app.finance.match_rules import preview_rules
 from app.finance.report_period import report_period
 from app.finance.reports.journal import JournalFormat, write_journal
 from app.finance.reports.render import ReportFormat, render
-from app.receiving.context import AppContext
 from reconcile.instants import Instant
 from reconcile.reporting.report import Scope
 

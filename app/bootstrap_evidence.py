@@ -10,6 +10,7 @@ import httpx2
 from app.bootstrap_sources import accounts, compile_sources
 from app.config.database_place import sqlite_file
 from app.config.settings import Settings
+from app.context.context import AppContext
 from app.core.errors import ConfigurationError
 from app.core.periodic import PeriodicTask, rest_when_idle
 from app.evidence.dispute_case import Merchant
@@ -20,7 +21,6 @@ from app.evidence.witnesses import REST_S as LOOK_S
 from app.evidence.witnesses import Cosigning, Witness, Witnesses
 from app.finance.read_lines import lines_naming
 from app.providers.profile import profile_text
-from app.receiving.context import AppContext
 from reconcile.instants import SECOND
 from reconcile.transparency.cosignatures import read_cosigner
 
@@ -54,7 +54,7 @@ def sealing(context: AppContext, signer: CheckpointSigner) -> PeriodicTask:
     sealer = Sealer(context, signer)
 
     async def work() -> int:
-        if context.store.folded_elsewhere:  # whoever folds seals, too
+        if context.signals.folded_elsewhere:  # whoever folds seals, too
             return 0
         return await sealer.seal_some() or int(await seal_orders_if_due(context))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -16,13 +17,13 @@ from app.bootstrap_context import (
     known_phone_key,
     phone_key_path,
     policy_of,
-    store_settings,
 )
 from app.bootstrap_evidence import key_path
 from app.bootstrap_sources import checkout_settings, compile_sources, problems_of_sources
 from app.checkout.client import CheckoutClient
 from app.config.load import load_settings
 from app.config.settings import Settings
+from app.context.context import AppContext
 from app.core.clock import SystemClock
 from app.core.errors import ConfigurationError, TallyhookError
 from app.core.http import outgoing_client
@@ -39,10 +40,9 @@ from app.providers.profile import load_profile
 from app.providers.provider_client import PROBE_LIMIT_S, probe
 from app.providers.source import Source
 from app.receiving.caught_up import behind_s
-from app.receiving.context import AppContext
 from app.receiving.delivery_log_store import LogEntry
+from app.receiving.inbox import open_inbox
 from app.receiving.phone_store import a_note, has_other_keys
-from app.receiving.store import open_store
 from app.sandbox.settings import SANDBOX_TOKEN
 from app.sealing.log_store import identity
 
@@ -58,7 +58,7 @@ async def play(
     in live no number."""
     given = {name: each.get_secret_value() for name, each in settings.rehearsal.numbers.items()}
     plan = rehearse.Plan(
-        numbers=rehearse.numbers_for(given, environment=context.store.environment),
+        numbers=rehearse.numbers_for(given, environment=context.database.environment),
         amount=settings.rehearsal.amount,
         currency=settings.rehearsal.currency,
         patience_s=patience_s,
@@ -132,19 +132,17 @@ def _mode(path: Path) -> int | None:
 
 async def _database(settings: Settings) -> list[Check]:
     try:
-        async with open_store(store_settings(settings), purpose="reading") as store:
-            async with store.reading() as connection:
+        async with open_inbox(settings, purpose="reading") as inbox:
+            async with inbox.database.reading() as connection:
                 checks = list(preflight.of_database(await database_facts(connection)))
                 needed = {EVIDENCE: await identity(connection), PHONES: await a_note(connection)}
                 key = known_phone_key(settings)
                 others = key is not None and await has_other_keys(connection, key.name)
             checks += preflight.of_phone_notes(PHONES, others=others)
             clock = SystemClock()
-            policy = await policy_of(store, settings, clock=clock, serving=False)
-            context = AppContext(
-                store=store,
-                policy=policy,
-                clock=clock,
+            policy = await policy_of(inbox.database, settings, clock=clock, serving=False)
+            context = replace(
+                inbox.context(clock=clock, policy=policy),
                 erasure_journal=erasure_journal_path(settings),
             )
             checks.append(
@@ -158,7 +156,7 @@ async def _database(settings: Settings) -> list[Check]:
             raised = await alarms(watched(context, settings))
             checks += [preflight.of_alarm(name, alarm) for name, alarm in raised.items()]
             checks += preflight.of_tokens(await ending_soon(context))
-            free = store.writer.space.free_bytes()
+            free = inbox.database.writer.space.free_bytes()
     except TallyhookError as error:
         sentence = str(error)
         return [
@@ -213,7 +211,7 @@ async def check_now(context: AppContext, settings: Settings) -> list[golive.Chec
             starts_payments=settings.checkout.token is not None,
         ),
         await _tried(context, settings, sources),
-        golive.separation_item(context.store.environment or "no environment", unmarked=unmarked),
+        golive.separation_item(context.database.environment or "no environment", unmarked=unmarked),
     ]
 
 
@@ -223,7 +221,7 @@ def _key_problems(context: AppContext, settings: Settings) -> Iterator[str]:
     except ConfigurationError as error:
         yield from error.problems
     token = settings.checkout.token
-    live = context.store.environment == "live"
+    live = context.database.environment == "live"
     if live and token is not None and token.get_secret_value() == SANDBOX_TOKEN:
         yield "TALLYHOOK_CHECKOUT__TOKEN: is the simulated provider's; write the live one"
 

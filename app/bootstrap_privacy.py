@@ -8,13 +8,15 @@ act.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 from app.access.proposals import ProposalKind, Proposals
-from app.bootstrap_context import erasure_journal_path, known_phone_key, store_settings
+from app.bootstrap_context import erasure_journal_path, known_phone_key
 from app.bootstrap_evidence import signer_of
 from app.bootstrap_sources import compile_sources
 from app.config.settings import Settings
+from app.context.context import AppContext
 from app.core.clock import SystemClock
 from app.evidence.seal import anything_unsealed, seal_all
 from app.finance.break_acts import acceptance_kind
@@ -29,9 +31,8 @@ from app.privacy.erase import erasure_kind
 from app.privacy.erase_rules import ErasureRules
 from app.privacy.replay_erasures import ErasureReplay, Replayed, Without, replay_after_restore
 from app.providers.source import Source
-from app.receiving.context import AppContext
+from app.receiving.inbox import Inbox, inbox_of
 from app.receiving.reader import Reader, ReaderContext
-from app.receiving.store import Store
 
 
 def again(
@@ -53,9 +54,11 @@ def brought_reader(context: AppContext, settings: Settings) -> Callable[[], Awai
     """What reads the deliveries that a backup brought unread, before anybody serves it."""
 
     async def read() -> None:
-        environment = context.store.environment
+        environment = context.database.environment
         assert environment is not None, "an open store has one"
-        reading = ReaderContext(context, _sources(settings), environment, HOLDING)
+        reading = ReaderContext(
+            context, inbox_of(context), _sources(settings), environment, HOLDING
+        )
         await Reader(reading).read_brought()
 
     return read
@@ -72,13 +75,11 @@ def sealer(context: AppContext, settings: Settings) -> Callable[[], Awaitable[No
 
 
 async def erase_in_copy(
-    settings: Settings, store: Store, *, without: Without | None, progress: Callable[[int], None]
+    settings: Settings, inbox: Inbox, *, without: Without | None, progress: Callable[[int], None]
 ) -> Replayed:
     """Carry the journal out in the copy of a backup, before it takes the database's place."""
-    context = AppContext(
-        store=store,
-        policy=settings.policy(),
-        clock=SystemClock(),
+    context = replace(
+        inbox.context(clock=SystemClock()),
         phone_key=known_phone_key(settings),
         erasure_journal=erasure_journal_path(settings),
     )
@@ -89,7 +90,7 @@ def check_again(settings: Settings, *, jobs: int) -> Rebuilding:
     """How to read and fold again in so many processes; with 1, in this one. Raises
     ConfigurationError with the mistakes of the sources."""
     _sources(settings)
-    helpers = None if jobs == 1 else Helpers(jobs=jobs, store=store_settings(settings))
+    helpers = None if jobs == 1 else Helpers(jobs=jobs, settings=settings)
     return Rebuilding(sources=partial(_sources, settings), helpers=helpers)
 
 

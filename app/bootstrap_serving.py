@@ -16,6 +16,7 @@ from app.bootstrap_evidence import sealing, signer_of
 from app.bootstrap_sources import askers, storing_sources
 from app.child_processes import Parent, console_beside, leave_signals_to_parent
 from app.config.settings import Settings
+from app.context.context import AppContext
 from app.core.errors import (
     ConfigurationError,
     PortTaken,
@@ -27,6 +28,7 @@ from app.core.http import outgoing_client
 from app.core.logs import tell_left_out
 from app.core.periodic import PeriodicTask
 from app.core.process import ending_signals
+from app.database.database import Database
 from app.database.engine import database_place, is_sqlite
 from app.folding_process import Quiet
 from app.golive.golive import unfinished
@@ -35,7 +37,6 @@ from app.orders.worker import FoldWorker
 from app.receiving.connection_limits import SWEEP_S, ConnectionLimits
 from app.receiving.guard import guarded
 from app.receiving.reader import Reader
-from app.receiving.store import Store
 
 log = structlog.get_logger()
 
@@ -136,7 +137,7 @@ def _uvicorn(service: Service, settings: Settings, *, host: str, port: int) -> u
 
 def _stop(service: Service, server: uvicorn.Server) -> None:
     """Take no more requests; those that wait for news are answered with what there is."""
-    service.store.closing.set()
+    service.context.signals.closing.set()
     server.should_exit = True
 
 
@@ -203,14 +204,14 @@ async def fold_beside(settings: Settings, *, parent: Parent, folds_by: str) -> N
         async with open_context(settings, purpose="folding") as context:
             folding = FoldWorker(context, batch=settings.worker_batch, beside=True)
             sealer = sealing(context, await signer_of(context, settings))
-            await _until_quiet(context.store, folding, sealer, parent=parent)
+            await _until_quiet(context, folding, sealer, parent=parent)
     except StorePoisoned:
         parent.fail()
         raise
 
 
 async def _until_quiet(
-    store: Store, folding: FoldWorker, sealer: PeriodicTask, *, parent: Parent
+    context: AppContext, folding: FoldWorker, sealer: PeriodicTask, *, parent: Parent
 ) -> None:
     parts = folding, sealer
     loop, quiet = asyncio.get_running_loop(), Quiet()
@@ -223,17 +224,18 @@ async def _until_quiet(
         parent.fail()
         stop()
 
-    store.on_poison = failed
+    context.database.on_poison = failed
     leave_signals_to_parent()
     tasks = [loop.create_task(part.run()) for part in parts]
-    news = (store.evidence_arrived,)
-    hearing = loop.create_task(parent.hear(read=store.folded, news=news, stop=stop))
+    signals = context.signals
+    news = (signals.evidence_arrived,)
+    hearing = loop.create_task(parent.hear(read=signals.folded, news=news, stop=stop))
     while not any(task.done() for task in tasks):
         await asyncio.wait(tasks, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
         if quiet.look():
             sealer.stop()  # folding ends after it: nobody else folds while this process is there
     stop()
-    await _ended(store, tasks, hearing)
+    await _ended(context.database, tasks, hearing)
 
 
 async def _work(settings: Settings, *, parent: Parent | None) -> None:
@@ -250,10 +252,12 @@ async def _work(settings: Settings, *, parent: Parent | None) -> None:
             askers=askers(settings, client),
             signer=await signer_of(context, settings),
         )
-        await _until_asked(context.store, [part for _, part in parts], parent=parent)
+        await _until_asked(context, [part for _, part in parts], parent=parent)
 
 
-async def _until_asked(store: Store, parts: Sequence[Part], *, parent: Parent | None) -> None:
+async def _until_asked(
+    context: AppContext, parts: Sequence[Part], *, parent: Parent | None
+) -> None:
     """Run all until a signal or the parent says so; where one fails, end the others and say so."""
     reader, others = parts[0], parts[1:]
     assert isinstance(reader, Reader)
@@ -268,29 +272,32 @@ async def _until_asked(store: Store, parts: Sequence[Part], *, parent: Parent | 
     if parent is None:
         for number in ending_signals():
             loop.add_signal_handler(number, stop)
-        log.info("working", environment=store.environment)
+        log.info("working", environment=context.database.environment)
     else:
         leave_signals_to_parent()
-        news = (store.accepted, store.evidence_arrived)
+        signals = context.signals
+        news = (signals.accepted, signals.evidence_arrived)
 
         def leave(leaves: bool) -> None:
-            store.folded_elsewhere = leaves
+            signals.folded_elsewhere = leaves
 
-        hearing = loop.create_task(parent.hear(read=store.read, news=news, stop=stop, leave=leave))
+        hearing = loop.create_task(
+            parent.hear(read=signals.read, news=news, stop=stop, leave=leave)
+        )
 
     def failed(reason: str) -> None:
         if parent is not None:
             parent.fail()
         stop()
 
-    store.on_poison = failed
+    context.database.on_poison = failed
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     stop()
-    await _ended(store, tasks, hearing)
+    await _ended(context.database, tasks, hearing)
 
 
 async def _ended(
-    store: Store, tasks: Sequence[asyncio.Task[None]], hearing: asyncio.Task[None] | None
+    database: Database, tasks: Sequence[asyncio.Task[None]], hearing: asyncio.Task[None] | None
 ) -> None:
     """Wait for parts that were told to end. Raises UnreachableError where one failed, which is
     logged, or where nothing more may be written."""
@@ -299,10 +306,10 @@ async def _ended(
         await _cancelled(hearing)
     failed = [each for each in ended if isinstance(each, BaseException)]
     for each in failed:
-        if store.poison is None or not isinstance(each, StorePoisoned):
+        if database.poison is None or not isinstance(each, StorePoisoned):
             log.error("a part of the worker failed", exc_info=each)
-    if store.poison is not None:
-        raise UnreachableError(store.poison)
+    if database.poison is not None:
+        raise UnreachableError(database.poison)
     if failed:
         raise UnreachableError("a part of the worker failed; see the log") from failed[0]
 

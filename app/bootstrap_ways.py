@@ -6,12 +6,12 @@ import httpx2
 
 from app.bootstrap_sources import signer_of_section
 from app.config.settings import Settings
+from app.context.context import AppContext
 from app.core.clock import Clock
 from app.core.mail import MailServer
 from app.core.schedule import Way, entries_of
 from app.finance.scheduled_work import Delivers, FolderWay, MailWay, PostWay, Schedule
 from app.monitoring.alarm_messages import AlarmMessages, MailsAlarms, PostsAlarms, SendsAlarms
-from app.receiving.context import AppContext
 
 
 def schedule_of(settings: Settings, *, client: httpx2.AsyncClient, clock: Clock) -> Schedule:

@@ -13,12 +13,12 @@ from typing import Final
 
 import structlog
 
+from app.context.context import AppContext
 from app.core.errors import StoreUnavailable
 from app.core.logs import Repeating
 from app.core.schedule import Entry
 from app.finance.scheduled import LEASE, claim, due_now, note_failed
 from app.finance.scheduled_store import ScheduledRun
-from app.receiving.context import AppContext
 from reconcile.instants import SECOND, format_instant
 
 log = structlog.get_logger()

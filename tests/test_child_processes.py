@@ -138,7 +138,7 @@ async def test_a_service_goes_by_what_reads_behind_it(
     settings = load_settings(environ(tmp_path), serving=True)
     async with open_service(settings, work="apart") as service:
         await soon(lambda: started.read_text() == "x")
-        may_delete = service.store.receiving.inbox.may_delete
+        may_delete = service.inbox.writer.may_delete
         if ready:
             await soon(may_delete)
         assert may_delete() is ready

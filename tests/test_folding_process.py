@@ -225,7 +225,7 @@ async def test_one_that_has_little_to_do_folds_until_it_has_sealed(
             sealer = PeriodicTask(seal, component="sealing", rest=rest_when_idle(60.0))
             parent = Parent(theirs.detach())
             working = asyncio.create_task(
-                _until_quiet(driver.context.store, folding, sealer, parent=parent)
+                _until_quiet(driver.context, folding, sealer, parent=parent)
             )
             await began.wait()
             await asyncio.sleep(2.5)  # two looks

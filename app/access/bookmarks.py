@@ -11,7 +11,7 @@ from app.access.operator_store import Bookmark, bookmarks, delete_bookmark, put_
 from app.core.errors import NotFoundError, UsageError
 from app.core.masking import looks_like_a_phone
 from app.core.text import is_human_text
-from app.database.engine import DatabaseContext
+from app.database.database import DatabaseContext
 
 ORDER: Final = "order"
 """The kind of a pinned order."""
@@ -25,7 +25,7 @@ MOST: Final = 30
 
 async def bookmarks_of(context: DatabaseContext, operator: str) -> list[Bookmark]:
     """All that an operator has, by kind and label."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return await bookmarks(connection, operator)
 
 
@@ -54,7 +54,7 @@ async def save_list(
 async def _put(
     context: DatabaseContext, operator: str, *, kind: str, label: str, query: str
 ) -> None:
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         kept = {each.label for each in await bookmarks(connection, operator) if each.kind == kind}
         if label not in kept and len(kept) >= MOST:
             raise UsageError(f"you have {MOST} of these already; take one away first")
@@ -66,6 +66,6 @@ async def remove_bookmark(
     context: DatabaseContext, *, kind: str, label: str, operator: str
 ) -> None:
     """Take one away. Raises NotFoundError where there is none."""
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         if not await delete_bookmark(connection, operator, kind=kind, label=label):
             raise NotFoundError(f"you have nothing saved as {label!r}")

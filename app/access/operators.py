@@ -21,7 +21,8 @@ from typing import Final, Literal, get_args
 from app.access import operator_store, session_store
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import is_human_text, without_joiners
-from app.database.engine import Connection, DatabaseContext
+from app.database.database import DatabaseContext
+from app.database.engine import Connection
 from reconcile.instants import EARLIEST, Instant
 
 Role = Literal["finance", "support", "admin", "viewer"]
@@ -261,7 +262,7 @@ def _asking(by: str | None) -> str | None:
 async def author_of_command(context: DatabaseContext, *, by: str | None = None) -> str:
     """The author of what a command says: the operator who is named, as `permitted` takes it, else
     the owner. Raises UsageError where `by` is no operator in force."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         known = {
             each.name
             for each in await operator_store.operators(connection)
@@ -312,7 +313,7 @@ async def who_may(
     context: DatabaseContext, *, by: str | None, action: Action
 ) -> operator_store.Operator:
     """The same, before a work of several transactions."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return await permitted(connection, by=by, action=action)
 
 
@@ -382,7 +383,7 @@ async def register_operator(
 ) -> None:
     """Add a person. Raises UsageError for a name that is taken or no name, and for who may not."""
     checked_name(name)
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
         who = await permitted(connection, by=by, action="operator_added")
@@ -408,7 +409,7 @@ def no_operator(name: str) -> NotFoundError:
 async def retire_operator(context: DatabaseContext, *, name: str, by: str | None) -> None:
     """Let a person do nothing any more. Raises NotFoundError where there is no such operator, and
     UsageError for the last admin, without whom nobody could be added."""
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
         who = await permitted(connection, by=by, action="operator_disabled")
@@ -439,7 +440,7 @@ async def trail(
     limit: int,
 ) -> list[operator_store.AuditEntry]:
     """Audit entries by number, of all or of some; with `before` the newest first."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return await operator_store.audit_entries(
             connection,
             subject=subject,
@@ -458,5 +459,5 @@ async def last_done(context: DatabaseContext) -> str:
 
 async def known_operators(context: DatabaseContext) -> list[operator_store.Operator]:
     """All operators by name."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return await operator_store.operators(connection)

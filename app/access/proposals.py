@@ -24,7 +24,8 @@ from app.core.errors import NotFoundError, UsageError
 from app.core.ids import new_id
 from app.core.masking import looks_like_a_phone
 from app.core.text import is_human_text
-from app.database.engine import Connection, DatabaseContext
+from app.database.database import DatabaseContext
+from app.database.engine import Connection
 from reconcile.instants import DAY, Duration, Instant, format_instant, format_known
 
 STANDS_FOR: Final[Duration] = 7 * DAY
@@ -230,7 +231,7 @@ class Proposals:
 
     async def waiting(self, *, kinds: frozenset[str] | None = None) -> list[Proposal]:
         """All of these kinds that wait for a second person, the first to end first."""
-        async with self._context.store.reading() as connection:
+        async with self._context.database.reading() as connection:
             found = await proposal_store.waiting_proposals(
                 connection, now=self._context.clock.now()
             )
@@ -240,14 +241,14 @@ class Proposals:
         self, *, before: str = LAST, limit: int, kinds: frozenset[str] | None = None
     ) -> list[Proposal]:
         """Those of these kinds that were decided or have ended, the newest first."""
-        async with self._context.store.reading() as connection:
+        async with self._context.database.reading() as connection:
             return await proposal_store.past_proposals(
                 connection, now=self._context.clock.now(), before=before, limit=limit, kinds=kinds
             )
 
     async def one(self, identity: str, *, kinds: frozenset[str] | None = None) -> Proposal:
         """One of these kinds by its id. Raises NotFoundError."""
-        async with self._context.store.reading() as connection:
+        async with self._context.database.reading() as connection:
             found = await _known(connection, identity)
         if kinds is not None and found.kind not in kinds:
             raise _unknown(identity)
@@ -258,7 +259,7 @@ class Proposals:
         subject of what takes long has changed is seen when it is approved."""
         kind = self.kinds.get(proposal.kind)
         look = kind is None or not kind.takes_long
-        async with self._context.store.reading() as connection:
+        async with self._context.database.reading() as connection:
             try:
                 await self._may_approve(connection, proposal.id, by=by, look=look)
             except (NotFoundError, UsageError) as error:
@@ -269,7 +270,7 @@ class Proposals:
         """Agree to it, and let it be done. Raises NotFoundError where there is none, UsageError for
         who may not, for what cannot be done any more, and where its subject has changed."""
         check_reason(reason)
-        async with self._context.store.reading() as connection:  # before a long act begins
+        async with self._context.database.reading() as connection:  # before a long act begins
             proposal = (await self._may_approve(connection, identity, by=by))[0]
 
         async def agree(connection: Connection) -> Agreed:
@@ -283,7 +284,7 @@ class Proposals:
     async def reject(self, identity: str, *, by: str | None, reason: str) -> Proposal:
         """Say that it is not to be done. Raises as `approve` does."""
         check_reason(reason)
-        async with self._context.store.writing() as connection:
+        async with self._context.database.writing() as connection:
             proposal = await self._open(connection, identity)
             who = await self._second(connection, proposal, by=by, action="proposal_rejected")
             await self._decided(connection, proposal, who, "rejected", reason)
@@ -293,7 +294,7 @@ class Proposals:
         """Take one's own proposal back. Raises NotFoundError where there is none, UsageError for
         anybody else's."""
         check_reason(reason)
-        async with self._context.store.writing() as connection:
+        async with self._context.database.writing() as connection:
             proposal = await self._open(connection, identity)
             who = await self._person(connection, by=by, action="proposal_withdrawn")
             if who.name != proposal.who:

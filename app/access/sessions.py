@@ -15,7 +15,8 @@ from typing import Final
 from app.access import credentials, operator_store, operators, session_store
 from app.core.errors import TallyhookError, UsageError
 from app.core.ids import new_token
-from app.database.engine import Connection, DatabaseContext
+from app.database.database import DatabaseContext
+from app.database.engine import Connection
 from reconcile.instants import DAY, EARLIEST, HOUR, MINUTE, Duration, Instant
 
 INVITED_FOR: Final[Duration] = 24 * HOUR
@@ -53,7 +54,7 @@ async def invite_operator(
     is the way to set a new one. Raises UsageError for who may not, and for another role.
     """
     token = new_token("")
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
         known = await operator_store.operators(connection)
@@ -86,7 +87,7 @@ async def invite_operator(
 async def demo_link(context: DatabaseContext) -> str:
     """The token of the demo's way in; makes its operator. For the demo's own database alone."""
     token = new_token("")
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         now = context.clock.now()
         known = {each.name for each in await operator_store.operators(connection)}
         if known - {DEMO}:
@@ -107,7 +108,7 @@ async def read_link(
     context: DatabaseContext, token: str, *, kind: session_store.LinkKind
 ) -> session_store.Link:
     """What a link is for. Raises LinkRefused."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         link = await session_store.open_link(connection, token, kind=kind, now=context.clock.now())
     if link is None:
         raise LinkRefused
@@ -122,7 +123,7 @@ async def accept_invitation(
     link = await read_link(context, token, kind="invite")
     credentials.check_password(password)
     kept = await credentials.password_text(password)
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
         step = None
@@ -145,7 +146,7 @@ async def accept_invitation(
 async def enter_demo(context: DatabaseContext, token: str) -> str:
     """A session of the demo's operator, by its link. Raises LinkRefused."""
     link = await read_link(context, token, kind="enter")
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         now = context.clock.now()
         if link.name != DEMO or not await session_store.use_link(connection, token, now=now):
             raise LinkRefused
@@ -154,7 +155,7 @@ async def enter_demo(context: DatabaseContext, token: str) -> str:
 
 async def sign_in(context: DatabaseContext, *, name: str, password: str, code: str) -> str:
     """A new session; its cookie's value. Raises SignInRefused."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         known = {each.name: each for each in await operator_store.operators(connection)}
         credential = await session_store.credential_of(connection, name)
     fits = await credentials.password_fits(
@@ -165,7 +166,7 @@ async def sign_in(context: DatabaseContext, *, name: str, password: str, code: s
         raise SignInRefused
     if operator.role in WITH_CODE and credential.totp is None:
         raise SignInRefused  # the role came after the password: a new invitation sets both
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
         kept = await session_store.credential_of(connection, name)
@@ -201,7 +202,7 @@ SOMEBODY: Final = operator_store.Operator(name="somebody", role="unknown", creat
 async def note_failure(context: DatabaseContext, *, name: str | None = None) -> None:
     """Note that somebody tried to sign in, and did not fit; or that in a session of this operator
     a password that was asked for once more did not."""
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         now = context.clock.now()
         known = {each.name: each for each in await operator_store.operators(connection)}
         who = SOMEBODY if name is None else known[name]
@@ -213,7 +214,7 @@ async def note_failure(context: DatabaseContext, *, name: str | None = None) -> 
 async def confirmed(context: DatabaseContext, *, name: str, password: str) -> bool:
     """Whether somebody who is signed in has given their password once more. Who came in by the
     demo's link has none to give."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         credential = await session_store.credential_of(connection, name)
     return credential is None or await credentials.password_fits(password, credential.password)
 
@@ -227,25 +228,25 @@ async def session_of(
           a session for ever
     """
     now = context.clock.now()
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         found = await session_store.session_in_force(
             connection, token, now=now, used_after=now - IDLE
         )
     if used and found is not None and now - found.used_at >= NOTED_EVERY:
-        async with context.store.writing() as connection:
+        async with context.database.writing() as connection:
             await session_store.note_use(connection, token, now=now)
     return found
 
 
 async def name_of_session(context: DatabaseContext, token: str) -> str | None:
     """Whose session a cookie is or was, also where time has ended it: it lets nobody in."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return await session_store.name_of_session(connection, token)
 
 
 async def sign_out(context: DatabaseContext, token: str) -> None:
     """End one session."""
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         await session_store.revoke_session(connection, token, now=context.clock.now())
 
 
@@ -274,7 +275,7 @@ class SignInState:
 async def sign_in_states(context: DatabaseContext) -> list[SignInState]:
     """All operators by name, the disabled included."""
     now = context.clock.now()
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         known = await operator_store.operators(connection)
         able = await session_store.with_credentials(connection)
         asked = await session_store.invited(connection, now=now)
@@ -294,7 +295,7 @@ async def sign_in_states(context: DatabaseContext) -> list[SignInState]:
 async def end_sessions(context: DatabaseContext, *, name: str, by: str, reason: str) -> int:
     """End all sessions of a person; how many there were. Raises NotFoundError where there is no
     such operator, UsageError for who may not."""
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
         who = await operators.permitted(connection, by=by, action="sessions_ended")
@@ -315,12 +316,12 @@ async def end_sessions(context: DatabaseContext, *, name: str, by: str, reason: 
 
 async def somebody_can_sign_in(context: DatabaseContext) -> bool:
     """Whether an operator in force has a password."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return await session_store.any_credential(connection)
 
 
 async def first_use(context: DatabaseContext, form: str) -> bool:
     """Use up a form's id; False where it was sent before."""
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         now = context.clock.now()
         return await session_store.use_form(connection, form, now=now, kept_since=now - LONGEST)

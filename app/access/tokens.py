@@ -25,7 +25,8 @@ from app.access.operators import (
 )
 from app.core.errors import NotFoundError, TallyhookError, UsageError
 from app.core.ids import new_token
-from app.database.engine import Connection, DatabaseContext
+from app.database.database import DatabaseContext
+from app.database.engine import Connection
 from reconcile.instants import DAY, HOUR, LATEST, Duration, Instant, format_instant, parse_instant
 from reconcile.periods import Calendar
 
@@ -66,9 +67,9 @@ async def issue_token(
     """
     if not _NAME.fullmatch(name):
         raise UsageError("a token's name is 1 to 60 letters, digits, dots, dashes or underscores")
-    token = new_token(f"thk_{context.store.environment}_")
+    token = new_token(f"thk_{context.database.environment}_")
     given = set(scopes)
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
         entry = operator_store.TokenEntry(
@@ -110,8 +111,8 @@ async def issue_own_token(
     Raises NotFoundError where there is no such operator in force, UsageError for an end that is
     none, and for who may not.
     """
-    token = new_token(f"tho_{context.store.environment}_")
-    async with context.store.writing() as connection:
+    token = new_token(f"tho_{context.database.environment}_")
+    async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
         who = await permitted(connection, by=by, action="token_added")
@@ -192,7 +193,7 @@ def no_token(name: str) -> NotFoundError:
 async def withdraw_token(context: DatabaseContext, *, name: str, by: str | None = None) -> None:
     """Revoke a token by name. Raises NotFoundError when none has it that was not revoked,
     UsageError for who may not."""
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
         who = await permitted(connection, by=by, action="token_revoked")
@@ -206,13 +207,13 @@ async def withdraw_token(context: DatabaseContext, *, name: str, by: str | None 
 
 async def known_tokens(context: DatabaseContext) -> list[operator_store.TokenEntry]:
     """All tokens by name; never the tokens themselves."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return await operator_store.list_tokens(connection)
 
 
 async def token_of(context: DatabaseContext, token: str) -> operator_store.TokenEntry | None:
     """What is known of the token that this is, in force or not; None for any other text."""
-    return await context.store.on_snapshot(operator_store.token_entry, token)
+    return await context.database.on_snapshot(operator_store.token_entry, token)
 
 
 class TokenRefused(TallyhookError):
@@ -285,7 +286,7 @@ async def _holding(
 ) -> operator_store.Operator:
     """Whose own token it is. Raises TokenRefused where they are in force no more."""
     try:
-        async with context.store.reading() as connection:
+        async with context.database.reading() as connection:
             return await _in_force(connection, operator)
     except NotFoundError:
         raise _refused(entry) from None

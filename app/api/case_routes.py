@@ -10,13 +10,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from app.api.request_body import chosen, instant_parameter, order_reference, order_unknown
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.problems import ApiProblem
 from app.evidence.attachments import attachments_of, listing
 from app.evidence.dispute import FAMILIES
 from app.evidence.dispute_case import CaseRequest, Merchant, dispute_case, stated_family
 from app.providers.source import Source
-from app.receiving.context import AppContext
 
 WritesLetter = Callable[[CaseRequest], Awaitable[Mapping[str, Any]]]
 """What a letter says, made by a process of its own: every signature is checked again for it.

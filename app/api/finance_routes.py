@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from app.api import report_routes, request_body
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.jobs import Jobs
 from app.core.problems import ApiProblem
@@ -26,7 +27,6 @@ from app.finance import (
     scheduled,
     worklist,
 )
-from app.receiving.context import AppContext
 from reconcile.matching.breaks import BREAK_CAUSES, STATES
 from reconcile.matching.control import BUCKETS
 

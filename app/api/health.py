@@ -8,6 +8,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from app.context.context import AppContext
 from app.core.alarm import Alarm
 from app.core.errors import TallyhookError
 from app.core.metrics import Metrics
@@ -21,7 +22,6 @@ from app.monitoring.health import (
     unsafe,
 )
 from app.monitoring.watchdog import WATCHES, Watchdog
-from app.receiving.context import AppContext
 from reconcile.instants import SECOND
 
 Reasons = Callable[[], list[str]]

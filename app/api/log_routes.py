@@ -12,12 +12,12 @@ from app.access.operators import MAY, MAY_READ, Reading
 from app.access.tokens import Holder
 from app.api.proposal_routes import asked_reason, role_missing
 from app.api.request_body import before_parameter, chosen, limit_parameter, path_number
+from app.context.context import AppContext
 from app.core.errors import NotFoundError
 from app.core.problems import ApiProblem
 from app.evidence.witnesses import Witnesses, witness_document
 from app.orders import delivery_log, notify_shop
 from app.providers.source import Source
-from app.receiving.context import AppContext
 from reconcile.instants import format_known
 
 

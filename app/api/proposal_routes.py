@@ -13,12 +13,12 @@ from app.access.proposal import Proposal
 from app.access.proposals import LAST, REASON_MAX, Proposals
 from app.access.tokens import Holder
 from app.api.request_body import capped_body, json_object, limit_parameter
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.problems import ApiProblem
 from app.orders.unmask_many import NAME as UNMASK
 from app.orders.unmask_many import numbers_document, see_numbers
 from app.providers.source import Source
-from app.receiving.context import AppContext
 
 MAX_BYTES: Final = 16 * 1024
 """Of a body, which is a reason."""

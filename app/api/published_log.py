@@ -15,13 +15,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.problems import problem
 from app.evidence.keys import PublicKey, public_key_line
 from app.evidence.prove_sealed import cosigned_checkpoint, prove_growth, shown_checkpoint
 from app.evidence.seal import known_log, verifier_key
 from app.evidence.witnesses import Witnesses
-from app.receiving.context import AppContext
 
 PLACE: Final = "/.well-known/tallyhook"
 

@@ -24,6 +24,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from app.api import request_body
 from app.api.document_schemas import JOURNAL_TYPES, MOST_RULES
+from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.jobs import Job, Jobs
 from app.core.problems import ApiProblem
@@ -31,7 +32,6 @@ from app.finance.closed_periods import list_closed, on_the_books
 from app.finance.match_rules import current_rules
 from app.finance.report_period import check_scope
 from app.finance.reports.journal import JournalFormat
-from app.receiving.context import AppContext
 from reconcile.instants import Instant, format_instant
 from reconcile.periods import Calendar
 from reconcile.reporting.report import BASES, Basis, Scope
@@ -154,7 +154,7 @@ class ReportRoutes:
             end=_end(request, "to", zone=zone, last=True),
             as_of=now if as_of is None else as_of,
             basis=basis,
-            environment=self._context.store.environment or "not stamped",
+            environment=self._context.database.environment or "not stamped",
         )
         scope = await on_the_books(self._context, asked)
         try:

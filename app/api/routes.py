@@ -26,12 +26,12 @@ from app.checkout.request import (
     OrderCanceledError,
     PaymentNotOverError,
 )
+from app.context.context import AppContext
 from app.core.errors import NotFoundError
 from app.core.problems import ApiProblem, problem
 from app.orders.order_facts import ReferenceTaken, tell_order
 from app.orders.read_feed import outcome_document, read_feed, read_from, superseded_of
 from app.orders.read_orders import list_orders, order_document
-from app.receiving.context import AppContext
 from app.receiving.guard import HUNG_UP
 from reconcile.canonical import fingerprint
 from reconcile.instants import SECOND, format_instant

@@ -33,6 +33,7 @@ from app.checkout.request import (
     Denied,
     Judged,
 )
+from app.context.context import AppContext
 from app.core.clock import Clock
 from app.core.ids import new_id
 from app.core.periodic import PeriodicTask
@@ -50,7 +51,6 @@ from app.orders.pending_session_store import (
 )
 from app.orders.read_orders import explain_order
 from app.orders.record_store import keep_records, order_records
-from app.receiving.context import AppContext
 from reconcile.instants import MINUTE, SECOND, Duration, Instant
 
 KEY_TOO_OLD: Final = "key_too_old"
@@ -90,7 +90,7 @@ async def take(
     """The right to ask about the payment, with what is to be sent. None: another has it, or there
     is nothing left to ask. `row`: what to write down where nothing is."""
     now = context.clock.now()
-    return await context.store.writer.commit(
+    return await context.database.writer.commit(
         _take,
         payment,
         row,
@@ -138,11 +138,11 @@ async def ask_and_record(
     try:
         judged = await client.ask(row.order, row.request, key=row.key, again=again)
         if isinstance(judged, Denied):
-            await context.store.writer.commit(_put_off_denied, row, judged, context.clock.now())
+            await context.database.writer.commit(_put_off_denied, row, judged, context.clock.now())
         answered = _answered(judged, row.order)
         return await _record(context, payment, answered, row=row), answered
     except BaseException:
-        await context.store.writer.commit(release, row.key)
+        await context.database.writer.commit(release, row.key)
         raise
 
 
@@ -184,10 +184,10 @@ async def _record(
 
     row  what may be asked again; None: nothing
     """
-    current = await context.store.writer.commit(
+    current = await context.database.writer.commit(
         _keep_answer, payment, answered, row, clock=context.clock
     )
-    context.store.evidence_arrived.set()
+    context.signals.evidence_arrived.set()
     log.info("checkout answered", order=payment.requested.order, kind=record_kind(answered))
     return current
 
@@ -261,7 +261,7 @@ async def ask_again_due(context: AppContext, client: CheckoutClient) -> int:
     """Ask about every request that is due and that nobody holds, up to AT_ONCE. How many were."""
     limit = AT_ONCE if client.denied is None else 1
     now = context.clock.now()
-    due = await context.store.on_snapshot(
+    due = await context.database.on_snapshot(
         due_sessions, now=now, beyond=never_after(client, now=now), limit=limit
     )
     ended = await asyncio.gather(
@@ -282,14 +282,14 @@ async def _ask_again(context: AppContext, client: CheckoutClient, row: PendingSe
 
 
 async def _pass(context: AppContext, client: CheckoutClient, row: PendingSession) -> None:
-    records = await context.store.on_snapshot(order_records, row.order)
+    records = await context.database.on_snapshot(order_records, row.order)
     payment = payment_with(records, row.key)
     if payment is None or payment.settled:
-        await context.store.writer.commit(forget, row.key)
+        await context.database.writer.commit(forget, row.key)
     elif not wants_payment(ledger := await explain_order(context, row.order)):
         # Asked now, the service might open the session of an order that is paid or canceled.
         log.info("session not asked for again", order=row.order, reason="not_wanted")
-        await context.store.writer.commit(forget, row.key)
+        await context.database.writer.commit(forget, row.key)
     elif key_spent(payment, client, now=context.clock.now()):
         log.error("session stays unknown", order=row.order, reason="key_too_old")
         await give_up(context, payment)
@@ -298,7 +298,7 @@ async def _pass(context: AppContext, client: CheckoutClient, row: PendingSession
     elif unsettled_sentence(ledger) is not None:  # it may be paid: asked once that is settled
         log.info("session not asked for again", order=row.order, reason="unresolved")
         now = context.clock.now()
-        await context.store.writer.commit(_put_off, held, now=now, in_vain=held.in_vain)
+        await context.database.writer.commit(_put_off, held, now=now, in_vain=held.in_vain)
     else:
         await ask_and_record(context, client, payment, held)
 
@@ -329,5 +329,5 @@ async def _release_what_is_held(context: AppContext) -> None:
     On a full disk this comes late. What a call of this very process holds by then it gives back
     too, and that does no harm: the call has its order's turn, for which `_ask_again` waits.
     """
-    if not context.store.shared:
-        await context.store.writer.commit(release_all)
+    if not context.database.shared:
+        await context.database.writer.commit(release_all)

@@ -43,6 +43,7 @@ from app.checkout.request import (
     checked,
     kept_checkout_url,
 )
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, TallyhookError
 from app.core.ids import new_id
 from app.core.text import counted
@@ -51,7 +52,6 @@ from app.orders.pending_session_store import PendingSession, note_pending, pendi
 from app.orders.read_orders import explain_order
 from app.orders.record_store import details_of, keep_records, order_records
 from app.receiving.caught_up import must_have_read
-from app.receiving.context import AppContext
 from app.receiving.phone_store import PhoneNote, phone_note, write_phone_notes
 from reconcile.instants import EARLIEST, SECOND, Instant, format_instant, format_known
 from reconcile.ledger.ledger import Ledger, Outcome
@@ -85,7 +85,7 @@ async def open_checkout(
     fails. Calls for one order wait for each other; those that ask the same share one answer.
     """
     requires = client.settings.form.requires
-    sound = checked(request, live=context.store.environment == "live", requires=requires)  # (1)
+    sound = checked(request, live=context.database.environment == "live", requires=requires)  # (1)
     asked = (sound, new_payment)
     async with client.flights.of(sound.order) as flight:
         answered: CheckoutResult | None = flight.answer_to(asked)
@@ -115,7 +115,7 @@ class _Opening:
     ) -> None:
         self._author = author
         self._context = context
-        self._store = context.store
+        self._signals = context.signals
         self._client = client
         self._settings = client.settings
         self._request = request
@@ -153,7 +153,7 @@ class _Opening:
 
     async def _find(self) -> CheckoutPayment | None:
         order, source = self._request.order, self._settings.source
-        records, details = await self._store.on_snapshot(_known_of, order)
+        records, details = await self._context.database.on_snapshot(_known_of, order)
         payment = payment_of(records)
         if self._new_payment and not self._decided:
             self._over = await self._over_by_now(payment, records)
@@ -232,10 +232,10 @@ class _Opening:
         return found
 
     async def _write_intent(self) -> None:
-        row = await self._store.writer.commit(self._keep_intent)
+        row = await self._context.database.writer.commit(self._keep_intent)
         if row is not None:
             self._held = row
-            self._store.evidence_arrived.set()
+            self._signals.evidence_arrived.set()
 
     def _keep_intent(self, connection: PlainConnection) -> PendingSession | None:
         """What may be sent now; None where there is a payment already."""
@@ -277,7 +277,7 @@ class _Opening:
 
     async def _take(self, payment: CheckoutPayment) -> PendingSession | None:
         """The right to ask, with what is to be sent; None while another process has it."""
-        row = await self._store.on_snapshot(pending_session, payment.key)
+        row = await self._context.database.on_snapshot(pending_session, payment.key)
         if row is not None:
             check_same_phone(payment, self._request, sent=row.request)
             now = self._context.clock.now()
@@ -295,7 +295,7 @@ class _Opening:
         if opened is None:
             assert refused is not None, "only what is settled can be found"
             return refused_result(payment, refused.reason or "")
-        details = await self._store.on_snapshot(details_of, opened)
+        details = await self._context.database.on_snapshot(details_of, opened)
         return opened_result(payment, opened, kept_checkout_url(details, self._settings.form))
 
 

@@ -16,8 +16,8 @@ from reconcile.instants import Instant
 if TYPE_CHECKING:
     from datetime import tzinfo
 
+    from app.context.context import AppContext
     from app.finance.break_choice import Choice, Chosen
-    from app.receiving.context import AppContext
     from reconcile.matching.breaks import State
 
 breaks_group = typer.Typer(

@@ -28,9 +28,9 @@ from app.core.ids import new_id
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
+    from app.context.context import AppContext
     from app.orders.first_delivery import Arrived
     from app.providers.sections import Profile
-    from app.receiving.context import AppContext
 
 
 DEFAULT_FILE: Final = Path("tallyhook.env")

@@ -13,8 +13,8 @@ from reconcile.instants import format_instant
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
+    from app.context.context import AppContext
     from app.core.http import Exchange
-    from app.receiving.context import AppContext
 
 group = typer.Typer(help="What arrived, and its verdict.", no_args_is_help=True)
 
@@ -210,7 +210,7 @@ def reverify_deliveries(
                 context,
                 sources=sources,
                 only=source,
-                environment=context.store.environment or "",
+                environment=context.database.environment or "",
                 progress=advance,
                 by=by,
             ),

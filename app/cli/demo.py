@@ -43,6 +43,7 @@ from app.access.tokens import issue_token
 from app.bootstrap_context import open_context
 from app.cli import printing
 from app.config.load import load_settings
+from app.context.context import AppContext
 from app.core.clock import SystemClock
 from app.core.errors import TallyhookError, UnreachableError, UsageError
 from app.core.http import asked_to_wait
@@ -51,7 +52,6 @@ from app.core.text import counted
 from app.providers.profile import load_profile
 from app.providers.request import Incoming
 from app.providers.source import Source
-from app.receiving.context import AppContext
 from app.sandbox.scenarios import SCENARIOS, Scenario
 from app.sandbox.settings import SANDBOX_SECRET, SANDBOX_TOKEN
 from reconcile.instants import EARLIEST, SECOND, Instant, parse_instant

@@ -16,9 +16,9 @@ from reconcile.instants import format_instant
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
+    from app.context.context import AppContext
     from app.evidence.bundle import Built
     from app.evidence.seal import CheckpointSigner
-    from app.receiving.context import AppContext
 
 evidence_group = typer.Typer(
     help="What a stranger can check: bundles of an order's evidence.", no_args_is_help=True

@@ -17,8 +17,8 @@ from reconcile.instants import Instant, format_instant
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
+    from app.context.context import AppContext
     from app.golive.golive import ChecklistItem
-    from app.receiving.context import AppContext
 
 
 _WORDS: Final = {
@@ -125,7 +125,7 @@ def golive(
         context: AppContext, settings: Settings
     ) -> tuple[str, list[ChecklistItem], Instant]:
         items = await run_checklist(context, settings)
-        return context.store.environment or "", items, context.clock.now()
+        return context.database.environment or "", items, context.clock.now()
 
     environment, items, now = running.with_context(check, purpose="writing")
     rows = [item.document() for item in items]

@@ -17,8 +17,8 @@ from app.core.text import counted
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
+    from app.context.context import AppContext
     from app.finance.imports import Imported, ImportKind, ImportRequest
-    from app.receiving.context import AppContext
 
 
 FileArgument = Annotated[Path, typer.Argument(help="The file: CSV, XLSX or JSON Lines.")]

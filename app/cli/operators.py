@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from app.access.proposals import Proposals
     from app.access.tokens import TokenScope
     from app.config.settings import Settings
-    from app.receiving.context import AppContext
+    from app.context.context import AppContext
 
 
 operators_group = typer.Typer(

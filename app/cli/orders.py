@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from app.checkout.open_checkout import CheckoutResult
     from app.checkout.request import CheckoutRequest
     from app.config.settings import Settings
-    from app.receiving.context import AppContext
+    from app.context.context import AppContext
     from reconcile.instants import Instant
 
 

@@ -17,10 +17,10 @@ from app.core.text import counted
 if TYPE_CHECKING:
     from app.access.proposal import Proposal
     from app.config.settings import Settings
+    from app.context.context import AppContext
     from app.privacy.erase import ErasureRequest
     from app.privacy.erase_finding import Erasure
     from app.privacy.replay_erasures import Replayed, Without
-    from app.receiving.context import AppContext
     from reconcile.instants import Instant
 
 WithoutErasures = Annotated[
@@ -58,15 +58,7 @@ def backup(
 
     settings, began = load_settings(), SystemClock().now()
     with printing.measure("copying") as show:
-        contents = running.run_loop(
-            back_up(
-                settings.database_url,
-                file,
-                environment=settings.environment,
-                replace=force,
-                progress=show,
-            )
-        )
+        contents = running.run_loop(back_up(settings, file, replace=force, progress=show))
     if form is printing.Format.table:
         print(f"{file}: {contents.sentence()}. Checked.")
     else:
@@ -108,13 +100,12 @@ def restore(
     with printing.measure_both("copying", "erasing again") as (show, advance):
         restored = running.run_loop(
             put_back(
-                settings.database_url,
+                settings,
                 file,
-                environment=settings.environment,
                 replace=force,
                 clock=SystemClock(),
-                erase_again=lambda store: erase_in_copy(
-                    settings, store, without=without, progress=advance
+                erase_again=lambda inbox: erase_in_copy(
+                    settings, inbox, without=without, progress=advance
                 ),
                 progress=show,
             )

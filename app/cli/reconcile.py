@@ -15,8 +15,8 @@ from reconcile.instants import Instant, format_instant
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
+    from app.context.context import AppContext
     from app.finance.reconcile_period import Ran, RunRequest
-    from app.receiving.context import AppContext
 
 BREAKS = ("id", "cause", "state", "order", "payment", "money", "age_days", "sentence")
 CSV = (*BREAKS[:-1], "assignee", "since", "cites", "next_step", "sentence")
@@ -157,7 +157,6 @@ MOST_PROCESSES: Final = 2
 
 def _run(asked: RunRequest, jobs: int, form: printing.Format) -> Ran:
     """Run it, and print what it found."""
-    from app.bootstrap_context import store_settings
     from app.finance.reconcile_period import reconcile_period
     from app.finance.reconcile_rows import rows_ahead
     from app.orders.rebuild import Helpers
@@ -165,7 +164,7 @@ def _run(asked: RunRequest, jobs: int, form: printing.Format) -> Ran:
     kept = list[int]()
 
     async def work(context: AppContext, settings: Settings) -> Ran:
-        helpers = Helpers(jobs=jobs, store=store_settings(settings))
+        helpers = Helpers(jobs=jobs, settings=settings)
         with printing.progress(
             "reconciling", await rows_ahead(context, as_of=asked.as_of)
         ) as advance:

@@ -17,8 +17,8 @@ from app.core.text import counted
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
+    from app.context.context import AppContext
     from app.finance.report_period import JournalTotals
-    from app.receiving.context import AppContext
     from reconcile.reporting.report import Basis, PeriodReport, Scope
 
 
@@ -167,7 +167,7 @@ async def _scope(
         end=end,
         as_of=context.clock.now() if known is None else known,
         basis=basis,
-        environment=context.store.environment or "not stamped",
+        environment=context.database.environment or "not stamped",
     )
     return await on_the_books(context, scope)
 

@@ -14,7 +14,7 @@ from app.core.process import look_seldom, pass_over_start
 if TYPE_CHECKING:
     from app.access.operators import Proven
     from app.config.settings import Settings
-    from app.receiving.context import AppContext
+    from app.context.context import AppContext
 
 Result = TypeVar("Result")
 

@@ -229,7 +229,6 @@ def refold(
     ] = None,
 ) -> None:
     """Fold due orders, or rebuild every ledger, and publish what changed."""
-    from app.bootstrap_context import store_settings
     from app.orders.rebuild import Helpers, refold_all
     from app.orders.refold import refold_until_quiet
 
@@ -240,9 +239,7 @@ def refold(
                 lambda context, settings: refold_all(
                     context,
                     progress=advance,
-                    helpers=None
-                    if chosen == 1
-                    else Helpers(jobs=chosen, store=store_settings(settings)),
+                    helpers=None if chosen == 1 else Helpers(jobs=chosen, settings=settings),
                 ),
                 purpose="alone",
             )

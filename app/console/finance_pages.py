@@ -13,6 +13,7 @@ from app.access.proposal import Proposal
 from app.console.proposals_pages import proposed, waiting_about
 from app.console.view import PROPOSE, ROWS, ActionResult, Asked, Document, Field, View
 from app.console.words import BANK_PLACES, address
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.jobs import Job, job_document
 from app.core.text import counted
@@ -28,7 +29,6 @@ from app.finance import (
 )
 from app.finance.break_acts import finished_run, finished_runs
 from app.finance.reports.render import REPORT_FORMATS, ReportFormat
-from app.receiving.context import AppContext
 from reconcile.instants import DAY, Instant, format_instant, format_known
 from reconcile.periods import Calendar, Month
 from reconcile.reporting.report import Scope
@@ -294,7 +294,7 @@ async def report_download(view: View) -> Response:
             end=until,
             as_of=now,
             basis=closed_periods.CLOSING_BASIS,
-            environment=view.context.store.environment or "",
+            environment=view.context.database.environment or "",
         )
         name = f"{view.needed('from')}-{view.needed('to')}"
         content = await work.report(await closed_periods.on_the_books(view.context, scope), form)

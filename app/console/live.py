@@ -13,10 +13,10 @@ from typing import Final
 
 import structlog
 
+from app.context.context import AppContext
 from app.core.errors import UnreachableError
 from app.orders.delivery_log import head_of_log
 from app.orders.read_orders import head_of_feed
-from app.receiving.context import AppContext
 
 log = structlog.get_logger()
 

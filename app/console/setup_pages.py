@@ -165,7 +165,7 @@ async def do_test_event(view: View, reason: str) -> ActionResult:
         raise UsageError("choose one of the provider's events")
     now = view.context.clock.now()
     reference = new_id("TEST-", now)[:20].upper() if source.profile.event.order else None
-    async with view.context.store.writing() as connection:
+    async with view.context.database.writing() as connection:
         who = await permitted(connection, by=view.person.name, action="test_event_sent")
         await note_in_trail(
             connection,

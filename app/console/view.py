@@ -22,6 +22,7 @@ from app.access.proposal import Proposal
 from app.access.proposals import Proposals
 from app.console.live import Live
 from app.console.uploads import Received, Uploads
+from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.jobs import Job, Jobs
 from app.core.schedule import Entry
@@ -41,7 +42,6 @@ from app.privacy.erase import ErasureRequest
 from app.privacy.erase_finding import Erasure
 from app.providers.doctor import Account
 from app.providers.source import Source
-from app.receiving.context import AppContext
 from reconcile.instants import Instant
 from reconcile.reporting.closing import Blocker
 from reconcile.reporting.report import Scope

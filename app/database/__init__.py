@@ -1,6 +1,7 @@
 """One database as a whole: tables, migrations, the one writer, locks, room on its disk."""
 
 __all__ = (
+    "database",
     "engine",
     "facts",
     "faults",

@@ -12,27 +12,23 @@ import re
 import tempfile
 import weakref
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from sqlalchemy import create_mock_engine, event, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool
 
-from app.core.clock import Clock
 from app.core.errors import ConfigurationError, StoreUnavailable
 from app.database import postgresql
 from app.database.faults import why_not_opened
 from app.database.statements import (
     CallingConnection,
-    Plain,
     PlainConnection,
-    Result,
     WholeCursor,
-    Words,
     run,
     statement,
 )
@@ -372,36 +368,3 @@ def _statements() -> list[str]:
     engine = create_mock_engine("sqlite://", keep)
     metadata.create_all(engine, checkfirst=False)
     return statements
-
-
-# --- what a use case needs of an open database, for rooms that know no store ----------------------
-
-
-class Transactions(Protocol):
-    """Snapshots and transactions of one database of one environment."""
-
-    environment: str | None
-
-    def reading(self) -> AbstractAsyncContextManager[Connection]:
-        """A connection on one consistent snapshot. Raises StoreUnavailable without one."""
-
-    async def on_snapshot(
-        self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
-    ) -> Result:
-        """Run a plain function on a snapshot of its own. Raises as `reading` does."""
-        ...
-
-    def writing(self) -> AbstractAsyncContextManager[Connection]:
-        """One transaction, after every other writer's. Raises StoreUnavailable without room."""
-
-
-class DatabaseContext(Protocol):
-    """One open database and the clock."""
-
-    @property
-    def store(self) -> Transactions:
-        """The database."""
-
-    @property
-    def clock(self) -> Clock:
-        """What says what time it is."""

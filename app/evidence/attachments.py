@@ -21,6 +21,7 @@ from typing import Any, Final, Literal, get_args
 
 from app.access.operator_store import acting_alone
 from app.access.operators import note_in_trail, permitted
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.ids import new_id, new_salts
 from app.core.masking import masked_words
@@ -29,7 +30,6 @@ from app.database.engine import Connection
 from app.evidence import attachment_store
 from app.orders.customers import checked_reason
 from app.orders.read_orders import explain_order
-from app.receiving.context import AppContext
 from reconcile.canonical import canonical_json
 from reconcile.instants import format_instant, format_known
 
@@ -222,7 +222,7 @@ async def attach(context: AppContext, asked: AttachRequest) -> Attachment:
     order = await _order_of(context, asked)
     details = _details(asked)
     sha256 = hashlib.sha256(asked.content).hexdigest()
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         await acting_alone(connection)
         who = await permitted(connection, by=asked.by, action="attached")
         await _check_room(connection, asked, sha256)
@@ -315,7 +315,7 @@ async def _order_of(context: AppContext, asked: AttachRequest) -> str:
     if asked.about == "order":
         await explain_order(context, asked.subject)
         return asked.subject
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         order = await attachment_store.order_of_break(connection, asked.subject)
     if order is None:
         raise _no_break(asked.subject)
@@ -364,7 +364,7 @@ async def detach(context: AppContext, name: str, *, reason: str, by: str | None)
     Raises UsageError for who may not, without a reason, and for one that is gone; NotFoundError.
     """
     checked = checked_reason(reason, [])
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="detached")
         found = await _standing(connection, name)
         now = context.clock.now()
@@ -383,7 +383,7 @@ async def attachments_of(
 ) -> list[Attachment]:
     """Those of an order with its breaks, or of one break; gone ones, too. Raises NotFoundError for
     no such order or break."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         if break_ is not None:
             if await attachment_store.order_of_break(connection, break_) is None:
                 raise _no_break(break_)
@@ -418,7 +418,7 @@ async def read_attachment(
 
     Raises UsageError for who may not and for one that is gone, NotFoundError for none.
     """
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="attachment_read")
         found = await _standing(connection, name)
         content = await bytes_of(connection, found)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from app.access.operators import note_in_trail, permitted
+from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.text import counted
 from app.evidence import keys, letter, rendering, seal, verify
@@ -28,7 +29,6 @@ from app.orders.delivery_log import shown_address, shown_header
 from app.orders.holds import hold_if_due
 from app.orders.published_store import Published
 from app.receiving.caught_up import must_have_read
-from app.receiving.context import AppContext
 from app.receiving.due_store import marks_of
 from reconcile.canonical import canonical_json
 from reconcile.instants import SECOND, Instant, format_duration, format_instant, format_known
@@ -391,7 +391,7 @@ async def build_evidence(
     full = request.reason is not None
     if full:
         checked_reason(request.reason or "", [])
-    async with context.store.reading() as connection:  # before anything is read for them
+    async with context.database.reading() as connection:  # before anything is read for them
         await permitted(connection, by=request.by, action="evidence_built")
         if full:
             await permitted(connection, by=request.by, action="unmasked")
@@ -471,7 +471,7 @@ def _by_too_few(dossier: Dossier, witnesses: Witnesses | None) -> bool:
 
 async def _is_due(context: AppContext, order: str) -> bool:
     now = context.clock.now()
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         marks = await marks_of(connection, [order])
     return any(mark.due_at is not None and mark.due_at <= now for mark in marks)
 
@@ -480,7 +480,7 @@ async def _write_down(
     context: AppContext, request: BundleRequest, built: Built, *, reason: str
 ) -> None:
     """Who built what and why, before anybody has it."""
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         now = context.clock.now()
         who = await permitted(connection, by=request.by, action="evidence_built")
         facts = {

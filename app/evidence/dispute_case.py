@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.masking import Masking
 from app.core.reading import Unreadable
@@ -33,7 +34,6 @@ from app.orders.history_store import gather
 from app.orders.holds import as_judged
 from app.orders.read_orders import nothing_known
 from app.providers.source import Source
-from app.receiving.context import AppContext
 from app.receiving.delivery_log_store import raw_delivery
 from app.receiving.header_codec import read_request
 from app.receiving.phone_store import notes_of, orders_by_phone
@@ -164,7 +164,7 @@ async def dispute_case(
 ) -> Case:
     """Raises NotFoundError for an order of which nothing was known by then."""
     now = context.clock.now()
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         whole = (await as_judged(connection, [asked.order], policy=context.policy))[asked.order]
         as_of = whole.instant_at(now) if asked.as_of is None else asked.as_of
         known = whole.known_at(as_of)

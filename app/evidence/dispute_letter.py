@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from app.access.operators import note_in_trail, who_may
+from app.context.context import AppContext
 from app.core import pages
 from app.core.errors import UsageError
 from app.core.pages import paper
@@ -35,7 +36,6 @@ from app.evidence.letter import STAMP
 from app.orders.holds import hold_if_due
 from app.providers.schemes import TOKENS
 from app.receiving.caught_up import must_have_read
-from app.receiving.context import AppContext
 from reconcile.instants import Instant
 from reconcile.ledger.correlate import Heard
 from reconcile.ledger.events import ANSWERS, UNCONFIRMED, Standing
@@ -104,7 +104,7 @@ async def letter_of(
     dossier = await gather_evidence.gather_dossier(
         context, asked.order, as_of=case.as_of, full=False, providers=providers
     )
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         exhibits = tuple(
             [
                 Exhibit(
@@ -132,7 +132,7 @@ class _Writer:
         self._case = case
         self._dossier = dossier
         self._merchant = merchant
-        self._environment = context.store.environment or ""
+        self._environment = context.database.environment or ""
         self._zone = context.calendar_zone
         self._leaves = {each.subject: each.index for each in dossier.sealed.leaves}
         self._deliveries = {each.arrived.delivery_id: each for each in dossier.deliveries}
@@ -402,7 +402,7 @@ async def take_letter(
     if form is None:
         return letter, b""
     content = await asyncio.to_thread(letter_in, letter, form)
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         facts = {"sha256": hashlib.sha256(content).hexdigest(), "form": form}
         await note_in_trail(
             connection, who, action="letter_taken", subject=asked.order,

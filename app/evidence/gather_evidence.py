@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import tzinfo
 from typing import Any, Final, TypeVar
 
+from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.masking import Masking
 from app.core.reading import Unreadable
@@ -28,7 +29,6 @@ from app.providers.fingerprints import covered, signer_of
 from app.providers.request import Incoming
 from app.providers.schemes import NAMED, TOKENS, UNSIGNED
 from app.providers.source import Source
-from app.receiving.context import AppContext
 from app.receiving.header_codec import read_request, restored
 from app.sealing import log_store
 from reconcile.canonical import canonical_json
@@ -337,7 +337,7 @@ async def gather_dossier(
 ) -> Dossier:
     """Raises NotFoundError for an order of which nothing was known by then."""
     now = context.clock.now()
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         history = (await as_judged(connection, [order], policy=context.policy))[order]
         instant = history.instant_at(now) if as_of is None else as_of
         known = history.known_at(instant)

@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.masking import Masking
 from app.core.text import counted
@@ -21,7 +22,6 @@ from app.database.engine import Connection
 from app.database.statements import run
 from app.evidence.seal import Checkpoint, read_checkpoint
 from app.evidence.witnesses import Witnesses, cosigned_size
-from app.receiving.context import AppContext
 from app.sealing import departure_store, leaf_store, log_store, order_store, order_tree_store
 from reconcile.instants import HOUR, Duration, Instant
 from reconcile.ledger.events import Event
@@ -135,7 +135,7 @@ async def with_cosignatures(connection: Connection, note: str) -> str:
 async def cosigned_checkpoint(context: AppContext, witnesses: Witnesses | None) -> str:
     """The newest checkpoint that enough witnesses have cosigned, with their lines. Raises
     NotFoundError while there is none."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         head = await log_store.head_of(connection, await cosigned_size(connection, witnesses))
         if head is None:
             raise NotFoundError("no checkpoint was cosigned by enough witnesses yet")
@@ -151,7 +151,7 @@ async def path_to(connection: Connection, number: int, *, size: int) -> list[Has
 
 async def prove_sealed(context: AppContext, subject: str) -> dict[str, Any]:
     """One proof against the newest checkpoint, for JSON. Raises NotFoundError."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         found = await proofs_of(connection, [subject])
     proof = found.proofs[0].document()
     return {**proof, "size": found.checkpoint.size, "checkpoint": found.note}
@@ -159,7 +159,7 @@ async def prove_sealed(context: AppContext, subject: str) -> dict[str, Any]:
 
 async def prove_each(context: AppContext, subjects: Collection[str]) -> dict[str, Any]:
     """Proofs of several against the newest checkpoint, for JSON. Raises as `proofs_of` does."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         found = await proofs_of(connection, subjects)
     return {
         "proofs": [each.document() for each in found.proofs],
@@ -170,7 +170,7 @@ async def prove_each(context: AppContext, subjects: Collection[str]) -> dict[str
 
 async def newest_checkpoint(context: AppContext) -> log_store.SignedHead:
     """The newest checkpoint. Raises NotFoundError while nothing is sealed."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         found = await log_store.newest_head(connection)
     if found is None:
         raise NotFoundError("nothing is sealed yet; `tallyhook log seal` seals what waits")
@@ -188,10 +188,10 @@ async def shown_checkpoint(context: AppContext) -> log_store.SignedHead:
     """The newest checkpoint, for strangers; that it leaves is noted before it does. Raises
     NotFoundError while nothing is sealed."""
     head, now = await newest_checkpoint(context), context.clock.now()
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         last = await departure_store.last_by(connection, PUBLISHED)
     if last is None or (last.size < head.size and now - last.at >= NOTED_EVERY):
-        async with context.store.writing() as connection:
+        async with context.database.writing() as connection:
             await departure_store.add_departure(
                 connection,
                 departure_store.Departure(size=head.size, way=PUBLISHED, head=head.head, at=now),
@@ -206,7 +206,7 @@ async def prove_growth(context: AppContext, *, old: int, new: int) -> dict[str, 
     """
     if not 0 < old <= new:
         raise UsageError("say the smaller size first; both are sizes of checkpoints")
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         heads = [await log_store.head_of(connection, size) for size in (old, new)]
         spans = consistency_spans(old, size=new)
         kept = await log_store.kept_hashes(connection, needed(spans))

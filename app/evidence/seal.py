@@ -35,12 +35,12 @@ from typing import Final
 import structlog
 
 from app.access.operators import note_in_trail, permitted
+from app.context.context import AppContext
 from app.core.errors import ConfigurationError, NotFoundError
 from app.core.ids import new_id, new_salts, new_secret
 from app.core.private_files import Owner
 from app.database.engine import Connection
 from app.evidence.keys import VARIABLE, EvidenceKey, PublicKey, load_key, public_key_line, write_key
-from app.receiving.context import AppContext
 from app.receiving.pace import Pace
 from app.sealing import (
     departure_store,
@@ -182,8 +182,8 @@ class Sealer:
 
     async def seal_some(self) -> int:
         """Seal a batch; 0 where nothing is left, or where another sealer was first."""
-        async with self._context.store.reading() as connection:
-            limit = self._pace.fitting(self._context.store)
+        async with self._context.database.reading() as connection:
+            limit = self._pace.fitting(self._context.database)
             found = await log_queue_store.find_unsealed(connection, limit=limit)
             self._full = found.full
             if not found.anything:
@@ -193,10 +193,9 @@ class Sealer:
             )
             book = await order_store.order_book(connection, found.rows)
         growth = await self._grown(found, tail, book)
-        store = self._context.store
-        if not await store.writer.commit(log_store.grow_log, growth):
+        if not await self._context.database.writer.commit(log_store.grow_log, growth):
             return 0
-        self._pace.learn(len(growth.leaves), seconds=store.writer.held_s)
+        self._pace.learn(len(growth.leaves), seconds=self._context.database.writer.held_s)
         # Marks without rows, and a sweep without a find, are work done too.
         return max(len(growth.leaves), 1)
 
@@ -248,7 +247,7 @@ def leaves_for(
 
 async def anything_unsealed(context: AppContext) -> bool:
     """Whether something may have no leaf yet."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return (await log_queue_store.find_unsealed(connection, limit=1)).anything
 
 
@@ -261,7 +260,7 @@ async def seal_all(
 ) -> int:
     """Seal until nothing is left, and say how many were. `sweep`: look at every row there is."""
     if sweep:
-        async with context.store.writing() as connection:
+        async with context.database.writing() as connection:
             await log_queue_store.sweep_again(connection)
     sealer, done = Sealer(context, signer), 0
     while sealed := await sealer.seal_some():
@@ -294,7 +293,7 @@ async def open_signer(context: AppContext, path: Path) -> CheckpointSigner:
 
 async def known_log(context: AppContext) -> log_store.Identity | None:
     """Which log the database holds; None before it has begun."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return await log_store.identity(connection)
 
 
@@ -303,8 +302,8 @@ async def _begun(
 ) -> tuple[log_store.Identity, EvidenceKey | None]:
     key = key or made_key(path)
     now = context.clock.now()
-    origin = _new_origin(context.store.environment, now)
-    async with context.store.writing() as connection:
+    origin = _new_origin(context.database.environment, now)
+    async with context.database.writing() as connection:
         await log_store.begin_log(connection, origin=origin, public=key.public.raw.hex(), now=now)
         known = await log_store.identity(connection)  # another process may have been first
     assert known is not None
@@ -340,9 +339,9 @@ async def rename_log(context: AppContext, *, by: str | None, reason: str) -> log
     Raises NotFoundError where no log has begun, and UsageError for who may not.
     """
     now = context.clock.now()
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="log_renamed")
-        origin = await begin_origin(connection, environment=context.store.environment, at=now)
+        origin = await begin_origin(connection, environment=context.database.environment, at=now)
         known = await log_store.identity(connection)
         if origin is None or known is None:
             raise NotFoundError("nothing is sealed yet, so the log has no origin to change")
@@ -387,7 +386,7 @@ async def rotate_key(context: AppContext, path: Path, *, by: str | None) -> Evid
     Raises ConfigurationError where nothing is signed yet, or the files cannot be written, and
     UsageError for who may not.
     """
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         await permitted(connection, by=by, action="key_rotated")
     known = await known_log(context)
     if known is None:
@@ -397,7 +396,7 @@ async def rotate_key(context: AppContext, path: Path, *, by: str | None) -> Evid
     if load_key(path) is not None:
         _set_aside(path, now)
     key = made_key(path, owner=owner)
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="key_rotated")
         await log_store.add_key(
             connection,
@@ -543,7 +542,7 @@ class _Growing:
 
 async def seal_orders_if_due(context: AppContext) -> bool:
     """Make the day's tree where there is none yet, beside any number of others who do."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         if not await _is_due(connection, context.clock.now()):
             return False
     return await seal_orders(context)
@@ -564,12 +563,12 @@ async def seal_orders(context: AppContext) -> bool:
     """Make the tree of all orders as they are now. False where another was first, or no leaf names
     an order yet."""
     at = context.clock.now()  # what is sealed from here on may not be counted
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         growing = await _scanned(connection)
         if not growing.orders:
             return False
         root = await _hashed(connection, growing)
-    writer, before = context.store.writer, growing.before
+    writer, before = context.database.writer, growing.before
     for group in growing.changed:
         for part in order_tree_store.portions(group):
             await writer.commit(

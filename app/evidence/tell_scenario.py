@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from app.access.operators import note_in_trail, permitted
+from app.context.context import AppContext
 from app.core.errors import ConfigurationError, UsageError
 from app.core.masking import Masking, masked_words
 from app.core.strict_json import NumberText, parse_written
@@ -20,7 +21,6 @@ from app.providers.fetched import is_answer
 from app.providers.request import Headers, Incoming
 from app.providers.sections import Profile
 from app.providers.source import ProfileReader
-from app.receiving.context import AppContext
 from reconcile.instants import (
     DAY,
     EARLIEST,
@@ -236,11 +236,11 @@ async def tell_scenario(
     Raises NotFoundError for no such order, UsageError where bodies were deleted or cannot be freed
     of personal data.
     """
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         await permitted(connection, by=by, action="evidence_built")
     dossier = await gather_dossier(context, order, as_of=as_of, full=True, providers=providers)
     scenario = scenario_of(dossier, providers)
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         now = context.clock.now()
         who = await permitted(connection, by=by, action="evidence_built")
         await note_in_trail(

@@ -24,11 +24,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import LEAF, counted
 from app.database.engine import Connection
 from app.evidence import keys, seal, store, witnesses
-from app.receiving.context import AppContext
 from app.receiving.header_codec import read_request
 from app.receiving.verify import digest_of
 from app.sealing import (
@@ -322,7 +322,7 @@ async def verify_log(
 
     Raises NotFoundError where no log has begun, UsageError where `against` is no checkpoint of it.
     """
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         known = await log_store.identity(connection)
         if known is None:
             raise NotFoundError("nothing is sealed yet; `tallyhook log seal` seals what waits")

@@ -25,12 +25,12 @@ from typing import Any, Final
 import httpx2
 import structlog
 
+from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.http import Exchange, asked_to_wait, exchange
 from app.core.text import LEAF, counted
 from app.database.engine import Connection
 from app.evidence.keys import PublicKey
-from app.receiving.context import AppContext
 from app.sealing import departure_store, log_store
 from reconcile.instants import (
     HOUR,
@@ -154,7 +154,7 @@ def witness_state(state: departure_store.WitnessState | None) -> str:
 async def witness_document(context: AppContext, witnesses: Witnesses | None) -> dict[str, Any]:
     """The witnesses, how far so many of them as must have cosigned the log, and the last
     checkpoint that left by each way; for JSON."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         states = await departure_store.witness_states(connection)
         left = await departure_store.newest_departures(connection)
         covered = await cosigned_size(connection, witnesses)
@@ -273,7 +273,7 @@ class Cosigning:
         """Ask every witness that is due. Returns how many were asked."""
         now = self._context.clock.now()
         until = Instant(now - now % self._witnesses.every)  # 1
-        async with self._context.store.reading() as connection:
+        async with self._context.database.reading() as connection:
             head = await log_store.newest_head(connection, until=until)
             newest = await log_store.newest_head(connection)
             states = await departure_store.witness_states(connection)
@@ -300,7 +300,7 @@ class Cosigning:
     ) -> None:
         """One witness, until it has cosigned or says that it does not."""
         now = self._context.clock.now()
-        async with self._context.store.writing() as connection:  # 2
+        async with self._context.database.writing() as connection:  # 2
             mine = await departure_store.claim_witness(
                 connection,
                 witness.name,
@@ -346,7 +346,7 @@ class Cosigning:
         if old in (0, size):
             return []
         spans = merkle.consistency_spans(old, size=size)
-        async with self._context.store.reading() as connection:
+        async with self._context.database.reading() as connection:
             kept = await log_store.kept_hashes(connection, merkle.needed(spans))
         return [merkle.computed(span, kept) for span in spans]
 
@@ -384,7 +384,7 @@ class Cosigning:
         state = departure_store.WitnessState(
             witness=known.witness, size=head.size, cosigned_at=reply.at, next_at=now
         )
-        async with self._context.store.writing() as connection:  # 5
+        async with self._context.database.writing() as connection:  # 5
             await departure_store.add_departure(connection, left)
             await departure_store.change_witness(connection, state)
         if known.problem is not None:
@@ -402,7 +402,7 @@ class Cosigning:
             since=now if known.since is None else known.since,
             problem=problem,
         )
-        async with self._context.store.writing() as connection:
+        async with self._context.database.writing() as connection:
             await departure_store.change_witness(connection, state)
         if known.problem != problem:
             name = known.witness.partition("+")[0]

@@ -10,11 +10,11 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from app.access.operators import last_done
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.finance.break_store import hand_matches
 from app.finance.match_rules import rules_known
 from app.finance.reconcile_rows import bank_sides, leg_of
-from app.receiving.context import AppContext
 from reconcile.instants import MINUTE, Duration, Instant, format_instant, format_known
 from reconcile.matching.bank import BankLeg, BankLine, Payout
 from reconcile.matching.control import BUCKETS, FAMILIES, Bucket
@@ -209,7 +209,7 @@ async def _matched(
     every = None if kept is None else kept.found(mark, as_of, now=now)
     if every is not None:
         return await asyncio.to_thread(use, every)
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         rules = (await rules_known(connection, as_of=at)).match
         sides = await bank_sides(connection, as_of=at)
         hands = tuple(await hand_matches(connection, as_of=at))

@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from app.access import operator_store, operators, proposals
 from app.access.proposal import Proposal
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import is_human_text
 from app.database.engine import Connection
 from app.finance import break_store, run_store
 from app.finance.match_rules import Rules, rules_known
-from app.receiving.context import AppContext
 from reconcile.canonical import fingerprint
 from reconcile.instants import DAY, Instant, format_instant
 from reconcile.ledger.ledger import Facts
@@ -132,7 +132,7 @@ async def breaks_of_run(
 ) -> AsyncGenerator[list[SeenBreak]]:
     """What a run saw, by id, some hundreds at a time; each with where it stands now."""
     while True:
-        async with context.store.reading() as connection:
+        async with context.database.reading() as connection:
             found = await run_store.seen_by(
                 connection, number, after=after, limit=run_store.AT_ONCE
             )
@@ -154,7 +154,7 @@ async def living_breaks(
     """All breaks that a run gave life, closed ones too, by id, some hundreds at a time; only of
     these causes, in these states, and this person's, where some are named."""
     while True:
-        async with context.store.reading() as connection:
+        async with context.database.reading() as connection:
             names = await break_store.breaks_after(
                 connection,
                 after=after,
@@ -205,7 +205,7 @@ async def break_in(connection: Connection, name: str) -> SeenBreak:
 
 async def one_break(context: AppContext, name: str) -> SeenBreak:
     """One break. Raises NotFoundError where no run has given it life."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return await break_in(connection, name)
 
 
@@ -214,7 +214,7 @@ BREAKS_OF_AN_ORDER: Final = 50
 
 async def breaks_of(context: AppContext, order: str) -> list[SeenBreak]:
     """The breaks of one order, closed ones too."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return await _breaks_of(connection, order)
 
 
@@ -236,7 +236,7 @@ async def _breaks_of(connection: Connection, order: str) -> list[SeenBreak]:
 
 async def finished_run(context: AppContext, number: int) -> run_store.Run:
     """One run. Raises NotFoundError where there is none."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         found = await run_store.run_of(connection, number)
     if found is None:
         raise NotFoundError(f"there is no run {number}; `tallyhook reconcile list` shows them")
@@ -247,7 +247,7 @@ async def finished_runs(
     context: AppContext, *, limit: int, before: int | None = None
 ) -> list[run_store.Run]:
     """The last runs, newest first. before: only those of lower numbers."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return await run_store.runs(connection, limit=limit, before=before)
 
 
@@ -354,7 +354,7 @@ async def some_breaks(context: AppContext, names: Sequence[str]) -> list[SeenBre
     wanted = list(dict.fromkeys(names))
     if not 0 < len(wanted) <= MOST_AT_ONCE:
         raise UsageError(f"choose 1 to {MOST_AT_ONCE} breaks")
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         found = await seen_breaks(connection, wanted)
     if len(found) < len(wanted):
         raise NotFoundError("one of these breaks lives no more: look at the list again")
@@ -419,7 +419,7 @@ async def settle_break(
 async def _do(context: AppContext, name: str, doing: BreakAct, *, seen: str | None = None) -> str:
     """Returns the value as it was written."""
     _check_reason(doing)
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         await break_store.deciding_alone(connection)
         who = await operators.permitted(connection, by=doing.by, action=BREAK_ACTIONS[doing.kind])
         found = await break_in(connection, name)
@@ -439,7 +439,7 @@ async def _decide(
 ) -> Proposal | None:
     """Accept or settle a break, or propose that where one person may not."""
     _check_reason(doing)
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         await break_store.deciding_alone(connection)
         who = await operators.permitted(connection, by=doing.by, action=BREAK_ACTIONS[doing.kind])
         found = await break_in(connection, name)
@@ -470,7 +470,7 @@ async def _do_all(context: AppContext, names: Sequence[str], doing: BreakAct, *,
     seen  the `mark_of` them as they were shown
     """
     _check_reason(doing)
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         await break_store.deciding_alone(connection)
         who = await operators.permitted(connection, by=doing.by, action=BREAK_ACTIONS[doing.kind])
         found = await seen_breaks(connection, names)
@@ -550,7 +550,7 @@ def acceptance_kind(context: AppContext) -> proposals.ProposalKind:
 
     async def perform(proposal: Proposal, agree: proposals.Agree) -> None:
         kind: Act = "settled" if proposal.given["deed"] == "settled" else "accepted"
-        async with context.store.writing() as connection:
+        async with context.database.writing() as connection:
             await break_store.deciding_alone(connection)
             agreed = await agree(connection)
             found = await break_in(connection, proposal.subject)
@@ -647,7 +647,7 @@ def too_much_together(rules: Rules, found: Sequence[SeenBreak]) -> str | None:
 
 async def matches_of(context: AppContext, name: str) -> list[str]:
     """The lines that stand matched with a break by hand, in the versions that were matched."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return await break_store.lines_matched_with(connection, name)
 
 
@@ -658,14 +658,14 @@ async def why_not_alone(context: AppContext, found: SeenBreak) -> str | None:
 
 async def why_not_each(context: AppContext, found: Sequence[SeenBreak]) -> list[str | None]:
     """The same of several, in their order."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         rules = await rules_known(connection)
     return [too_much(rules, each.seen) for each in found]
 
 
 async def why_not_together(context: AppContext, found: Sequence[SeenBreak]) -> str | None:
     """Why one person may not accept all of these at once; None where they may."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return too_much_together(await rules_known(connection), found)
 
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from operator import eq, ge, gt, le, lt
 from typing import Any, Final
 
+from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.text import counted
 from app.finance import break_acts, break_store, match_rules, worklist
-from app.receiving.context import AppContext
 from reconcile.canonical import fingerprint
 from reconcile.instants import Instant
 from reconcile.matching.breaks import BREAK_CAUSES, STATES, BreakCause, State
@@ -291,7 +291,7 @@ async def to_accept(context: AppContext, choice: Choice) -> Chosen:
     """Those that one person may accept alone, and whether that is so of all of them together;
     nothing can be accepted that is closed."""
     chosen = await every_chosen(context, choice)
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         rules = await match_rules.rules_known(connection)
     alone = [each for each in chosen.of if break_acts.too_much(rules, each.seen) is None]
     return Chosen(
@@ -309,7 +309,7 @@ async def to_match(context: AppContext, choice: Choice, *, least: int) -> Chosen
     lines = {name: each.candidate.line for name, each in best.items() if each is not None}
     taken = Counter(lines.values())
     single = {name: line for name, line in lines.items() if taken[line] == 1}
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         claimed = await break_store.claimed_by_hand(connection)
     free = {name: line for name, line in single.items() if name_of(line) not in claimed}
     left = {

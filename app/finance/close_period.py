@@ -35,6 +35,7 @@ from typing import Any, Final, Literal
 
 from app.access import operator_store, operators, proposals
 from app.access.proposal import Proposal
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
 from app.database.engine import Connection
@@ -50,7 +51,6 @@ from app.finance.reports.render import REPORT_FORMATS, render
 from app.orders import history_store
 from app.orders.history_store import history_digests
 from app.providers.source import Source
-from app.receiving.context import AppContext
 from app.receiving.reverify import count_genuine
 from app.sealing import log_store
 from app.sealing.log_store import head_of
@@ -129,7 +129,7 @@ async def close_period(
     month, before, report, blockers = await _looked(context, request, progress=progress)
     if blockers or report is None:
         return blockers
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         if not await _alone(connection):
             return await proposals.propose(
                 connection,
@@ -157,7 +157,7 @@ async def _alone(connection: Connection) -> bool:
 
 async def may_close_alone(context: AppContext) -> bool:
     """Whether the rules in force let one person close a month."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return await _alone(connection)
 
 
@@ -226,7 +226,7 @@ async def _looked(
     as_of = now if request.as_of is None else request.as_of
     if as_of > now:
         raise UsageError("--as-of lies in the future: nothing is known of then")
-    async with context.store.reading() as connection:  # 1
+    async with context.database.reading() as connection:  # 1
         await operators.permitted(connection, by=request.by, action="period_closed")
         before = next_in_order(await period_store.closed_periods(connection), month)
     early = tuple(too_early(month, now=as_of, margin_days=request.margin_days))
@@ -248,7 +248,7 @@ OPEN_SHOWN: Final = 24
 async def months(context: AppContext) -> tuple[list[period_store.Closed], list[Month]]:
     """The closed months, the earliest first; and those that are open up to now: from the one that
     is closed next, or from the first that anything was published in."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         closed = await period_store.closed_periods(connection)
         first = await period_store.first_published(connection)
         calendar = await calendar_of(context, connection)
@@ -291,7 +291,7 @@ def scope_of(context: AppContext, month: Month, as_of: Instant) -> Scope:
         end=month.end,
         as_of=as_of,
         basis=CLOSING_BASIS,
-        environment=context.store.environment or "",
+        environment=context.database.environment or "",
         zone=month.zone,
         merchant=context.merchant,
     )
@@ -301,7 +301,7 @@ async def _genuine(context: AppContext, request: CloseRequest, month: Month) -> 
     return await count_genuine(
         context,
         sources=request.sources,
-        environment=context.store.environment or "",
+        environment=context.database.environment or "",
         since=month.start,
         until=month.end,
     )
@@ -322,7 +322,7 @@ async def _write(
     closed_at = max(context.clock.now(), report.scope.as_of + TICK)
     report = await _signed(context, request, report, closed_at=closed_at)
     prints = await asyncio.to_thread(printed, report)  # 5
-    async with context.store.writing() as connection:  # 6
+    async with context.database.writing() as connection:  # 6
         await operator_store.acting_alone(connection)
         agreed = None if agree is None else await agree(connection)
         if agreed is None:
@@ -360,7 +360,7 @@ async def _signed(
     context: AppContext, request: CloseRequest, report: PeriodReport, *, closed_at: Instant
 ) -> PeriodReport:
     """The report with who closes the month, and when: each of its pages says so."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         who = await operators.permitted(connection, by=request.by, action="period_closed")
     return replace(report, scope=replace(report.scope, closed_by=who.name, closed_at=closed_at))
 
@@ -374,7 +374,7 @@ async def _rests_on(
 ) -> dict[str, Any]:
     """The fields of a closing that say what it rests on."""
     known_after = EARLIEST if before is None else before.as_of
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         evidence = await history_store.history_digests(
             connection, after=known_after, until=as_of, progress=progress
         )
@@ -442,7 +442,7 @@ async def verify_periods(
 
     Raises NotFoundError for a month that is not closed.
     """
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         closed = await closed_periods(connection)
     if only is not None and only not in {each.period for each in closed}:
         raise NotFoundError(
@@ -462,7 +462,7 @@ async def verify_periods(
 async def _chain(
     context: AppContext, closed: Closed, before: Closed | None
 ) -> tuple[Closing | None, VerifiedPeriods]:
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         text = await closing_text(connection, closed.period) or ""
     written = f"sha256:{hashlib.sha256(text.encode('utf-8', 'backslashreplace')).hexdigest()}"
     expected = None if before is None else before.digest
@@ -486,7 +486,7 @@ async def _is_sealed(context: AppContext, closing: Closing) -> bool:
     named = closing.checkpoint
     if named is None:
         return True
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         head = await head_of(connection, named["size"])
     return head is not None and head.head.hex() == named["head"]
 
@@ -501,7 +501,7 @@ def _verified(period: str, step: Step, wrong: str | None, right: str) -> Verifie
 async def _prints(context: AppContext, closing: Closing) -> VerifiedPeriods:
     period = closing.month.name
     wrong = []
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         for each in closing.prints:
             kept = await print_of(connection, period, each.format)
             if kept is None or hashlib.sha256(kept).hexdigest() != each.sha256:
@@ -534,7 +534,7 @@ def _printing_now(closing: Closing) -> str:
 async def _history(
     context: AppContext, closing: Closing, progress: report_period.Progress
 ) -> VerifiedPeriods:
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         now = await history_digests(
             connection, after=closing.known_after, until=closing.as_of, progress=progress
         )

@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.zones import zone_named
 from app.database.engine import Connection
 from app.finance.period_store import Closed, closed_periods, closing_of_period, print_of
 from app.finance.reports.render import ReportFormat, render
 from app.orders.policy_version_store import form_of
-from app.receiving.context import AppContext
 from reconcile.instants import TICK, Instant
 from reconcile.ledger.policy import Policy, policy_text
 from reconcile.periods import Calendar, Month
@@ -39,7 +39,7 @@ def rules_form(policy: Policy) -> str:
 
 async def list_closed(context: AppContext) -> list[Closed]:
     """Every closed month, the earliest first."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return await closed_periods(connection)
 
 
@@ -57,7 +57,7 @@ async def closed_report(context: AppContext, period: str, form: ReportFormat) ->
     Raises NotFoundError for a month that is not closed, UsageError for a format that cannot be
     printed here.
     """
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         kept = await print_of(connection, period, form)
         if kept is not None:
             return kept
@@ -108,7 +108,7 @@ async def calendar_of(context: AppContext, connection: Connection) -> Calendar:
 
 async def month_in_books(context: AppContext, name: str) -> Month:
     """A month as it was closed, or as it is counted now. Raises UsageError for what is none."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         calendar = await calendar_of(context, connection)
         try:
             month = calendar.month(name)
@@ -135,7 +135,7 @@ async def _in_books(context: AppContext, at: Instant) -> Instant:
     day = plain.day_of(at)
     if not day.endswith("-01") or plain.day(day)[0] != at:
         return at
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         names = {each.period for each in await closed_periods(connection)}
         if day[:7] in names:
             return (await closing_named(connection, day[:7])).month.start

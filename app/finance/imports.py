@@ -17,6 +17,7 @@ import anyio.lowlevel
 
 from app.access import operator_store
 from app.access.operators import Action, note_in_trail, permitted
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, StoreUnavailable, UsageError
 from app.core.text import printable
 from app.database.engine import Connection
@@ -35,7 +36,6 @@ from app.finance.import_digest_store import digests_of
 from app.finance.import_store import ImportKind as ImportKind
 from app.finance.order_references import Unfit, name_references, unfit_references
 from app.finance.staged_rows import Staged, chunks
-from app.receiving.context import AppContext
 from app.receiving.pace import Pace
 from reconcile.periods import Calendar
 
@@ -248,13 +248,13 @@ async def write_and_publish(
     begun = await _begin(context, wanted, done, who)
     written, pace = 0, Pace(first=FIRST_ROWS, most=MOST_ROWS)
     for rows in chunks(staged, pace):
-        async with pace.writing(context.store, pieces=len(rows)) as connection:
+        async with pace.writing(context.database, pieces=len(rows)) as connection:
             written += len(rows)
             await _still_ours(connection, begun, written)
             done.add(await wanted.kind.write(connection, rows, number=begun.number))
         progress(written, done.read - done.rejected)
     digests = await _digests(context, begun)
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         await _still_ours(connection, begun, written)
         names = ("read", "new", "changed", "unchanged", "rejected")
         full = replace(begun, **{name: getattr(done, name) for name in names})
@@ -266,7 +266,7 @@ async def _wait_for_others(context: AppContext) -> None:
     """Until no import is under way, or the one that is has been silent for long."""
     before: import_store.Import | None = None
     while True:
-        async with context.store.reading() as connection:
+        async with context.database.reading() as connection:
             now = await import_store.under_way(connection)
         if now in (None, before):
             return
@@ -284,7 +284,7 @@ async def _begin(
         who=who.name,
         started_at=context.clock.now(),
     )
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         begun, another = await import_store.begin_import(connection, new)
     if another:
         await _undo(context, begun)
@@ -296,11 +296,11 @@ async def _undo(context: AppContext, begun: import_store.Import) -> None:
     while undoing leaves no word of what was to be undone."""
     looked = 0
     for kind in FORMS:
-        async with context.store.reading() as connection:
+        async with context.database.reading() as connection:
             ends = [end async for end in import_store.stretches(connection, kind)]
         after: str | None = None
         for end in ends:
-            async with context.store.writing() as connection:
+            async with context.database.writing() as connection:
                 looked -= 1
                 await _still_ours(connection, begun, looked)
                 await import_store.undo_stretch(connection, kind, after=after, to=end)
@@ -320,10 +320,10 @@ async def _digests(context: AppContext, begun: import_store.Import) -> dict[str,
     looked = count(-1, -1)
 
     async def go_on() -> None:
-        async with context.store.writing() as connection:
+        async with context.database.writing() as connection:
             await _still_ours(connection, begun, next(looked))
 
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return await digests_of(connection, begun.kind, number=begun.number, between=go_on)
 
 
@@ -358,7 +358,7 @@ async def import_file(
 
     Raises NotFoundError for a file that is not there, UsageError for who may not.
     """
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         who = await permitted(connection, by=by, action=wanted.kind.action)
     if wanted.rejects is not None:
         tables.refuse_to_replace(wanted.rejects)
@@ -368,7 +368,7 @@ async def import_file(
         if reading.names:
             reading.leave_out(await unfit_references(context, reading.staged))
         if wanted.dry_run:
-            async with context.store.reading() as connection:
+            async with context.database.reading() as connection:
                 for rows in chunks(reading.staged, Pace(first=MOST_ROWS, most=MOST_ROWS)):
                     done.add(await wanted.kind.compare(connection, rows))
                     done.add_up(rows, columns=wanted.form.STAGED)
@@ -664,7 +664,7 @@ def _rejects(request: ImportRequest) -> Path | None:
 
 async def past_import(context: AppContext, number: int) -> import_store.Import:
     """A published import. Raises NotFoundError where there is none of this number."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         found = await import_store.one_import(connection, number)
     if found is None:
         raise NotFoundError(
@@ -682,11 +682,11 @@ async def past_imports(
     before: int = import_store.BEYOND,
 ) -> list[import_store.Import]:
     """The imports of a kind that were published, newest first. before: of lower numbers."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return await import_store.imports(connection, kind=kind, limit=limit, before=before)
 
 
 async def taken_back(context: AppContext, found: Sequence[import_store.Import]) -> list[int]:
     """The numbers of those that were taken back."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return await import_store.taken_back(connection, [each.number for each in found])

@@ -38,12 +38,12 @@ from app.access.operator_store import Operator, acting_alone
 from app.access.operators import note_in_trail, permitted
 from app.access.proposal import Proposal
 from app.access.proposals import Agree, Agreed, ProposalKind, propose
+from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.toml_file import Mistake, TomlTable, Values, read_toml, yes_or_no
 from app.database.engine import Connection
 from app.finance.matching_store import SavedRules, add_rules, in_step, rules_in_force, wait_for
 from app.finance.reconcile_rows import Known, Snapshot, known_in, refresh_ledger_lines, snapshot_of
-from app.receiving.context import AppContext
 from reconcile.instants import DAY, HOUR, Duration, Instant, format_instant
 from reconcile.matching.breaks import Break, break_sentence
 from reconcile.matching.exchange import MICROS
@@ -272,7 +272,7 @@ MOST_REPORTED: Final = 1_000
 
 async def current_rules(context: AppContext) -> SavedRules | None:
     """The saved rules in force; None where none were ever saved."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return await rules_in_force(connection)
 
 
@@ -311,7 +311,7 @@ async def save_rules(
     already.
     """
     read_rules(text)
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         await acting_alone(connection)
         now = context.clock.now()
         who = await permitted(connection, by=by, action="rules_saved")
@@ -368,7 +368,7 @@ def rules_kind(context: AppContext) -> ProposalKind:
     """Changing the rules, where those in force limit what one person may do."""
 
     async def perform(proposal: Proposal, agree: Agree) -> None:
-        async with context.store.writing() as connection:
+        async with context.database.writing() as connection:
             agreed = await agree(connection)
             text, now = proposal.given["toml"], context.clock.now()
             await _save(connection, text, agreed.who, at=now, reason=proposal.reason, agreed=agreed)

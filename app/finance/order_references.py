@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from app.access.operators import author_of_import
+from app.context.context import AppContext
 from app.core.clock import Clock
 from app.database.statements import PlainConnection, run
 from app.finance.files.books import REFERENCES
 from app.finance.staged_rows import Staged
 from app.orders.order_facts import Reference, ReferenceTaken, after_all, named, refuse_taken
 from app.orders.record_store import keep_records, order_records, owners_of
-from app.receiving.context import AppContext
 from app.receiving.pace import Pace
 
 FIRST_ORDERS, MOST_ORDERS = 20, 200
@@ -39,7 +39,7 @@ async def unfit_references(context: AppContext, staged: Staged) -> list[Unfit]:
                 found[number] = f"names the {kind} that row {first:,} names: it pays one order"
                 found.setdefault(first, f"names the {kind} that row {number:,} names, too")
     for rows in staged.having("source"):
-        async with context.store.reading() as connection:
+        async with context.database.reading() as connection:
             references = [_triple(each) for row in rows for each in _references(row)]
             owners = await owners_of(connection, references, lasting=False)
         for row in rows:
@@ -57,9 +57,9 @@ async def name_references(context: AppContext, staged: Staged, *, number: int) -
     for rows in staged.having("source"):
         while rows:
             part, rows = rows[: pace.size], rows[pace.size :]
-            async with pace.writing(context.store, pieces=len(part)) as connection:
+            async with pace.writing(context.database, pieces=len(part)) as connection:
                 unfit += await run(connection, _name, part, clock=context.clock, author=author)
-            context.store.evidence_arrived.set()
+            context.signals.evidence_arrived.set()
     return unfit
 
 

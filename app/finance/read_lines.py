@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Generic, TypeVar
 
+from app.context.context import AppContext
 from app.database.engine import Connection
 from app.database.statements import Rows
 from app.finance.book_line_store import book_line_of, book_lines_of, book_rows
 from app.finance.statement_store import statement_line_of, statement_lines_of, statement_rows
-from app.receiving.context import AppContext
 from reconcile.instants import Instant, format_known
 from reconcile.matching.books import BookLine, StatementLine, match_key
 from reconcile.matching.rows import NO_KEY
@@ -41,7 +41,7 @@ async def book_page(
     after  the `following` of the page before
     """
     at = context.clock.now() if as_of is None else as_of
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         if reference is None:
             first = after.partition(" ")[0]
             rows = book_rows(connection, as_of=at, first=first)
@@ -68,7 +68,7 @@ async def statement_page(
 ) -> LinePage[StatementLine]:
     """The lines that name an order or a payment, or all by key, as `book_page` has them."""
     at = context.clock.now() if as_of is None else as_of
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         if reference is None:
             first = after.partition(" ")[0]
             rows = statement_rows(connection, as_of=at, first=first)

@@ -32,6 +32,8 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Final
 
 from app.access.operators import note_in_trail, permitted, who_may
+from app.config.settings import Settings
+from app.context.context import AppContext
 from app.core.errors import TallyhookError, UnreachableError, UsageError
 from app.core.process import look_seldom
 from app.database.engine import Connection
@@ -39,8 +41,7 @@ from app.finance import break_store, ledger_line_store, matching_store, run_stor
 from app.finance.match_rules import Rules, read_rules, rules_of
 from app.finance.reconcile_rows import Known, Snapshot, known_in, refresh_ledger_lines, snapshot_of
 from app.orders.rebuild import Helpers
-from app.receiving.context import AppContext
-from app.receiving.store import StoreSettings, open_store
+from app.receiving.inbox import open_inbox
 from reconcile.instants import Instant, format_instant, format_known
 from reconcile.matching.bank import BankLeg
 from reconcile.matching.breaks import Break, life
@@ -164,7 +165,7 @@ async def reconcile_for(
     who may not."""
     await who_may(context, by=by, action="reconciled")
     done = await reconcile_period(context, asked, progress=progress)
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="reconciled")
         await note_in_trail(
             connection,
@@ -183,7 +184,7 @@ async def _begin(
 ) -> tuple[int, Rules, matching_store.SavedRules | None]:
     """A number and the rules: those asked for, else those in force, now or at the instant."""
     given = None if asked.rules is None else read_rules(asked.rules)
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         saved = (
             await matching_store.rules_in_force(connection, as_of=asked.as_of)
             if given is None
@@ -274,7 +275,7 @@ class _Work:
 
     async def _save(self) -> None:
         if self._waiting:
-            async with self._context.store.writing() as connection:
+            async with self._context.database.writing() as connection:
                 await run_store.save_seen(
                     connection, self._waiting, number=self._number, as_of=self._known.as_of
                 )
@@ -285,7 +286,7 @@ class _Work:
 async def finish(context: AppContext, done: run_store.Run) -> run_store.Run:
     """Say what the run changed in the lives of breaks, and let everyone see it, dated now, after
     what people did while it was at work. Raises UsageError where another run overtook it."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         last = await run_store.last_lived(connection)
         if done.lived and last is not None:
             stretch = await run_store.stretch_between(
@@ -295,9 +296,9 @@ async def finish(context: AppContext, done: run_store.Run) -> run_store.Run:
                 found = {name: seen for name, _, seen in gone}
                 cites = await run_store.closing_evidence(connection, found, stretch)
                 closed = [(name, version, cites[name]) for name, version, _ in gone]
-                async with context.store.writing() as writer:
+                async with context.database.writing() as writer:
                     await run_store.save_closed(writer, closed, number=done.number)
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         await break_store.deciding_alone(connection)
         overtaken = last is not None and last.number > done.number
         if done.lived and (overtaken or await run_store.last_lived(connection) != last):
@@ -309,7 +310,7 @@ async def finish(context: AppContext, done: run_store.Run) -> run_store.Run:
 
 async def ran(context: AppContext, done: run_store.Run) -> Ran:
     """A finished run, with how many of its breaks nobody has accepted by now."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         accepted = 0
         async for names in break_store.decided_breaks(connection, done.number):
             lives = {
@@ -441,7 +442,7 @@ class Ranges:
     """Processes that each match a range of keys."""
 
     def __init__(self, helpers: Helpers) -> None:
-        self._made = [_started(helpers.store) for _ in range(helpers.jobs)]
+        self._made = [_started(helpers.settings) for _ in range(helpers.jobs)]
         self._ranges: list[ledger_line_store.KeyRange] = []
 
     @property
@@ -452,7 +453,7 @@ class Ranges:
     async def prepare(self, context: AppContext) -> matching_store.ImportedDates:
         """What can be done while the processes start: the ranges, and how far everything reaches
         by now."""
-        async with context.store.reading() as connection:
+        async with context.database.reading() as connection:
             self._ranges = await _cut(connection, len(self._made))
             return await matching_store.imported_dates(connection, as_of=context.clock.now())
 
@@ -463,7 +464,7 @@ class Ranges:
             await _over_pipe(pipe.recv)  # it has opened the database
         try:
             # On SQLite nobody else writes until all hold it.
-            async with context.store.writing(), asyncio.timeout(SHARED_S):
+            async with context.database.writing(), asyncio.timeout(SHARED_S):
                 name = await matching_store.share_snapshot(snapshot.connection)
                 for _, pipe in self._made:
                     await _over_pipe(pipe.send, name)
@@ -531,7 +532,7 @@ async def ranges_of(
     if helpers is None or helpers.jobs < 2 or as_of is not None:
         yield None
         return
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         orders, _ = await matching_store.rows_to_read(connection)
     if orders <= FEW_ORDERS:
         yield None
@@ -555,10 +556,10 @@ async def _cut(connection: Connection, parts: int) -> list[ledger_line_store.Key
     ]
 
 
-def _started(store: StoreSettings) -> tuple[BaseProcess, Pipe]:
+def _started(settings: Settings) -> tuple[BaseProcess, Pipe]:
     spawning = get_context("spawn")
     ours, theirs = spawning.Pipe()
-    process = spawning.Process(target=_serve, args=(theirs, store), daemon=True)
+    process = spawning.Process(target=_serve, args=(theirs, settings), daemon=True)
     # Whoever interrupts the run interrupts the process that writes, which ends this one: it ignores
     # that signal from its first moment on.
     resource_tracker.ensure_running()  # at its first start it would let the signal through again
@@ -574,27 +575,27 @@ def _started(store: StoreSettings) -> tuple[BaseProcess, Pipe]:
 # --- in each process that matches ----------------------------------------------------------------
 
 
-def _serve(pipe: Pipe, store: StoreSettings) -> None:
+def _serve(pipe: Pipe, settings: Settings) -> None:
     look_seldom()
-    answer(pipe, store)
+    answer(pipe, settings)
 
 
-def answer(pipe: Pipe, store: StoreSettings) -> None:
+def answer(pipe: Pipe, settings: Settings) -> None:
     """Open the database, hold the snapshot, match one range, and say all of it through the pipe."""
     try:
         try:
-            asyncio.run(_opened_and_matched(pipe, store))
+            asyncio.run(_opened_and_matched(pipe, settings))
         except TallyhookError as error:
             pipe.send(error)
     except (EOFError, OSError):
         pass  # the process that writes has ended
 
 
-async def _opened_and_matched(pipe: Pipe, settings: StoreSettings) -> None:
-    async with open_store(settings, purpose="reading") as store:
+async def _opened_and_matched(pipe: Pipe, settings: Settings) -> None:
+    async with open_inbox(settings, purpose="reading") as inbox:
         pipe.send(None)
         name = pipe.recv()
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             await matching_store.hold_snapshot(connection, name)
             pipe.send(None)
             known, keys = pipe.recv()

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Final, cast
 
+from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.database.engine import Connection, scratch_database
 from app.finance import (
@@ -28,7 +29,6 @@ from app.finance import (
 from app.orders import history_store
 from app.orders.refold import fold_or_log
 from app.receiving import due_store
-from app.receiving.context import AppContext
 from reconcile.instants import Instant
 from reconcile.ledger.history import History
 from reconcile.matching.bank import BankLeg, BankLine, Payout
@@ -61,10 +61,10 @@ async def refresh_ledger_lines(context: AppContext, *, progress: Callable[[int],
 
 async def _refresh_once(context: AppContext, progress: Callable[[int], None]) -> int:
     now, total = context.clock.now(), 0
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         async for stale in ledger_line_store.stale_orders(connection, now=now):
             fresh = await _made_anew(context, connection, stale, now=now)
-            async with context.store.writing() as writer:
+            async with context.database.writing() as writer:
                 await ledger_line_store.store_ledger_lines(writer, fresh)
             total += len(stale)
             progress(len(stale))
@@ -164,7 +164,7 @@ async def ledger_lines_then(
 ) -> AsyncIterator[Connection]:
     """A scratch database with the ledger lines of all orders as they could have been known then."""
     async with scratch_database() as scratch:
-        async with context.store.reading() as connection:
+        async with context.database.reading() as connection:
             async for histories in history_store.scan(connection):
                 fresh = [_then(context, history, as_of) for history in histories]
                 await ledger_line_store.store_ledger_lines(scratch, fresh)
@@ -272,7 +272,7 @@ async def snapshot_of(
         if as_of is not None:
             folding = ledger_lines_then(context, as_of=as_of, progress=progress)
             past = await stack.enter_async_context(folding)
-        connection = await stack.enter_async_context(context.store.reading())
+        connection = await stack.enter_async_context(context.database.reading())
         yield Snapshot(connection=connection, takings=past or connection)
 
 
@@ -345,7 +345,7 @@ def _bounded(count: int, what: str) -> None:
 
 async def rows_ahead(context: AppContext, *, as_of: Instant | None) -> int:
     """About how many rows a matching will fold and read, for a progress bar."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         orders, lines = await matching_store.rows_to_read(connection)
         folded = orders
         if as_of is None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final
 
+from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.text import counted
 from app.core.zones import zone_named
@@ -23,7 +24,6 @@ from app.finance.matching_store import in_step, rows_of, wait_for
 from app.finance.period_store import accepted_breaks, changed_outcomes
 from app.finance.reconcile_rows import Known, Snapshot, bank_leg, known_in, snapshot_of
 from app.finance.statement_store import statement_rows
-from app.receiving.context import AppContext
 from reconcile.instants import Instant
 from reconcile.matching.bank import BankLeg
 from reconcile.matching.breaks import Break, State, Step, break_sentence, life, next_step

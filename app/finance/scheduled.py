@@ -21,10 +21,10 @@ from typing import Any, Final
 
 import structlog
 
+from app.context.context import AppContext
 from app.core.errors import TallyhookError
 from app.core.schedule import Entry, due_time, is_late, next_time
 from app.finance import scheduled_store
-from app.receiving.context import AppContext
 from reconcile.instants import HOUR, MINUTE, Duration, Instant, format_instant, format_known
 
 log = structlog.get_logger()
@@ -44,7 +44,7 @@ LONGEST_PAUSE: Final[Duration] = 6 * HOUR
 async def due_now(context: AppContext, entries: Sequence[Entry]) -> list[tuple[Entry, Instant]]:
     """What is to be done now, with when it was due; entries that are new are watched from now."""
     now = context.clock.now()
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         newest = await scheduled_store.newest_runs(connection, until=now)
     found = []
     for entry in entries:
@@ -69,7 +69,7 @@ def _due_of(
 
 
 async def _watch(context: AppContext, entry: Entry, *, now: Instant) -> None:
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         await scheduled_store.add_run(
             connection,
             scheduled_store.ScheduledRun(
@@ -87,7 +87,7 @@ async def claim(
 ) -> scheduled_store.ScheduledRun | None:
     """The row of one time, for this process to do its work; None where another has it, or has done
     it."""
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         now = context.clock.now()
         before = await scheduled_store.run_at(connection, entry.name, due_at)
         if before is None:
@@ -124,7 +124,7 @@ async def claimed_run(
     context: AppContext, name: str, *, due_at: Instant, tries: int
 ) -> scheduled_store.ScheduledRun | None:
     """The row as it was claimed for this try; None where that is over, or another has it."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         run = await scheduled_store.run_at(connection, name, due_at)
     return run if run is not None and _is_under_way(run, tries) else None
 
@@ -142,7 +142,7 @@ async def note_failed(
 ) -> scheduled_store.ScheduledRun:
     """The try has come to nothing, unless it has ended otherwise, or another has taken the work
     over. It is made again after a pause, or at once."""
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         now = context.clock.now()
         run = await scheduled_store.run_at(connection, claimed.name, claimed.due_at) or claimed
         pause = min(FIRST_PAUSE * 4 ** min(run.tries - 1, 10), LONGEST_PAUSE)
@@ -162,7 +162,7 @@ async def note(
     context: AppContext, before: scheduled_store.ScheduledRun, run: scheduled_store.ScheduledRun
 ) -> scheduled_store.ScheduledRun:
     """Write down how far the work is. Raises LeaseLost where another has taken it over."""
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         if not await scheduled_store.change_run(connection, run, before=before):
             raise LeaseLost(f"another process has taken {run.name} over")
     return run
@@ -174,7 +174,7 @@ async def note(
 async def schedule_document(context: AppContext, entries: Sequence[Entry]) -> list[dict[str, Any]]:
     """Each entry with its last and its next time, and what became of the last."""
     now = context.clock.now()
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         last = await scheduled_store.last_runs(connection, [entry.name for entry in entries])
     return [
         {

@@ -26,6 +26,7 @@ import httpx2
 import structlog
 
 from app.access.operators import SERVICE, note_in_trail, permitted
+from app.context.context import AppContext
 from app.core.clock import Clock
 from app.core.errors import DeliveryFailed, NotFoundError, TallyhookError
 from app.core.mail import MailServer
@@ -41,7 +42,6 @@ from app.finance.scheduled import LeaseLost, claim, note, note_failed
 from app.finance.scheduled_store import Delivered, ScheduledRun, change_run
 from app.providers.signed_post import post_signed
 from app.providers.source import Source
-from app.receiving.context import AppContext
 from app.sealing.departure_store import Departure, add_departure
 from app.sealing.log_store import SignedHead, newest_head
 from reconcile.instants import TICK, Instant, format_instant, moment_of
@@ -262,7 +262,7 @@ async def run_now(
     """Do an entry's work now, because a person asks. Raises UsageError for who may not, and
     NotFoundError for an entry that there is not."""
     entry = schedule.entry(name)
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         now = context.clock.now()
         who = await permitted(connection, by=by, action="schedule_run")
         await note_in_trail(connection, who, action="schedule_run", subject=name, at=now)
@@ -338,7 +338,7 @@ async def _checkpoint(
     Its file is named by what is in it: no later one, of a log that was written anew, takes its
     place in a folder.
     """
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         head = await newest_head(connection, until=run.as_of)
     if head is None:
         raise NotFoundError(
@@ -398,7 +398,7 @@ async def _note_delivered(
     head: SignedHead | None,
 ) -> ScheduledRun:
     after = replace(run, delivered=(*run.delivered, *delivered))
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         if not await change_run(connection, after, before=run):
             raise LeaseLost(f"another process has taken {run.name} over")
         if head is not None:

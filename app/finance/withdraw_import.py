@@ -21,6 +21,7 @@ from app.access import operator_store
 from app.access.operators import Action, author_of_import, note_in_trail, permitted
 from app.access.proposal import Proposal
 from app.access.proposals import Agree, Agreed, ProposalKind, check_reason, propose
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
 from app.database.engine import Connection
@@ -28,7 +29,6 @@ from app.finance import import_store, period_store
 from app.finance.closed_periods import closing_named
 from app.finance.import_digest_store import digests_of
 from app.finance.match_rules import rules_known
-from app.receiving.context import AppContext
 from reconcile.instants import EARLIEST
 from reconcile.money import MAX_MINOR, Money
 
@@ -110,14 +110,14 @@ async def withdrawable(
     context: AppContext, number: int, *, kind: import_store.ImportKind, by: str | None
 ) -> Foreseen:
     """What `withdraw_import` would do now; nothing is written. Raises as it does."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         await permitted(connection, by=by, action=ACTIONS[kind])
         return await _foreseen(connection, await _withdrawable(connection, number, kind=kind))
 
 
 async def withdrawn_by(context: AppContext, number: int) -> import_store.Import | None:
     """The import that took this one back; None: it stands."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return await import_store.withdrawal_of(connection, number)
 
 
@@ -150,7 +150,7 @@ async def withdraw_import(
     taken back, for one that has changed since it was seen, and while another import is under way.
     """
     check_reason(reason, of="an import")
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         await import_store.importing_alone(connection)
         who = await permitted(connection, by=by, action=ACTIONS[kind])
         found = await _withdrawable(connection, number, kind=kind)
@@ -292,7 +292,7 @@ def withdrawal_kind(context: AppContext) -> ProposalKind:
     """Taking back an import of more than one person may accept alone."""
 
     async def perform(proposal: Proposal, agree: Agree) -> None:
-        async with context.store.writing() as connection:
+        async with context.database.writing() as connection:
             await import_store.importing_alone(connection)
             agreed = await agree(connection)
             foreseen = await _foreseen(connection, await _given(connection, proposal.given))

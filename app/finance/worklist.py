@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from app.access.proposal import Proposal
+from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.database.engine import Connection
 from app.finance.break_acts import SeenBreak, living_breaks, one_break, seen_breaks, settle_break
 from app.finance.break_store import breaks_done_about, breaks_in_run, steps_of
 from app.finance.run_store import Run, last_lived
-from app.receiving.context import AppContext
 from reconcile.instants import Instant
 from reconcile.matching.breaks import (
     SETTLINGS,
@@ -97,7 +97,7 @@ ORDERS: Final[dict[str, Callable[[Entry], tuple[Any, ...]]]] = {"money": _by_mon
 
 async def worklist(context: AppContext, asked: WorklistRequest) -> Worklist:
     """Look at the newest run that moved the lives of breaks."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         run = await last_lived(connection)
         if run is None:
             return Worklist(run=None, causes={}, states={})
@@ -126,7 +126,7 @@ async def worklist(context: AppContext, asked: WorklistRequest) -> Worklist:
 
 async def newest_run(context: AppContext) -> Run | None:
     """The newest run that moved the lives of breaks; None: there was none."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return await last_lived(connection)
 
 

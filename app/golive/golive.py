@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 import httpx2
 
 from app.access.operators import note_in_trail, permitted
+from app.context.context import AppContext
 from app.core.errors import ConfigurationError, UsageError
 from app.core.http import exchange
 from app.core.ids import new_id
@@ -24,7 +25,6 @@ from app.providers.named.contract import Signed
 from app.providers.request import Incoming
 from app.providers.schemes import TOKENS
 from app.providers.source import Source
-from app.receiving.context import AppContext
 from reconcile.instants import MINUTE, SECOND, Instant, format_instant
 
 TRIAL_LIMIT_S: Final = 10.0
@@ -283,11 +283,11 @@ async def last_checklist(
     checked  what a run has found just now; None: what is written down of the last one, which says
              no reasons
     """
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         signed = await signoffs(connection)
     if checked is None:
         checked = _found(next((each for each in reversed(signed) if each.item == WHOLE), None))
-    return _assembled(signed, checked, live=context.store.environment == "live")
+    return _assembled(signed, checked, live=context.database.environment == "live")
 
 
 def _found(last: Signoff | None) -> list[ChecklistItem]:
@@ -366,7 +366,7 @@ async def _note_asked(
         if each.sources and before.get(each.item) != ASKED_FOR + ", ".join(each.sources)
     ]
     if fresh:
-        async with context.store.writing() as connection:
+        async with context.database.writing() as connection:
             for each in fresh:
                 await add_signoff(connection, each)
     return fresh
@@ -374,10 +374,10 @@ async def _note_asked(
 
 async def checklist(context: AppContext, checked: Sequence[ChecklistItem]) -> list[ChecklistItem]:
     """The whole list, from what was checked now and what is written down; how it ended is, too."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         signed = await signoffs(connection)
     signed += await _note_asked(context, checked, signed)
-    items = _assembled(signed, checked, live=context.store.environment == "live")
+    items = _assembled(signed, checked, live=context.database.environment == "live")
     whole = [each for each in signed if each.item == WHOLE]
     await _write_down(context, items, before=whole[-1] if whole else None)
     return items
@@ -436,7 +436,7 @@ async def _write_down(
     if before is None or before.note != note:
         state: Literal["passed", "failed"] = "failed" if left else "passed"
         signoff = Signoff(item=WHOLE, state=state, at=context.clock.now(), signer=SIGNER, note=note)
-        async with context.store.writing() as connection:
+        async with context.database.writing() as connection:
             await add_signoff(connection, signoff)
 
 
@@ -448,7 +448,7 @@ def open_items(items: Sequence[ChecklistItem]) -> list[str]:
 async def note_checks(context: AppContext, *, by: str) -> None:
     """Note in the trail that somebody has the checks run, which ask the provider and the shop, and
     send trials to the public address. Raises UsageError for who may not."""
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="golive_checked")
         await note_in_trail(
             connection, who, action="golive_checked", subject=WHOLE, at=context.clock.now()
@@ -468,7 +468,7 @@ async def sign(context: AppContext, item: str, *, by: str, note: str) -> None:
     if not note or len(note) > MAX_NOTE or "\0" in note:
         raise UsageError(f"--note says what is stated, in 1 to {MAX_NOTE:,} characters")
     signoff = Signoff(item=item, state="passed", at=context.clock.now(), signer=by, note=note)
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="item_signed")
         await add_signoff(connection, signoff)
         await note_in_trail(
@@ -495,9 +495,9 @@ async def what_a_signature_is_worth(context: AppContext, item: str) -> str | Non
 async def unfinished(context: AppContext) -> str | None:
     """Why a live instance should not take money yet, one sentence; None elsewhere, or when the last
     run of the checklist was complete."""
-    if context.store.environment != "live":
+    if context.database.environment != "live":
         return None
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         runs = [each for each in await signoffs(connection) if each.item == WHOLE]
     if runs and runs[-1].state == "passed":
         return None

@@ -18,6 +18,7 @@ from typing import Any, Final
 from app.checkout.client import CheckoutClient
 from app.checkout.open_checkout import CheckoutResult, open_checkout
 from app.checkout.request import CheckoutRequest, Opened, SoundRequest, body_of, checked
+from app.context.context import AppContext
 from app.core.errors import ConfigurationError, TallyhookError
 from app.core.ids import new_id
 from app.core.text import counted
@@ -25,7 +26,6 @@ from app.golive.signoff_store import Judged, Signoff, add_signoff
 from app.orders.ledger_store import times_released
 from app.orders.order_facts import OrderFacts, tell_order
 from app.orders.read_orders import order_document
-from app.receiving.context import AppContext
 from app.sandbox.scenarios import SCENARIOS
 from reconcile.instants import SECOND
 from reconcile.ledger.ledger import Outcome
@@ -230,7 +230,7 @@ class _Stage:
         return await self._open_once(request)
 
     def _checked(self, request: CheckoutRequest) -> SoundRequest:
-        live = self._context.store.environment == "live"
+        live = self._context.database.environment == "live"
         return checked(request, live=live, requires=self._client.settings.form.requires)
 
     async def _open_once(self, request: CheckoutRequest) -> CheckoutResult:
@@ -278,7 +278,7 @@ class _Stage:
     async def _published(self, order: str, expected: Expected) -> bool:
         if not expected.ships:
             return True
-        async with self._context.store.reading() as connection:
+        async with self._context.database.reading() as connection:
             return await times_released(connection, order) > 0
 
     def _patience(self, result: CheckoutResult) -> float:
@@ -359,11 +359,11 @@ async def _write_down(context: AppContext, played: list[RehearsedScenario]) -> N
         if each.scenario == SAME_START:
             found["idempotency"] = (_word(each.passed), each.explanation)
         elif each.scenario == "duplicate webhook":
-            async with context.store.reading() as connection:
+            async with context.database.reading() as connection:
                 times = await times_released(connection, each.order)
             sentence = f"Released {counted(times, 'time')}, with webhooks that came repeatedly"
             found["duplicates"] = (_word(each.passed and times == 1), sentence)
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         for item, (state, note) in found.items():
             at = context.clock.now()
             signoff = Signoff(item=item, state=state, at=at, signer=SIGNER, note=note)

@@ -27,6 +27,7 @@ import httpx2
 import structlog
 
 from app.access.operators import note_in_trail, permitted
+from app.context.context import AppContext
 from app.core.alarm import Alarm
 from app.core.errors import DeliveryFailed, NotFoundError
 from app.core.mail import MailServer
@@ -34,7 +35,6 @@ from app.core.zones import local_text
 from app.monitoring import monitoring_store
 from app.providers.signed_post import post_signed
 from app.providers.source import Source
-from app.receiving.context import AppContext
 from reconcile.instants import (
     DAY,
     HOUR,
@@ -186,10 +186,10 @@ class AlarmMessages:
     async def note(self, lasting: Mapping[str, Alarm]) -> None:
         """Note which alarms the watchdog sees now."""  # (1)
         now = self._context.clock.now()
-        async with self._context.store.reading() as connection:
+        async with self._context.database.reading() as connection:
             if not lasting and not await monitoring_store.any_lasts(connection):
                 return
-        async with self._context.store.writing() as connection:
+        async with self._context.database.writing() as connection:
             for name, alarm in lasting.items():
                 for way in self._ways:
                     await monitoring_store.put_seen(
@@ -200,18 +200,18 @@ class AlarmMessages:
     async def send_due(self) -> int:
         """Send what is due. Returns how many notices were sent."""
         now = self._context.clock.now()
-        async with self._context.store.reading() as connection:
+        async with self._context.database.reading() as connection:
             due = await monitoring_store.messages_due(connection, now)
         return sum([await self._send(message, now) for message in due])
 
     async def _send(self, message: monitoring_store.AlarmMessage, now: Instant) -> bool:
-        async with self._context.store.writing() as connection:  # (2)
+        async with self._context.database.writing() as connection:  # (2)
             if not await monitoring_store.claim_message(connection, message, until=now + LEASE):
                 return False
         way = self._ways.get(message.way)
         unsaid = message.over_at is not None and message.told_at is None
         if way is None or unsaid:  # not set up any more; or over before it was sent
-            async with self._context.store.writing() as connection:
+            async with self._context.database.writing() as connection:
                 await monitoring_store.delete_message(connection, message)
             return False
         try:
@@ -225,7 +225,7 @@ class AlarmMessages:
             log.warning("an alarm was not told", way=message.way, problem=str(error))
             await self._try_again(message)
             return False
-        async with self._context.store.writing() as connection:  # (4)
+        async with self._context.database.writing() as connection:  # (4)
             if message.over_at is None:
                 await monitoring_store.put_notified(
                     connection, message, now=self._context.clock.now()
@@ -236,7 +236,7 @@ class AlarmMessages:
 
     async def _try_again(self, message: monitoring_store.AlarmMessage) -> None:
         now = self._context.clock.now()
-        async with self._context.store.writing() as connection:
+        async with self._context.database.writing() as connection:
             if message.over_at is not None and now - message.over_at > GIVE_UP_AFTER:
                 await monitoring_store.delete_message(connection, message)
                 return
@@ -277,7 +277,7 @@ async def take_alarm(
     alarm = lasting.get(name)
     if alarm is None:
         raise NotFoundError(f"the alarm {name!r} does not last any more")
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         now = context.clock.now()
         who = await permitted(connection, by=by, action="alarm_taken")
         await monitoring_store.put_alarm_owner(
@@ -301,21 +301,21 @@ async def owners_of(
     context: AppContext, lasting: Mapping[str, Alarm]
 ) -> dict[str, monitoring_store.AlarmOwner]:
     """Who is at which of the alarms that last."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         found = await monitoring_store.alarm_owners(connection)
     return {each.alarm: each for each in found if _lasts(each, lasting)}
 
 
 async def forget_owners(context: AppContext, lasting: Mapping[str, Alarm]) -> None:
     """Forget who was at alarms that are over, or that were raised anew for another reason."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         over = [
             each
             for each in await monitoring_store.alarm_owners(connection)
             if not _lasts(each, lasting)
         ]
     if over:
-        async with context.store.writing() as connection:
+        async with context.database.writing() as connection:
             for each in over:
                 await monitoring_store.delete_alarm_owner(connection, each)
 

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from app.context.context import AppContext
 from app.core.errors import StorePoisoned, StoreUnavailable
 from app.database.engine import unsafe_standbys
 from app.database.facts import server_moved
@@ -17,7 +18,7 @@ from app.orders import counter_store, notification_store
 from app.privacy.backup_moment import last_backup
 from app.providers.provider_client import trusted_until
 from app.receiving import append_store, due_store, inbox_store
-from app.receiving.context import AppContext
+from app.receiving.inbox import inbox_of
 from app.receiving.inbox_queue import FAULTS
 from app.receiving.refusals import RefusedAges
 from app.sealing import departure_store, log_queue_store
@@ -102,7 +103,7 @@ class StoreState:
 async def unsafe(context: AppContext) -> list[str]:
     """What would be lost if a standby of the database took over, and that one did, or a backup was
     put back, and nobody said so; one sentence each."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         moved = await server_moved(connection)
         return await unsafe_standbys(connection) + ([] if moved is None else [moved])
 
@@ -112,20 +113,20 @@ async def refusal(context: AppContext) -> str | None:
 
     Raises StoreUnavailable or StorePoisoned when the store cannot even be read.
     """
-    store = context.store
-    if store.poison is not None:
-        raise StorePoisoned(store.poison)
-    await store.on_snapshot(due_store.next_due)
-    if store.queue.stalled is not None:
-        return store.queue.stalled  # the check would wait, too
+    database, inbox = context.database, inbox_of(context)
+    if database.poison is not None:
+        raise StorePoisoned(database.poison)
+    await database.on_snapshot(due_store.next_due)
+    if inbox.queue.stalled is not None:
+        return inbox.queue.stalled  # the check would wait, too
     try:
-        await store.receiving.inbox.writer.check()
-        await store.writer.check()
+        await inbox.writer.writer.check()
+        await database.writer.check()
     except StoreUnavailable as error:
         return str(error)
-    if store.append_faults >= FAULTS and (why := await store.cannot_append()):
+    if inbox.append_faults >= FAULTS and (why := await inbox.cannot_append()):
         return why
-    return await store.queue.still_faulty()
+    return await inbox.queue.still_faulty()
 
 
 async def reader_behind(
@@ -138,7 +139,7 @@ async def reader_behind(
     elsewhere  where the reader is a process that somebody else starts: since when one is awaited
     """
     now = context.clock.now()
-    oldest = (await context.store.inbox.backlog()).oldest
+    oldest = (await context.inbox.backlog()).oldest
     waited = 0 if oldest is None else (now - oldest) // SECOND
     if waited >= limit_s:
         return (
@@ -147,7 +148,7 @@ async def reader_behind(
         )
     if elsewhere is None:
         return None
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         seen = await run(connection, inbox_store.counter, inbox_store.BEAT)
     silent = (now - (seen or elsewhere)) // SECOND
     if silent >= limit_s:
@@ -160,7 +161,7 @@ async def everything_refused(context: AppContext, ages: RefusedAges) -> str | No
     now = context.clock.now()
     asked = ages.asked_about(now)
     if asked:
-        async with context.store.reading() as connection:
+        async with context.database.reading() as connection:
             ages.found(asked, await monitoring_store.events_taken(connection, asked))
     return ages.everything_refused(now)
 
@@ -181,8 +182,7 @@ class Overview:
 
 async def overview(context: AppContext) -> Overview:
     """Raises StoreUnavailable or StorePoisoned where the store cannot be read."""
-    store = context.store
-    async with store.reading() as connection:
+    async with context.database.reading() as connection:
         counts = dict.fromkeys(OUTCOMES, 0) | await counter_store.outcome_counts(connection)
         due = await due_store.count_due(connection, now=context.clock.now(), enough=COUNTED)
         aside = await run(connection, inbox_store.count_set_aside)
@@ -191,7 +191,7 @@ async def overview(context: AppContext) -> Overview:
             await log_queue_store.log_size(connection),
             await log_queue_store.count_unsealed(connection, enough=COUNTED),
         )
-    unread = await store.inbox.backlog()
+    unread = await context.inbox.backlog()
     return Overview(
         outcomes=counts,
         due=due,
@@ -199,16 +199,16 @@ async def overview(context: AppContext) -> Overview:
         aside=aside,
         notifications=notifications,
         sealed=sealed,
-        free=store.writer.space.free_bytes(),
+        free=context.database.writer.space.free_bytes(),
     )
 
 
 async def store_state(context: AppContext) -> StoreState:
     """Raises as `refusal` does."""
-    store = context.store
-    queue = store.queue.depth  # before a look that a write which is held up holds up, too
+    inbox = inbox_of(context)
+    queue = inbox.queue.depth  # before a look that a write which is held up holds up, too
     refuses = await refusal(context)
-    async with store.reading() as connection:
+    async with context.database.reading() as connection:
         counts = dict.fromkeys(OUTCOMES, 0) | await counter_store.outcome_counts(connection)
         due = await due_store.count_due(connection, now=context.clock.now(), enough=COUNTED)
         aside, read = (
@@ -224,7 +224,7 @@ async def store_state(context: AppContext) -> StoreState:
             await departure_store.last_to_leave(connection),
             await last_backup(connection),
         )
-    unread = await store.inbox.backlog()
+    unread = await inbox.backlog()
     return StoreState(
         due=due,
         queue=queue,
@@ -232,9 +232,9 @@ async def store_state(context: AppContext) -> StoreState:
         unread_bytes=unread.size,
         aside=aside,
         read=read,
-        faults=store.queue.faults + store.append_faults,
+        faults=inbox.queue.faults + inbox.append_faults,
         outcomes=counts,
-        free=store.writer.space.free_bytes(),
+        free=context.database.writer.space.free_bytes(),
         refuses=refuses,
         notifications=notifications,
         sealed=sealed,

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
+from app.context.context import AppContext
 from app.core.alarm import Alarm
 from app.core.text import counted
 from app.database.statements import run
@@ -28,7 +29,6 @@ from app.monitoring.alarm_messages import AlarmMessages, forget_owners
 from app.monitoring.health import COUNTED, everything_refused
 from app.orders import counter_store, hold_store, notification_store
 from app.receiving import inbox_store, unread
-from app.receiving.context import AppContext
 from app.receiving.refusals import RefusedAges
 from app.sealing import departure_store, log_store
 from reconcile.instants import (
@@ -242,7 +242,7 @@ async def _silence(watched: Watched) -> Alarm | None:
 
 async def _arrivals(context: AppContext) -> Arrivals:
     now = context.clock.now()
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         last = await monitoring_store.last_delivery(connection)
         start = now - LONGEST if last is None else last
         end = min(now, start + LONGEST)
@@ -258,7 +258,7 @@ async def _arrivals(context: AppContext) -> Arrivals:
 
 async def _unreadable(watched: Watched) -> Alarm | None:
     start = watched.context.clock.now() - unread.WINDOW
-    async with watched.context.store.reading() as connection:
+    async with watched.context.database.reading() as connection:
         return unread.unread(
             await monitoring_store.unreadable_since(connection, start, enough=unread.ENOUGH)
         )
@@ -267,7 +267,7 @@ async def _unreadable(watched: Watched) -> Alarm | None:
 async def _no_order(watched: Watched) -> Alarm | None:
     now = watched.context.clock.now()
     until = now - PATIENCE
-    async with watched.context.store.reading() as connection:
+    async with watched.context.database.reading() as connection:
         rows = await monitoring_store.paid_until(connection, until, looked_at=LOOKED_AT)
         tied = await monitoring_store.tied_since(connection, until, looked_at=LOOKED_AT)
         came = await monitoring_store.deliveries_between(
@@ -284,7 +284,7 @@ async def _clock(watched: Watched) -> Alarm | None:
 async def _shop_away(watched: Watched) -> Alarm | None:
     if watched.destination is None:
         return None
-    async with watched.context.store.reading() as connection:
+    async with watched.context.database.reading() as connection:
         health = await notification_store.away(connection, watched.destination)
         waiting, dead = await notification_store.notification_counts(connection, enough=COUNTED)
     if health is None or watched.context.clock.now() - health.since < SHOP_PATIENCE:
@@ -308,7 +308,7 @@ def shop_away(health: notification_store.Away, *, waiting: int, dead: int) -> Al
 
 
 async def _held(watched: Watched) -> Alarm | None:
-    async with watched.context.store.reading() as connection:
+    async with watched.context.database.reading() as connection:
         count = await hold_store.count_held(connection)
     if not count:
         return None
@@ -324,7 +324,7 @@ async def _held(watched: Watched) -> Alarm | None:
 
 
 async def _unread_money(watched: Watched) -> Alarm | None:
-    async with watched.context.store.reading() as connection:
+    async with watched.context.database.reading() as connection:
         count = (await counter_store.finding_counts(connection, (UNREAD_MONEY,)))[UNREAD_MONEY]
     if not count:
         return None
@@ -339,7 +339,7 @@ async def _unread_money(watched: Watched) -> Alarm | None:
 
 
 async def _reader(watched: Watched) -> Alarm | None:
-    oldest = (await watched.context.store.inbox.backlog()).oldest
+    oldest = (await watched.context.inbox.backlog()).oldest
     if oldest is None or watched.context.clock.now() - oldest < watched.unread_s * SECOND:
         return None
     return Alarm(
@@ -352,7 +352,7 @@ async def _reader(watched: Watched) -> Alarm | None:
 
 
 async def _poisoned(watched: Watched) -> Alarm | None:
-    async with watched.context.store.reading() as connection:
+    async with watched.context.database.reading() as connection:
         count = await run(connection, inbox_store.count_set_aside)
     if not count:
         return None
@@ -368,7 +368,7 @@ async def _poisoned(watched: Watched) -> Alarm | None:
 async def _schedule(watched: Watched) -> Alarm | None:
     if not watched.scheduled:
         return None
-    async with watched.context.store.reading() as connection:
+    async with watched.context.database.reading() as connection:
         failed = await scheduled_store.failed_runs(connection, watched.scheduled)
     if not failed:
         return None
@@ -395,7 +395,7 @@ async def _witnesses(watched: Watched) -> Alarm | None:
     witnesses = watched.witnesses
     if witnesses is None:
         return None
-    async with watched.context.store.reading() as connection:
+    async with watched.context.database.reading() as connection:
         states = await departure_store.witness_states(connection)
         size = await cosigned_size(connection, witnesses)
         waiting = await log_store.heads_after(connection, size, limit=1)
@@ -547,7 +547,7 @@ class Watchdog:
 
     async def _count_findings(self) -> None:
         counted = self.findings
-        async with self._watched.context.store.reading() as connection:
+        async with self._watched.context.database.reading() as connection:
             self.findings = await counter_store.finding_counts(connection, WATCHED)
         for code, count in self.findings.items():
             if count > counted[code]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from app.access.operators import note_in_trail, permitted
+from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.masking import Masking, looks_like_a_phone
 from app.core.reading import Unreadable
@@ -19,7 +20,6 @@ from app.orders.history_store import gather
 from app.orders.pending_session_store import pending_sessions_of
 from app.orders.read_orders import explain_order
 from app.providers.source import Source
-from app.receiving.context import AppContext
 from app.receiving.delivery_log_store import RawDelivery, find_in_log, raw_delivery
 from app.receiving.header_codec import read_request
 from app.receiving.kept_request import no_delivery
@@ -88,7 +88,7 @@ async def unmask(
     Raises UsageError for who may not and without a reason, NotFoundError for no such order.
     """
     await explain_order(context, order)
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="unmasked")
         found = await phones_of(connection, order, sources=sources)
         await note_in_trail(
@@ -111,7 +111,7 @@ async def reveal_body(
     Raises UsageError for who may not, without a reason, and where the body is not kept, each with
     why; NotFoundError for no such delivery.
     """
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="unmasked")
         body, phones = await _kept_body(connection, delivery_id, sources)
         await note_in_trail(

@@ -7,11 +7,11 @@ from typing import Any, Final
 from urllib.parse import unquote_plus
 
 from app.access.operators import note_in_trail, permitted
+from app.context.context import AppContext
 from app.core.masking import Masking, masked_at_sight, masked_phone
 from app.orders.customers import phones_in
 from app.orders.search_store import orders_of_event
 from app.providers.source import Source
-from app.receiving.context import AppContext
 from app.receiving.delivery_log_store import (
     LogEntry,
     arrivals_since,
@@ -58,7 +58,7 @@ async def list_deliveries(
     refused: bool = True,
 ) -> list[LogEntry]:
     """The latest arrivals, newest first; those before an id, of one source, refused ones or not."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return await list_log(
             connection,
             verdict=verdict,
@@ -71,7 +71,7 @@ async def list_deliveries(
 
 async def head_of_log(context: AppContext) -> str:
     """The id of the latest arrival; empty where there is none."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return await newest_arrival(connection)
 
 
@@ -82,7 +82,7 @@ async def arrivals_by_minute(context: AppContext) -> list[tuple[Instant, int, in
     """How many arrivals came in each minute of the last hour: when it began, how many were taken,
     how many refused. They are counted as they are read, and as they were judged when they came."""
     first = context.clock.now() // MINUTE - MINUTES + 1
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         counts = await arrivals_since(connection, first)
     return [
         (EARLIEST + minute * MINUTE, *counts.get(minute, (0, 0)))
@@ -93,7 +93,7 @@ async def arrivals_by_minute(context: AppContext) -> list[tuple[Instant, int, in
 async def last_came(context: AppContext, source: str) -> tuple[Instant | None, Instant | None]:
     """The minute in which a delivery of a source was last taken, and last refused; None where none
     was in the last ninety days. Of an empty name: of all names that no source has."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         taken, refused = await last_arrivals(connection, source)
     return (
         None if taken is None else EARLIEST + taken * MINUTE,
@@ -111,7 +111,7 @@ async def refused_that_may_be_of(context: AppContext, names: Collection[str]) ->
     wanted = sorted(name for name in set(names) if len(name) >= 4)
     if not wanted:
         return []
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return await refused_naming(
             connection, wanted[:10], looked_at=REFUSED_LOOKED_AT, limit=REFUSED_SHOWN
         )
@@ -119,7 +119,7 @@ async def refused_that_may_be_of(context: AppContext, names: Collection[str]) ->
 
 async def show_delivery(context: AppContext, delivery_id: str) -> LogEntry:
     """One arrival. Raises NotFoundError; a rejection may have left the ring."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         entry = await find_in_log(connection, delivery_id)
     if entry is None:
         raise no_delivery(delivery_id)
@@ -142,7 +142,7 @@ def listed_delivery(entry: LogEntry) -> dict[str, Any]:
 async def order_of(context: AppContext, entry: LogEntry) -> str | None:
     """The order whose ledger has the delivery's event; None where none has it: it names none, or
     was refused, or could not be read."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         found = await orders_of_event(connection, entry.delivery_id, limit=1)
     return found[0][0] if found else None
 
@@ -160,7 +160,7 @@ def is_refused(entry: LogEntry) -> bool:
 async def note_reading(context: AppContext, entry: LogEntry, *, by: str | None) -> None:
     """Add to the trail that a person looks at a refused delivery. Raises UsageError for who may
     not."""
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="rejection_read")
         await note_in_trail(
             connection,
@@ -179,7 +179,7 @@ async def masked_parts(
 
     No number is known of a rejection, of a pruned body, and where no profile says where they stand.
     """
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         delivery = await raw_delivery(connection, entry.delivery_id)
     phones = [] if delivery is None else phones_in(delivery, sources)
     lines = [line.partition(": ") for line in entry.headers.split("\n") if line]

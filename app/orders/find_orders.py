@@ -16,6 +16,7 @@ from decimal import Decimal
 from typing import Any, Final
 from unicodedata import category
 
+from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.masking import looks_like_a_phone, masked_phone
 from app.core.references import fault_of
@@ -27,7 +28,6 @@ from app.orders.delivery_log import refused_that_may_be_of
 from app.orders.holds import as_judged
 from app.providers.phones import phone_digits
 from app.providers.source import Source
-from app.receiving.context import AppContext
 from app.receiving.due_store import marks_of
 from app.receiving.phone_store import deliveries_by_phone, has_other_keys, orders_by_phone
 from reconcile.instants import Instant, format_instant
@@ -284,7 +284,7 @@ async def orders_beginning(context: AppContext, text: str, *, limit: int) -> lis
     """References that begin with a text, in their order; none for what may be a phone number."""
     if fault_of(text) is not None or looks_like_a_phone(text):
         return []
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return await search_store.orders_named(connection, text, beginning=True, limit=limit)
 
 
@@ -309,7 +309,7 @@ async def find_orders(
     if sought.national:
         found.notes.append(NATIONAL)
     hits: dict[str, str] = {}
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         async for order, how in _Look(context, connection, sought, limit, found.notes).all():  # 2
             if order not in hits and len(hits) == limit:
                 found.more = True

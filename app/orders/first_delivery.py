@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.orders.delivery_log import is_refused, list_deliveries
 from app.providers.doctor import Account, Diagnosis
-from app.receiving.context import AppContext
 from app.receiving.delivery_log_store import LogEntry
 from app.receiving.diagnose import diagnose_delivery
 

@@ -19,6 +19,7 @@ from typing import Final
 
 from app.access.operator_store import Operator
 from app.access.operators import note_in_trail, permitted
+from app.context.context import AppContext
 from app.core.errors import NotFoundError
 from app.core.ids import new_id
 from app.database.engine import Connection
@@ -28,7 +29,6 @@ from app.orders.hold_store import Hold, holds_of, some_holds
 from app.orders.ledger_store import LastPublished, last_published
 from app.orders.policy_version_store import rules_of
 from app.orders.record_store import add_records, keep_records
-from app.receiving.context import AppContext
 from app.receiving.pace import Pace
 from reconcile.instants import EARLIEST, TICK, Instant
 from reconcile.ledger.fold import fold
@@ -136,10 +136,12 @@ def hold_back(
 async def hold_if_due(context: AppContext, orders: Collection[str]) -> None:
     """Record the holds of those of the orders that the fold worker would hold when it came to
     them; for who needs them before that."""
-    judged = await context.store.on_snapshot(judged_histories, list(orders), policy=context.policy)
+    judged = await context.database.on_snapshot(
+        judged_histories, list(orders), policy=context.policy
+    )
     waiting = [order for order, history in judged.items() if _is_supposed(history)]
     if waiting:
-        await context.store.writer.commit(hold_back, context, waiting)
+        await context.database.writer.commit(hold_back, context, waiting)
 
 
 def _is_supposed(history: History) -> bool:
@@ -184,7 +186,7 @@ async def release(
     Raises NotFoundError where one of them is not held for this reason, UsageError for who may not.
     """
     await hold_if_due(context, orders)
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="orders_released")
         found = await holds_of(connection, orders)
         standing = [each for each in found if each.reason == reason]
@@ -193,7 +195,7 @@ async def release(
             others = {each.reason for each in found if each.order in missing}
             raise NotFoundError(_not_held(sorted(missing), reason, others=sorted(others)))
         await _release(connection, context, standing, who=who, why=why)
-    context.store.evidence_arrived.set()
+    context.signals.evidence_arrived.set()
     return len(standing)
 
 
@@ -205,12 +207,12 @@ async def release_all(
     count, after, pace = 0, "", Pace(first=FIRST_RELEASED, most=MOST_RELEASED)
     while True:
         limit = pace.size
-        async with pace.writing(context.store, pieces=limit) as connection:
+        async with pace.writing(context.database, pieces=limit) as connection:
             who = await permitted(connection, by=by, action="orders_released")
             standing = await some_holds(connection, reason=reason, after=after, limit=limit)
             if standing:
                 await _release(connection, context, standing, who=who, why=why)
-        context.store.evidence_arrived.set()
+        context.signals.evidence_arrived.set()
         count += len(standing)
         if len(standing) < limit:
             return count

@@ -25,6 +25,7 @@ import httpx2
 import structlog
 
 from app.access.operators import note_in_trail, permitted
+from app.context.context import AppContext
 from app.core.errors import NotFoundError
 from app.core.http import Exchange, asked_to_wait
 from app.core.logs import LogLine
@@ -52,7 +53,6 @@ from app.orders.published_store import Published
 from app.orders.read_feed import outcome_document
 from app.providers.signed_post import post_signed
 from app.providers.source import Source
-from app.receiving.context import AppContext
 from reconcile.instants import (
     DAY,
     HOUR,
@@ -138,7 +138,7 @@ async def notify_due(notifier: Notifier) -> int:
     """Send what is due now, up to AT_ONCE; to a shop that is away, one. Returns how many were."""
     context = notifier.context
     now = context.clock.now()
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         due = await next_notification(connection)
         health = await away(connection, notifier.shop.destination)
     if due is None or now < (due if health is None else health.probe_at):
@@ -153,7 +153,7 @@ async def notify_due(notifier: Notifier) -> int:
 async def _take(notifier: Notifier, now: Instant) -> list[Notification]:
     """What is to be sent now; none where another process was faster."""
     destination = notifier.shop.destination
-    async with notifier.context.store.writing() as connection:
+    async with notifier.context.database.writing() as connection:
         health = await away(connection, destination)
         if health is None:
             return await take_notifications(connection, now=now, limit=AT_ONCE, lease=LEASE)
@@ -173,7 +173,7 @@ async def _settle(
     """Write down what became of them, and what that says of the shop."""
     context, destination = notifier.context, notifier.shop.destination
     now = context.clock.now()
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         before = await away(connection, destination)
         health, results = judge(taken, answers, before=before, now=now)
         await settle_notifications(connection, results, now=now)
@@ -193,7 +193,7 @@ async def _log_delivered(context: AppContext, sent: Sequence[Notification]) -> N
     if not sent:
         return
     published = [(each.published.order, each.published.at) for each in sent]
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         deliveries = await newest_deliveries(connection, published)
     for each, delivery in zip(sent, deliveries, strict=True):
         _log_taken(delivery, each.published.order, each.published.seq, each.tries + 1)
@@ -304,7 +304,7 @@ async def list_notifications(
 ) -> list[Entry]:
     """Notifications, the newest first; of one order, where one is named; with numbers below
     `before`."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return await notifications_in(
             connection, state=state, limit=limit, order=order, before=before
         )
@@ -336,7 +336,7 @@ async def redeliver(
     were given up; a service or worker that runs does it at once. Raises NotFoundError where one of
     them is none that the shop was to be notified of, UsageError for who may not.
     """
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         now = context.clock.now()
         who = await permitted(connection, by=by, action="notifications_redelivered")
         found = await send_again(connection, now=now, revisions=revisions)

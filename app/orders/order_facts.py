@@ -10,15 +10,15 @@ import structlog
 
 from app.access.operator_store import Operator, keep_entry
 from app.access.operators import OWNER, entry_of
+from app.context.context import AppContext
 from app.core.clock import Clock
 from app.core.errors import UsageError
 from app.core.ids import new_id
+from app.database.database import Database
 from app.database.locks import STATING, take_lock_of
 from app.database.statements import PlainConnection
 from app.orders.policy_version_store import forget_required, note_required, required_since
 from app.orders.record_store import keep_records, linked_orders, order_records
-from app.receiving.context import AppContext
-from app.receiving.store import Store
 from reconcile.instants import EARLIEST, TICK, Instant
 from reconcile.ledger.records import Record, RecordKind
 from reconcile.money import Money
@@ -26,25 +26,25 @@ from reconcile.money import Money
 log = structlog.get_logger()
 
 
-async def in_force_since(store: Store, *, required: bool) -> Instant | None:
+async def in_force_since(database: Database, *, required: bool) -> Instant | None:
     """The instant by which orders are judged; None where the rule is off, or never began."""
     if not required:
         return None
-    async with store.reading() as connection:
+    async with database.reading() as connection:
         return await required_since(connection)
 
 
-async def start_requiring(store: Store, *, required: bool, clock: Clock) -> Instant | None:
+async def start_requiring(database: Database, *, required: bool, clock: Clock) -> Instant | None:
     """The same for a process that starts to serve, which notes the instant or forgets it."""
-    async with store.reading() as connection:
+    async with database.reading() as connection:
         since = await required_since(connection)
     if required and since is None:
-        async with store.writing() as connection:
+        async with database.writing() as connection:
             await note_required(connection, now=clock.now())
             since = await required_since(connection)
         log.info("from now on orders are fulfillable only at a price of the shop's own")
     elif not required and since is not None:
-        async with store.writing() as connection:
+        async with database.writing() as connection:
             await forget_required(connection)
         log.warning(
             "orders do not need a price of the shop's own any more; switched on again, that holds "
@@ -108,10 +108,10 @@ async def tell_order(
 
     Raises ReferenceTaken, and then nothing of it is written.
     """
-    fresh = await context.store.writer.commit(
+    fresh = await context.database.writer.commit(
         _record_facts, facts, clock=context.clock, author=author
     )
-    context.store.evidence_arrived.set()
+    context.signals.evidence_arrived.set()
     return fresh
 
 

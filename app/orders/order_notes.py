@@ -11,10 +11,10 @@ from typing import Final
 
 from app.access.operator_store import AuditEntry
 from app.access.operators import note_in_trail, permitted, trail
+from app.context.context import AppContext
 from app.orders.customers import checked_reason, phones_of
 from app.orders.read_orders import explain_order
 from app.providers.source import Source
-from app.receiving.context import AppContext
 
 SHOWN: Final = 50
 """Notes of one order that are shown, the newest."""
@@ -28,7 +28,7 @@ async def add_note(
     """Add a note to an order. Raises UsageError for who may not and for one that is empty, too long
     or holds a phone number, NotFoundError for no such order."""
     await explain_order(context, order)
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="note_added")
         checked = checked_reason(note, await phones_of(connection, order, sources=sources))
         await note_in_trail(

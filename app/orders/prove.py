@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from dataclasses import replace as with_changes
 from typing import Any
 
+from app.context.context import AppContext
 from app.core.ids import Chance, seeded_chance
 from app.core.text import DELIVERY, counted
 from app.orders.history_store import gather, scan
 from app.orders.read_orders import nothing_known
-from app.receiving.context import AppContext
 from reconcile.canonical import canonical_json
 from reconcile.instants import Instant
 from reconcile.ledger.explain import ledger_document
@@ -84,7 +84,7 @@ async def prove_orders(
     """Prove the given orders, or all. Raises NotFoundError for a reference nobody has spoken of."""
     as_of = context.clock.now()
     orders, found = 0, list[CounterExample]()
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         if references is None:
             async for histories in scan(connection):
                 for history in histories:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any, Final
 
+from app.context.context import AppContext
 from app.orders.ledger_store import feed, superseded
 from app.orders.published_store import Published, head_of, place_to_read_from
-from app.receiving.context import AppContext
 from reconcile.instants import format_instant
 
 __all__ = ["Published", "outcome_document", "read_feed", "read_from", "superseded_of"]
@@ -32,10 +32,10 @@ async def read_feed(
     """
     ends = monotonic() + wait_s
     while True:
-        async with context.store.reading() as connection:
+        async with context.database.reading() as connection:
             found = await feed(connection, after=after, limit=limit)
         left = ends - monotonic()
-        if found or left <= 0 or context.store.closing.is_set() or gone():
+        if found or left <= 0 or context.signals.closing.is_set() or gone():
             return found
         await asyncio.sleep(min(LOOK_AGAIN_S, left))
 
@@ -47,7 +47,7 @@ async def superseded_of(context: AppContext, page: Sequence[Published]) -> list[
     """
     if not page:
         return []
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return await superseded(connection, [each.seq for each in page])
 
 
@@ -57,7 +57,7 @@ async def read_from(context: AppContext, *, after: int) -> int | None:
     A reader has such a cursor where its database was replaced by an older one, without a word to
     Tallyhook; it would wait for news that will never have so high a number.
     """
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         if after <= await head_of(connection):
             return None
         return await place_to_read_from(connection)

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+from app.context.context import AppContext
 from app.core.errors import NotFoundError
 from app.core.text import counted
 from app.database.statements import PlainConnection
@@ -24,7 +25,6 @@ from app.orders.published_store import Published
 from app.orders.record_store import order_records
 from app.orders.retention_store import Pruned, pruned_among
 from app.receiving.caught_up import behind_s
-from app.receiving.context import AppContext
 from reconcile.instants import Instant, format_instant
 from reconcile.ledger.explain import ledger_document
 from reconcile.ledger.fold import fold
@@ -73,7 +73,7 @@ async def merchant_records(
     context: AppContext, order: str, *, as_of: Instant | None = None
 ) -> list[dict[str, Any]]:
     """What the merchant's side did or said of an order, each record with its author."""
-    records = await context.store.on_snapshot(order_records, order)
+    records = await context.database.on_snapshot(order_records, order)
     return [value_document(each) for each in records if as_of is None or each.recorded_at <= as_of]
 
 
@@ -88,7 +88,7 @@ async def _explained(
 ) -> _Explained:
     behind = await behind_s(context, patient=patient)
     now = context.clock.now()
-    history, pruned = await context.store.on_snapshot(_kept_of, order, policy=context.policy)
+    history, pruned = await context.database.on_snapshot(_kept_of, order, policy=context.policy)
     instant = history.instant_at(now) if as_of is None else as_of
     known = history.known_at(instant)
     if not spoken_of(known):
@@ -148,7 +148,7 @@ async def list_orders(
     moments may still be listed under its earlier outcome; the ledger returned is always current.
     """
     now = context.clock.now()
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         orders = await listed_orders(
             connection,
             after=after,
@@ -190,7 +190,7 @@ async def newest_orders(
     """Orders by when something was last published of them, the newest first; of those before a
     revision, of one outcome, with one finding as they were published. Each is folded as of now."""
     now = context.clock.now()
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         found = await latest_orders(
             connection, before=before, limit=limit, outcome=outcome, finding=finding
         )
@@ -202,13 +202,13 @@ async def newest_orders(
 
 async def counted_outcomes(context: AppContext) -> dict[str, int]:
     """How many orders have each outcome, as it was published."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return await outcome_counts(connection)
 
 
 async def head_of_feed(context: AppContext) -> int:
     """The number of what was last published."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return await last_revision(connection)
 
 
@@ -217,7 +217,7 @@ async def published_of_order(
 ) -> list[Published]:
     """What was published of an order, the newest first."""
     until = context.clock.now() if as_of is None else as_of
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return await revisions_of_order(connection, order, until=until, limit=limit)
 
 
@@ -225,7 +225,7 @@ async def arrivals_of(
     context: AppContext, order: str, *, as_of: Instant | None = None
 ) -> list[dict[str, Any]]:
     """The deliveries that an order's ledger rests on, by arrival."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         history = (await as_judged(connection, [order], policy=context.policy))[order]
     known = [d for d in history.deliveries if as_of is None or d.received_at <= as_of]
     return [

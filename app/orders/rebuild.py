@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Final, NamedTuple, TypeVar
 
+from app.config.settings import Settings
+from app.context.context import AppContext
 from app.core.clock import SystemClock
 from app.core.errors import UnreachableError
 from app.database.statements import PlainConnection, run
@@ -41,9 +43,8 @@ from app.orders.refold import (
     publishable,
     with_holds,
 )
-from app.receiving.context import AppContext
 from app.receiving.due_store import marks_of, put_marks_right
-from app.receiving.store import StoreSettings, open_store
+from app.receiving.inbox import open_inbox
 from reconcile.instants import Instant
 from reconcile.ledger.policy import Policy, policy_text
 from reconcile.ledger.revise import Position
@@ -67,7 +68,7 @@ class Helpers:
     """Other processes that fold: how many, and how each of them opens the database."""
 
     jobs: int
-    store: StoreSettings
+    settings: Settings
 
 
 async def refold_all(
@@ -83,7 +84,7 @@ async def refold_all(
     Raises UnreachableError where another process died.
     """
     now = await publishable(context)
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         # Ledgers stay until they are replaced: they say by which rules each order was folded.
         await drop_ledger_lines(connection)
         # Broken off, it leaves orders of both policies; the next start sets all of them due.
@@ -91,7 +92,7 @@ async def refold_all(
     folded = 0
     async with (
         _folding(context, helpers, now=now) as fold_range,
-        context.store.reading() as connection,
+        context.database.reading() as connection,
     ):
         ahead = AHEAD * (1 if helpers is None else helpers.jobs)
         async for found in in_order(
@@ -101,7 +102,7 @@ async def refold_all(
             await _put_aside(context, found.aside, until=now + PUT_ASIDE)
             folded += len(found.publications)
             progress(len(found.publications))
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         await drop_ledgers_without_history(connection)
         await note_policy(connection, policy_text(context.policy))
     return folded
@@ -158,7 +159,7 @@ async def _folding(
         helpers.jobs,
         mp_context=get_context("spawn"),
         initializer=_begin,
-        initargs=(helpers.store, context.policy),
+        initargs=(helpers.settings, context.policy),
     )
 
     async def elsewhere(orders: Range) -> Rebuilt:
@@ -178,12 +179,12 @@ async def _folding(
 
 # --- in each process that folds ------------------------------------------------------------------
 
-_opening: tuple[StoreSettings, Policy] | None = None
+_opening: tuple[Settings, Policy] | None = None
 
 
-def _begin(store: StoreSettings, policy: Policy) -> None:
+def _begin(settings: Settings, policy: Policy) -> None:
     global _opening  # the only way in for what a pool's processes begin with
-    _opening = store, policy
+    _opening = settings, policy
 
 
 def _folded_elsewhere(orders: Range, now: Instant) -> Rebuilt:
@@ -192,10 +193,10 @@ def _folded_elsewhere(orders: Range, now: Instant) -> Rebuilt:
 
 
 async def _opened_and_folded(
-    settings: StoreSettings, policy: Policy, *, orders: Range, now: Instant
+    settings: Settings, policy: Policy, *, orders: Range, now: Instant
 ) -> Rebuilt:
-    async with open_store(settings, purpose="reading") as store:
-        context = AppContext(store=store, policy=policy, clock=SystemClock())
+    async with open_inbox(settings, purpose="reading") as inbox:
+        context = inbox.context(clock=SystemClock(), policy=policy)
         return await folded_range(context, orders, now=now)
 
 
@@ -203,7 +204,7 @@ async def folded_range(context: AppContext, orders: Range, *, now: Instant) -> R
     """Fold every order of a range. Only reads."""
     rules = rules_of(policy_text(context.policy))
     found = Rebuilt([], [])
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         sql = positions_of(orders.condition("order_key"))
         published = await side_stream(connection, sql, orders.values)
         async for histories in scan(connection, orders):
@@ -234,13 +235,13 @@ async def _latest(published: SideStream, order: str) -> Position | None:
 
 async def _publish(context: AppContext, publications: Sequence[Publication]) -> None:
     if publications:
-        await context.store.writer.commit(_publish_some, context, publications)
+        await context.database.writer.commit(_publish_some, context, publications)
 
 
 def _publish_some(
     connection: PlainConnection, context: AppContext, publications: Sequence[Publication]
 ) -> None:
-    notify = context.clock.now() if context.store.notifies else None
+    notify = context.clock.now() if context.notifies_shop else None
     found = with_holds(connection, context, publications)
     publish(connection, found, notify=notify)
     if found:
@@ -250,6 +251,6 @@ def _publish_some(
 async def _put_aside(context: AppContext, orders: Sequence[str], *, until: Instant) -> None:
     """Let orders that could not be folded come up again."""
     if orders:
-        async with context.store.writing() as connection:
+        async with context.database.writing() as connection:
             marks = await marks_of(connection, orders, to_write=True)
             await run(connection, publish, [], due=marks, put_aside_until=until)

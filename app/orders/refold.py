@@ -12,6 +12,7 @@ from typing import Final
 
 import structlog
 
+from app.context.context import AppContext
 from app.core.logs import LogLine
 from app.database.statements import PlainConnection
 from app.orders.history_store import contests_of, histories_of
@@ -34,7 +35,6 @@ from app.orders.policy_version_store import (
     rules_of,
     set_some_due,
 )
-from app.receiving.context import AppContext
 from app.receiving.due_store import (
     Due,
     call_up,
@@ -83,7 +83,7 @@ class TakingUp:
             self._over = True
             return 0
         first, now = self._after is None, self._context.clock.now()
-        async with self._context.store.writing() as connection:
+        async with self._context.database.writing() as connection:
             if not self._known and first and not await anything_folded(connection):
                 await note_policy(connection, self._policy)
                 self._over = True
@@ -105,7 +105,7 @@ class TakingUp:
         """Whether there is nothing to take up: asked once, at the start."""
         if self._after is not None:
             return False
-        async with self._context.store.reading() as connection:
+        async with self._context.database.reading() as connection:
             noted = await noted_policy(connection)
         self._known = noted is not None
         self._by_other_form = noted is not None and form_of(noted) != form_of(self._policy)
@@ -177,9 +177,9 @@ async def refold_due(context: AppContext, *, limit: int, pace: Pace | None = Non
         order: None if order in later else _folded(context, history, as_of=said_at[order])
         for order, history in histories.items()
     }
-    writer, pace = context.store.writer, pace or Pace(first=len(ledgers), most=len(ledgers))
+    writer, pace = context.database.writer, pace or Pace(first=len(ledgers), most=len(ledgers))
     while left:
-        part = _next_part(left, size=pace.fitting(context.store))
+        part = _next_part(left, size=pace.fitting(context.database))
         published, several = await writer.commit(
             _publish_standing, context, part, ledgers, later=later, now=now, policy=policy
         )
@@ -201,7 +201,7 @@ async def gathered(
 ) -> tuple[list[Sharing], dict[str, History]]:
     """The marks and histories of due orders, and of those that share evidence with them, as of one
     instant."""
-    return await context.store.on_snapshot(_gathered, due)
+    return await context.database.on_snapshot(_gathered, due)
 
 
 def _gathered(
@@ -253,7 +253,7 @@ def _publish_standing(
         publications,
         due=[mark for mark in due if mark.order not in later],
         put_aside_until=now + PUT_ASIDE,
-        notify=now if context.store.notifies else None,
+        notify=now if context.notifies_shop else None,
     )
     return publications, several
 
@@ -282,7 +282,7 @@ async def publishable(context: AppContext) -> Instant:
     """The latest instant as of which anything may be published: now, or just before the arrival of
     the oldest delivery that was accepted and is not read yet. It might say otherwise."""
     now = context.clock.now()
-    oldest = (await context.store.inbox.backlog()).oldest
+    oldest = (await context.inbox.backlog()).oldest
     return now if oldest is None else min(now, oldest - TICK)
 
 
@@ -296,27 +296,27 @@ async def call_up_early(context: AppContext) -> int:
     now = context.clock.now()
     # Where several fold, a mark may be a claim; where one does, an order that was put aside is
     # tried again a little early.
-    beyond = now + CLAIM if context.store.shared else now
+    beyond = now + CLAIM if context.database.shared else now
     found = 0
     while True:
-        async with context.store.reading() as connection:
+        async with context.database.reading() as connection:
             orders = await marks_without_reason(connection, beyond=beyond, limit=CALLED_AT_ONCE)
         if not orders:
             break
-        async with context.store.writing() as connection:
+        async with context.database.writing() as connection:
             await call_up(connection, orders, now=now, beyond=beyond)
         found += len(orders)
-    if context.store.notifies:
-        async with context.store.writing() as connection:
+    if context.notifies_shop:
+        async with context.database.writing() as connection:
             await call_up_notifications(connection, now=now, beyond=now + LEASE)
     return found
 
 
 async def _taken(context: AppContext, *, now: Instant, limit: int) -> list[Due]:
     """Due orders to fold. Where others fold, too, they are first claimed."""
-    if not context.store.shared:
-        return await context.store.on_snapshot(due_orders, now=now, limit=limit)
-    async with context.store.writing() as connection:
+    if not context.database.shared:
+        return await context.database.on_snapshot(due_orders, now=now, limit=limit)
+    async with context.database.writing() as connection:
         return await claim_orders(connection, now=now, limit=limit, until=now + CLAIM)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from app.context.context import AppContext
 from app.core.errors import ConfigurationError
 from app.core.reading import Reading, Unreadable
 from app.orders.index_store import Reread, drop_index, index_again
@@ -17,7 +18,6 @@ from app.providers.fetched import NOT_KNOWN, is_answer
 from app.providers.request import Incoming
 from app.providers.source import Source
 from app.receiving.confirmation_store import await_again
-from app.receiving.context import AppContext
 from app.receiving.delivery_log_store import RawDelivery, raw_deliveries
 from app.receiving.header_codec import read_request
 from app.receiving.phone_store import drop_other_keys
@@ -108,13 +108,13 @@ async def reindex(
     """Rebuild the index. Raises ConfigurationError, changing nothing, when a source is missing."""
     now = context.clock.now()
     read = events = 0
-    async with context.store.reading() as reading, context.store.writing() as writing:
+    async with context.database.reading() as reading, context.database.writing() as writing:
         await drop_index(writing, now=now)
         if context.phone_key is not None:
             await drop_other_keys(writing, context.phone_key.name)
         async for deliveries in raw_deliveries(reading, at_once=AT_ONCE):
             rereads = [
-                renormalize(delivery, sources, environment=context.store.environment)
+                renormalize(delivery, sources, environment=context.database.environment)
                 for delivery in deliveries
             ]
             await index_again(writing, rereads, now=now)
@@ -123,7 +123,7 @@ async def reindex(
             progress(len(rereads))
         never = [name for name, source in sources.items() if not source.asks]
         await await_again(writing, now=now, not_known=NOT_KNOWN, never=never)
-    context.store.evidence_arrived.set()
+    context.signals.evidence_arrived.set()
     return Reindexed(read=read, events=events, unreadable=read - events)
 
 

@@ -12,6 +12,7 @@ from typing import Final
 import structlog
 
 from app.access.operators import note_in_trail, permitted
+from app.context.context import AppContext
 from app.core.ids import new_id
 from app.database.engine import Connection
 from app.database.statements import run
@@ -20,7 +21,6 @@ from app.orders.hold_store import holds_of, some_holds
 from app.orders.holds import BY_SERVICE, instant_after_all
 from app.orders.record_store import Named, add_records, owners_of
 from app.receiving.append_store import Arrival
-from app.receiving.context import AppContext
 from app.receiving.inbox_store import (
     Suspect,
     next_suspects,
@@ -42,14 +42,14 @@ LISTED: Final = 1_000
 
 async def poisoned(context: AppContext) -> list[Suspect]:
     """What is set aside, the oldest first."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return await run(connection, next_suspects, aside=True, limit=LISTED)
 
 
 async def retry(context: AppContext, *, by: str | None = None) -> int:
     """Let the reader try all of them again: what is read then releases its orders. Returns how many
     there are. Raises UsageError for who may not."""
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="deliveries_retried")
         found = await run(connection, try_again)
         if found:
@@ -73,7 +73,7 @@ async def orders_of(context: AppContext, arrivals: Sequence[Arrival]) -> list[st
     for each in events:
         references += [(each.source, None, each.payment)] if each.payment is not None else []
         references += [(each.source, each.session, None)] if each.session is not None else []
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         owners = await owners_of(connection, references, lasting=False)
     return sorted(named | set(owners.values()))
 
@@ -82,11 +82,11 @@ async def hold_orders(context: AppContext, one: Suspect, orders: Sequence[str]) 
     """Set one aside, and hold the orders that it speaks of. Those that are held for another one
     already stay so."""
     name = None if one.item is None else one.item.delivery_id
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         standing = await _standing(connection, orders)
         await _record(context, connection, set(orders) - standing, kind="held")
         await run(connection, set_aside, one, orders=orders)
-    context.store.evidence_arrived.set()
+    context.signals.evidence_arrived.set()
     log.error("a delivery is set aside", delivery=name, count=len(orders))
 
 
@@ -94,18 +94,18 @@ async def release_orders(context: AppContext, orders: Collection[str]) -> None:
     """It was read: of its orders release those that nothing else was set aside of."""
     if not orders:
         return
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         others = await run(connection, orders_waiting)
         held = await _standing(connection, set(orders) - others)
         await _record(context, connection, held, kind="released")
-    context.store.evidence_arrived.set()
+    context.signals.evidence_arrived.set()
 
 
 async def release_left(context: AppContext) -> None:
     """Release all that is held of which nothing is set aside any more."""
     after, page = "", [""]
     while page:
-        async with context.store.reading() as connection:
+        async with context.database.reading() as connection:
             holds = await some_holds(connection, reason=BECAUSE, after=after, limit=LISTED)
         page = [hold.order for hold in holds]
         await release_orders(context, page)

@@ -21,6 +21,7 @@ from app.access.operator_store import Operator, audit_entries
 from app.access.operators import AFTER_ALL, note_in_trail, permitted
 from app.access.proposal import Proposal
 from app.access.proposals import Agree, ProposalKind, propose, proved
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.masking import masked_words
 from app.core.references import fault_of
@@ -33,7 +34,6 @@ from app.orders.ledger_store import latest_orders
 from app.orders.read_orders import spoken_of
 from app.orders.retention_store import pruned_among
 from app.providers.source import Source
-from app.receiving.context import AppContext
 from reconcile.instants import DAY, HOUR, Duration, Instant, format_instant
 from reconcile.ledger.history import History
 
@@ -86,7 +86,7 @@ async def chosen_orders(
 ) -> list[str]:
     """The orders of a list's filters, the newest first. Raises UsageError for more than
     MOST_ORDERS, and for none."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         found = await latest_orders(
             connection, before=None, limit=MOST_ORDERS + 1, outcome=outcome, finding=finding
         )
@@ -114,7 +114,7 @@ async def propose_unmasking(
     if asked.purpose not in PURPOSES:
         raise UsageError(f"the purpose is one of: {', '.join(PURPOSES)}")
     reason = checked_reason(asked.reason, [])
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         who = await permitted(connection, by=asked.by, action="unmasked")
         await _check_known(connection, orders)
         return await propose(
@@ -153,7 +153,7 @@ def unmasking_kind(context: AppContext) -> ProposalKind:
     look, each time with entries of the trail."""
 
     async def perform(proposal: Proposal, agree: Agree) -> None:
-        async with context.store.writing() as connection:
+        async with context.database.writing() as connection:
             await agree(connection)
 
     return ProposalKind(
@@ -184,7 +184,7 @@ async def see_numbers(
 
     Raises UsageError for anybody else, where it was not approved, and where its time is over.
     """
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="unmasked")
         now = context.clock.now()
         _check_open(kind, proposal, who=who, now=now)
@@ -226,7 +226,7 @@ async def check_open(
     context: AppContext, kind: ProposalKind, proposal: Proposal, *, by: str | None
 ) -> None:
     """Raises UsageError where this person may not look now, with what to do."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         who = await permitted(connection, by=by, action="unmasked")
     _check_open(kind, proposal, who=who, now=context.clock.now())
 

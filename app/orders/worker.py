@@ -11,10 +11,10 @@ from typing import Final
 
 import structlog
 
+from app.context.context import AppContext
 from app.core.errors import StoreUnavailable
 from app.core.logs import Repeating
 from app.orders.refold import TakingUp, call_up_early, publishable, refold_due
-from app.receiving.context import AppContext
 from app.receiving.due_store import next_due
 from app.receiving.pace import Pace
 from reconcile.instants import SECOND, Duration, Instant
@@ -48,7 +48,7 @@ class FoldWorker:
         """beside: the inbox is read by another process, which has a backlog before it."""
         self._context = context
         self._beside = beside
-        self._store = context.store
+        self._signals = context.signals
         self._batch = batch
         self._pace = Pace(first=batch, most=batch)
         self._taking_up = TakingUp(context)
@@ -60,7 +60,7 @@ class FoldWorker:
     def stop(self) -> None:
         """End after the round under way: to cancel one could leave its transaction half open."""
         self._stopping = True
-        self._store.evidence_arrived.set()
+        self._signals.evidence_arrived.set()
 
     async def run(self) -> None:
         """Fold due orders until stopped, or until an error that stays."""
@@ -68,7 +68,7 @@ class FoldWorker:
         try:
             while not self._stopping:
                 try:
-                    if self._store.folded_elsewhere:
+                    if self._signals.folded_elsewhere:
                         await self._leave_it()
                     else:
                         await self._round()
@@ -77,12 +77,12 @@ class FoldWorker:
                     if times := self._unfolded.times(error.reason):
                         log.warning("orders not folded", reason=error.reason, count=times)
                     await asyncio.sleep(TRY_AGAIN_S)
-                self._store.folded.set()
+                self._signals.folded.set()
         finally:
             self.alive = False
 
     async def _round(self) -> None:
-        self._store.evidence_arrived.clear()
+        self._signals.evidence_arrived.clear()
         await self._after_a_clock_that_was_ahead()
         if await self._taking_up.some():
             return
@@ -95,10 +95,10 @@ class FoldWorker:
     async def _leave_it(self) -> None:
         """While another process folds: look again when something happens, and now and then."""
         self._taking_up = TakingUp(self._context)  # that one takes up, too: it is to be asked anew
-        self._store.evidence_arrived.clear()
+        self._signals.evidence_arrived.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(IDLE_S):
-                await self._store.evidence_arrived.wait()
+                await self._signals.evidence_arrived.wait()
 
     async def _after_a_clock_that_was_ahead(self) -> None:
         """At the start, and when the clock has been set back."""
@@ -119,25 +119,25 @@ class FoldWorker:
         """Where it has a backlog: what is published of an order waits a little, and costs less."""
         if self._beside:
             await asyncio.sleep(BACKLOG_S)
-        if self._store.drained.is_set():
+        if self._signals.drained.is_set():
             return
         behind = self._context.clock.now() - await publishable(self._context)
         try:
             async with asyncio.timeout(backlog_pause_s(behind)):
-                await self._store.drained.wait()
+                await self._signals.drained.wait()
         except TimeoutError:
             return
 
     async def _wait(self) -> None:
         """Until evidence arrives, the next mark comes due, or a second has gone by."""
-        due = await self._store.on_snapshot(next_due)
+        due = await self._context.database.on_snapshot(next_due)
         seconds = IDLE_S
         if due is not None:
             # What is due now waits for the reader of the inbox.
             seconds = min(seconds, max((due - self._context.clock.now()) / SECOND, PAUSE_S))
         try:
             async with asyncio.timeout(seconds):
-                await self._store.evidence_arrived.wait()
+                await self._signals.evidence_arrived.wait()
         except TimeoutError:
             return
 

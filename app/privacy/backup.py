@@ -26,9 +26,12 @@ from typing import Any, Final, TypeVar
 
 from app.access import session_store
 from app.access.operators import note_in_trail, owner
+from app.config.settings import Settings
+from app.context.context import AppContext
 from app.core.clock import Clock
 from app.core.errors import ConfigurationError, NotFoundError, StoreUnavailable, UsageError
 from app.core.text import LEAF, counted
+from app.database.database import Database
 from app.database.engine import Connection, is_sqlite, sqlite_path
 from app.database.facts import note_server
 from app.database.schema import SUFFIX as MADE
@@ -38,8 +41,7 @@ from app.orders import published_store
 from app.privacy import backup_store
 from app.privacy.replay_erasures import ErasureReplay, Replayed, Without, replay_after_restore
 from app.receiving import inbox_file_store, inbox_store
-from app.receiving.context import AppContext
-from app.receiving.store import Store, StoreSettings, open_store
+from app.receiving.inbox import Inbox, open_inbox
 from app.sealing import log_queue_store, log_store
 from reconcile.instants import SECOND, Instant
 
@@ -64,36 +66,31 @@ _OURS: Final = (
 async def rewrite(context: AppContext) -> None:
     """Write an SQLite database anew: only what it says is in it then. Raises UsageError for
     PostgreSQL."""
-    if context.store.shared:
+    if context.database.shared:
         raise UsageError("PostgreSQL has its own: VACUUM (FULL) of the tables, which locks them")
-    file = context.store.inbox_file
-    writers = [context.store.writer]
-    if file is not None and file.is_there():
-        writers.append(file.writer)
-    for writer in writers:
-        await writer.rewrite()
-        await writer.checkpoint()
+    await context.database.writer.rewrite()
+    await context.database.writer.checkpoint()
+    await context.inbox.rewrite()
 
 
 async def back_up(
-    url: str,
+    settings: Settings,
     target: Path,
     *,
-    environment: str | None,
     replace: bool,
     progress: backup_store.Progress,
 ) -> backup_store.Contents:
-    """Copy the database at `url` to `target`, which exists afterwards whole or not at all.
+    """Copy the database to `target`, which exists afterwards whole or not at all.
 
     Raises UsageError where `target` exists and may not be replaced, or is the database itself;
     ConfigurationError where the database is of another environment.
     """
-    source = file_of(url, instead=_POSTGRESQL)
+    source = file_of(settings.database_url, instead=_POSTGRESQL)
     _check_target(source, target, replace=replace)
 
     def work(watched: backup_store.Progress) -> backup_store.Contents:
         with backup_store.copied(source, target, progress=watched) as (part, contents):
-            if environment not in (None, contents.environment):
+            if settings.environment not in (None, contents.environment):
                 raise ConfigurationError(
                     [f"TALLYHOOK_ENVIRONMENT: this database belongs to {contents.environment}"]
                 )
@@ -270,16 +267,15 @@ class Restored:
 
 
 async def restore(
-    url: str,
+    settings: Settings,
     backup: Path,
     *,
-    environment: str | None,
     replace: bool,
     clock: Clock,
-    erase_again: Callable[[Store], Awaitable[Replayed]],
+    erase_again: Callable[[Inbox], Awaitable[Replayed]],
     progress: backup_store.Progress,
 ) -> Restored:
-    """Put `backup` in the place of the database at `url`; the one that was there is kept beside it.
+    """Put `backup` in the database's place; the one that was there is kept beside it.
 
     erase_again  carries the journal of erasures out in the copy; what it raises ends the restore
 
@@ -287,6 +283,7 @@ async def restore(
     UsageError where there is a database that may not be replaced, and StoreUnavailable for a backup
     that is damaged, or has objects that no migration of ours makes.
     """
+    url = settings.database_url
     database = file_of(url, instead=_RESTORED_BY_POSTGRESQL)
     _check_backup(database, backup, replace=replace)
     async with backup_store.alone(database):  # 1
@@ -294,24 +291,22 @@ async def restore(
             part, contents = await in_thread(  # 2
                 lambda watched: stack.enter_context(
                     backup_store.laid_beside(
-                        backup, database, environment=environment, progress=watched
+                        backup, database, environment=settings.environment, progress=watched
                     )
                 ),
                 progress,
             )
             now = clock.now()
-            settings = StoreSettings(
-                url=backup_store.url_of_copy(url, part), environment=environment
-            )
+            copy = settings.model_copy(update={"database_url": backup_store.url_of_copy(url, part)})
             with backup_store.found_in(backup):
-                async with open_store(settings, purpose="alone") as store:  # 3
-                    erased = await erase_again(store)  # 4
+                async with open_inbox(copy, purpose="alone") as inbox:  # 3
+                    erased = await erase_again(inbox)  # 4
                     replaced = backup_store.replaced_by(database, now=now)
                     # By another history of the file the backup may have read beyond its numbers.
-                    await store.writer.commit(
+                    await inbox.database.writer.commit(
                         inbox_store.adopt, inbox_file_store.identity_at(database)
                     )
-                    followed = await follow_on(store, at=now, replaced=replaced)  # 5
+                    followed = await follow_on(inbox.database, at=now, replaced=replaced)  # 5
             keep_as = f"{database.name}.replaced-{now // SECOND}"
             kept = backup_store.in_place(part, database, keep_as=keep_as)  # 6
     return Restored(contents=contents, kept=kept, followed=followed, erased=erased)
@@ -325,11 +320,11 @@ async def after_restore(
     again, without  see `replay_after_restore`
     """
     erased = await replay_after_restore(again, without=without)
-    return await follow_on(context.store, at=context.clock.now(), replaced=None), erased
+    return await follow_on(context.database, at=context.clock.now(), replaced=None), erased
 
 
 async def follow_on(
-    store: Store, *, at: Instant, replaced: backup_store.Replaced | None
+    database: Database, *, at: Instant, replaced: backup_store.Replaced | None
 ) -> Followed:
     """What every restored database needs before its first start, in one transaction.
 
@@ -340,11 +335,11 @@ async def follow_on(
     5 server     which server, and which of its timelines, is noted: `doctor` asks for this else
     6 audit      what was done, by whom
     """
-    async with store.writing() as connection:
+    async with database.writing() as connection:
         head, first = await _go_on(connection, at=at, replaced=replaced)  # 1
         await session_store.end_everything(connection)  # 2
         may, gone = _compared(await backup_store.in_force(connection, now=at), replaced)  # 3
-        log = await _log(connection, replaced, environment=store.environment, at=at)  # 4
+        log = await _log(connection, replaced, environment=database.environment, at=at)  # 4
         await note_server(connection)  # 5
         await note_in_trail(  # 6
             connection,
@@ -386,11 +381,11 @@ async def adopt_inbox(context: AppContext) -> int:
     """Have the database go on with the inbox that lies beside it, whatever it read before: all that
     is in it counts as unread, and what is stored already is passed over. Opened `alone`. Returns
     how many records are in it. Raises UsageError for PostgreSQL, where the inbox is a table."""
-    store = context.store
-    if store.path is None:
+    database = context.database
+    if database.path is None:
         raise UsageError("on PostgreSQL the inbox is a table of the database; there is no file")
-    await store.writer.commit(inbox_store.adopt, inbox_file_store.identity_at(store.path))
-    async with store.writing() as connection:
+    await database.writer.commit(inbox_store.adopt, inbox_file_store.identity_at(database.path))
+    async with database.writing() as connection:
         await note_in_trail(
             connection,
             owner(),
@@ -398,7 +393,7 @@ async def adopt_inbox(context: AppContext) -> int:
             subject="inbox",
             at=context.clock.now(),
         )
-    return (await store.inbox.backlog()).records
+    return (await context.inbox.backlog()).records
 
 
 async def _go_on(

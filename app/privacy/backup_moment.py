@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from app.context.context import AppContext
 from app.database.engine import Connection
 from app.database.statements import run
-from app.receiving.context import AppContext
 from app.receiving.inbox_store import counter, put_counter
 from reconcile.instants import Instant
 
@@ -21,7 +21,7 @@ deploy/compose/compose.yaml."""
 
 async def note_backup(context: AppContext, *, at: Instant) -> None:
     """Note that a backup is complete of what was there at a moment."""
-    await context.store.writer.commit(put_counter, LAST_BACKUP, at)
+    await context.database.writer.commit(put_counter, LAST_BACKUP, at)
 
 
 async def last_backup(connection: Connection) -> Instant | None:

@@ -38,6 +38,7 @@ from multiprocessing import get_context
 from operator import attrgetter
 from typing import Any, Final, TypeVar
 
+from app.context.context import AppContext
 from app.core.clock import SystemClock
 from app.core.errors import StorePoisoned, UnreachableError
 from app.core.text import counted
@@ -61,9 +62,8 @@ from app.orders.reindex import renormalize
 from app.privacy import consistency_store, layers_store, replay_erasures, trail_store
 from app.providers.source import Source
 from app.receiving import delivery_log_store, due_store, inbox_store
-from app.receiving.context import AppContext
 from app.receiving.header_codec import read_request
-from app.receiving.store import open_store
+from app.receiving.inbox import open_inbox
 from app.receiving.verify import digest_of
 from reconcile.instants import NO_TIME, Instant
 from reconcile.ledger.fold import fold
@@ -83,14 +83,14 @@ Result = TypeVar("Result")
 def waits_after(context: AppContext, now: Instant) -> Instant:
     """The instant after which a mark waits. An order that a worker has claimed is due, though its
     mark stands at the claim's end."""
-    return now + (CLAIM if context.store.shared else NO_TIME)
+    return now + (CLAIM if context.database.shared else NO_TIME)
 
 
 async def check_orders(context: AppContext, orders: history_store.Range) -> tuple[int, list[str]]:
     """Fold every order of a range, on one snapshot. Returns how many there are, and what does not
     fit, a sentence each."""
     count, checking = 0, Orders(context)
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         try:
             async for histories in history_store.scan(connection, orders):
                 await checking.compare(connection, histories)
@@ -219,7 +219,7 @@ class Rebuilder:
 @asynccontextmanager
 async def doing_again(context: AppContext, again: Rebuilding) -> AsyncIterator[Rebuilder]:
     """Begin the processes, and end them. Raises UnreachableError where one died."""
-    environment = context.store.environment
+    environment = context.database.environment
     if again.helpers is None:
         sources = again.sources()
 
@@ -322,8 +322,8 @@ def _fold_elsewhere(orders: history_store.Range) -> tuple[int, list[str]]:
 
 async def _opened(process: _Process, orders: history_store.Range) -> tuple[int, list[str]]:
     assert process.again.helpers is not None
-    async with open_store(process.again.helpers.store, purpose="reading") as store:
-        context = AppContext(store=store, policy=process.policy, clock=SystemClock())
+    async with open_inbox(process.again.helpers.settings, purpose="reading") as inbox:
+        context = inbox.context(clock=SystemClock(), policy=process.policy)
         return await check_orders(context, orders)
 
 
@@ -443,11 +443,11 @@ class _Check:
         return self._report
 
     async def _fitting(self) -> None:
-        self._add(await self._context.store.strange_objects())
+        self._add(await self._context.database.strange_objects())
         self._add(await self._inbox())
         if self._report.found:
             return
-        async with self._context.store.reading() as connection:
+        async with self._context.database.reading() as connection:
             rows = await layers_store.rows_to_prove(connection)
             rows += await import_digest_store.count_lines(connection)
             # After the snapshot began: what came before it is due by now.
@@ -472,16 +472,14 @@ class _Check:
 
     async def _damage(self) -> list[str]:
         try:
-            async with self._context.store.reading() as connection:
+            async with self._context.database.reading() as connection:
                 return await damage(connection, thorough=True)
         except StorePoisoned as error:  # damage of a kind that ends the file's own check
             return [str(error).partition(";")[0]]
 
     async def _inbox(self) -> list[str]:
-        store = self._context.store
-        file = store.inbox_file
-        found = await file.damage() if file is not None and file.is_there() else []
-        async with store.reading() as connection:
+        found = await self._context.inbox.damage()
+        async with self._context.database.reading() as connection:
             aside = await run(connection, inbox_store.count_set_aside)
         if aside:
             are = "delivery is" if aside == 1 else "deliveries are"

@@ -28,6 +28,7 @@ from typing import Final
 from app.access.operators import Proven, note_in_trail, permitted, who_may
 from app.access.proposal import Proposal
 from app.access.proposals import PROPOSE, Agree, ProposalKind, propose, proved, shown_in
+from app.context.context import AppContext
 from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.text import counted
 from app.database.engine import Connection
@@ -40,7 +41,6 @@ from app.privacy.erasure_journal import Kind
 from app.privacy.replay_erasures import ErasureReplay, carry_out, fitting_journal, is_pending
 from app.providers.source import Source
 from app.receiving.caught_up import must_have_read
-from app.receiving.context import AppContext
 
 BARE_DIGITS: Final = 11
 """Of a number without its plus: fewer are more likely a part of one."""
@@ -96,7 +96,7 @@ async def erase(
     if dry_run:
         return erasure
     reason = checked_reason(asked.reason, erasure.phones)
-    async with context.store.writing() as connection:  # 3
+    async with context.database.writing() as connection:  # 3
         agreed = None if agree is None else await agree(connection)
         who = await permitted(connection, by=asked.by, action="erased")
         now = context.clock.now()
@@ -153,7 +153,7 @@ async def propose_erasure(
     )
     reason = checked_reason(asked.reason, found.phones)
     counts = found.counts()
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         return await propose(
             connection,
             kind,
@@ -219,7 +219,7 @@ async def _order_state(connection: Connection, subject: str, given: Mapping[str,
 async def _found(
     context: AppContext, finding: ErasureFinder, asked: ErasureRequest, *, digits: str | None
 ) -> Erasure:
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         if digits is not None:
             return await finding.of_phone(connection, digits, everywhere=asked.everywhere)
         return await finding.of_order(connection, asked.order or "")

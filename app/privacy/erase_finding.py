@@ -17,6 +17,7 @@ import anyio
 
 from app.access import operator_store
 from app.access.operators import note_in_trail
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.masking import hint_pattern, masked_phone, written_out, written_pattern
 from app.database.engine import Connection
@@ -29,7 +30,6 @@ from app.privacy import erase_rules, erase_store, erase_texts, prune
 from app.privacy.places import ReportedPlace, reported_places
 from app.providers.source import Source
 from app.receiving import due_store, inbox_store, phone_store
-from app.receiving.context import AppContext
 from app.sealing import log_queue_store, order_store
 from reconcile.instants import EARLIEST, Instant
 from reconcile.ledger.fold import fold, last_heard
@@ -581,40 +581,40 @@ class Erasing:
         changed = {each.order for each in erasure.orders} - gone.keys()
         stayed = {each: erasure.brought[each] for each in changed}
         erasure.staying |= stayed
-        async with self._context.store.reading() as connection:
+        async with self._context.database.reading() as connection:
             erasure.waits += await erase_texts.texts_that_wait(connection, stayed, erasure.phones)
         erasure.attachments = [each for each in erasure.attachments if each.order not in changed]
         erasure.orders = [each for each in erasure.orders if each.order in gone]
         for settled in erasure.orders:
             await self._delete(erasure, settled)
         for part in _parts(erasure.deliveries):
-            async with self._context.store.writing() as connection:
+            async with self._context.database.writing() as connection:
                 await retention_store.prune(connection, part, now=self._context.clock.now())
                 await self._let_say(connection, erasure, part)
                 await erase_store.empty_wholes(connection, part)
                 await phone_store.drop_notes(connection, _notes_of(erasure, part))
         for part in _parts(erasure.wholes):
-            async with self._context.store.writing() as connection:
+            async with self._context.database.writing() as connection:
                 await erase_store.empty_wholes(connection, part)
         for part in _parts(erasure.rejections):
-            async with self._context.store.writing() as connection:
+            async with self._context.database.writing() as connection:
                 await retention_store.drop_rejections(connection, part)
         for lines in _parts(erasure.book_lines):
-            async with self._context.store.writing() as connection:
+            async with self._context.database.writing() as connection:
                 await book_line_store.empty_lines(connection, lines)
         for files in _parts(erasure.attachments):
-            async with self._context.store.writing() as connection:
+            async with self._context.database.writing() as connection:
                 names = [each.attachment_id for each in files]
                 await attachment_store.empty_attachments(
                     connection, names, now=self._context.clock.now()
                 )
         for texts in _parts(erasure.bank_lines):
-            async with self._context.store.writing() as connection:
+            async with self._context.database.writing() as connection:
                 await bank_store.rewrite_bank_texts(connection, texts)
 
     async def _delete(self, erasure: Erasure, settled: prune.Settled) -> None:
         deliveries = erasure.brought[settled.order]
-        async with self._context.store.writing() as connection:
+        async with self._context.database.writing() as connection:
             await self._let_say(connection, erasure, deliveries)
             await erase_store.empty_wholes(connection, deliveries)
             await phone_store.drop_notes(
@@ -645,10 +645,9 @@ class Erasing:
 
     async def tidy(self) -> bool:
         """Empty the log of the database and of the inbox. False where a reader holds it up."""
-        store = self._context.store
-        inbox = await store.tidy_inbox()
+        inbox = await self._context.inbox.tidy()
         for _ in range(TRIES):
-            if await store.writer.tidy(erase_store.TABLES):
+            if await self._context.database.writer.tidy(erase_store.TABLES):
                 return inbox
             await anyio.sleep(PAUSE_S)
         return False

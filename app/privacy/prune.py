@@ -25,6 +25,7 @@ import structlog
 
 from app.access import operator_store
 from app.access.operators import SERVICE, note_in_trail, who_may
+from app.context.context import AppContext
 from app.core.errors import ConfigurationError, StoreUnavailable
 from app.core.text import counted
 from app.database.statements import run
@@ -34,7 +35,6 @@ from app.orders import history_store, retention_store
 from app.privacy import erase_store
 from app.providers.source import Source
 from app.receiving import due_store, phone_store
-from app.receiving.context import AppContext
 from app.sealing import log_queue_store
 from reconcile.instants import DAY, Duration, Instant, format_instant
 from reconcile.ledger.fold import fold, is_settled, last_heard
@@ -151,17 +151,17 @@ async def prune_others(
     """Class by class and page by page, how many of a class are deleted; with `dry_run` none is."""
     async for rejections in _old_rejections(context, retention):
         if not dry_run:
-            async with context.store.writing() as connection:
+            async with context.database.writing() as connection:
                 await retention_store.drop_rejections(connection, rejections)
         yield "rejections", len(rejections)
     async for notes in _old_notes(context, retention):
         if not dry_run:
-            async with context.store.writing() as connection:
+            async with context.database.writing() as connection:
                 await phone_store.drop_notes(connection, notes)
         yield "phones", len(notes)
     async for lines in _old_lines(context, retention):
         if not dry_run:
-            async with context.store.writing() as connection:
+            async with context.database.writing() as connection:
                 await book_line_store.empty_lines(connection, lines)
         yield "book_phones", len(lines)
 
@@ -172,7 +172,7 @@ async def note_pruning(
     """Add to the trail what was deleted, if anything was."""
     facts = {name: count for name, count in gone.items() if count}
     if facts:
-        async with context.store.writing() as connection:
+        async with context.database.writing() as connection:
             await note_in_trail(
                 connection,
                 who,
@@ -189,7 +189,7 @@ async def _old_rejections(context: AppContext, retention: Retention) -> AsyncIte
         return
     before, after = context.clock.now() - retention.rejections, ""
     while True:
-        async with context.store.reading() as connection:
+        async with context.database.reading() as connection:
             found = await retention_store.old_rejections(
                 connection, before=before, after=after, limit=OTHERS_AT_ONCE
             )
@@ -206,7 +206,7 @@ async def _old_notes(
     quiet, after = retention.phones, None
     while quiet is not None:
         now = context.clock.now()
-        async with context.store.reading() as connection:
+        async with context.database.reading() as connection:
             page = await phone_store.old_notes(
                 connection, before=now - quiet, after=after, limit=OTHERS_AT_ONCE
             )
@@ -233,7 +233,7 @@ async def _old_lines(
     after: book_line_store.LineKey | None = None
     while retention.book_phones is not None:
         before = context.clock.now() - retention.book_phones
-        async with context.store.reading() as connection:
+        async with context.database.reading() as connection:
             found = await book_line_store.old_lines(
                 connection, before=before, after=after, limit=OTHERS_AT_ONCE
             )
@@ -373,7 +373,7 @@ async def prune_by_hand(
         await _pass(context, retention, pruning, dry_run=False, keep=keep, progress=progress)
         # A receiver that ended within a second of its last delivery left what was read in its file.
         # One that runs deletes it by itself: whether it is done in time is all the same here.
-        await context.store.tidy_inbox()
+        await context.inbox.tidy()
     finally:
         await note_pruning(context, who, pruning.items())
     return pruning
@@ -409,7 +409,7 @@ async def settled_orders(
     after, quiet = "", retention.quiet
     while quiet is not None:
         now = context.clock.now()
-        async with context.store.reading() as connection:
+        async with context.database.reading() as connection:
             page = await retention_store.unpruned(connection, after=after, limit=PAGE)
             if not page or page[0].received_at > now - quiet:
                 return
@@ -465,7 +465,7 @@ async def _prune_unrelated(context: AppContext, sizes: Mapping[str, int]) -> Map
     """Those that went, with their sizes: all that still concern no order."""
     gone: dict[str, int] = {}
     for part in _portions(sizes.items(), size=itemgetter(1)):
-        async with context.store.writing() as connection:
+        async with context.database.writing() as connection:
             # One that was read anew since, by a newer profile, may concern an order.
             ids = await retention_store.unrelated_among(connection, [each for each, _ in part])
             await retention_store.prune(connection, sorted(ids), now=context.clock.now())
@@ -482,7 +482,7 @@ async def prune_orders(context: AppContext, settled: Sequence[Settled]) -> list[
     left: dict[str, Settled] = {each.order: each for each in settled}
     several = ((each, delivery, size) for each in settled for delivery, size in each.sizes.items())
     for part in _portions(several, size=itemgetter(2)):
-        async with context.store.writing() as connection:
+        async with context.database.writing() as connection:
             marks = {each.order: each.mark for each, _, _ in part if each.order in left}
             found = await run(connection, due_store.unchanged, list(marks.values()))
             standing = {mark.order for mark in found}

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from app.access.operators import SERVICE, note_in_trail, permitted, who_may
+from app.context.context import AppContext
 from app.core.errors import ConfigurationError, NotFoundError
 from app.core.masking import APART, written_pattern
 from app.database.engine import Connection
@@ -29,7 +30,6 @@ from app.orders.customers import checked_reason
 from app.privacy import erase_finding, erase_rules, erase_store, erasure_journal
 from app.providers.phones import CALLING_CODES
 from app.providers.source import Source
-from app.receiving.context import AppContext
 from reconcile.instants import Instant
 
 REMEMBERED: Final = 1_000_000
@@ -244,12 +244,12 @@ async def begin_journal(context: AppContext) -> None:
     path = context.erasure_journal
     if path is None:
         return
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         if await erase_store.journal_name(connection) is not None:
             return
     journal = erasure_journal.make_journal(path, at=context.clock.now())
     # Also on a disk with little room: a start goes on there.
-    async with context.store.writer.transaction() as connection:
+    async with context.database.writer.transaction() as connection:
         await _be_with(connection, journal)
 
 
@@ -280,7 +280,7 @@ async def _fitting(context: AppContext, path: Path) -> erasure_journal.ErasureJo
             f"there is no journal of erasures at {path}; put the copies of it and of its key "
             f"({erasure_journal.key_path_of(path).name}) back"
         )
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         name, copy = (
             await erase_store.journal_name(connection),
             await erase_store.carried_out(connection),
@@ -318,7 +318,7 @@ class JournalState:
 async def journal_state(context: AppContext) -> JournalState:
     """Look at the journal, and change nothing."""
     path = context.erasure_journal
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         begun = await erase_store.journal_name(connection) is not None
         known = len(await erase_store.carried_out(connection))
     if path is None:
@@ -338,7 +338,7 @@ async def is_pending(context: AppContext, *, kind: erasure_journal.Kind, subject
     """Whether the journal has this subject, in its normal form, in a line that is not carried out
     in this database. Raises ConfigurationError where the journal is not as it must be."""
     path = context.erasure_journal
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         begun = await erase_store.journal_name(connection) is not None
         known = len(await erase_store.carried_out(connection))
     if path is None or not begun:
@@ -430,7 +430,7 @@ class ErasureReplay:
         replayed = Replayed(lines=len(lines))
         if not lines:
             return replayed
-        async with self.context.store.reading() as connection:
+        async with self.context.database.reading() as connection:
             found = await find_erased(
                 connection, lines, key, countries=self._countries, progress=self._progress
             )
@@ -452,13 +452,13 @@ class ErasureReplay:
             self.context, self._sources, self._rules, self._progress, until=at
         )
         try:
-            async with self.context.store.reading() as connection:
+            async with self.context.database.reading() as connection:
                 erasure = await step(finding, connection)
         except NotFoundError:  # of this subject nothing is left that was there then
             return
         if self._seal is not None and not replayed.subjects:
             await self._seal()
-        async with self.context.store.writing() as connection:
+        async with self.context.database.writing() as connection:
             await note_in_trail(
                 connection,
                 SERVICE,
@@ -497,7 +497,7 @@ async def carry_out(
 ) -> None:
     """Carry out what was not ended of the journal, but for `done`, which just was."""
     context, numbers = again.context, {line.number for line in done}
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         pending = journal.lines[len(await erase_store.carried_out(connection)) :]
     await again.replay([line for line in pending if line.number not in numbers], journal.key)
     await _note(context, journal, pending)
@@ -508,7 +508,7 @@ async def _note(
     journal: erasure_journal.ErasureJournal,
     lines: Sequence[erasure_journal.JournalLine],
 ) -> None:
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         rows = [(line.number, line.text) for line in lines]
         await erase_store.note_carried_out(connection, journal.name, rows)
 
@@ -532,7 +532,7 @@ async def replay_after_restore(again: ErasureReplay, *, without: Without | None)
     """
     context = again.context
     path = context.erasure_journal
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         if path is None and await erase_store.journal_name(connection) is None:
             return Replayed()  # PostgreSQL, and nobody was ever erased
     try:
@@ -548,7 +548,7 @@ async def replay_after_restore(again: ErasureReplay, *, without: Without | None)
             raise
         return await _without(again, path, without)
     replayed = await again.replay_all(journal)
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         await _be_with(connection, journal)
     await _note(context, journal, journal.lines)
     return replayed
@@ -570,7 +570,7 @@ async def _without(again: ErasureReplay, path: Path, without: Without) -> Replay
     action: Final = "restored_without_erasures"
     reason = checked_reason(without.reason, [])
     await who_may(context, by=without.by, action=action)
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         copy = await erase_store.carried_out(connection)
     now = context.clock.now()
     lines = _readable(copy, path)
@@ -580,7 +580,7 @@ async def _without(again: ErasureReplay, path: Path, without: Without) -> Replay
     else:
         erasure_journal.set_aside(erasure_journal.key_path_of(path), at=now)
     journal = erasure_journal.make_journal(path, at=now)
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         who = await permitted(connection, by=without.by, action=action)
         await _be_with(connection, journal, instead=True)
         unread = 0 if lines else max(len(copy) - 1, 0)

@@ -6,7 +6,6 @@ __all__ = (
     "confirm",
     "confirmation_store",
     "connection_limits",
-    "context",
     "correlation_store",
     "delivery_log_store",
     "diagnose",
@@ -14,6 +13,7 @@ __all__ = (
     "endpoint",
     "guard",
     "header_codec",
+    "inbox",
     "inbox_file_store",
     "inbox_queue",
     "inbox_store",
@@ -25,7 +25,6 @@ __all__ = (
     "refusal_store",
     "refusals",
     "reverify",
-    "store",
     "unread",
     "verify",
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from app.context.context import AppContext
 from app.core.errors import StoreUnavailable
-from app.receiving.context import AppContext
 from reconcile.instants import MILLISECOND, SECOND
 
 READ_WITHIN_S: Final = 2.0
@@ -28,11 +28,10 @@ async def behind_s(context: AppContext, *, patient: bool = True) -> int:
     """0 once all has been read that was accepted before the call, for which it waits up to
     READ_WITHIN_S; else since how many seconds, at least 1, the oldest of it waits to be read.
     Without patience it waits up to SOON_S, and not at all where that is FAR_BEHIND."""
-    store = context.store
     loop = asyncio.get_running_loop()
     ends = loop.time() + (READ_WITHIN_S if patient else SOON_S)
-    store.read.clear()
-    found, end = await store.inbox.backlog_and_end()
+    context.signals.read.clear()
+    found, end = await context.inbox.backlog_and_end()
     while True:
         if found.oldest is None:
             return 0
@@ -41,11 +40,11 @@ async def behind_s(context: AppContext, *, patient: bool = True) -> int:
             return max(1, behind // SECOND)
         try:
             async with asyncio.timeout(_PAUSE_S):
-                await store.read.wait()
+                await context.signals.read.wait()
         except TimeoutError:
             pass
-        store.read.clear()
-        found = await store.inbox.backlog(up_to=end)
+        context.signals.read.clear()
+        found = await context.inbox.backlog(up_to=end)
 
 
 async def must_have_read(context: AppContext) -> None:

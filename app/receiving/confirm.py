@@ -17,6 +17,7 @@ from typing import Final
 
 import structlog
 
+from app.context.context import AppContext
 from app.core.http import asked_to_wait
 from app.core.ids import new_id
 from app.core.periodic import PeriodicTask, TaskGroup
@@ -36,7 +37,6 @@ from app.receiving.confirmation_store import (
     take_due,
     waiting_count,
 )
-from app.receiving.context import AppContext
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration
 from reconcile.ledger.events import Event
 
@@ -77,10 +77,10 @@ async def confirm_due(confirmer: Confirmer, source: str) -> int:
     context = confirmer.context
     now = context.clock.now()
     asking = Asking(source=source, now=now, lease=LEASE, longest=LONGEST_PAUSE)
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         if not await any_due(connection, asking):
             return 0
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         due = await take_due(connection, asking, limit=AT_ONCE)
     ended = await asyncio.gather(
         *(_confirm(confirmer, each) for each in due), return_exceptions=True
@@ -93,10 +93,10 @@ async def confirm_due(confirmer: Confirmer, source: str) -> int:
 
 
 async def _keep_bounded(context: AppContext, source: str) -> None:
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         if await waiting_count(connection, source) <= MAX_WAITING:
             return
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         gone = await drop_most_asked(connection, source, keep=MAX_WAITING)
     log.error("too many events wait to be confirmed", source=source, count=gone)
 
@@ -110,7 +110,7 @@ async def _confirm(confirmer: Confirmer, due: Confirmation) -> None:
     if event is not None and (
         _settles(event) or confirmer.sources[due.event.source].answers_with_event
     ):
-        async with confirmer.context.store.writing() as connection:
+        async with confirmer.context.database.writing() as connection:
             await settle(connection, due)
     else:
         await _later(confirmer.context, due, asked_to_wait(asked.answer.headers))
@@ -138,10 +138,10 @@ async def _store(confirmer: Confirmer, due: Confirmation, asked: AnsweredQuestio
     )
     digest = hashlib.sha256(kept).hexdigest()
     source = confirmer.sources[due.event.source]
-    event, problem = _read(source, kept, digest, context.store.environment)
+    event, problem = _read(source, kept, digest, context.database.environment)
     if event is None and due.tries:
         return None  # kept once, to be looked at; not every hour
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         if event is not None and await is_known(connection, event):
             return event  # the same answer as before: nothing new to keep
     now = context.clock.now()
@@ -155,9 +155,9 @@ async def _store(confirmer: Confirmer, due: Confirmation, asked: AnsweredQuestio
         event=event,
         problem=problem,
     )
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         await keep_arrivals(connection, [arrival])
-    context.store.evidence_arrived.set()
+    context.signals.evidence_arrived.set()
     return event
 
 
@@ -181,14 +181,14 @@ async def _later(context: AppContext, due: Confirmation, asked: Duration) -> Non
         await _give_up(context, due, "the provider gave no final answer in 30 days")
         return
     pause = min(max(FIRST_PAUSE * 2 ** min(due.tries, 20), asked), LONGEST_PAUSE)
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         await put_off(connection, due, until=now + pause)
 
 
 async def _give_up(context: AppContext, due: Confirmation, why: str) -> None:
     """Ask no more. The ledger stays pending and says why; the log says it once."""
     log.error("event not confirmed", event_id=due.event.event_id, reason=why)
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         await settle(connection, due)
 
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
 from app.providers.doctor import Account, Diagnosis, Patient, diagnose
-from app.receiving.context import AppContext
 from app.receiving.header_codec import read_request
 from app.receiving.refusal_store import Rejection, find_rejection
 
@@ -31,7 +31,7 @@ async def diagnose_delivery(
     context: AppContext, delivery_id: str, *, accounts: Mapping[str, Account]
 ) -> Diagnosed:
     """Raises NotFoundError for no such rejection, UsageError where too little of it was kept."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         rejection = await find_rejection(connection, delivery_id)
     if rejection is None:
         raise NotFoundError(

@@ -169,7 +169,7 @@ class InboxFile:
         if "_reader" in made:
             closing.append(self._reader.dispose)
         if "writer" in made:
-            # See `Store.close` for why the writer is the first to close after an error.
+            # See `Database.close` for why the writer is the first to close after an error.
             closing.insert(0 if self.writer.poison else len(closing), self.writer.close)
         for close in closing:
             await close()

@@ -21,13 +21,13 @@ three times alone is set aside.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from app.context.unread import EVERYTHING, Backlog, End
 from app.database.faults import driver_errors
 from app.database.locks import READING, HeldFile
 from app.database.statements import Plain, PlainConnection, Result, Words, insert_rows
@@ -135,23 +135,6 @@ class Suspect(NamedTuple):
     orders: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backlog:
-    """What is not read yet, without what is set aside: records, bytes, and when the oldest came."""
-
-    records: int = 0
-    size: int = 0
-    oldest: Instant | None = None
-
-    def __add__(self, other: Backlog) -> Backlog:
-        both = [each.oldest for each in (self, other) if each.oldest is not None]
-        return Backlog(
-            records=self.records + other.records,
-            size=self.size + other.size,
-            oldest=min(both, default=None),
-        )
-
-
 def ask_to_tidy(connection: PlainConnection, up_to: int) -> None:
     """Have the receiver leave nothing of the file's rows up to a number, once they are read."""
     put_counter(connection, TIDY, max(up_to, counter(connection, TIDY)))
@@ -168,16 +151,6 @@ class Progress(NamedTuple):
 
     position: int
     tidy_up_to: int
-
-
-class End(NamedTuple):
-    """The last numbers of rows of the table, and of rows of the file."""
-
-    table: int
-    file: int
-
-
-EVERYTHING: Final = End(2**63 - 1, 2**63 - 1)
 
 
 # --- rows ----------------------------------------------------------------------------------------
@@ -384,7 +357,7 @@ class FileLender(Lender, Protocol):
         ...
 
 
-class Inbox:
+class InboxRows:
     """What is in the inbox, wherever its rows are, for whoever may read the database."""
 
     def __init__(self, database: Lender, file: FileLender | None) -> None:

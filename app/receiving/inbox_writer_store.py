@@ -25,7 +25,7 @@ from app.receiving.framing import Item
 from app.receiving.inbox_store import (
     KEEP,
     TIDIED,
-    Inbox,
+    InboxRows,
     delete_up_to,
     keep_row,
     put_counter,
@@ -61,7 +61,7 @@ class InboxWriter:
     """Keeps what is accepted. `watch` must be running for anything to be deleted."""
 
     def __init__(
-        self, writer: Writer, inbox: Inbox, *, database: Writer, shared: bool, max_bytes: int
+        self, writer: Writer, inbox: InboxRows, *, database: Writer, shared: bool, max_bytes: int
     ) -> None:
         """database: whose files are looked at, too, since nothing is written there by what is kept;
         shared: on PostgreSQL, where the reader deletes; max_bytes: what may be unread, beyond which

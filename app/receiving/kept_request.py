@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from app.access.operators import note_in_trail, permitted
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.recorded import Recorded, of_request
 from app.core.text import counted
-from app.receiving.context import AppContext
 from app.receiving.delivery_log_store import find_in_log, raw_delivery
 from app.receiving.header_codec import is_left_out, read_request
 from app.receiving.refusal_store import find_rejection
@@ -39,7 +39,7 @@ async def kept_request(context: AppContext, delivery_id: str, *, to: str, by: st
     Raises NotFoundError where there is no such delivery, UsageError where its body is not kept
     whole, and for who may not see bodies.
     """
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         entry = await find_in_log(connection, delivery_id)
         stored = await raw_delivery(connection, delivery_id)
         refused = await find_rejection(connection, delivery_id)
@@ -53,7 +53,7 @@ async def kept_request(context: AppContext, delivery_id: str, *, to: str, by: st
         body = None
     if body is None:
         raise UsageError(_why_not(delivery_id, stored is None, entry.pruned_at is not None))
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="unmasked")
         await note_in_trail(
             connection,

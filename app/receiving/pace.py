@@ -14,8 +14,8 @@ from typing import Final
 
 import anyio
 
+from app.database.database import Database
 from app.database.engine import Connection
-from app.receiving.store import Store
 
 SHORT_S: Final = 0.025
 """Seconds that a transaction should hold the database, its commit included: half of the 50 ms that
@@ -36,26 +36,26 @@ class Pace:
         self._most = most
 
     @asynccontextmanager
-    async def writing(self, store: Store, *, pieces: int) -> AsyncIterator[Connection]:
-        """One transaction that does so many pieces. Raises as `Store.writing` does.
+    async def writing(self, database: Database, *, pieces: int) -> AsyncIterator[Connection]:
+        """One transaction that does so many pieces. Raises as `Database.writing` does.
 
         Where another process waited for it, as long a rest comes after it: a service makes many
         short transactions, and would else have but one between each two of these.
         """
-        async with store.writing() as connection:
+        async with database.writing() as connection:
             began = perf_counter()
             yield connection
-            wanted = store.writer.is_wanted
+            wanted = database.writer.is_wanted
         worked = perf_counter() - began
         self.learn(pieces, seconds=worked)
         if wanted:
             await anyio.sleep(worked)
 
-    def fitting(self, store: Store) -> int:
+    def fitting(self, database: Database) -> int:
         """How many for the next transaction of work that never ends: as many as are short while
         another process waits for them, else as many as there may be, for few large ones cost
         less."""
-        return self.size if store.writer.was_wanted else self._most
+        return self.size if database.writer.was_wanted else self._most
 
     def learn(self, pieces: int, *, seconds: float) -> None:
         """So many pieces held the database for so long. A few that were left over and were quick

@@ -24,13 +24,14 @@ from typing import Final, NamedTuple
 
 import structlog
 
+from app.context.context import AppContext
 from app.core.errors import StorePoisoned, StoreUnavailable
 from app.core.logs import LogLine, Repeating
 from app.database.statements import PlainConnection
 from app.providers.source import Source
 from app.receiving.append_store import STARTS, Arrival, Ready, StoredVerdict
-from app.receiving.context import AppContext
 from app.receiving.framing import Item, Received
+from app.receiving.inbox import Inbox
 from app.receiving.inbox_store import (
     BEAT,
     MOST_TRIES,
@@ -96,10 +97,11 @@ class Holding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReaderContext:
-    """What reading needs: the context, the sources as they are configured now, the environment, and
-    what to do about the orders of what cannot be read."""
+    """What reading needs: the context, its inbox, the sources as they are configured now, the
+    environment, and what to do about the orders of what cannot be read."""
 
     context: AppContext
+    inbox: Inbox
     sources: Mapping[str, Source]
     environment: str
     holding: Holding
@@ -111,7 +113,9 @@ class Reader:
 
     def __init__(self, reading: ReaderContext) -> None:
         self._reading = reading
-        self._store = reading.context.store
+        self._inbox = reading.inbox
+        self._database = reading.context.database
+        self._signals = reading.context.signals
         self._stopping = False
         self._draining = False
         self._began = False
@@ -127,36 +131,36 @@ class Reader:
     def stop(self, *, drain: bool = True) -> None:
         """End; where it drains, once the inbox is empty or cannot be read."""
         self._stopping, self._draining = True, drain
-        self._store.accepted.set()
+        self._signals.accepted.set()
 
     async def run(self) -> None:
         """Read until stopped, or until an error that stays."""
         self.alive = True
         try:
             while not (self._stopping and not self._draining):
-                self._store.accepted.clear()
+                self._signals.accepted.clear()
                 ending = self._stopping  # what comes during a look is seen by the next one
                 try:
-                    if not await self._store.turn.take():
+                    if not await self._inbox.turn.take():
                         self._began = self._released = False
                         pause = TURN_S
                     else:
-                        look = LOOK_SHARED_S if self._store.shared else LOOK_S
+                        look = LOOK_SHARED_S if self._database.shared else LOOK_S
                         pause = 0.0 if await self._round() else look
                 except StoreUnavailable as error:
                     if times := self._unread.times(error.reason):
                         log.warning("the inbox is not read", reason=error.reason, count=times)
                     pause = TRY_AGAIN_S
                 if pause:
-                    self._store.drained.set()
+                    self._signals.drained.set()
                 if pause and ending:
                     break
                 await self._pause(pause)
             await self._end()
         finally:
             self.alive = False
-            self._store.drained.set()
-            await self._store.turn.release()
+            self._signals.drained.set()
+            await self._inbox.turn.release()
 
     async def read_brought(self) -> None:
         """Read all that the database itself holds unread, such as what a backup brought, and of its
@@ -168,7 +172,7 @@ class Reader:
         if seconds:
             try:
                 async with asyncio.timeout(seconds):
-                    await self._store.accepted.wait()
+                    await self._signals.accepted.wait()
             except TimeoutError:
                 return
 
@@ -184,31 +188,31 @@ class Reader:
         return found
 
     async def _begin(self) -> None:
-        starts = await self._store.writer.commit(_begin)
+        starts = await self._database.writer.commit(_begin)
         if starts > 1:  # the one before ended without having appended anything
-            rows = await self._store.inbox.next_rows(limit=AT_ONCE, most_bytes=AT_ONCE_BYTES)
+            rows = await self._inbox.next_rows(limit=AT_ONCE, most_bytes=AT_ONCE_BYTES)
             if rows and not await self._suspects():
                 log.warning("a reader has ended under these rows", count=len(rows))
-                await self._store.writer.commit(suspect, rows)
+                await self._database.writer.commit(suspect, rows)
         self._began = True
 
     async def _end(self) -> None:
         """Ended by itself: what is unread is no suspect."""
         if self._began:
             try:
-                await self._store.writer.commit(put_counter, STARTS, 0)
+                await self._database.writer.commit(put_counter, STARTS, 0)
             except StoreUnavailable as error:
                 log.warning("the inbox is not read", reason=error.reason)
 
     async def _beat(self) -> None:
         now = asyncio.get_running_loop().time()
-        if self._store.shared and now - self._seen_at >= BEAT_S:
+        if self._database.shared and now - self._seen_at >= BEAT_S:
             at = self._reading.context.clock.now()
-            await self._store.writer.commit(put_counter, BEAT, at)
+            await self._database.writer.commit(put_counter, BEAT, at)
             self._seen_at = now
 
     async def _suspects(self) -> list[Suspect]:
-        return await self._store.on_snapshot(next_suspects, aside=False, limit=1)
+        return await self._database.on_snapshot(next_suspects, aside=False, limit=1)
 
     async def _read_suspect(self) -> int:
         """Read the next suspect alone, if there is one."""
@@ -217,7 +221,7 @@ class Reader:
                 await self._reading.holding.hold(self._reading.context, one, one.orders)
                 return 1
             if one.seq not in self._tried:
-                await self._store.writer.commit(count_try, one)
+                await self._database.writer.commit(count_try, one)
                 self._tried.add(one.seq)
             await self._read_alone(one, one.item)
             self._tried.discard(one.seq)
@@ -228,16 +232,16 @@ class Reader:
         ready = _ready(self._reading, one, [item])
         if one.tries and not one.orders:  # whoever sets it aside may not read it: see `hold`
             orders = await self._reading.holding.orders_of(self._reading.context, ready.arrivals)
-            await self._store.writer.commit(note_orders, one, orders=orders)
+            await self._database.writer.commit(note_orders, one, orders=orders)
             one = one._replace(orders=orders)
         try:
             await _append(self._reading, [ready])
         except (StoreUnavailable, StorePoisoned):
             raise
         except Exception as error:
-            why = await self._store.cannot_append()
+            why = await self._inbox.cannot_append()
             if why is not None:  # it is not what is in this one
-                await self._store.writer.commit(uncount_try, one)
+                await self._database.writer.commit(uncount_try, one)
                 self._tried.discard(one.seq)
                 raise StoreUnavailable(why, reason="refused") from error
             log.error("a delivery cannot be appended", delivery=item.delivery_id, exc_info=error)
@@ -257,31 +261,32 @@ async def read_some(
 ) -> int:
     """Read the next rows and append what they say. Returns how many rows that were. `brought`: only
     of those that the database itself holds."""
-    store, pace = reading.context.store, pace or Pace(first=AT_ONCE, most=AT_ONCE)
-    limit = pace.fitting(store)
-    rows = await store.inbox.next_rows(limit=limit, most_bytes=AT_ONCE_BYTES, brought=brought)
+    inbox, writer = reading.inbox, reading.context.database.writer
+    drained, pace = reading.context.signals.drained, pace or Pace(first=AT_ONCE, most=AT_ONCE)
+    limit = pace.fitting(reading.context.database)
+    rows = await inbox.next_rows(limit=limit, most_bytes=AT_ONCE_BYTES, brought=brought)
     if not rows:
         return 0
     records = sum(len(row.items or ()) for row in rows)
     if records > limit // 2:  # there is more
-        store.drained.clear()
+        drained.clear()
     else:
-        store.drained.set()
+        drained.set()
     if any(row.items is None for row in rows):
         log.error("a row of the inbox is damaged")
-        await store.writer.commit(suspect, rows)
+        await writer.commit(suspect, rows)
         return len(rows)
     try:
         await _append(reading, [_ready(reading, row, row.items or ()) for row in rows])
-        pace.learn(records, seconds=store.writer.held_s)
+        pace.learn(records, seconds=writer.held_s)
     except (StoreUnavailable, StorePoisoned):
         raise
     except Exception as error:
         log.error("rows of the inbox cannot be appended", count=len(rows), exc_info=error)
-        why = await store.cannot_append()
+        why = await inbox.cannot_append()
         if why is not None:  # it is not what is in these rows
             raise StoreUnavailable(why, reason="refused") from error
-        await store.writer.commit(suspect, rows)
+        await writer.commit(suspect, rows)
     return len(rows)
 
 
@@ -292,7 +297,7 @@ def _begin(connection: PlainConnection) -> int:
 
 
 async def _append(reading: ReaderContext, ready: Sequence[Ready]) -> None:
-    for arrival, verdict in await reading.context.store.append(ready):
+    for arrival, verdict in await reading.inbox.append(ready):
         _log_read(reading, arrival, verdict)
 
 

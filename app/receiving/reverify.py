@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from app.access.operators import note_in_trail, who_may
+from app.context.context import AppContext
 from app.core.errors import ConfigurationError
 from app.providers.source import Reply, Source
 from app.receiving.append_store import Arrival, keep_arrivals
 from app.receiving.caught_up import behind_s
-from app.receiving.context import AppContext
 from app.receiving.framing import Received
 from app.receiving.header_codec import read_request, restored
 from app.receiving.pace import Pace
@@ -77,7 +77,7 @@ async def reverify(
     who = await who_may(context, by=by, action="deliveries_reverified")
     await behind_s(context)  # refused deliveries come by way of the inbox, too
     done = await _pass(context, sources, only=only, environment=environment, progress=progress)
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         await note_in_trail(
             connection,
             who,
@@ -112,7 +112,7 @@ async def _pages(context: AppContext) -> AsyncIterator[list[Rejection]]:
     """All that is kept of refused deliveries, in the order of their ids."""
     after = ""
     while True:
-        async with context.store.reading() as connection:
+        async with context.database.reading() as connection:
             page = await kept_rejections(connection, after=after, at_once=AT_ONCE)
         if not page:
             return
@@ -181,9 +181,9 @@ async def _judge_page(
             accepted.append((rejection, judged))
     while accepted:
         part, accepted = accepted[: pace.size], accepted[pace.size :]
-        async with pace.writing(context.store, pieces=len(part)) as connection:
+        async with pace.writing(context.database, pieces=len(part)) as connection:
             done.accepted += await _accept(connection, part)
-        context.store.evidence_arrived.set()
+        context.signals.evidence_arrived.set()
 
 
 def _judged(

@@ -19,9 +19,9 @@ from app.access.operators import (
 )
 from app.access.proposals import check_reason
 from app.access.sessions import invite_operator
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.orders.customers import checked_reason
-from app.receiving.context import AppContext
 from tests.api.driving import Driver, driving
 
 
@@ -33,7 +33,7 @@ async def context(tmp_path: Path) -> AsyncIterator[AppContext]:
 
 
 async def who_may(context: AppContext, *, by: str | None, action: Action) -> str:
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return (await permitted(connection, by=by, action=action)).role
 
 
@@ -111,7 +111,7 @@ async def test_the_trail_has_every_deed_in_order(context: AppContext) -> None:
     await register_operator(context, name="Boss", role="admin", by=None)
     await register_operator(context, name="Ann", role="finance", by="Boss")
     await retire_operator(context, name="Ann", by="Boss")
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         trail = await audit_entries(connection, limit=10)
     assert [(each.number, each.action, each.subject) for each in trail] == [
         (1, "operator_added", "Boss"),

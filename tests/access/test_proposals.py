@@ -35,9 +35,9 @@ from app.access.tokens import (
     issue_token,
     withdraw_token,
 )
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.database.engine import Connection
-from app.receiving.context import AppContext
 from reconcile.instants import DAY, Instant
 from tests.api.driving import Driver, driving
 
@@ -78,7 +78,7 @@ class Vault:
         return self.content
 
     async def perform(self, proposal: Proposal, agree: Agree) -> None:
-        async with self.context.store.writing() as connection:
+        async with self.context.database.writing() as connection:
             agreed = await agree(connection)
             if self.jammed:
                 raise UsageError("it is jammed")
@@ -93,7 +93,7 @@ class Vault:
         self.opened_by.append((agreed.who.name, agreed.second))
 
     async def propose(self, by: str | None, subject: str = "vault") -> Proposal:
-        async with self.context.store.writing() as connection:
+        async with self.context.database.writing() as connection:
             return await propose(
                 connection,
                 self.kind,
@@ -118,7 +118,7 @@ def proposals(context: AppContext, vault: Vault) -> Proposals:
 
 async def trail(context: AppContext) -> list[AuditEntry]:
     """What was done with proposals, and by them."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         found = await audit_entries(connection, limit=100)
     return [each for each in found if each.action.startswith(("propos", "break"))]
 

@@ -53,7 +53,7 @@ def _plain(driver: Driver) -> httpx2.AsyncClient:
 async def _verdicts(driver: Driver, names: list[str]) -> dict[str, str]:
     sql = text("SELECT id, verdict FROM deliveries WHERE id IN :names")
     sql = sql.bindparams(bindparam("names", expanding=True))
-    async with driver.service.store.reading() as connection:
+    async with driver.service.inbox.database.reading() as connection:
         found = await connection.execute(sql, {"names": names})
         return {str(row.id): str(row.verdict) for row in found}
 
@@ -62,12 +62,12 @@ async def ledgers(crowd: Crowd, names: Sequence[str]) -> list[Ledger]:
     """Return the orders as the first receiver's database has them."""
     found: dict[str, Any] = {}
     for start in range(0, len(names), 500):
-        found |= await histories(crowd[0].service.store, names[start : start + 500])
+        found |= await histories(crowd[0].service.inbox, names[start : start + 500])
     return [fold(found[name], policy=POLICY, as_of=seconds(60)) for name in names]
 
 
 async def count(crowd: Crowd, of: str) -> int:
-    return int((await rows(crowd[0].service.store, f"SELECT count(*) FROM {of}"))[0][0])
+    return int((await rows(crowd[0].service.inbox, f"SELECT count(*) FROM {of}"))[0][0])
 
 
 # --- one event many times -------------------------------------------------------------------------
@@ -123,7 +123,7 @@ async def collisions(crowd: Crowd, *, number: int) -> None:
         for bodies in _turns(chunk):
             await delivered(crowd, bodies)
     verdicts = await rows(
-        crowd[0].service.store,
+        crowd[0].service.inbox,
         "SELECT event_id, verdict, body FROM deliveries WHERE body IS NOT NULL",
     )
     kept = {(event_id, bytes(body)) for event_id, _, body in verdicts}

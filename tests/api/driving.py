@@ -21,10 +21,10 @@ import httpx2
 from app.access.tokens import issue_token
 from app.bootstrap import Service, Work, open_service
 from app.config.load import load_settings
+from app.context.context import AppContext
 from app.core.clock import SetClock
 from app.database.statements import PlainConnection, run
 from app.receiving.caught_up import behind_s
-from app.receiving.context import AppContext
 from app.receiving.reader import Reader
 from reconcile.instants import SECOND, Instant, format_instant
 from tests.database.made import put_new
@@ -143,10 +143,10 @@ class Following(httpx2.AsyncBaseTransport):
     async def _read(self, name: str) -> list[tuple[str]]:
         """Return the verdicts of a delivery's parts, waiting where several processes share a
         server."""
-        store = self._service.store
-        ends = time.monotonic() + (PATIENCE_S if store.shared else 0.0)
+        database = self._service.inbox.database
+        ends = time.monotonic() + (PATIENCE_S if database.shared else 0.0)
         while True:
-            async with store.reading() as connection:
+            async with database.reading() as connection:
                 rows = await run(connection, _verdicts, name)
             if rows or time.monotonic() > ends:
                 return rows

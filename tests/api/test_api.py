@@ -12,9 +12,9 @@ from urllib.parse import quote
 import httpx2
 import pytest
 
+from app.context.context import AppContext
 from app.orders import read_orders
 from app.orders.refold import refold_until_quiet
-from app.receiving.context import AppContext
 from reconcile.instants import HOUR, MINUTE, SECOND, format_instant
 from tests.api.described import not_as_described
 from tests.api.driving import Driver, event, of_order

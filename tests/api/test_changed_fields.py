@@ -136,7 +136,7 @@ def renamed(document: dict[str, Any], suffix: str) -> dict[str, Any]:
 async def fulfillable(driver: Driver, suffix: str = "") -> set[str]:
     """Return the orders that a shop would ship."""
     names = {f"{name}{suffix}": name for name in PRICES}
-    found = await histories(driver.service.store, names)
+    found = await histories(driver.service.inbox, names)
     ledgers = [fold(found[name], policy=POLICY, as_of=seconds(60)) for name in names]
     return {names[ledger.order] for ledger in ledgers if ledger.fulfillable}
 

@@ -105,7 +105,7 @@ async def test_answers_come_in_order(tmp_path: Path) -> None:
 
 def held(there: Door) -> list[asyncio.Event]:
     """Hold each delivery that is handed to the queue from now on; return a future for each."""
-    queue, waiting = there.driver.service.store.queue, []
+    queue, waiting = there.driver.service.inbox.queue, []
     submit = queue.submit
 
     async def wait(item: Any) -> Any:
@@ -225,7 +225,7 @@ async def test_what_is_not_stored_is_not_acknowledged(
     now = [100.0]
     monkeypatch.setattr(receive, "monotonic", lambda: now[0])
     async with door(tmp_path) as there:
-        queue = there.driver.service.store.queue
+        queue = there.driver.service.inbox.queue
         commit, queue._commit = queue._commit, Mock(side_effect=error)  # type: ignore[method-assign]
         for _ in range(3):
             sent, closed = (await there.ask(ONE)).wire.sent
@@ -251,7 +251,7 @@ async def test_only_a_change_of_the_reason_is_logged_again(
     tmp_path: Path, log: io.StringIO
 ) -> None:
     async with door(tmp_path) as there:
-        queue = there.driver.service.store.queue
+        queue = there.driver.service.inbox.queue
         for error, _ in (*FAULTS[:2], FAULTS[1], FAULTS[0]):
             queue._commit = Mock(side_effect=error)  # type: ignore[method-assign]
             await there.ask(ONE)
@@ -261,7 +261,7 @@ async def test_only_a_change_of_the_reason_is_logged_again(
 
 async def test_a_queue_that_was_given_up_answers_503_at_once(tmp_path: Path) -> None:
     async with door(tmp_path) as there:
-        there.driver.service.store.queue.abandon()
+        there.driver.service.inbox.queue.abandon()
         client = await there.ask(TWO)
         assert client.wire.sent[0].startswith(b"HTTP/1.1 503 ")
         metrics = there.driver.service.webhooks.metrics.exposition()

@@ -17,7 +17,7 @@ from app.orders.pending_session_store import PendingSession, note_pending
 from app.orders.refold import refold_due
 from app.privacy.backup_moment import note_backup
 from app.receiving import caught_up
-from app.receiving.store import Store
+from app.receiving.inbox import Inbox
 from app.sealing.departure_store import Departure, add_departure
 from reconcile.instants import MINUTE, SECOND, Instant
 from tests.api.driving import Driver, driving, event
@@ -85,7 +85,7 @@ async def test_a_poisoned_store_acknowledges_nothing_and_ends_the_service(
 ) -> None:
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         assert (await driver.send(event("e1"))).status_code == 200
-        inbox = driver.service.store.inbox_file
+        inbox = driver.service.inbox.file
         assert inbox is not None
         async with fault(inbox.writer, inbox.path):
             answer = await driver.send(event("e2", note={"filler": "x" * 100_000}))
@@ -104,13 +104,13 @@ async def test_a_poisoned_store_acknowledges_nothing_and_ends_the_service(
         assert driver.rows("SELECT event_id FROM deliveries") == [("e1",)]
 
 
-async def fill_the_last_page(store: Store) -> None:
+async def fill_the_last_page(inbox: Inbox) -> None:
     """Fill the pages of the table that a trial write uses."""
     for size in (200, 50, 10, 1):
         for number in range(1_000):
             name = f"{number:x}".rjust(size, "-")
             try:
-                async with store.receiving.inbox.writer.transaction() as connection:
+                async with inbox.writer.writer.transaction() as connection:
                     await connection.exec_driver_sql(
                         "INSERT OR IGNORE INTO counters (name, value) VALUES (?, 2)", (name,)
                     )
@@ -127,10 +127,10 @@ async def test_readiness_tries_after_a_failed_commit(
     """Readiness stays red as long as the trouble lasts and no longer, though a balancer sends no
     delivery to a service that is not ready."""
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
-        store = driver.service.store
-        async with trouble(store):
+        inbox = driver.service.inbox
+        async with trouble(inbox):
             if trouble is a_full_disk:
-                await fill_the_last_page(store)
+                await fill_the_last_page(inbox)
             answer = await driver.send(event("e1", note={"filler": "x" * 500_000}))
             assert (answer.status_code, answer.json()["code"]) == (503, "not_stored")
             for _ in range(3):
@@ -176,7 +176,7 @@ async def test_figures_of_what_is_done_now_and_then(driver: Driver) -> None:
         return {name: float(value) for name, value in found}
 
     assert await figures() == {}
-    async with driver.context.store.writing() as connection:
+    async with driver.context.database.writing() as connection:
         for size, at in ((7, T + 90 * MINUTE), (9, T)):
             departure = Departure(size=size, way="mail", head=bytes(32), at=Instant(at))
             await add_departure(connection, departure)
@@ -197,7 +197,7 @@ async def test_below_the_low_water_deliveries_are_refused_until_space_returns(
     async with driving(tmp_path, looking=True) as driver:
         assert (await driver.send(event("e1"))).status_code == 200
         assert (await driver.api("GET", "/orders/ORD-1")).status_code == 200
-        inbox = driver.service.store.receiving.inbox
+        inbox = driver.service.inbox.writer
         await soon(lambda: inbox.records == 0)  # none is unread that needs room
         free[0] = 64 * 1024 * 1024 - 1
         for _ in range(2):
@@ -253,7 +253,7 @@ async def held_for_a_while(driver: Driver) -> None:
     entry = PendingSession(
         key="key_1", order="ORD-9", request=b"{}", due_at=later, held_until=later
     )
-    await driver.service.store.writer.commit(note_pending, entry)
+    await driver.service.inbox.database.writer.commit(note_pending, entry)
 
 
 async def test_deliveries_that_cannot_be_written_again_and_again(
@@ -263,7 +263,7 @@ async def test_deliveries_that_cannot_be_written_again_and_again(
     metrics and log say so until a write succeeds."""
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         assert (await driver.send(event("e0"))).status_code == 200
-        inbox = driver.service.store.receiving.inbox.writer
+        inbox = driver.service.inbox.writer.writer
         async with inbox.transaction() as connection:
             await connection.exec_driver_sql(
                 "CREATE TRIGGER no BEFORE INSERT ON inbox BEGIN SELECT RAISE(ABORT, 'no'); END"
@@ -296,14 +296,14 @@ async def test_deliveries_that_cannot_be_appended(
     """What was accepted is kept, readiness is red whoever sends, and all is read afterwards."""
     monkeypatch.setattr(caught_up, "READ_WITHIN_S", 0.05)  # who sends would wait for the reader
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
-        async with driver.service.store.writing() as connection:
+        async with driver.service.inbox.database.writing() as connection:
             await connection.exec_driver_sql(
                 "CREATE TRIGGER no BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'no'); END"
             )
         for number in range(2):
             assert (await driver.send(event(f"e{number}"))).status_code == 200
             assert (await driver.send(event(f"e{number}"), headers=[])).status_code == 401
-        await soon(lambda: driver.service.store.append_faults >= 3)
+        await soon(lambda: driver.service.inbox.append_faults >= 3)
         status, (reason,) = await broken(driver)
         assert status == 503
         assert "deliveries that were accepted cannot be appended" in reason
@@ -311,7 +311,7 @@ async def test_deliveries_that_cannot_be_appended(
         assert "tallyhook_store_writable 0.0" in figures
         assert "tallyhook_inbox_unread 4.0" in figures
         assert driver.rows("SELECT count(*) FROM deliveries") == [(0,)]
-        async with driver.service.store.writing() as connection:
+        async with driver.service.inbox.database.writing() as connection:
             await connection.exec_driver_sql("DROP TRIGGER no")
         await soon(lambda: driver.rows("SELECT count(*) FROM deliveries") == [(2,)])
         await soon(lambda: driver.rows("SELECT count(*) FROM rejections") == [(2,)])

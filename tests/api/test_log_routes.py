@@ -204,14 +204,14 @@ async def test_a_programs_token_sees_none_of_it(desk: Desk) -> None:
 async def test_the_witnesses_of_the_log_and_what_left(desk: Desk) -> None:
     """Every role may read them; one that fails says what to do."""
     context = desk.driver.context
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         await add_departure(connection, Departure(size=4, way="mail", head=bytes(32), at=T))
     body = (await desk.ask("Vic", "log/witnesses")).json()
     (one,) = body["witnesses"]
     assert (body["quorum"], body["cosigned"]) == (1, 0)
     assert (one["key"], one["state"], one["leaves"]) == (WITNESS, "waiting", 0)
     assert [(each["way"], each["leaves"]) for each in body["left"]] == [("mail", 4)]
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         await claim_witness(connection, WITNESS, before=None, until=T)
         state = WitnessState(witness=WITNESS, next_at=T, failures=1, since=T, problem="clock_off")
         await change_witness(connection, state)

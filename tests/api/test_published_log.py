@@ -89,7 +89,7 @@ async def test_what_witnesses_have_cosigned_is_shown_with_their_signatures(tmp_p
         left = Departure(
             size=head.size, way=key.key, head=head.head, at=head.at, line=line.rstrip("\n")
         )
-        async with driver.context.store.writing() as connection:
+        async with driver.context.database.writing() as connection:
             await add_departure(connection, left)
         shown = await driver.client.get(body["cosigned"])
     assert shown.text == head.note + line

@@ -17,9 +17,10 @@ from app.orders.refold import refold_until_quiet
 from app.privacy.backup import back_up, restore
 from app.privacy.prune import Retention, prune_settled
 from app.privacy.replay_erasures import Replayed
-from app.receiving.store import Store
+from app.receiving.inbox import Inbox
 from reconcile.instants import DAY, NO_TIME, SECOND, TICK, Instant
 from tests.api.driving import Driver, driving, environ, signed
+from tests.contexts import settings_of
 from tests.privacy.test_erase import erased, paid, quiet
 from tests.reconcile.build import T
 
@@ -134,7 +135,7 @@ async def test_after_its_body_is_gone(tmp_path: Path, lose: Any) -> None:
         assert (await effects(driver))[:3] == (1, 1, "succeeded")
 
 
-async def nobody(store: Store) -> Replayed:
+async def nobody(inbox: Inbox) -> Replayed:
     """Return that nobody was erased since the backup."""
     return Replayed()
 
@@ -144,16 +145,16 @@ async def test_after_a_restore(tmp_path: Path, before: bool) -> None:
     """From a backup with it, it is a duplicate. From one without it, it is accepted once and then a
     duplicate."""
     url, file = environ(tmp_path)["TALLYHOOK_DATABASE_URL"], tmp_path / "one.backup"
-    words: dict[str, Any] = {"environment": "sandbox", "progress": lambda done, total: None}
+    words: dict[str, Any] = {"progress": lambda done, total: None}
     async with driving(tmp_path, with_worker=False) as driver:
         if before:
-            await back_up(url, file, replace=False, **words)
+            await back_up(settings_of(url), file, replace=False, **words)
         assert await replayed(driver, T) == "stored"
         await effects(driver)
         if not before:
-            await back_up(url, file, replace=False, **words)
+            await back_up(settings_of(url), file, replace=False, **words)
         clock = driver.clock
-    await restore(url, file, replace=True, clock=clock, erase_again=nobody, **words)
+    await restore(settings_of(url), file, replace=True, clock=clock, erase_again=nobody, **words)
     async with driving(tmp_path, with_worker=False) as driver:
         # What the inbox still held when the backup was put back has been read from there again.
         assert await replayed(driver, T) in (("stored", "duplicate") if before else ("duplicate",))

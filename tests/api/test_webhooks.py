@@ -327,7 +327,7 @@ async def test_what_cannot_be_stored_is_not_acknowledged(driver: Driver, error: 
     async def refuse(items: Any) -> None:
         raise error
 
-    driver.service.store.queue.submit = refuse  # type: ignore[method-assign,assignment]
+    driver.service.inbox.queue.submit = refuse  # type: ignore[method-assign,assignment]
     answer = await driver.send(WHOLE)
     assert (answer.status_code, answer.json()["code"]) == (503, "not_stored")
     assert int(answer.headers["retry-after"]) > 0

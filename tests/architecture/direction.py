@@ -19,6 +19,7 @@ GROUPS = (
     ("access",),
     ("providers",),
     ("sealing",),
+    ("context",),
     ("receiving",),
     ("orders",),
     ("checkout", "finance", "evidence"),

@@ -50,7 +50,7 @@ BAD: list[tuple[Rule, str, str]] = [
     (direction.chance_only_in_ids, "app/a.py", "import os\nos.urandom(3)"),
     (direction.chance_only_in_ids, "app/a.py", "from os import urandom"),
     (direction.faces_call_use_cases, "app/cli/a.py", "from app.orders import ledger_store"),
-    (direction.faces_call_use_cases, "app/api/a.py", "import app.receiving.store"),
+    (direction.faces_call_use_cases, "app/api/a.py", "import app.receiving.inbox_store"),
     (direction.faces_call_use_cases, "app/api/a.py", "from app.database.engine import Connection"),
     (direction.faces_call_use_cases, "app/console/a.py", "from app.orders import ledger_store"),
     (direction.faces_call_use_cases, "app/console/a.py", "import app.database.engine"),

@@ -122,7 +122,7 @@ def _session(env: dict[str, str]) -> str:
     async def begin() -> None:
         async with open_context(load_settings(env), purpose="writing") as context:
             await register_operator(context, name=OPERATOR, role="admin", by=None)
-            async with context.store.writing() as connection:
+            async with context.database.writing() as connection:
                 now = context.clock.now()
                 await add_session(
                     connection, token=token, name=OPERATOR, now=now, until=now + 7 * DAY

@@ -13,15 +13,17 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
+from app.config.settings import Settings
 from app.core.clock import SystemClock
 from app.core.ids import new_id
 from app.providers.request import Incoming
 from app.providers.source import Source
 from app.receiving.append_store import Arrival, Ready
-from app.receiving.store import StoreSettings, open_store
+from app.receiving.inbox import open_inbox
 from reconcile.instants import Instant
 from tests.bench.orders import Message, Stretch
 from tests.bench.requests import mixed
+from tests.contexts import settings_of
 
 BATCH = 2_000
 HEADERS = "host: bench\ncontent-type: application/json"
@@ -30,15 +32,15 @@ HEADERS = "host: bench\ncontent-type: application/json"
 def fill(database: Path, stretch: Stretch, reader: Source) -> None:
     """Write the stretch's deliveries and events into a new database."""
     url = f"sqlite+aiosqlite:///{database.absolute()}"
-    asyncio.run(_fill(StoreSettings(url=url, environment="sandbox"), stretch, reader))
+    asyncio.run(_fill(settings_of(url), stretch, reader))
 
 
-async def _fill(settings: StoreSettings, stretch: Stretch, reader: Source) -> None:
+async def _fill(settings: Settings, stretch: Stretch, reader: Source) -> None:
     now, written = SystemClock().now(), 0
     messages = mixed(stretch, now=now)
-    async with open_store(settings) as store:
+    async with open_inbox(settings) as inbox:
         while batch := list(_arrivals(islice(messages, BATCH), reader, now)):
-            await store.append([Ready(None, batch)])
+            await inbox.append([Ready(None, batch)])
             written += len(batch)
             if written % 100_000 == 0:
                 print(f"rebuild: {written:,} of {stretch.events:,} written", file=sys.stderr)

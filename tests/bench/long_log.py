@@ -20,16 +20,16 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from app.config.settings import Settings
 from app.core.clock import SystemClock
 from app.core.ids import seeded_chance
 from app.evidence.prove_sealed import proofs_of
 from app.evidence.seal import Checkpoint, signed_checkpoint
-from app.receiving.context import AppContext
-from app.receiving.store import StoreSettings, open_store
+from app.receiving.inbox import open_inbox
 from app.sealing.leaf_store import Leaf
-from reconcile.ledger.policy import Policy
 from reconcile.transparency.merkle import Frontier, Tail, inclusion_holds, leaf_hash
 from tests.bench.machine import peak_rss_mib, rss_mib
+from tests.contexts import settings_of
 from tests.database.builders import SIGNER
 
 AT_ONCE = 50_000
@@ -48,9 +48,9 @@ class Proved:
     database_bytes: int
 
 
-def settings(path: Path) -> StoreSettings:
+def settings(path: Path) -> Settings:
     """The store's settings for this file."""
-    return StoreSettings(url=f"sqlite+aiosqlite:///{path}", environment="sandbox")
+    return settings_of(path)
 
 
 def leaf_numbered(number: int) -> Leaf:
@@ -81,7 +81,7 @@ def write_long_log(path: Path, *, leaves: int) -> None:
 
 
 async def _make(path: Path) -> None:
-    async with open_store(settings(path)):
+    async with open_inbox(settings(path)):
         pass
 
 
@@ -95,12 +95,12 @@ def prove_in_a_process(path: Path, *, count: int) -> Proved:
 
 
 async def _prove(path: Path, numbers: list[int]) -> dict[str, Any]:
-    async with open_store(settings(path), purpose="reading") as store:
-        context = AppContext(store=store, policy=Policy(), clock=SystemClock())
+    async with open_inbox(settings(path), purpose="reading") as inbox:
+        context = inbox.context(clock=SystemClock())
         before, times, hold, size = rss_mib(os.getpid()), [], True, 0
         for number in numbers:
             started = perf_counter()
-            async with context.store.reading() as connection:
+            async with context.database.reading() as connection:
                 found = await proofs_of(connection, [f"deed:{number}"])
             times.append((perf_counter() - started) * 1000)
             proof, size = found.proofs[0], found.checkpoint.size

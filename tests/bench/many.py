@@ -24,12 +24,13 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from app.config.settings import Settings
 from app.core.clock import SystemClock
 from app.core.ids import first_id, new_secret
 from app.core.phone_key import PhoneKey, make_phone_key
 from app.database.mapping import DELIVERY_COLUMNS, EVENT_COLUMNS, event_row
 from app.providers.request import Incoming
-from app.receiving.store import StoreSettings, open_store
+from app.receiving.inbox import open_inbox
 from app.sealing.leaf_store import DELIVERY, KINDS, leaf_of
 from app.sealing.log_queue_store import SWEPT
 from reconcile.instants import DAY, MILLISECOND, Instant
@@ -44,6 +45,7 @@ from tests.bench.processes import server
 from tests.bench.report import Figure
 from tests.bench.requests import SOURCE, secret_text, source
 from tests.bench.sizes import BARS, Sizes
+from tests.contexts import settings_of
 
 AT_ONCE = 20_000
 EVERY = 100
@@ -72,7 +74,7 @@ def phone_of(number: int) -> str:
 def make_many(path: Path, *, deliveries: int, key: PhoneKey) -> None:
     """Make a database of so many deliveries, all sealed, and every order due."""
     url = f"sqlite+aiosqlite:///{path.absolute()}"
-    asyncio.run(_make(StoreSettings(url=url, environment="sandbox")))
+    asyncio.run(_make(settings_of(url)))
     writing = _Writing(deliveries, key)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA synchronous=OFF")
@@ -91,8 +93,8 @@ def make_many(path: Path, *, deliveries: int, key: PhoneKey) -> None:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-async def _make(settings: StoreSettings) -> None:
-    async with open_store(settings):
+async def _make(settings: Settings) -> None:
+    async with open_inbox(settings):
         pass
 
 

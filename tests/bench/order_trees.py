@@ -18,10 +18,8 @@ from typing import Final
 
 from app.core.clock import SystemClock
 from app.evidence.seal import seal_orders
-from app.receiving.context import AppContext
-from app.receiving.store import open_store
+from app.receiving.inbox import open_inbox
 from app.sealing.order_tree_store import SealedTree, entry_in, newest_tree
-from reconcile.ledger.policy import Policy
 from reconcile.transparency.order_tree import BITS, OrderEntry, folded, keyed, root_by
 from tests.bench.long_log import settings, write_long_log
 from tests.bench.machine import peak_rss_mib, rss_mib
@@ -75,8 +73,8 @@ async def _trees(path: Path, *, orders: int) -> Trees:
     _write(path, entries)
     before = rss_mib(os.getpid())
     seconds, cpu = [], []
-    async with open_store(settings(path)) as store:
-        context = AppContext(store=store, policy=Policy(), clock=SystemClock())
+    async with open_inbox(settings(path)) as inbox:
+        context = inbox.context(clock=SystemClock())
         for day in range(2):
             if day:
                 _grow(path)
@@ -88,7 +86,7 @@ async def _trees(path: Path, *, orders: int) -> Trees:
                   "processor", file=sys.stderr)  # fmt: skip
         mib = (peak_rss_mib(os.getpid()) or 0.0) - before
         clock = time.perf_counter()
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             tree = await newest_tree(connection)
             assert tree is not None
             found = [await entry_in(connection, e.commitment, tree) for e in entries[:PROVED]]

@@ -21,14 +21,13 @@ from app.core.clock import SetClock
 from app.finance.break_acts import breaks_of_run
 from app.finance.reconcile_period import RunRequest, _Work, reconcile_period
 from app.orders.rebuild import Helpers
-from app.receiving.context import AppContext
-from app.receiving.store import StoreSettings, open_store
-from reconcile.ledger.policy import Policy
+from app.receiving.inbox import open_inbox
 from reconcile.matching.decide import Decision, Match
 from tests.bench.processes import last_two_cores, run
 from tests.bench.reconciled import RULES, fill
 from tests.bench.report import Figure
 from tests.bench.sizes import BARS, Sizes
+from tests.contexts import settings_of
 from tests.reconcile.books_truth import AS_OF, Month
 
 EACH = 400
@@ -134,16 +133,16 @@ def _counted_matches() -> Counter[tuple[str, str | None]]:
 
 
 async def _measured(path: str) -> dict[str, Any]:
-    settings = StoreSettings(url=f"sqlite+aiosqlite:///{path}", environment="sandbox")
-    async with open_store(settings, purpose="writing") as store:
-        context = AppContext(store=store, policy=Policy(), clock=SetClock(AS_OF))
+    settings = settings_of(path)
+    async with open_inbox(settings, purpose="writing") as inbox:
+        context = inbox.context(clock=SetClock(AS_OF))
         matches, jobs = _counted_matches(), processes(None, most=2)
         began, cpu = perf_counter(), process_time()
         done = await reconcile_period(
             context,
             RunRequest(rules=RULES),
             progress=lambda _: None,
-            helpers=Helpers(jobs=jobs, store=settings),
+            helpers=Helpers(jobs=jobs, settings=settings),
         )
         seconds, cpu = perf_counter() - began, process_time() - cpu
         others = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -17,10 +17,11 @@ from typing import Any
 
 from app.finance import ledger_line_store
 from app.finance.ledger_line_store import Fresh, row_of
-from app.receiving.store import StoreSettings, open_store
+from app.receiving.inbox import open_inbox
 from reconcile.instants import DAY
 from reconcile.matching.books import StatementLine, match_key
 from reconcile.matching.rows import subject_of
+from tests.contexts import settings_of
 from tests.reconcile.books_truth import AS_OF, SOURCE, START, Case, Month
 
 AT_ONCE = 20_000
@@ -79,7 +80,7 @@ def tables(month: Month) -> Iterator[tuple[str, tuple[str, ...], Iterable[Any]]]
 
 
 async def _make(url: str) -> None:
-    async with open_store(StoreSettings(url=url, environment="sandbox"), purpose="alone"):
+    async with open_inbox(settings_of(url), purpose="alone"):
         pass
 
 

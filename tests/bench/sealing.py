@@ -15,13 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 
+from app.context.context import AppContext
 from app.core.clock import SystemClock
 from app.core.ids import new_secret
 from app.evidence.seal import seal_all
 from app.evidence.verify_log import verify_log
-from app.receiving.context import AppContext
-from app.receiving.store import StoreSettings, open_store
-from reconcile.ledger.policy import Policy
+from app.receiving.inbox import open_inbox
 from tests.bench import stored
 from tests.bench.dataset import fill
 from tests.bench.generator import Generator
@@ -31,6 +30,7 @@ from tests.bench.orders import Stretch
 from tests.bench.processes import server
 from tests.bench.requests import secret_text, source
 from tests.bench.sizes import Sizes
+from tests.contexts import settings_of
 from tests.database.builders import SIGNER
 
 SEED = 20_261_122
@@ -139,9 +139,9 @@ def alone(folder: Path, *, orders: int) -> Alone:
 
 
 async def _alone(path: Path) -> Alone:
-    settings = StoreSettings(url=f"sqlite+aiosqlite:///{path}", environment="sandbox")
-    async with open_store(settings) as store:
-        context = AppContext(store=store, policy=Policy(), clock=SystemClock())
+    settings = settings_of(path)
+    async with open_inbox(settings) as inbox:
+        context = inbox.context(clock=SystemClock())
         await _begin(context)
         started = perf_counter()
         leaves = await seal_all(context, SIGNER)
@@ -159,7 +159,7 @@ async def _begin(context: AppContext) -> None:
     from app.sealing.log_store import begin_log
 
     public = SIGNER.key.public.raw.hex()
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         await begin_log(connection, origin=SIGNER.origin, public=public, now=context.clock.now())
 
 

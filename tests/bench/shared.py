@@ -20,8 +20,9 @@ from pathlib import Path
 
 import asyncpg
 
+from app.config.settings import Settings
 from app.core.ids import new_secret
-from app.receiving.store import Store, StoreSettings
+from app.database.database import Database
 from tests.bench.generator import Generator
 from tests.bench.load import Leg, Target
 from tests.bench.orders import EVENTS_PER_ORDER, Stretch
@@ -124,9 +125,9 @@ async def _make(database: Server, name: str) -> None:
     )
     await connection.execute(f"CREATE DATABASE {name}")
     await connection.close()
-    store = Store(StoreSettings(url=database.url(name)))
-    await store.upgrade()
-    await store.close()
+    inbox = Database(Settings(database_url=database.url(name)))
+    await inbox.upgrade()
+    await inbox.close()
 
 
 async def _count(database: Server, name: str) -> int:

@@ -11,11 +11,12 @@ import pytest
 
 from app.checkout.client import CheckoutClient
 from app.checkout.open_checkout import CheckoutResult, open_checkout
+from app.config.settings import Settings
+from app.context.context import AppContext
 from app.core.clock import SetClock
 from app.database.statements import select_in
 from app.orders.record_store import order_records
-from app.receiving.context import AppContext
-from app.receiving.store import Store, StoreSettings, open_store
+from app.receiving.inbox import Inbox, open_inbox
 from reconcile.instants import SECOND, Instant, parse_instant
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
@@ -23,6 +24,7 @@ from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.policy import Policy
 from reconcile.ledger.records import Record
 from tests.checkout.service import asked
+from tests.contexts import settings_of
 from tests.database.made import put_new
 
 START = parse_instant("2026-11-20T10:00:00Z")
@@ -36,8 +38,8 @@ class Ticking(SetClock):
         return super().now()
 
 
-def _settings(path: Path) -> StoreSettings:
-    return StoreSettings(url=f"sqlite+aiosqlite:///{path}", environment="sandbox")
+def _settings(path: Path) -> Settings:
+    return settings_of(path)
 
 
 @pytest.fixture
@@ -45,20 +47,20 @@ async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
     """An open store with a clock."""
     path = tmp_path / "tallyhook.db"
     put_new(path)
-    async with open_store(_settings(path), purpose="writing") as store:
-        yield Shop(store, Ticking(START))
+    async with open_inbox(_settings(path), purpose="writing") as inbox:
+        yield Shop(inbox, Ticking(START))
 
 
 @dataclass
 class Shop:
     """Opens checkouts and looks at what they leave behind."""
 
-    store: Store
+    inbox: Inbox
     clock: SetClock
 
     @property
     def context(self) -> AppContext:
-        return AppContext(store=self.store, policy=Policy(), clock=self.clock)
+        return self.inbox.context(clock=self.clock)
 
     async def open(
         self, client: CheckoutClient, *, new_payment: bool = False, **changes: Any
@@ -67,7 +69,7 @@ class Shop:
         return await open_checkout(self.context, client, request=request, new_payment=new_payment)
 
     async def records(self, order: str = "ORD-1") -> list[Record]:
-        return await self.store.on_snapshot(order_records, order)
+        return await self.inbox.database.on_snapshot(order_records, order)
 
     async def kinds(self, order: str = "ORD-1") -> list[str]:
         return [record.kind.removeprefix("session_") for record in await self.records(order)]
@@ -76,13 +78,13 @@ class Shop:
         """What is kept beside each of `records`."""
         ids = [record.record_id for record in await self.records(order)]
         sql = "SELECT id, details FROM records WHERE id IN ({})"
-        async with self.store.reading() as connection:
+        async with self.inbox.database.reading() as connection:
             found: dict[str, str] = dict(await select_in(connection, sql=sql, values=ids))
         return [found[record_id] for record_id in ids]
 
     async def written(self) -> str:
         """All text of the table, every order's."""
-        async with self.store.reading() as connection:
+        async with self.inbox.database.reading() as connection:
             rows = await select_in(
                 connection, sql="SELECT * FROM records WHERE 1 IN ({})", values=[1]
             )

@@ -21,10 +21,10 @@ from app.checkout.ask_session import (
     pause_after,
 )
 from app.checkout.client import DENIAL_LASTS_S, CheckoutClient, RetrySettings
+from app.context.context import AppContext
 from app.core.errors import StoreUnavailable, UnreachableError
 from app.core.periodic import PeriodicTask
 from app.orders.pending_session_store import PendingSession
-from app.receiving.context import AppContext
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, parse_instant
 from tests.checkout.conftest import Shop
 from tests.checkout.service import EXPIRES, LATE, PHONE, answer, drop, opened, service
@@ -35,7 +35,7 @@ ONCE = RetrySettings(tries=1, try_s=20.0, total_s=60.0)
 
 async def waiting(shop: Shop) -> list[str]:
     """The requests that are kept because nobody has answered them."""
-    async with shop.store.reading() as connection:
+    async with shop.inbox.database.reading() as connection:
         return list((await connection.execute(text("SELECT request FROM unanswered"))).scalars())
 
 
@@ -86,7 +86,7 @@ async def test_what_died_before_its_answer_is_asked_again(shop: Shop) -> None:
     """Held by a process that is no more, until it would have ended at the latest."""
     async with service(drop, opened()) as pay, pay.client(ONCE) as client:
         await shop.open(client)
-        async with shop.store.writing() as connection:
+        async with shop.inbox.database.writing() as connection:
             held = shop.clock.now() + MINUTE
             sql = f"UPDATE unanswered SET due_at=0, held_until={held}"
             await connection.execute(text(sql))
@@ -103,7 +103,7 @@ async def test_a_clock_that_was_ahead_holds_nothing_up(shop: Shop, by: str) -> N
         await shop.open(client)
         longest = shop.clock.now() + hold_for(client) + LONGEST_PAUSE
         for until, asked in ((longest, 0), (longest + DAY, 1)):
-            async with shop.store.writing() as connection:
+            async with shop.inbox.database.writing() as connection:
                 sql = f"UPDATE unanswered SET due_at={until}, held_until={until}"
                 await connection.execute(text(sql))
             if by == "the task":
@@ -221,7 +221,7 @@ async def asking(shop: Shop, client: CheckoutClient) -> AsyncIterator[PeriodicTa
 async def test_the_task_frees_what_its_predecessor_held_and_asks(shop: Shop) -> None:
     async with service(drop, opened()) as pay, pay.client(ONCE) as client:
         await shop.open(client)
-        async with shop.store.writing() as connection:
+        async with shop.inbox.database.writing() as connection:
             held = shop.clock.now() + MINUTE
             sql = f"UPDATE unanswered SET due_at=0, held_until={held}"
             await connection.execute(text(sql))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,11 +12,9 @@ from app.checkout.client import CheckoutClient
 from app.checkout.open_checkout import CheckoutResult, open_checkout
 from app.checkout.request import Judged, Reply
 from app.core.errors import StoreUnavailable
+from app.database.database import Database
 from app.database.statements import Plain, PlainConnection
 from app.orders.pending_session_store import release_all
-from app.receiving.context import AppContext
-from app.receiving.store import Store
-from reconcile.ledger.policy import Policy
 from tests.checkout.conftest import Shop
 from tests.checkout.service import Service, answer, asked, drop, opened, service
 
@@ -37,21 +36,20 @@ class Fate:
             raise self.end("here")
 
 
-class DyingStore:
-    """The real store, with a step before and after each opening, and around each commit."""
+class DyingDatabase:
+    """The real database, with a step before and after each opening, and around each commit."""
 
-    def __init__(self, store: Store, fate: Fate) -> None:
-        self._store, self._fate = store, fate
-        self.environment, self.evidence_arrived = store.environment, store.evidence_arrived
-        self.inbox, self.read = store.inbox, store.read
+    def __init__(self, database: Database, fate: Fate) -> None:
+        self._database, self._fate = database, fate
+        self.environment = database.environment
 
     @property
-    def writer(self) -> DyingStore:
+    def writer(self) -> DyingDatabase:
         return self
 
     async def on_snapshot(self, function: Plain[..., Any], *args: Any, **words: Any) -> Any:
         self._fate.step()
-        found = await self._store.on_snapshot(function, *args, **words)
+        found = await self._database.on_snapshot(function, *args, **words)
         self._fate.step()
         return found
 
@@ -62,7 +60,7 @@ class DyingStore:
             return made
 
         self._fate.step()
-        made = await self._store.writer.commit(stepping)
+        made = await self._database.writer.commit(stepping)
         self._fate.step()
         return made
 
@@ -89,10 +87,10 @@ async def _dies(shop: Shop, pay: Service, *, fate: Fate, order: str) -> Checkout
     plain = pay.client()
     client = DyingClient(plain.settings, sleep=pay.sleep)
     client.fate = fate
-    store: Any = DyingStore(shop.store, fate)
+    dying: Any = DyingDatabase(shop.inbox.database, fate)
     async with plain, client:
         try:
-            context = AppContext(store=store, policy=Policy(), clock=shop.clock)
+            context = replace(shop.context, database=dying)
             return await open_checkout(context, client, request=asked(order))
         except (Killed, StoreUnavailable, RuntimeError):
             return None
@@ -113,7 +111,7 @@ async def test_killed_at_every_step_the_next_call_uses_the_same_key(
             fate = Fate(step, end)
             died = await _dies(shop, pay, fate=fate, order=order)
             before = [record.key for record in await shop.records(order)]
-            await shop.store.writer.commit(release_all)  # as a process does when it starts
+            await shop.inbox.database.writer.commit(release_all)  # as a process does when it starts
             result = await shop.open(client, order=order)
             sent = {seen.key for seen in pay.seen[base:]}
             assert (result.state, result.session) == ("opened", f"cs_{order}")

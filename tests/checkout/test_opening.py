@@ -392,7 +392,7 @@ async def test_a_second_session_for_one_key_is_written_down(shop: Shop) -> None:
 
 
 async def test_live_needs_encrypted_return_urls(shop: Shop) -> None:
-    shop.store.environment = "live"
+    shop.inbox.database.environment = "live"
     async with service(opened()) as pay, pay.client() as client:
         with pytest.raises(CheckoutRequestError, match="https"):
             await shop.open(client, success_url="http://shop.test/ok")

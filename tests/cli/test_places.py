@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from app.database import database
 from app.database.locks import ServiceLock
-from app.receiving import store
 from tests.api.driving import SECRET
 from tests.cli.test_commands import READING, Ended, filled, run
 
@@ -61,7 +61,7 @@ def test_a_server_that_is_not_there(
 ) -> None:
     """Where no PostgreSQL listens it is 4 and one sentence, without the password. What serves waits
     for it first, as it may still be starting, and logs so once."""
-    monkeypatch.setattr(store, "SERVER_S", 0.3)
+    monkeypatch.setattr(database, "SERVER_S", 0.3)
     with socket.socket() as taken:  # bound and not listening: nobody else can have the port
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]

@@ -15,13 +15,15 @@ import pytest
 from app.core.clock import SystemClock
 from app.core.errors import StoreUnavailable
 from app.database import schema
+from app.database.database import Database
 from app.orders.published_store import A_SECOND, AHEAD, MAX_NUMBER, first_after_restore
 from app.privacy.backup import Restored, restore
 from app.privacy.replay_erasures import Replayed
-from app.receiving.store import Store, StoreSettings
+from app.receiving.inbox import Inbox
 from reconcile.instants import EARLIEST, SECOND
 from tests.cli.test_backup import fill, flip, names, orders_in
 from tests.cli.test_commands import Ended, Run, run
+from tests.contexts import settings_of
 from tests.database.old_versions import VERSIONS
 
 __all__ = ["run"]
@@ -129,22 +131,21 @@ def test_what_the_planner_keeps_for_itself_is_no_stranger(run: Run, tmp_path: Pa
 async def test_a_backup_of_an_earlier_version(tmp_path: Path, version: str) -> None:
     """It is brought up to date before it is put in place; with a trigger in it, it is refused."""
     old, url = tmp_path / "old.db", f"sqlite+aiosqlite:///{tmp_path}/new.db"
-    store = Store(StoreSettings(url=f"sqlite+aiosqlite:///{old}", environment="sandbox"))
+    database = Database(settings_of(old))
     try:
-        async with store.writer.transaction() as connection:
+        async with database.writer.transaction() as connection:
             await connection.run_sync(schema._migrate, version)
             await schema.stamp_environment(connection, "sandbox")
     finally:
-        await store.close()
+        await database.close()
 
-    async def nobody(store: Store) -> Replayed:
+    async def nobody(inbox: Inbox) -> Replayed:
         return Replayed()
 
     async def restored() -> Restored:
         return await restore(
-            url,
+            settings_of(url),
             old,
-            environment="sandbox",
             replace=False,
             clock=SystemClock(),
             erase_again=nobody,
@@ -157,8 +158,8 @@ async def test_a_backup_of_an_earlier_version(tmp_path: Path, version: str) -> N
     assert not (tmp_path / "new.db").exists()
     change(old, "DROP TRIGGER gift")
     assert (await restored()).contents.version == version
-    with closing(sqlite3.connect(tmp_path / "new.db")) as database:
-        found = database.execute("SELECT version_num FROM alembic_version").fetchone()
+    with closing(sqlite3.connect(tmp_path / "new.db")) as copied:
+        found = copied.execute("SELECT version_num FROM alembic_version").fetchone()
     assert found == (VERSIONS[-1],)
 
 

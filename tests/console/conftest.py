@@ -22,12 +22,12 @@ from app.bootstrap_console import console_of
 from app.config.load import load_settings
 from app.console.application import build_console
 from app.console.view import Console
+from app.context.context import AppContext
 from app.core.cells import BYTE_ORDER_MARK
 from app.core.ids import new_token
 from app.core.jobs import Jobs
 from app.finance.imports import ImportRequest, import_bank, import_statement
 from app.finance.reconcile_period import RunRequest, reconcile_period
-from app.receiving.context import AppContext
 from reconcile.instants import DAY, MINUTE, Instant
 from tests.api.driving import Driver, driving, environ, event, of_order, signed
 from tests.copied import copy_of
@@ -43,7 +43,7 @@ SAME_SITE = {"Sec-Fetch-Site": "same-origin"}
 async def session_for(context: AppContext, name: str) -> str:
     """A session's cookie without the form."""
     token = new_token("")
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         now = context.clock.now()
         await add_session(connection, token=token, name=name, now=now, until=now + 7 * DAY)
     return token

@@ -114,7 +114,7 @@ async def test_the_log_is_verified_from_its_page(console: RunningConsole) -> Non
         write_key(key, secret=b"x" * 32)
         foreign = shown((await send(client, "/do/verify-log")).text)
         own.replace(key)
-        async with console.context.store.writing() as connection:
+        async with console.context.database.writing() as connection:
             await connection.exec_driver_sql("UPDATE deliveries SET source='other' WHERE 1=1")
         broken = shown((await send(client, "/do/verify-log")).text)
     assert found["checkpoint"]["size"] == found["leaves"] > 0
@@ -208,7 +208,7 @@ async def test_the_shop_is_told_again_by_number(console: RunningConsole) -> None
     async with console.signed_in("support") as client:
         empty = shown((await client.get("/notifications")).text)
         none = shown((await client.get("/do/redeliver?number=1")).text)
-        async with console.context.store.writing() as connection:
+        async with console.context.database.writing() as connection:
             sql = (
                 "INSERT INTO notifications (seq, order_key, since, due_at, tries, problem) "
                 "SELECT seq, order_key, at, NULL, 9, 'status_503' FROM revisions"
@@ -229,7 +229,7 @@ async def test_the_shop_is_told_again_by_number(console: RunningConsole) -> None
 
 async def test_the_shop_is_told_all_of_a_list_again(console: RunningConsole) -> None:
     """With its count; those that were shown, or none."""
-    async with console.context.store.writing() as connection:
+    async with console.context.database.writing() as connection:
         sql = (
             "INSERT INTO notifications (seq, order_key, since, due_at, tries, problem) "
             "SELECT seq, order_key, at, NULL, 9, 'status_503' FROM revisions"

@@ -121,7 +121,7 @@ async def test_pins_and_saved_lists_are_ones_own(console: RunningConsole) -> Non
 
 async def test_an_alarm_is_taken_until_it_is_over(console: RunningConsole) -> None:
     context = console.context
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         await connection.execute(text(SET_ASIDE))
     async with console.signed_in("support") as client:
         assert "Nobody has taken it" in shown((await client.get("/")).text)

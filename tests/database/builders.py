@@ -16,6 +16,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.config.settings import Settings
+from app.context.context import AppContext
 from app.core.clock import SetClock
 from app.core.reading import Reading, Unreadable
 from app.database.tables import ONLY, metadata
@@ -23,14 +25,13 @@ from app.evidence.keys import EvidenceKey
 from app.evidence.seal import CheckpointSigner, seal_all
 from app.orders.history_store import gather, scan
 from app.receiving.append_store import Arrival, Ready
-from app.receiving.context import AppContext
 from app.receiving.framing import Received
+from app.receiving.inbox import Inbox, open_inbox
 from app.receiving.refusal_store import Rejection
-from app.receiving.store import Store, StoreSettings, open_store
 from reconcile.ledger.events import ClaimKind, Event
 from reconcile.ledger.history import History
-from reconcile.ledger.policy import Policy
 from reconcile.ledger.records import Record
+from tests.contexts import HasDatabase
 from tests.database.made import put_new
 from tests.reconcile.build import T, seconds
 
@@ -132,12 +133,12 @@ def rejection(*, body: bytes = b"{}", headers: str = "a: b") -> Rejection:
     )
 
 
-async def keep(store: Store, *items: Arrival | Rejection) -> list[str]:
+async def keep(inbox: Inbox, *items: Arrival | Rejection) -> list[str]:
     """Append the items together, as a reader of the inbox does. Returns the verdicts; `stored` for
     a rejection."""
     arrivals = [item for item in items if isinstance(item, Arrival)]
     rejections = [item for item in items if isinstance(item, Rejection)]
-    found = iter(await store.append([Ready(None, arrivals, rejections)]))
+    found = iter(await inbox.append([Ready(None, arrivals, rejections)]))
     return [next(found)[1] if isinstance(item, Arrival) else "stored" for item in items]
 
 
@@ -152,26 +153,26 @@ def received(item: Arrival) -> Received:
     )
 
 
-async def submit(store: Store, item: Arrival | Rejection) -> str:
+async def submit(inbox: Inbox, item: Arrival | Rejection) -> str:
     """Hand an item to the running journal, as the door does. It is in the inbox then."""
-    await store.queue.submit(item if isinstance(item, Rejection) else received(item))
+    await inbox.queue.submit(item if isinstance(item, Rejection) else received(item))
     return "accepted"
 
 
 @asynccontextmanager
-async def opened(url: str, **settings: Any) -> AsyncIterator[Store]:
+async def opened(url: str, **settings: Any) -> AsyncIterator[Inbox]:
     """A serving store with its journal at work. A file that is not there begins as a copy of an
     empty database: to run every migration takes longer than most tests."""
     scheme, _, path = url.partition(":///")
     if scheme.startswith("sqlite"):
         put_new(Path(path))
     values = {"environment": "sandbox", **settings}
-    async with open_store(StoreSettings(url=url, **values)) as store:
-        journal = asyncio.create_task(store.queue.run())
+    async with open_inbox(Settings(database_url=url, **values)) as inbox:
+        journal = asyncio.create_task(inbox.queue.run())
         try:
-            yield store
+            yield inbox
         finally:
-            store.queue.close()
+            inbox.queue.close()
             await journal
 
 
@@ -182,25 +183,25 @@ SIGNER = CheckpointSigner(
 """Who signs what `seal` seals."""
 
 
-async def seal(store: Store) -> int:
+async def seal(inbox: Inbox) -> int:
     """Seal all that waits, and say how many rows that were."""
-    return await seal_all(context(store), SIGNER)
+    return await seal_all(context(inbox), SIGNER)
 
 
-def context(store: Store, *, at: int = 0) -> AppContext:
+def context(inbox: Inbox, *, at: int = 0) -> AppContext:
     """A context whose clock stands `at` seconds after T."""
-    return AppContext(store=store, policy=Policy(), clock=SetClock(seconds(at)))
+    return inbox.context(clock=SetClock(seconds(at)))
 
 
-async def rows(store: Store, sql: str, **values: Any) -> list[tuple[Any, ...]]:
+async def rows(at: HasDatabase, sql: str, **values: Any) -> list[tuple[Any, ...]]:
     """What a query finds."""
-    async with store.reading() as connection:
+    async with at.database.reading() as connection:
         return [tuple(row) for row in await connection.execute(text(sql), values)]
 
 
-async def tamper(store: Store, table: str, sql: str) -> None:
+async def tamper(at: HasDatabase, table: str, sql: str) -> None:
     """Change rows of a table behind everyone's back, as one who owns the database can."""
-    async with store.writing() as connection:
+    async with at.database.writing() as connection:
         if connection.dialect.name == "sqlite":
             kept = (
                 f"SELECT name, sql FROM sqlite_master WHERE type='trigger' AND tbl_name='{table}'"
@@ -217,7 +218,7 @@ async def tamper(store: Store, table: str, sql: str) -> None:
             await connection.exec_driver_sql(each)
 
 
-async def dump(store: Store, *tables: str, leave_out: Sequence[str] = ()) -> dict[str, list[Any]]:
+async def dump(inbox: Inbox, *tables: str, leave_out: Sequence[str] = ()) -> dict[str, list[Any]]:
     """Whole tables, in an order that does not depend on how they were written.
 
     leave_out  columns, as `column` of every table or `table.column`
@@ -228,13 +229,13 @@ async def dump(store: Store, *tables: str, leave_out: Sequence[str] = ()) -> dic
             c.name for c in metadata.tables[name].columns if not {c.name, str(c)} & set(leave_out)
         ]
         names = ", ".join(f'"{column}"' for column in columns)
-        found[name] = sorted(await rows(store, f"SELECT {names} FROM {name}"), key=repr)
+        found[name] = sorted(await rows(inbox, f"SELECT {names} FROM {name}"), key=repr)
     return found
 
 
-async def histories(store: Store, orders: Iterable[str]) -> dict[str, History]:
+async def histories(inbox: Inbox, orders: Iterable[str]) -> dict[str, History]:
     """What `gather` finds of the orders."""
-    async with store.reading() as connection:
+    async with inbox.database.reading() as connection:
         return await gather(connection, orders)
 
 

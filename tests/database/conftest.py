@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from app.receiving.store import Store
+from app.receiving.inbox import Inbox
 from tests.database.builders import opened
 
 
 @pytest.fixture
-async def store(url: str) -> AsyncIterator[Store]:
+async def inbox(url: str) -> AsyncIterator[Inbox]:
     """A serving store on the subclass's database."""
-    async with opened(url) as store:
-        yield store
+    async with opened(url) as inbox:
+        yield inbox

@@ -14,6 +14,7 @@ from app.access.operator_store import audit_entries
 from app.access.operators import Proven, Role, register_operator
 from app.access.proposal import Proposal
 from app.access.proposals import Proposals
+from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.finance.break_acts import (
     SeenBreak,
@@ -31,8 +32,7 @@ from app.finance.reconcile_period import finish
 from app.finance.reconcile_rows import refresh_ledger_lines
 from app.finance.run_store import Run, save_closed, save_seen, seen_by, take_run_number
 from app.finance.worklist import late_document, late_items, settle_late
-from app.receiving.context import AppContext
-from app.receiving.store import Store
+from app.receiving.inbox import Inbox
 from reconcile.matching.breaks import Break, Candidate
 from reconcile.matching.control import Control, control_text
 from reconcile.money import Money
@@ -91,14 +91,14 @@ async def people(at: AppContext) -> None:
         await register_operator(at, name=person, role=role, by="ann")
 
 
-async def run(store: Store, *found: Break, at: int, lived: bool = True, rules: int = 0) -> int:
+async def run(inbox: Inbox, *found: Break, at: int, lived: bool = True, rules: int = 0) -> int:
     """A run that saw these breaks."""
-    async with store.writing() as connection:
+    async with inbox.database.writing() as connection:
         number = await take_run_number(connection)
-    async with store.writing() as connection:
+    async with inbox.database.writing() as connection:
         await save_seen(connection, found, number=number, as_of=seconds(at))
     done = finished(number, at=at, lived=lived, rules=rules, breaks=len(found))
-    await finish(context(store, at=at), done)
+    await finish(context(inbox, at=at), done)
     return number
 
 
@@ -118,57 +118,57 @@ def finished(number: int, *, at: int, lived: bool = True, rules: int = 0, breaks
     )
 
 
-async def living(store: Store) -> dict[str, str]:
+async def living(inbox: Inbox) -> dict[str, str]:
     """Order to state of every break that lives."""
-    found = [each async for part in living_breaks(context(store)) for each in part]
+    found = [each async for part in living_breaks(context(inbox)) for each in part]
     return {str(each.seen.order): each.life.state for each in found}
 
 
-async def saw(store: Store, number: int) -> list[Break]:
+async def saw(inbox: Inbox, number: int) -> list[Break]:
     """What a run saw."""
-    return [each.seen async for part in breaks_of_run(context(store), number) for each in part]
+    return [each.seen async for part in breaks_of_run(context(inbox), number) for each in part]
 
 
-async def turns(store: Store, found: Break) -> list[str]:
+async def turns(inbox: Inbox, found: Break) -> list[str]:
     """What runs did to it."""
-    one = await one_break(context(store), found.identity)
+    one = await one_break(context(inbox), found.identity)
     return [step.kind for step in one.steps if step.by is None]
 
 
-async def show(store: Store, found: Break) -> SeenBreak:
+async def show(inbox: Inbox, found: Break) -> SeenBreak:
     """One break."""
-    return await one_break(context(store), found.identity)
+    return await one_break(context(inbox), found.identity)
 
 
 class BreakContract:
     """Breaks keep their identity, and everything that happened to them. A subclass gives `url`."""
 
     @pytest.mark.alike
-    async def test_a_break_lives_from_run_to_run(self, store: Store) -> None:
+    async def test_a_break_lives_from_run_to_run(self, inbox: Inbox) -> None:
         """It opens once, stands while it is seen, closes when it is not, and reopens with its
         history; a look touches none of it."""
-        await run(store, missing("A"), missing("B"), at=1)
-        await run(store, missing("A"), missing("B"), at=2)
-        await run(store, missing("A"), missing("C"), at=3)
-        await run(store, missing("D"), at=4, lived=False)
-        assert await living(store) == {"A": "open", "B": "closed", "C": "open"}
-        await run(store, missing("B"), missing("C", minor=7), at=5)
-        assert await living(store) == {"A": "closed", "B": "open", "C": "open"}
-        assert await turns(store, missing("A")) == ["opened", "closed"]
-        assert await turns(store, missing("B")) == ["opened", "closed", "reopened"]
-        assert await turns(store, missing("C")) == ["opened", "changed"]
-        assert (await show(store, missing("C"))).seen.money.minor == 7
+        await run(inbox, missing("A"), missing("B"), at=1)
+        await run(inbox, missing("A"), missing("B"), at=2)
+        await run(inbox, missing("A"), missing("C"), at=3)
+        await run(inbox, missing("D"), at=4, lived=False)
+        assert await living(inbox) == {"A": "open", "B": "closed", "C": "open"}
+        await run(inbox, missing("B"), missing("C", minor=7), at=5)
+        assert await living(inbox) == {"A": "closed", "B": "open", "C": "open"}
+        assert await turns(inbox, missing("A")) == ["opened", "closed"]
+        assert await turns(inbox, missing("B")) == ["opened", "closed", "reopened"]
+        assert await turns(inbox, missing("C")) == ["opened", "changed"]
+        assert (await show(inbox, missing("C"))).seen.money.minor == 7
 
-    async def test_breaks_are_asked_for_by_cause_state_and_person(self, store: Store) -> None:
+    async def test_breaks_are_asked_for_by_cause_state_and_person(self, inbox: Inbox) -> None:
         """What the newest run saw is not closed, whatever was done about it before; a person's is
         what was assigned last."""
-        at = context(store)
+        at = context(inbox)
         await people(at)
-        await run(store, *map(missing, "ABCDEF"), late("L"), at=1)
+        await run(inbox, *map(missing, "ABCDEF"), late("L"), at=1)
         for order, whose in (("A", "ann"), ("B", "ann"), ("B", "bob"), ("C", "ann"), ("F", "ann")):
             await assign_break(at, missing(order).identity, to=whose, by="ann")
         await accept_break(at, missing("D").identity, reason="small", by="ann")
-        await run(store, *map(missing, "ABDEF"), late("L"), at=2)
+        await run(inbox, *map(missing, "ABDEF"), late("L"), at=2)
         await assign_break(at, missing("F").identity, to="", by="ann")
         asked: list[tuple[dict[str, Any], str]] = [
             ({}, "ABCDEFL"),
@@ -190,66 +190,66 @@ class BreakContract:
 
     @pytest.mark.alike
     async def test_a_break_without_a_date_ages_from_when_it_was_seen_first(
-        self, store: Store
+        self, inbox: Inbox
     ) -> None:
         """Each run dates it anew; that makes it no other break, and no younger one."""
         for at in (1, 2, 3):
-            await run(store, replace(missing("A"), since=seconds(at)), at=at)
-        await run(store, replace(missing("A", minor=7), since=seconds(4)), at=4)
-        assert await turns(store, missing("A")) == ["opened", "changed"]
-        async with store.reading() as connection:
+            await run(inbox, replace(missing("A"), since=seconds(at)), at=at)
+        await run(inbox, replace(missing("A", minor=7), since=seconds(4)), at=4)
+        assert await turns(inbox, missing("A")) == ["opened", "changed"]
+        async with inbox.database.reading() as connection:
             (first,) = [seen for _, seen in await seen_by(connection, 3)]
         assert first.since == seconds(1)
 
-    async def test_every_run_can_be_shown_as_it_was(self, store: Store) -> None:
+    async def test_every_run_can_be_shown_as_it_was(self, inbox: Inbox) -> None:
         """A later run with other money changes nothing of what an earlier one saw, and runs that
         see the same share one version."""
-        first = await run(store, missing("A"), at=1)
-        await run(store, missing("A"), at=2)
-        third = await run(store, missing("A", minor=7), late("A"), at=3)
+        first = await run(inbox, missing("A"), at=1)
+        await run(inbox, missing("A"), at=2)
+        third = await run(inbox, missing("A", minor=7), late("A"), at=3)
         both = [missing("A", minor=7), late("A")]
-        assert await saw(store, first) == [missing("A")]
-        assert sorted(await saw(store, third), key=lambda each: each.cause) == both
-        versions = await rows(store, "SELECT break_id, version FROM break_versions")
+        assert await saw(inbox, first) == [missing("A")]
+        assert sorted(await saw(inbox, third), key=lambda each: each.cause) == both
+        versions = await rows(inbox, "SELECT break_id, version FROM break_versions")
         assert len(versions) == 3
 
     @pytest.mark.alike
-    async def test_a_run_that_another_overtook_gives_life_to_nothing(self, store: Store) -> None:
+    async def test_a_run_that_another_overtook_gives_life_to_nothing(self, inbox: Inbox) -> None:
         """It saw what the later one no longer did, and no run would ever close that; what only
         looked is kept, for it moves no lives."""
-        async with store.writing() as connection:
+        async with inbox.database.writing() as connection:
             early = [await take_run_number(connection) for _ in range(2)]
             for number in early:
                 await save_seen(connection, [missing("A")], number=number, as_of=seconds(1))
-        await run(store, at=2)
+        await run(inbox, at=2)
         with pytest.raises(UsageError, match="another run finished"):
-            await finish(context(store, at=3), finished(early[0], at=1))
-        await finish(context(store, at=3), finished(early[1], at=1, lived=False))
-        assert (await living(store), await saw(store, early[1])) == ({}, [missing("A")])
+            await finish(context(inbox, at=3), finished(early[0], at=1))
+        await finish(context(inbox, at=3), finished(early[1], at=1, lived=False))
+        assert (await living(inbox), await saw(inbox, early[1])) == ({}, [missing("A")])
 
     @pytest.mark.alike
-    async def test_what_a_refused_run_closed_hides_nothing(self, store: Store) -> None:
+    async def test_what_a_refused_run_closed_hides_nothing(self, inbox: Inbox) -> None:
         """It began later than the one that overtook it, and was at its end already."""
-        await run(store, missing("A"), at=1)
-        async with store.writing() as connection:
+        await run(inbox, missing("A"), at=1)
+        async with inbox.database.writing() as connection:
             early, late_one = [await take_run_number(connection) for _ in range(2)]
             await save_closed(connection, [(missing("A").identity, 1, ["evt"])], number=late_one)
             await save_seen(connection, [missing("A", minor=7)], number=early, as_of=seconds(2))
-        await finish(context(store, at=3), finished(early, at=2))
-        found = await show(store, missing("A"))
+        await finish(context(inbox, at=3), finished(early, at=2))
+        found = await show(inbox, missing("A"))
         assert (found.seen.money.minor, found.life.state) == (7, "open")
 
     @pytest.mark.alike
-    async def test_a_run_is_dated_when_it_is_seen(self, store: Store) -> None:
+    async def test_a_run_is_dated_when_it_is_seen(self, inbox: Inbox) -> None:
         """So that what people did while it was at work stands before what it found."""
-        await run(store, missing("A"), at=1)
-        async with store.writing() as connection:
+        await run(inbox, missing("A"), at=1)
+        async with inbox.database.writing() as connection:
             number = await take_run_number(connection)
             await save_seen(connection, [missing("A", minor=7)], number=number, as_of=seconds(3))
         name = missing("A").identity
-        await accept_break(context(store, at=5), name, reason="small", by="ann")
-        await finish(context(store, at=9), finished(number, at=3))
-        found = await show(store, missing("A"))
+        await accept_break(context(inbox, at=5), name, reason="small", by="ann")
+        await finish(context(inbox, at=9), finished(number, at=3))
+        found = await show(inbox, missing("A"))
         assert [(step.kind, step.at) for step in found.steps] == [
             ("opened", seconds(1)),
             ("accepted", seconds(5)),
@@ -258,48 +258,48 @@ class BreakContract:
         assert found.life.state == "open"
 
     @pytest.mark.alike
-    async def test_what_a_killed_run_wrote_is_seen_by_nobody(self, store: Store) -> None:
+    async def test_what_a_killed_run_wrote_is_seen_by_nobody(self, inbox: Inbox) -> None:
         """The next run is compared with the last one that finished."""
-        await run(store, missing("A"), at=1)
-        async with store.writing() as connection:
+        await run(inbox, missing("A"), at=1)
+        async with inbox.database.writing() as connection:
             number = await take_run_number(connection)
             await save_seen(connection, [missing("B")], number=number, as_of=seconds(2))
-        await run(store, missing("A"), missing("B"), at=3)
-        assert await turns(store, missing("A")) == ["opened"]
-        assert await turns(store, missing("B")) == ["opened"]
+        await run(inbox, missing("A"), missing("B"), at=3)
+        assert await turns(inbox, missing("A")) == ["opened"]
+        assert await turns(inbox, missing("B")) == ["opened"]
 
     @pytest.mark.alike
-    async def test_a_break_that_closes_cites_what_came_since(self, store: Store) -> None:
+    async def test_a_break_that_closes_cites_what_came_since(self, inbox: Inbox) -> None:
         """Events of its order under any spelling, and new rules; not what came before, nor what
         came of others."""
-        await keep(store, arrival(said("old", order="ord 1", payment="p"), at=1))
-        await run(store, missing("ORD-1"), missing("X"), at=2)
-        await keep(store, arrival(paid("ord 1"), at=3), arrival(paid("other"), at=3))
-        await refresh_ledger_lines(context(store, at=4), progress=quiet)
-        await run(store, missing("X"), at=4)
-        closed = await show(store, missing("ORD-1"))
+        await keep(inbox, arrival(said("old", order="ord 1", payment="p"), at=1))
+        await run(inbox, missing("ORD-1"), missing("X"), at=2)
+        await keep(inbox, arrival(paid("ord 1"), at=3), arrival(paid("other"), at=3))
+        await refresh_ledger_lines(context(inbox, at=4), progress=quiet)
+        await run(inbox, missing("X"), at=4)
+        closed = await show(inbox, missing("ORD-1"))
         assert closed.life.closed_by == ("paid-ord 1",)
         assert "paid-ord 1" in closed.life.because
-        await run(store, at=5, rules=1)
-        assert (await show(store, missing("X"))).life.closed_by == ("rules 1",)
+        await run(inbox, at=5, rules=1)
+        assert (await show(inbox, missing("X"))).life.closed_by == ("rules 1",)
 
     @pytest.mark.alike
-    async def test_deeds_are_only_added_and_stand_in_the_trail(self, store: Store) -> None:
+    async def test_deeds_are_only_added_and_stand_in_the_trail(self, inbox: Inbox) -> None:
         """Assigned, commented, accepted: each with a name, a reason and the money of that hour."""
-        await run(store, missing("A"), at=1)
-        name, at = missing("A").identity, context(store, at=2)
+        await run(inbox, missing("A"), at=1)
+        name, at = missing("A").identity, context(inbox, at=2)
         await assign_break(at, name, to="bob", by="ann")
         await comment_break(at, name, note="asked the bank", by="ann")
-        assert await living(store) == {"A": "assigned"}
+        assert await living(inbox) == {"A": "assigned"}
         await accept_break(at, name, reason="small", by="ann")
-        assert await living(store) == {"A": "accepted"}
-        await run(store, missing("A", minor=7), at=3)
-        found = await show(store, missing("A"))
+        assert await living(inbox) == {"A": "accepted"}
+        await run(inbox, missing("A", minor=7), at=3)
+        found = await show(inbox, missing("A"))
         assert (found.life.state, found.life.assignee) == ("assigned", "bob")
         assert [step.kind for step in found.steps] == [
             "opened", "assigned", "commented", "accepted", "changed",
         ]  # fmt: skip
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             earlier = await steps_of(connection, [name], as_of=seconds(1))
             trail = await audit_entries(connection, limit=9, subject=name)
         assert [(each.action, each.who, each.reason) for each in trail] == [
@@ -311,12 +311,12 @@ class BreakContract:
         assert [step.kind for step in earlier[name]] == ["opened"]
 
     @pytest.mark.alike
-    async def test_above_the_limit_two_operators_accept(self, store: Store) -> None:
+    async def test_above_the_limit_two_operators_accept(self, inbox: Inbox) -> None:
         """One proposes and another approves, each having proved who they are; the same one twice is
         refused, and so is one who may not."""
-        at = context(store, at=2)
+        at = context(inbox, at=2)
         await save_rules(at, '[accept_alone_max]\nKES = "1000.00"\n', by="ann")
-        await run(store, missing("A"), missing("B", minor=100_000), late("C"), at=1)
+        await run(inbox, missing("A"), missing("B", minor=100_000), late("C"), at=1)
         big, small, late_one = (each.identity for each in (missing("A"), missing("B"), late("C")))
         proposals = Proposals(at, [acceptance_kind(at), rules_kind(at)])
         await accept_break(at, small, reason="at the limit", by="ann")
@@ -332,16 +332,16 @@ class BreakContract:
                 await proposals.approve(proposal.id, by=Proven(by), reason="x")
         with pytest.raises(UsageError, match="proves who they are"):
             await proposals.approve(proposal.id, by="bob", reason="x")
-        assert await living(store) == {"A": "open", "B": "accepted", "C": "open"}
+        assert await living(inbox) == {"A": "open", "B": "accepted", "C": "open"}
         await proposals.approve(proposal.id, by=Proven("bob"), reason="I saw it")
-        assert "ann and bob" in (await show(store, missing("A"))).life.because
+        assert "ann and bob" in (await show(inbox, missing("A"))).life.because
         await settle_late(at, late_one, action="refund", reason="it goes back", by="ann")
         kept = await settle_late(at, late_one, action="credit", reason="a gift", by=Proven("bob"))
         assert isinstance(kept, Proposal)
         await proposals.approve(kept.id, by=Proven("ann"), reason="so be it")
-        life = (await show(store, late("C"))).life
+        life = (await show(inbox, late("C"))).life
         assert (life.settling, "bob and ann" in life.because) == ("credit", True)
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             trail = await audit_entries(connection, limit=99, subject=big)
         assert [(each.action, each.who, each.facts["second"]) for each in trail] == [
             ("break_accepted", "ann", "bob")
@@ -361,25 +361,25 @@ class BreakContract:
         ],
     )
     async def test_a_proposal_says_what_is_booked(
-        self, store: Store, left: tuple[Money, ...], said: str
+        self, inbox: Inbox, left: tuple[Money, ...], said: str
     ) -> None:
         """What the break leaves to be settled, and not what it is about: a mistake of the book
         leaves nothing."""
-        at = context(store, at=2)
+        at = context(inbox, at=2)
         await save_rules(at, '[accept_alone_max]\nKES = "1.00"\n', by="ann")
         found = replace(missing("A", minor=2000_00), left=left)
-        await run(store, found, at=1)
+        await run(inbox, found, at=1)
         await people(at)
         proposal = await accept_break(at, found.identity, reason="x", by=Proven("ann"))
         assert proposal is not None
         assert proposal.sentence.startswith(f"Accept {found.identity}: {said} ")
 
     @pytest.mark.alike
-    async def test_what_has_changed_since_is_not_approved(self, store: Store) -> None:
+    async def test_what_has_changed_since_is_not_approved(self, inbox: Inbox) -> None:
         """Another sum, or a break that was accepted meanwhile; a name or a note changes nothing."""
-        at = context(store, at=9)
+        at = context(inbox, at=9)
         await save_rules(at, '[accept_alone_max]\nKES = "1000.00"\n', by="ann")
-        await run(store, missing("A"), missing("B"), at=1)
+        await run(inbox, missing("A"), missing("B"), at=1)
         await people(at)
         proposals = Proposals(at, [acceptance_kind(at), rules_kind(at)])
         found = [
@@ -389,21 +389,21 @@ class BreakContract:
         first, other = (each.id for each in found if each is not None)
         await comment_break(at, missing("A").identity, note="asked the bank", by="bob")
         await assign_break(at, missing("A").identity, to="bob", by="bob")
-        await run(store, missing("A"), missing("B", minor=150_001), at=3)
+        await run(inbox, missing("A"), missing("B", minor=150_001), at=3)
         with pytest.raises(UsageError, match="has changed since"):
             await proposals.approve(other, by=Proven("bob"), reason="x")
         await proposals.approve(first, by=Proven("bob"), reason="x")
         with pytest.raises(UsageError, match="bob has approved it"):
             await proposals.approve(first, by=Proven("bob"), reason="x")
-        assert await living(store) == {"A": "accepted", "B": "open"}
+        assert await living(inbox) == {"A": "accepted", "B": "open"}
 
     @pytest.mark.alike
-    async def test_what_nobody_knows_is_above_every_limit(self, store: Store) -> None:
+    async def test_what_nobody_knows_is_above_every_limit(self, inbox: Inbox) -> None:
         """An unresolved order of which neither amount nor price was stated, in whatever currency;
         where no limit is set, it takes one."""
-        at = context(store, at=2)
+        at = context(inbox, at=2)
         unknown = replace(missing("A", minor=0), cause="unresolved")
-        await run(store, unknown, replace(unknown, order="B"), at=1)
+        await run(inbox, unknown, replace(unknown, order="B"), at=1)
         await accept_break(at, unknown.identity, reason="a gift", by="ann")
         await save_rules(at, '[accept_alone_max]\nJPY = "5"\n', by="ann")
         name = replace(unknown, order="B").identity
@@ -411,10 +411,10 @@ class BreakContract:
             await accept_break(at, name, reason="a gift", by="ann")
 
     @pytest.mark.alike
-    async def test_rules_with_a_limit_are_changed_by_two(self, store: Store) -> None:
+    async def test_rules_with_a_limit_are_changed_by_two(self, inbox: Inbox) -> None:
         """Whatever changes: a wide tolerance hides a difference as well as a high limit does. One
         person sets the first limit; what comes between a proposal and its approval ends it."""
-        at = context(store)
+        at = context(inbox)
         low, high = (f'[accept_alone_max]\nKES = "{n}.00"\n' for n in (10, 11))
         for rules in ('book_margin = "1 day"\n', low):
             await save_rules(at, rules, by="ann")
@@ -431,16 +431,16 @@ class BreakContract:
         saved = await current_rules(at)
         assert saved is not None
         assert (saved.number, saved.toml, saved.who) == (3, high, "ann")
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             trail = await audit_entries(connection, limit=9, action="rules_saved")
         assert [each.facts.get("second") for each in trail] == [None, None, "bob"]
 
     @pytest.mark.alike
-    async def test_late_money_is_settled_by_whoever_may(self, store: Store) -> None:
+    async def test_late_money_is_settled_by_whoever_may(self, inbox: Inbox) -> None:
         """A refund is owed until evidence ends it; what is accepted is open no more."""
-        at = context(store, at=2)
+        at = context(inbox, at=2)
         twice = replace(late("B"), cause="paid_twice")
-        await run(store, late("A"), twice, missing("C"), late("D", "canceled"), at=1)
+        await run(inbox, late("A"), twice, missing("C"), late("D", "canceled"), at=1)
         items = [each async for part in late_items(at, closed=False) for each in part]
         documents = {each.seen.order: late_document(each) for each in items}
         assert {o: (t["proposed"], t["state"]) for o, t in documents.items()} == {
@@ -452,34 +452,34 @@ class BreakContract:
             await settle_late(at, missing("C").identity, action="refund", reason="x", by="ann")
         for found, action in ((late("A"), "accept"), (twice, "refund")):
             await settle_late(at, found.identity, action=action, reason="agreed", by="ann")
-        assert await living(store) == {"A": "accepted", "B": "open", "C": "open", "D": "open"}
+        assert await living(inbox) == {"A": "accepted", "B": "open", "C": "open", "D": "open"}
         items = [each async for part in late_items(at, closed=False) for each in part]
         assert [late_document(each)["state"] for each in items if each.seen.order == "B"] == [
             "waits_for_refund"
         ]
-        await run(store, late("A"), at=3)
+        await run(inbox, late("A"), at=3)
         items = [each async for part in late_items(at, closed=False) for each in part]
         assert [late_document(each)["state"] for each in items] == ["settled"]
 
-    async def test_a_break_without_a_reason_or_name_is_refused(self, store: Store) -> None:
+    async def test_a_break_without_a_reason_or_name_is_refused(self, inbox: Inbox) -> None:
         """And nothing of it is written."""
-        await run(store, missing("A"), at=1)
-        at = context(store, at=2)
+        await run(inbox, missing("A"), at=1)
+        at = context(inbox, at=2)
         for reason, why in (("  ", "say why"), ("he said so: 0711 223 344", "phone number out")):
             with pytest.raises(UsageError, match=why):
                 await accept_break(at, missing("A").identity, reason=reason, by="ann")
         with pytest.raises(UsageError, match="printable"):
             await assign_break(at, missing("A").identity, to="a\nb", by="ann")
-        assert await rows(store, "SELECT 1 FROM break_deeds UNION ALL SELECT 1 FROM audit") == []
+        assert await rows(inbox, "SELECT 1 FROM break_deeds UNION ALL SELECT 1 FROM audit") == []
 
     async def test_the_database_itself_refuses_to_change_what_was_seen_or_decided(
-        self, store: Store
+        self, inbox: Inbox
     ) -> None:
         """Neither a row of a run nor one of a person can be changed or taken away."""
-        await run(store, missing("A"), at=1)
-        await comment_break(context(store, at=2), missing("A").identity, note="seen", by="ann")
+        await run(inbox, missing("A"), at=1)
+        await comment_break(context(inbox, at=2), missing("A").identity, note="seen", by="ann")
         for table, key in KEYS.items():
             for sql in (f"DELETE FROM {table}", f"UPDATE {table} SET {key}={key}"):
                 with pytest.raises(DBAPIError, match="only added"):
-                    async with store.writing() as connection:
+                    async with inbox.database.writing() as connection:
                         await connection.execute(text(sql))

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from app.finance.reconcile_rows import refresh_ledger_lines
 from app.orders.refold import refold_until_quiet
 from app.privacy.check import Rebuilding, check_database
-from app.receiving.store import Store
+from app.receiving.inbox import Inbox
 from reconcile.ledger.events import Event
 from tests.database.builders import SOURCES, context
 from tests.database.contract_histories import PARTS, Part, _tags, deliver, tagged
@@ -32,14 +32,14 @@ class CheckingContract:
         suppress_health_check=[HealthCheck.function_scoped_fixture],
     )
     @given(parts=PARTS)
-    async def test_no_false_alarm(self, store: Store, parts: list[Part]) -> None:
+    async def test_no_false_alarm(self, inbox: Inbox, parts: list[Part]) -> None:
         """Whatever came, in whatever order, and folded: the check finds nothing wrong."""
         tag = f"{next(_tags)}-"
         again = [part for part in parts[:3] if isinstance(part, Event)]
-        await deliver(store, [tagged(part, tag) for part in parts])
-        at = context(store, at=10)
+        await deliver(inbox, [tagged(part, tag) for part in parts])
+        at = context(inbox, at=10)
         await refresh_ledger_lines(at, progress=quiet)
-        await deliver(store, [tagged(part, tag) for part in again])
+        await deliver(inbox, [tagged(part, tag) for part in again])
         await refold_until_quiet(at, limit=500, progress=quiet)
         for form in (None, Rebuilding(sources=lambda: SOURCES)):
             report = await check_database(at, again=form, progress=quiet)

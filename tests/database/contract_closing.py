@@ -11,7 +11,7 @@ from app.finance.period_store import add_closing, closed_periods, closing_of_per
 from app.orders.history_store import PARTS, history_digests
 from app.orders.record_store import add_records
 from app.orders.retention_store import prune
-from app.receiving.store import Store
+from app.receiving.inbox import Inbox
 from reconcile.instants import DAY, EARLIEST, TICK, Instant
 from reconcile.ledger.records import Record
 from reconcile.money import Money
@@ -42,25 +42,25 @@ OCTOBER = Closing(
 
 
 async def digests(
-    store: Store, *, after: Instant = EARLIEST, until: Instant = T + DAY
+    inbox: Inbox, *, after: Instant = EARLIEST, until: Instant = T + DAY
 ) -> tuple[Sealed, ...]:
     """What became known in a stretch, as digests."""
-    async with store.reading() as connection:
+    async with inbox.database.reading() as connection:
         return await history_digests(
             connection, after=after, until=until, progress=lambda count: None
         )
 
 
-async def evidence(store: Store) -> None:
+async def evidence(inbox: Inbox) -> None:
     """A delivery and its redelivery on one day, one on the next, a record and an audit entry."""
     paid = said("e1", "succeeded", order="ORD-1", money=Money(minor=1, currency="KES"))
-    await keep(store, arrival(paid))
-    await keep(store, arrival(paid, at=5))
-    await keep(store, arrival(said("e2", order="ORD-2"), received_at=T + DAY))
+    await keep(inbox, arrival(paid))
+    await keep(inbox, arrival(paid, at=5))
+    await keep(inbox, arrival(said("e2", order="ORD-2"), received_at=T + DAY))
     placed = Record(
         record_id="rec_1", recorded_at=T, kind="order_placed", order="ORD-1", at=T, money=paid.money
     )
-    async with store.writing() as connection:
+    async with inbox.database.writing() as connection:
         await add_records(connection, [placed])
         await add_entry(
             connection,
@@ -71,11 +71,11 @@ async def evidence(store: Store) -> None:
 class ClosingContract:
     """Closings and digests. A subclass gives `url`."""
 
-    async def test_a_closing_comes_back_as_it_was_written(self, store: Store) -> None:
+    async def test_a_closing_comes_back_as_it_was_written(self, inbox: Inbox) -> None:
         """With its digest, and its report's bytes in each format that it was printed in."""
-        async with store.writing() as connection:
+        async with inbox.database.writing() as connection:
             await add_closing(connection, OCTOBER, prints={"json": b"{}"})
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             assert await closing_of_period(connection, "2026-10") == OCTOBER
             assert await closing_of_period(connection, "2026-11") is None
             assert [(c.period, c.digest) for c in await closed_periods(connection)] == [
@@ -85,31 +85,31 @@ class ClosingContract:
             assert await print_of(connection, "2026-10", "pdf") is None
 
     @pytest.mark.alike
-    async def test_a_period_is_closed_once(self, store: Store) -> None:
+    async def test_a_period_is_closed_once(self, inbox: Inbox) -> None:
         """The database itself takes no second closing of it."""
-        async with store.writing() as connection:
+        async with inbox.database.writing() as connection:
             await add_closing(connection, OCTOBER, prints={})
         with pytest.raises((IntegrityError, StoreUnavailable)):
-            async with store.writing() as connection:
+            async with inbox.database.writing() as connection:
                 await add_closing(connection, OCTOBER, prints={})
 
     @pytest.mark.parametrize("table", ["closings", "closing_prints"])
     @pytest.mark.parametrize("change", ["UPDATE {} SET period = '2026-09'", "DELETE FROM {}"])
     async def test_the_database_refuses_to_change_a_closing(
-        self, store: Store, table: str, change: str
+        self, inbox: Inbox, table: str, change: str
     ) -> None:
         """Whoever writes with the service's own rights can only add."""
-        async with store.writing() as connection:
+        async with inbox.database.writing() as connection:
             await add_closing(connection, OCTOBER, prints={"json": b"{}"})
         with pytest.raises(DBAPIError, match="are only added"):
-            async with store.writing() as connection:
+            async with inbox.database.writing() as connection:
                 await connection.exec_driver_sql(change.format(table))
 
     @pytest.mark.alike
-    async def test_digests_are_by_kind_and_day_and_of_what_was_known(self, store: Store) -> None:
+    async def test_digests_are_by_kind_and_day_and_of_what_was_known(self, inbox: Inbox) -> None:
         """A stretch holds what became known after its first instant, up to its last."""
-        await evidence(store)
-        found = {(each.part, each.day): each.count for each in await digests(store)}
+        await evidence(inbox)
+        found = {(each.part, each.day): each.count for each in await digests(inbox)}
         assert found == {
             ("deliveries", "2026-11-20"): 2,
             ("deliveries", "2026-11-21"): 1,
@@ -118,19 +118,19 @@ class ClosingContract:
             ("records", "2026-11-20"): 1,
             ("deeds", "2026-11-20"): 1,
         }
-        first, rest = await digests(store, until=T), await digests(store, after=T)
+        first, rest = await digests(inbox, until=T), await digests(inbox, after=T)
         assert [each.count for each in first] == [1, 1, 1]
         assert sum(each.count for each in rest) == 4
 
-    async def test_a_pruned_body_changes_no_digest(self, store: Store) -> None:
+    async def test_a_pruned_body_changes_no_digest(self, inbox: Inbox) -> None:
         """Bodies and headers may be deleted: what is digested is kept for ever."""
-        await evidence(store)
-        before = await digests(store)
-        ids = [row[0] for row in await rows(store, "SELECT id FROM deliveries")]
-        async with store.writing() as connection:
+        await evidence(inbox)
+        before = await digests(inbox)
+        ids = [row[0] for row in await rows(inbox, "SELECT id FROM deliveries")]
+        async with inbox.database.writing() as connection:
             await prune(connection, ids, now=T + DAY)
-        assert await rows(store, "SELECT 1 FROM deliveries WHERE body IS NOT NULL") == []
-        assert await digests(store) == before
+        assert await rows(inbox, "SELECT 1 FROM deliveries WHERE body IS NOT NULL") == []
+        assert await digests(inbox) == before
 
     @pytest.mark.parametrize(
         ("change", "expected"),
@@ -154,13 +154,13 @@ class ClosingContract:
         ],
     )
     async def test_whatever_is_changed_changes_a_digest_and_is_named(
-        self, store: Store, change: str, expected: str
+        self, inbox: Inbox, change: str, expected: str
     ) -> None:
         """An amount, a row, a date, a name: the first difference is reported by kind and day."""
-        await evidence(store)
-        before = await digests(store)
-        await tamper(store, change.split()[1 if change.startswith("UPDATE") else 2], change)
-        assert first_difference(before, await digests(store)) == expected
+        await evidence(inbox)
+        before = await digests(inbox)
+        await tamper(inbox, change.split()[1 if change.startswith("UPDATE") else 2], change)
+        assert first_difference(before, await digests(inbox)) == expected
 
     @pytest.mark.alike
     def test_parts_have_names_of_their_own(self) -> None:

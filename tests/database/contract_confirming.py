@@ -18,17 +18,17 @@ from app.receiving.confirmation_store import (
     take_due,
     waiting_count,
 )
-from app.receiving.store import Store
+from app.receiving.inbox import Inbox
 from reconcile.instants import HOUR, MINUTE
 from reconcile.ledger.events import ClaimKind
 from tests.database.builders import arrival, keep, opened, rows, said
 from tests.reconcile.build import seconds
 
 
-async def receive(store: Store, name: str, *, at: int = 0, **fields: Any) -> None:
+async def receive(inbox: Inbox, name: str, *, at: int = 0, **fields: Any) -> None:
     """An unconfirmed event of an order of its own arrives."""
     event = said(name, order=f"O-{name}", standing="unconfirmed", **fields)
-    await keep(store, arrival(event, at=at))
+    await keep(inbox, arrival(event, at=at))
 
 
 def asking(*, at: int, source: str = "shop") -> Asking:
@@ -37,10 +37,10 @@ def asking(*, at: int, source: str = "shop") -> Asking:
 
 
 async def take(
-    store: Store, *, at: int = 0, limit: int = 10, source: str = "shop"
+    inbox: Inbox, *, at: int = 0, limit: int = 10, source: str = "shop"
 ) -> list[Confirmation]:
     """What whoever asks would take now."""
-    async with store.writing() as connection:
+    async with inbox.database.writing() as connection:
         return await take_due(connection, asking(at=at, source=source), limit=limit)
 
 
@@ -52,98 +52,98 @@ def names(taken: list[Confirmation]) -> list[str]:
 class ConfirmingContract:
     """Waiting, taking, putting off and settling. A subclass gives `url`."""
 
-    async def test_what_is_taken_is_taken_once_until_its_lease_ends(self, store: Store) -> None:
+    async def test_what_is_taken_is_taken_once_until_its_lease_ends(self, inbox: Inbox) -> None:
         """The longest waiting first; a taker that died gives back, and said events wait not."""
-        await receive(store, "e2", at=2)
-        await receive(store, "e1", at=1)
-        await receive(store, "other", at=1, source="till")
-        await keep(store, arrival(said("signed", order="O"), at=1))
-        assert await take(store, at=0) == []
-        assert names(await take(store, at=5, limit=1)) == ["e1"]
-        assert names(await take(store, at=5)) == ["e2"]
-        assert await take(store, at=5) == []
-        assert names(await take(store, at=65)) == ["e1", "e2"]
-        assert names(await take(store, at=5, source="till")) == ["other"]
-        async with store.reading() as connection:
+        await receive(inbox, "e2", at=2)
+        await receive(inbox, "e1", at=1)
+        await receive(inbox, "other", at=1, source="till")
+        await keep(inbox, arrival(said("signed", order="O"), at=1))
+        assert await take(inbox, at=0) == []
+        assert names(await take(inbox, at=5, limit=1)) == ["e1"]
+        assert names(await take(inbox, at=5)) == ["e2"]
+        assert await take(inbox, at=5) == []
+        assert names(await take(inbox, at=65)) == ["e1", "e2"]
+        assert names(await take(inbox, at=5, source="till")) == ["other"]
+        async with inbox.database.reading() as connection:
             assert await any_due(connection, asking(at=125))
             assert not await any_due(connection, asking(at=124))
             assert await waiting_count(connection, "shop") == 2
 
     @pytest.mark.alike
-    async def test_a_clock_that_was_ahead_puts_nothing_off(self, store: Store) -> None:
+    async def test_a_clock_that_was_ahead_puts_nothing_off(self, inbox: Inbox) -> None:
         """Neither what was heard by it, which is asked about at once, nor what was put off."""
-        await receive(store, "asked")
-        (asked,) = await take(store)
-        await receive(store, "heard", at=71)
-        async with store.writing() as connection:
+        await receive(inbox, "asked")
+        (asked,) = await take(inbox)
+        await receive(inbox, "heard", at=71)
+        async with inbox.database.writing() as connection:
             await put_off(connection, asked, until=seconds(10 + 3_600 + 61))
             assert not await any_due(connection, asking(at=11))
             assert await any_due(connection, asking(at=10))
-        assert names(await take(store, at=10)) == ["heard", "asked"]
-        assert await take(store, at=10) == []
+        assert names(await take(inbox, at=10)) == ["heard", "asked"]
+        assert await take(inbox, at=10) == []
 
     @pytest.mark.alike
-    async def test_the_least_asked_come_first(self, store: Store) -> None:
+    async def test_the_least_asked_come_first(self, inbox: Inbox) -> None:
         """So what is asked about in vain holds up nothing new."""
-        await receive(store, "old")
-        (old,) = await take(store)
-        async with store.writing() as connection:
+        await receive(inbox, "old")
+        (old,) = await take(inbox)
+        async with inbox.database.writing() as connection:
             await put_off(connection, old, until=seconds(10))
-        await receive(store, "new", at=20)
-        assert names(await take(store, at=30, limit=1)) == ["new"]
-        (old,) = await take(store, at=30)
+        await receive(inbox, "new", at=20)
+        assert names(await take(inbox, at=30, limit=1)) == ["new"]
+        (old,) = await take(inbox, at=30)
         assert (old.event.event_id, old.tries, old.asked_since) == ("old", 1, seconds(0))
 
-    async def test_what_came_again_is_neither_settled_nor_put_off(self, store: Store) -> None:
+    async def test_what_came_again_is_neither_settled_nor_put_off(self, inbox: Inbox) -> None:
         """An answer under way may be older than the word; without one it settles."""
-        await receive(store, "e1")
-        (taken,) = await take(store)
-        await receive(store, "e1", at=5)
-        async with store.writing() as connection:
+        await receive(inbox, "e1")
+        (taken,) = await take(inbox)
+        await receive(inbox, "e1", at=5)
+        async with inbox.database.writing() as connection:
             await settle(connection, taken)
             await put_off(connection, taken, until=seconds(500))
-        (again,) = await take(store, at=5)
-        async with store.writing() as connection:
+        (again,) = await take(inbox, at=5)
+        async with inbox.database.writing() as connection:
             await settle(connection, again)
-        assert await rows(store, "SELECT * FROM confirmations") == []
-        await receive(store, "e1", at=9)
-        assert names(await take(store, at=9)) == ["e1"]
+        assert await rows(inbox, "SELECT * FROM confirmations") == []
+        await receive(inbox, "e1", at=9)
+        assert names(await take(inbox, at=9)) == ["e1"]
 
     @pytest.mark.alike
-    async def test_what_means_nothing_is_not_asked_about(self, store: Store) -> None:
+    async def test_what_means_nothing_is_not_asked_about(self, inbox: Inbox) -> None:
         """Neither when it arrives nor after the index was rebuilt."""
-        await receive(store, "noise", claim="ignored")
-        assert await take(store) == []
-        async with store.writing() as connection:
+        await receive(inbox, "noise", claim="ignored")
+        assert await take(inbox) == []
+        async with inbox.database.writing() as connection:
             await await_again(connection, now=seconds(1), not_known="not_found")
-        assert await take(store, at=2) == []
+        assert await take(inbox, at=2) == []
 
     @pytest.mark.alike
-    async def test_one_word_in_one_batch_twice(self, store: Store) -> None:
+    async def test_one_word_in_one_batch_twice(self, inbox: Inbox) -> None:
         """Two arrivals of one event in one transaction are one question."""
         event = said("e1", order="O", standing="unconfirmed")
-        assert await keep(store, arrival(event), arrival(event, at=1)) == ["stored", "duplicate"]
-        assert names(await take(store, at=9)) == ["e1"]
+        assert await keep(inbox, arrival(event), arrival(event, at=1)) == ["stored", "duplicate"]
+        assert names(await take(inbox, at=9)) == ["e1"]
 
-    async def test_of_too_many_the_most_asked_go(self, store: Store) -> None:
+    async def test_of_too_many_the_most_asked_go(self, inbox: Inbox) -> None:
         """Those of other sources stay."""
         for number in range(6):
-            await receive(store, f"e{number}", at=number)
-        await receive(store, "other", source="till")
-        for each in (await take(store, at=9))[:2]:
-            async with store.writing() as connection:
+            await receive(inbox, f"e{number}", at=number)
+        await receive(inbox, "other", source="till")
+        for each in (await take(inbox, at=9))[:2]:
+            async with inbox.database.writing() as connection:
                 await put_off(connection, each, until=seconds(10))
-        async with store.writing() as connection:
+        async with inbox.database.writing() as connection:
             assert await drop_most_asked(connection, "shop", keep=3) == 3
             assert await drop_most_asked(connection, "shop", keep=3) == 0
-        left = await rows(store, "SELECT event_id FROM confirmations ORDER BY event_id")
+        left = await rows(inbox, "SELECT event_id FROM confirmations ORDER BY event_id")
         assert [row[0] for row in left] == ["e2", "e3", "e4", "other"]
 
     @pytest.mark.alike
-    async def test_after_a_rebuild_what_has_no_final_answer_waits(self, store: Store) -> None:
+    async def test_after_a_rebuild_what_has_no_final_answer_waits(self, inbox: Inbox) -> None:
         """An answer that is final is so for what was said before it, of its order and source."""
         for name in ("final", "denied", "open", "later"):
-            await receive(store, name, at=20 if name == "later" else 0)
+            await receive(inbox, name, at=20 if name == "later" else 0)
         answers: tuple[tuple[str, ClaimKind, str], ...] = (
             ("final", "succeeded", "paid"),
             ("denied", "pending", "not_found"),
@@ -152,19 +152,19 @@ class ConfirmingContract:
         )
         for name, claim, kind in answers:
             answer = said(f"a-{name}", claim, order=f"O-{name}", standing="fetched", kind=kind)
-            await keep(store, arrival(answer, at=10))
-        async with store.writing() as connection:
+            await keep(inbox, arrival(answer, at=10))
+        async with inbox.database.writing() as connection:
             for each in await take_due(connection, asking(at=30), limit=9):
                 await settle(connection, each)
-        async with store.writing() as connection:
+        async with inbox.database.writing() as connection:
             await await_again(connection, now=seconds(40), not_known="not_found")
-        assert sorted(names(await take(store, at=40))) == ["later", "open"]
+        assert sorted(names(await take(inbox, at=40))) == ["later", "open"]
 
     @pytest.mark.alike
     async def test_a_command_that_keeps_arrivals_notes_them_too(self, url: str) -> None:
         """Judged again is as good as at the door: see `keep_arrivals`."""
-        async with opened(url) as store:
+        async with opened(url) as inbox:
             event = said("e1", order="O", standing="unconfirmed")
-            async with store.writing() as connection:
+            async with inbox.database.writing() as connection:
                 await keep_arrivals(connection, [arrival(event)])
-            assert names(await take(store, at=1)) == ["e1"]
+            assert names(await take(inbox, at=1)) == ["e1"]

@@ -7,7 +7,8 @@ import pytest
 from app.database import schema
 from app.orders.counter_store import differing_tallies
 from app.orders.listing_store import differing_listings
-from app.receiving.store import Store, StoreSettings
+from app.receiving.inbox import Inbox
+from tests.contexts import settings_of
 from tests.database.builders import differences, rows
 from tests.database.old_versions import TALLIES, VERSIONS, contents, make_version, version_of
 
@@ -39,19 +40,19 @@ class EachVersionContract:
 
     async def upgraded(self, old_url: str, versions: list[str]) -> None:
         """Bring a database of each of these versions up to date."""
-        store = Store(StoreSettings(url=old_url, environment="sandbox"))
+        inbox = Inbox(settings_of(old_url), purpose="upgrading")
         rows = 0
         try:
             for version in versions:
-                before = await make_version(store, version)
-                assert await store.upgrade() == (version, schema.newest_version())
-                assert await version_of(store) == schema.newest_version()
-                after = await contents(store, before)
+                before = await make_version(inbox, version)
+                assert await inbox.database.upgrade() == (version, schema.newest_version())
+                assert await version_of(inbox) == schema.newest_version()
+                after = await contents(inbox, before)
                 if version < NEW_TAKINGS:  # a cache, made anew by the next reconciliation
                     assert not any(after.pop(CACHE, ()))
                     before.pop(CACHE, None)
                 assert after == before, version
-                async with store.reading() as connection:
+                async with inbox.database.reading() as connection:
                     assert await connection.run_sync(differences) == [], version
                     if version < TALLIES:
                         assert await differing_tallies(connection) == [], version
@@ -59,16 +60,16 @@ class EachVersionContract:
                         assert await differing_listings(connection) == [], version
                 rows += sum(map(len, before.values()))
         finally:
-            await store.close()
+            await inbox.close()
         print(f"upgraded from each of {len(versions)} versions: {rows:,} rows, none lost")
 
     async def test_tokens_keep_what_they_had(self, old_url: str) -> None:
         """Before tokens were for some things only, each was for all that the API had."""
-        store = Store(StoreSettings(url=old_url, environment="sandbox"))
+        inbox = Inbox(settings_of(old_url), purpose="upgrading")
         try:
-            await make_version(store, "0017")
-            await store.upgrade()
-            scopes = await rows(store, "SELECT DISTINCT scopes, until FROM tokens")
+            await make_version(inbox, "0017")
+            await inbox.database.upgrade()
+            scopes = await rows(inbox, "SELECT DISTINCT scopes, until FROM tokens")
             assert scopes == [("read orders checkout", None)]
         finally:
-            await store.close()
+            await inbox.close()

@@ -14,7 +14,7 @@ from app.evidence.verify_evidence import verify_evidence
 from app.finance.read_lines import lines_naming
 from app.orders.record_store import add_records
 from app.receiving.append_store import Envelope
-from app.receiving.store import Store
+from app.receiving.inbox import Inbox
 from reconcile.ledger.events import ClaimKind
 from reconcile.ledger.records import Record
 from reconcile.money import Money
@@ -36,7 +36,7 @@ class EvidenceContract:
     """Deliveries with their bytes, records with what is beside them. A subclass gives `url`."""
 
     @pytest.mark.alike
-    async def test_what_arrived_is_given_with_its_bytes(self, store: Store) -> None:
+    async def test_what_arrived_is_given_with_its_bytes(self, inbox: Inbox) -> None:
         """In the order of arrival; a repeat without the body, a part with the whole."""
         event = said("e1", order="A", payment="p")
         whole = b"both events"
@@ -44,9 +44,9 @@ class EvidenceContract:
         first = arrival(event, at=1, whole=Envelope(digest, whole))
         again, late = arrival(event, at=3), arrival(said("e2", order="A", payment="p"), at=2)
         for each in (first, again, late):
-            await keep(store, each)
+            await keep(inbox, each)
         ids = [first.delivery_id, again.delivery_id, late.delivery_id]
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             found = await arrived(connection, [*ids, "dlv_none"])
             size = await bytes_of(connection, ids)
             assert await arrived(connection, []) == []
@@ -58,36 +58,36 @@ class EvidenceContract:
         assert size == sum(each.size + len(each.headers) for each in found) + len(whole)
 
     @pytest.mark.alike
-    async def test_what_was_published_by_then(self, store: Store) -> None:
+    async def test_what_was_published_by_then(self, inbox: Inbox) -> None:
         """Revisions up to an instant, that instant included; details of those that have some."""
-        async with store.writing() as connection:
+        async with inbox.database.writing() as connection:
             await add_records(connection, [PLACED], details='{"a":1}')
         claims: dict[int, ClaimKind] = {1: "pending", 5: "succeeded"}
         for at, claim in claims.items():
             money = Money(minor=100, currency="KES")
-            await keep(store, arrival(said(f"e{at}", claim, order="A", payment="p", money=money)))
-            await folded(context(store, at=at))
-        async with store.reading() as connection:
+            await keep(inbox, arrival(said(f"e{at}", claim, order="A", payment="p", money=money)))
+            await folded(context(inbox, at=at))
+        async with inbox.database.reading() as connection:
             found = await revisions_of(connection, "A", until=seconds(5))
             assert [each.outcome for each in found] == ["pending", "succeeded"]
             assert len(await revisions_of(connection, "A", until=seconds(4))) == 1
             assert await revisions_of(connection, "B", until=seconds(9)) == []
             assert await details_of_records(connection, ["rec_1", "x"]) == {"rec_1": '{"a":1}'}
 
-    async def test_a_bundle_holds_and_is_the_same_again(self, store: Store) -> None:
+    async def test_a_bundle_holds_and_is_the_same_again(self, inbox: Inbox) -> None:
         """Proofs against the first checkpoint that covers all, whatever was sealed since."""
-        async with store.writing() as connection:
+        async with inbox.database.writing() as connection:
             await add_records(connection, [PLACED])
         body = b"a body"
         digest = hashlib.sha256(body).hexdigest()
         event = said("e1", "succeeded", order="A", payment="p", money=PLACED.money)
         event = replace(event, digest=digest)
-        await keep(store, arrival(event, body=body))
-        await folded(context(store, at=1))
+        await keep(inbox, arrival(event, body=body))
+        await folded(context(inbox, at=1))
         request = BundleRequest(order="A", as_of=seconds(1), reason="why")
         nobody = Providers(accounts={}, sources={}, texts={}, lines=lines_naming)
         built = [
-            await build_evidence(context(store, at=at), request, providers=nobody, signer=SIGNER)
+            await build_evidence(context(inbox, at=at), request, providers=nobody, signer=SIGNER)
             for at in (2, 3)
         ]
         assert built[0].archive == built[1].archive

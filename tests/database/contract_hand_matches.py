@@ -10,7 +10,7 @@ from app.access.operator_store import audit_entries
 from app.core.errors import UsageError
 from app.finance.break_acts import match_break, unmatch_break
 from app.finance.break_store import hand_matches
-from app.receiving.store import Store
+from app.receiving.inbox import Inbox
 from tests.database.builders import context
 from tests.database.contract_breaks import missing, run, show
 from tests.reconcile.build import seconds
@@ -20,11 +20,11 @@ class HandMatchContract:
     """What a person said belongs together, until the same or another says otherwise. A subclass
     gives `url`."""
 
-    async def test_a_line_is_matched_by_hand_once(self, store: Store) -> None:
+    async def test_a_line_is_matched_by_hand_once(self, inbox: Inbox) -> None:
         """Only a line that is left over; then the matcher is notified, and the break it closes
         cites who said so."""
-        at = context(store, at=2)
-        await run(store, missing("A", lines=["stm_7.1"]), missing("B"), missing("C"), at=1)
+        at = context(inbox, at=2)
+        await run(inbox, missing("A", lines=["stm_7.1"]), missing("B"), missing("C"), at=1)
         name = missing("A").identity
         with pytest.raises(UsageError, match="not left over"):
             await match_break(at, name, line="stm_8.1", reason="looks so", by="ann")
@@ -32,27 +32,27 @@ class HandMatchContract:
         with pytest.raises(UsageError, match="cannot be claimed again"):
             await match_break(at, missing("B").identity, line="stm_7.2", reason="no", by="ann")
         await match_break(at, missing("B").identity, line="bok_C.1", reason="one of two", by="ann")
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             found = await hand_matches(connection, as_of=seconds(9))
             earlier = await hand_matches(connection, as_of=seconds(1))
         pairs = [(each.one, each.other) for each in found]
         assert pairs == [("bok_A", "stm_7"), ("bok_B", "bok_C")]
         assert earlier == []
-        await run(store, at=3)
-        assert "match by ann" in (await show(store, missing("A"))).life.closed_by
+        await run(inbox, at=3)
+        assert "match by ann" in (await show(inbox, missing("A"))).life.closed_by
         with pytest.raises(UsageError, match="is closed"):
             await match_break(at, name, line="stm_9.1", reason="again", by="ann")
 
     @pytest.mark.alike
-    async def test_a_match_by_hand_is_taken_back(self, store: Store) -> None:
+    async def test_a_match_by_hand_is_taken_back(self, inbox: Inbox) -> None:
         """By what it was called, or because it is the only one; then the line is free again. What
         was known before stays known."""
         lines = ["stm_7.1", "stm_8.1"]
-        await run(store, missing("A", lines=lines), missing("B", lines=lines), at=1)
+        await run(inbox, missing("A", lines=lines), missing("B", lines=lines), at=1)
         a, b = missing("A").identity, missing("B").identity
         for line in lines:
-            await match_break(context(store, at=2), a, line=line, reason="both", by="ann")
-        at = context(store, at=3)
+            await match_break(context(inbox, at=2), a, line=line, reason="both", by="ann")
+        at = context(inbox, at=3)
         for name, line, why in (
             (b, "", "has no match by hand"),
             (a, "", "stm_7.1, stm_8.1; name one"),
@@ -69,52 +69,52 @@ class HandMatchContract:
         await match_break(at, b, line="stm_7.1", reason="mine", by="ann")
         assert await unmatch_break(at, a, reason="wrong", by="bob") == "stm_8.1"
         await match_break(
-            context(store, at=4), a, line="stm_8.1", reason="right after all", by="ann"
+            context(inbox, at=4), a, line="stm_8.1", reason="right after all", by="ann"
         )
-        known = {seconds(n): await self._hands(store, at=n) for n in (1, 2, 3, 4)}
+        known = {seconds(n): await self._hands(inbox, at=n) for n in (1, 2, 3, 4)}
         assert list(known.values()) == [
             [],
             [("bok_A", "stm_7"), ("bok_A", "stm_8")],
             [("bok_B", "stm_7")],
             [("bok_B", "stm_7"), ("bok_A", "stm_8")],
         ]
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             trail = await audit_entries(connection, limit=9, action="break_unmatched")
         assert [(each.who, each.facts["value"]) for each in trail] == [
             ("bob", "stm_7.1"), ("bob", "stm_8.1"),
         ]  # fmt: skip
 
     @staticmethod
-    async def _hands(store: Store, *, at: int) -> list[tuple[str, str]]:
-        async with store.reading() as connection:
+    async def _hands(inbox: Inbox, *, at: int) -> list[tuple[str, str]]:
+        async with inbox.database.reading() as connection:
             found = await hand_matches(connection, as_of=seconds(at))
         return [(each.one, each.other) for each in found]
 
-    async def test_what_was_taken_back_closes_no_break(self, store: Store) -> None:
+    async def test_what_was_taken_back_closes_no_break(self, inbox: Inbox) -> None:
         """A match that no longer stood when the break went is not what closed it."""
-        at = context(store, at=2)
-        await run(store, missing("A", lines=["stm_7.1"]), at=1)
+        at = context(inbox, at=2)
+        await run(inbox, missing("A", lines=["stm_7.1"]), at=1)
         name = missing("A").identity
         await match_break(at, name, line="stm_7.1", reason="so", by="ann")
         await unmatch_break(at, name, reason="not so", by="ann")
-        await run(store, at=3)
-        assert (await show(store, missing("A"))).life.closed_by == ()
+        await run(inbox, at=3)
+        assert (await show(inbox, missing("A"))).life.closed_by == ()
 
     @pytest.mark.alike
     async def test_a_match_speaks_of_the_order_where_its_break_is_about_no_line(
-        self, store: Store
+        self, inbox: Inbox
     ) -> None:
         """A capture's break states its source, by which nothing is matched; and what a person names
         may be an order, whose dots belong to it."""
         alone = replace(missing("A.1"), cause="not_settled", subject="shop")
         astray = replace(missing("stray", lines=["A.1", "A.2"]), subject="stm_8")
         other = replace(missing("other", lines=["A.1", "A.2"]), subject="stm_9")
-        await run(store, replace(alone, candidates=missing("A", lines=["stm_7.3"]).candidates),
+        await run(inbox, replace(alone, candidates=missing("A", lines=["stm_7.3"]).candidates),
                   astray, other, at=1)  # fmt: skip
-        at = context(store, at=2)
+        at = context(inbox, at=2)
         for found, line in ((alone, "stm_7.3"), (astray, "A.1"), (other, "A.2")):
             await match_break(at, found.identity, line=line, reason="so", by="ann")
-        assert await self._hands(store, at=9) == [
+        assert await self._hands(inbox, at=9) == [
             ("A.1", "stm_7"), ("stm_8", "A.1"), ("stm_9", "A.2"),
         ]  # fmt: skip
         assert await unmatch_break(at, other.identity, line="A.2", reason="no", by="ann") == "A.2"

@@ -15,7 +15,7 @@ from app.orders.record_store import add_records, order_records
 from app.orders.refold import refold_until_quiet
 from app.privacy.check import Rebuilding, check_database
 from app.receiving.append_store import Arrival
-from app.receiving.store import Store
+from app.receiving.inbox import Inbox
 from reconcile.ledger.events import Event
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
@@ -46,22 +46,22 @@ _tags = iter(range(10**9))
 
 
 async def deliver(
-    store: Store, parts: Sequence[Part], *, cuts: frozenset[int] = frozenset()
+    inbox: Inbox, parts: Sequence[Part], *, cuts: frozenset[int] = frozenset()
 ) -> None:
     """Let the parts arrive one after another; events up to a cut share a transaction."""
     waiting: list[Arrival] = []
     for place, part in enumerate(parts):
         if isinstance(part, Record):
-            await keep(store, *waiting)
+            await keep(inbox, *waiting)
             waiting = []
-            async with store.writing() as connection:
+            async with inbox.database.writing() as connection:
                 await add_records(connection, [part])
         else:
             waiting.append(arrival(part))
             if place in cuts:
-                await keep(store, *waiting)
+                await keep(inbox, *waiting)
                 waiting = []
-    await keep(store, *waiting)
+    await keep(inbox, *waiting)
 
 
 ASKED = ("three orders in a row", "a chain out of a contested payment")
@@ -80,7 +80,7 @@ class HistoryContract:
         "name",
         [pytest.param(name, marks=() if name in ASKED else pytest.mark.alike) for name in TABLES],
     )
-    async def test_any_arrival_order_gives_the_history(self, store: Store, name: str) -> None:
+    async def test_any_arrival_order_gives_the_history(self, inbox: Inbox, name: str) -> None:
         """Each order's history holds what its parts tie to it, in whichever order they arrive."""
         parts, expected = TABLES[name]
         orders = list(permutations(parts))
@@ -90,8 +90,8 @@ class HistoryContract:
             for cuts in (frozenset(), some, frozenset(range(len(parts)))):
                 tag = f"{next(_tags)}-"
                 tagged_parts = {key: tagged(part, tag) for key, part in parts.items()}
-                await deliver(store, [tagged_parts[key] for key in order], cuts=cuts)
-                found = await histories(store, [tag + o for o in expected])
+                await deliver(inbox, [tagged_parts[key] for key in order], cuts=cuts)
+                found = await histories(inbox, [tag + o for o in expected])
                 for reference, words in expected.items():
                     wanted = content_of(tagged_parts[word] for word in words.split())
                     assert content(found)[tag + reference] == wanted, (order, cuts, reference)
@@ -101,13 +101,13 @@ class HistoryContract:
         max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture]
     )
     @pytest.mark.alike
-    async def test_two_arrival_orders_agree(self, store: Store, orders: list[Arrivals]) -> None:
+    async def test_two_arrival_orders_agree(self, inbox: Inbox, orders: list[Arrivals]) -> None:
         """Random evidence in two arrival orders gives every order equal histories."""
         found = []
         for parts, cuts in orders:
             tag = f"{next(_tags)}-"
-            await deliver(store, [tagged(part, tag) for part in parts], cuts=cuts)
-            gathered = content(await histories(store, [tag + order for order in "ABC"]))
+            await deliver(inbox, [tagged(part, tag) for part in parts], cuts=cuts)
+            gathered = content(await histories(inbox, [tag + order for order in "ABC"]))
             found.append(without(tag, gathered))
         assert found[0] == found[1]
 
@@ -116,14 +116,14 @@ class HistoryContract:
         max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture]
     )
     @pytest.mark.alike
-    async def test_scan_finds_what_gather_finds(self, store: Store, parts: list[Part]) -> None:
+    async def test_scan_finds_what_gather_finds(self, inbox: Inbox, parts: list[Part]) -> None:
         """Scanning all orders gives the very histories that gathering each by key gives."""
         tag = f"{next(_tags)}-"
         again = [part for part in parts[:3] if isinstance(part, Event)]
-        await deliver(store, [tagged(part, tag) for part in [*parts, *again]])
-        async with store.reading() as connection:
+        await deliver(inbox, [tagged(part, tag) for part in [*parts, *again]])
+        async with inbox.database.reading() as connection:
             scanned = await all_histories(connection)
-        assert scanned == await histories(store, scanned)
+        assert scanned == await histories(inbox, scanned)
         assert {tag + part.order for part in parts if part.order is not None} <= scanned.keys()
 
     @given(parts=st.deferred(lambda: CROSSING))
@@ -131,11 +131,11 @@ class HistoryContract:
         max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture]
     )
     @pytest.mark.alike
-    async def test_no_payment_pays_two_orders(self, store: Store, parts: list[Part]) -> None:
+    async def test_no_payment_pays_two_orders(self, inbox: Inbox, parts: list[Part]) -> None:
         """Where two orders hear of one success as their own, neither is paid."""
         tag = f"{next(_tags)}-"
-        await deliver(store, [tagged(_paying(part), tag) for part in parts])
-        found = await histories(store, [tag + order for order in "ABC"])
+        await deliver(inbox, [tagged(_paying(part), tag) for part in parts])
+        found = await histories(inbox, [tag + order for order in "ABC"])
         ledgers = [fold(_priced(each), policy=POLICY, as_of=LONG_AFTER) for each in found.values()]
         for key in set().union(*map(_heard_paid, ledgers)):
             sharing = [ledger for ledger in ledgers if key in _heard_paid(ledger)]
@@ -145,20 +145,20 @@ class HistoryContract:
         "at_once", [2, *(pytest.param(each, marks=pytest.mark.alike) for each in (1, 3, 7))]
     )
     async def test_scan_in_small_parts(
-        self, store: Store, monkeypatch: pytest.MonkeyPatch, at_once: int
+        self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch, at_once: int
     ) -> None:
         """A scan that reads few rows at a time tears no order apart and passes none over."""
         monkeypatch.setattr("app.orders.history_store.ROWS_AT_ONCE", at_once)
         parts: list[Part] = [session_opened(order, f"s{order}") for order in ("A", "C", "E", "Z")]
         parts += [said(f"{o}{n}", order=o, payment=o) for o in "BCDE" for n in range(3)]
-        await deliver(store, [*parts, *[p for p in parts if isinstance(p, Event)]])
-        async with store.reading() as connection:
+        await deliver(inbox, [*parts, *[p for p in parts if isinstance(p, Event)]])
+        async with inbox.database.reading() as connection:
             scanned = await all_histories(connection)
         assert list(scanned) == list("ABCDEZ")
-        assert scanned == await histories(store, "ABCDEZ")
+        assert scanned == await histories(inbox, "ABCDEZ")
 
     @pytest.mark.alike
-    async def test_no_contested_order_is_left_stale(self, store: Store) -> None:
+    async def test_no_contested_order_is_left_stale(self, inbox: Inbox) -> None:
         """What comes for one of two contested orders is folded into the other's ledger, too."""
         table: list[Part] = [
             said("a", order="A", payment="p"),
@@ -166,11 +166,11 @@ class HistoryContract:
             session_opened("C", "s"),
             said("d", order="D", session="s"),
         ]
-        await deliver(store, table)
-        at = context(store, at=10)
+        await deliver(inbox, table)
+        at = context(inbox, at=10)
         await refold_until_quiet(at, limit=10, progress=lambda count: None)
         await deliver(
-            store, [said("n", "declined", payment="p"), said("m", "expired", session="s")]
+            inbox, [said("n", "declined", payment="p"), said("m", "expired", session="s")]
         )
         await refold_until_quiet(at, limit=10, progress=lambda count: None)
         report = await check_database(
@@ -178,20 +178,20 @@ class HistoryContract:
         )
         assert [problem for problem in report.problems if "ledger" in problem] == []
         assert report.orders == 4
-        listed = dict(await rows(store, "SELECT order_key, outcome FROM ledgers"))
+        listed = dict(await rows(inbox, "SELECT order_key, outcome FROM ledgers"))
         assert listed == {"A": "failed", "B": "failed", "C": "expired", "D": "expired"}
 
     @pytest.mark.alike
-    async def test_records_come_back(self, store: Store) -> None:
+    async def test_records_come_back(self, inbox: Inbox) -> None:
         """Records come back whole, in the order in which they were written down."""
         records = [
             session_opened("A", "s", at=2, record_id="r2"),
             session_opened("A", "t", at=1, record_id="r1"),
         ]
-        async with store.writing() as connection:
+        async with inbox.database.writing() as connection:
             await add_records(connection, records, details="{}")
-        assert await store.on_snapshot(order_records, "A") == records[::-1]
-        assert (await histories(store, ["A"]))["A"].records == frozenset(records)
+        assert await inbox.database.on_snapshot(order_records, "A") == records[::-1]
+        assert (await histories(inbox, ["A"]))["A"].records == frozenset(records)
 
 
 def tagged(part: Part, tag: str) -> Part:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from app.context.context import AppContext
 from app.core.errors import NotFoundError
 from app.monitoring.watchdog import Watched, alarms
 from app.orders import holds, rebuild, refold
@@ -24,9 +25,8 @@ from app.orders.read_orders import explain_order, list_orders
 from app.orders.rebuild import refold_all
 from app.orders.refold import TakingUp, refold_due
 from app.receiving import pace
-from app.receiving.context import AppContext
+from app.receiving.inbox import Inbox
 from app.receiving.refusals import RefusedAges
-from app.receiving.store import Store
 from reconcile.ledger.fold import fold
 from reconcile.ledger.ledger import Ledger, Outcome
 from reconcile.money import Money
@@ -54,11 +54,11 @@ def rules_of_before(outcome: Outcome = "unresolved") -> Iterator[None]:
         yield
 
 
-async def before_the_upgrade(store: Store, *orders: str, at: int = 9) -> None:
+async def before_the_upgrade(inbox: Inbox, *orders: str, at: int = 9) -> None:
     """Paid orders as an earlier version has published them."""
     with rules_of_before():
-        await keep(store, *(arrival(paid(each)) for each in orders))
-        await started(context(store, at=at))
+        await keep(inbox, *(arrival(paid(each)) for each in orders))
+        await started(context(inbox, at=at))
 
 
 async def started(at: AppContext) -> None:
@@ -69,15 +69,15 @@ async def started(at: AppContext) -> None:
     await folded(at)
 
 
-async def published(store: Store) -> list[tuple[str, str, int]]:
+async def published(inbox: Inbox) -> list[tuple[str, str, int]]:
     """(order, outcome, fulfillable) of each revision, in the order of the feed."""
-    return await rows(store, "SELECT order_key, outcome, fulfillable FROM revisions ORDER BY seq")
+    return await rows(inbox, "SELECT order_key, outcome, fulfillable FROM revisions ORDER BY seq")
 
 
-async def hold_records(store: Store) -> list[tuple[Any, ...]]:
+async def hold_records(inbox: Inbox) -> list[tuple[Any, ...]]:
     """(order, kind, reason, author) of what was recorded of holds."""
     return await rows(
-        store,
+        inbox,
         "SELECT order_key, kind, reason, author FROM records "
         "WHERE kind IN ('held', 'released') ORDER BY order_key, recorded_at",
     )
@@ -98,107 +98,107 @@ class HoldContract:
     """Holds and releases. A subclass gives `url`."""
 
     @pytest.mark.alike
-    async def test_what_only_new_rules_make_fulfillable_is_held(self, store: Store) -> None:
+    async def test_what_only_new_rules_make_fulfillable_is_held(self, inbox: Inbox) -> None:
         """It is published as paid and held, never as fulfillable; further starts and a rebuild add
         no second hold, and it is found by its finding."""
-        await before_the_upgrade(store, "A")
-        assert await published(store) == [OF_BEFORE]
+        await before_the_upgrade(inbox, "A")
+        assert await published(inbox) == [OF_BEFORE]
         for at in (20, 30):
-            await started(context(store, at=at))
-            assert await published(store) == [OF_BEFORE, AS_HELD]
-            assert await hold_records(store) == [HELD_A]
-        await refold_all(context(store, at=40), progress=quiet)
-        assert await published(store) == [OF_BEFORE, AS_HELD]
-        assert await hold_records(store) == [HELD_A]
-        (found,) = await list_orders(context(store, at=41), finding="held_back")
+            await started(context(inbox, at=at))
+            assert await published(inbox) == [OF_BEFORE, AS_HELD]
+            assert await hold_records(inbox) == [HELD_A]
+        await refold_all(context(inbox, at=40), progress=quiet)
+        assert await published(inbox) == [OF_BEFORE, AS_HELD]
+        assert await hold_records(inbox) == [HELD_A]
+        (found,) = await list_orders(context(inbox, at=41), finding="held_back")
         assert found.order == "A"
         assert is_held(found)
 
     @pytest.mark.alike
-    async def test_a_rebuild_holds_as_well(self, store: Store) -> None:
+    async def test_a_rebuild_holds_as_well(self, inbox: Inbox) -> None:
         """`refold --all` right after the upgrade, before any worker."""
-        await before_the_upgrade(store, "A", "B")
-        await refold_all(context(store, at=20), progress=quiet)
-        assert [each[2] for each in await published(store)] == [0, 0, 0, 0]
-        assert len(await hold_records(store)) == 2
-        await started(context(store, at=30))
-        assert len(await published(store)) == 4
+        await before_the_upgrade(inbox, "A", "B")
+        await refold_all(context(inbox, at=20), progress=quiet)
+        assert [each[2] for each in await published(inbox)] == [0, 0, 0, 0]
+        assert len(await hold_records(inbox)) == 2
+        await started(context(inbox, at=30))
+        assert len(await published(inbox)) == 4
 
     @pytest.mark.alike
-    async def test_news_is_not_held(self, store: Store) -> None:
+    async def test_news_is_not_held(self, inbox: Inbox) -> None:
         """What was known before is not fulfillable by the new rules either, and what comes after
         the upgrade makes it so: the shop is notified at once."""
         half = Money(minor=DUE.minor // 2, currency=DUE.currency)
         with rules_of_before():
             await keep(
-                store,
+                inbox,
                 arrival(said("a", order="A")),
                 arrival(
                     said("b", "succeeded", order="B", payment="p1", money=half, order_money=DUE)
                 ),
             )
-            await started(context(store, at=9))
+            await started(context(inbox, at=9))
         await keep(
-            store,
+            inbox,
             arrival(paid("A"), at=15),
             arrival(
                 said("b2", "succeeded", order="B", payment="p2", money=half, order_money=DUE), at=15
             ),
         )
-        await started(context(store, at=20))
-        assert await hold_records(store) == []
-        assert (await published(store))[-2:] == [("A", "succeeded", 1), ("B", "succeeded", 1)]
+        await started(context(inbox, at=20))
+        assert await hold_records(inbox) == []
+        assert (await published(inbox))[-2:] == [("A", "succeeded", 1), ("B", "succeeded", 1)]
 
     @pytest.mark.alike
-    async def test_news_beside_what_is_held_changes_nothing(self, store: Store) -> None:
+    async def test_news_beside_what_is_held_changes_nothing(self, inbox: Inbox) -> None:
         """A redelivery between the upgrade and the fold does not make old knowledge new."""
-        await before_the_upgrade(store, "A")
-        await keep(store, arrival(paid("A"), at=15))
-        await started(context(store, at=20))
-        assert await hold_records(store) == [HELD_A]
-        assert await published(store) == [OF_BEFORE, AS_HELD]
+        await before_the_upgrade(inbox, "A")
+        await keep(inbox, arrival(paid("A"), at=15))
+        await started(context(inbox, at=20))
+        assert await hold_records(inbox) == [HELD_A]
+        assert await published(inbox) == [OF_BEFORE, AS_HELD]
 
     @pytest.mark.alike
-    async def test_an_order_that_was_never_published_is_not_held(self, store: Store) -> None:
+    async def test_an_order_that_was_never_published_is_not_held(self, inbox: Inbox) -> None:
         """It came just before the upgrade, and no earlier version has folded it."""
-        await before_the_upgrade(store)
-        await keep(store, arrival(paid("A")))
-        await started(context(store, at=20))
-        assert await published(store) == [AS_RELEASED]
-        assert await hold_records(store) == []
+        await before_the_upgrade(inbox)
+        await keep(inbox, arrival(paid("A")))
+        await started(context(inbox, at=20))
+        assert await published(inbox) == [AS_RELEASED]
+        assert await hold_records(inbox) == []
 
     @pytest.mark.alike
-    async def test_what_was_fulfillable_before_stays_so(self, store: Store) -> None:
+    async def test_what_was_fulfillable_before_stays_so(self, inbox: Inbox) -> None:
         """The shop was notified; nothing is taken back by a hold."""
-        await keep(store, arrival(paid("A")))
+        await keep(inbox, arrival(paid("A")))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("reconcile.ledger.policy.FORM", 1)
-            await started(context(store, at=9))
-        await started(context(store, at=20))
-        assert await published(store) == [AS_RELEASED]
+            await started(context(inbox, at=9))
+        await started(context(inbox, at=20))
+        assert await published(inbox) == [AS_RELEASED]
 
     @pytest.mark.alike
-    async def test_evidence_that_is_read_late_is_not_held(self, store: Store) -> None:
+    async def test_evidence_that_is_read_late_is_not_held(self, inbox: Inbox) -> None:
         """Once an order was folded by the new rules, what only then is read of an earlier arrival
         is news, though it is dated before: the rules have not changed since."""
-        await before_the_upgrade(store)
+        await before_the_upgrade(inbox)
         with rules_of_before():
-            await keep(store, arrival(said("a", order="A")))
-            await started(context(store, at=9))
-        await started(context(store, at=20))
-        await keep(store, arrival(paid("A"), at=5))
-        await started(context(store, at=30))
-        assert await hold_records(store) == []
-        assert (await published(store))[-1] == AS_RELEASED
+            await keep(inbox, arrival(said("a", order="A")))
+            await started(context(inbox, at=9))
+        await started(context(inbox, at=20))
+        await keep(inbox, arrival(paid("A"), at=5))
+        await started(context(inbox, at=30))
+        assert await hold_records(inbox) == []
+        assert (await published(inbox))[-1] == AS_RELEASED
 
     @pytest.mark.alike
-    async def test_dropped_ledgers_hold_too_much_and_never_too_little(self, store: Store) -> None:
+    async def test_dropped_ledgers_hold_too_much_and_never_too_little(self, inbox: Inbox) -> None:
         """Without its ledger it is not known by which rules an order was folded."""
-        await before_the_upgrade(store, "A")
-        async with store.writing() as connection:
+        await before_the_upgrade(inbox, "A")
+        async with inbox.database.writing() as connection:
             await connection.exec_driver_sql("DELETE FROM ledgers")
-        await started(context(store, at=20))
-        assert await published(store) == [OF_BEFORE, AS_HELD]
+        await started(context(inbox, at=20))
+        assert await published(inbox) == [OF_BEFORE, AS_HELD]
 
     @pytest.mark.parametrize("rebuilt", [False, True])
     @pytest.mark.parametrize(
@@ -206,10 +206,10 @@ class HoldContract:
         ["between", *(pytest.param(each, marks=pytest.mark.alike) for each in ("before", "after"))],
     )
     async def test_broken_off_at_any_step(
-        self, store: Store, monkeypatch: pytest.MonkeyPatch, step: str, rebuilt: bool
+        self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch, step: str, rebuilt: bool
     ) -> None:
         """Hold and publication are one transaction: both are there, or neither."""
-        await before_the_upgrade(store, "A")
+        await before_the_upgrade(inbox, "A")
         name = {"before": "hold_back", "between": "publish", "after": "publish"}[step]
         module: Any = rebuild if rebuilt and name == "publish" else refold
         sound: Callable[..., Any] = getattr(module, name)
@@ -220,39 +220,39 @@ class HoldContract:
             raise KeyboardInterrupt
 
         monkeypatch.setattr(module, name, broken)
-        at = context(store, at=20)
+        at = context(inbox, at=20)
         with pytest.raises(KeyboardInterrupt):
             await (refold_all(at, progress=quiet) if rebuilt else started(at))
         monkeypatch.undo()
-        assert await published(store) == [OF_BEFORE]
-        assert await hold_records(store) == []
-        assert is_held(await explain_order(context(store, at=21), "A"))
-        await started(context(store, at=30 + 60))
-        assert await published(store) == [OF_BEFORE, AS_HELD]
-        assert await hold_records(store) == [HELD_A]
+        assert await published(inbox) == [OF_BEFORE]
+        assert await hold_records(inbox) == []
+        assert is_held(await explain_order(context(inbox, at=21), "A"))
+        await started(context(inbox, at=30 + 60))
+        assert await published(inbox) == [OF_BEFORE, AS_HELD]
+        assert await hold_records(inbox) == [HELD_A]
 
-    async def test_several_workers_agree(self, store: Store) -> None:
+    async def test_several_workers_agree(self, inbox: Inbox) -> None:
         """Each order gets one hold and one revision, whoever comes first."""
         orders = "ABCDEFGH"
-        await before_the_upgrade(store, *orders)
-        workers = [context(store, at=20) for _ in range(3)]
+        await before_the_upgrade(inbox, *orders)
+        workers = [context(inbox, at=20) for _ in range(3)]
         taking_up = [TakingUp(each) for each in workers]
         for _ in range(40):
             await asyncio.gather(*(each.some() for each in taking_up))
             await asyncio.gather(*(refold_due(each, limit=3) for each in workers))
-        await folded(context(store, at=90))
-        assert await hold_records(store) == [(each, *HELD_A[1:]) for each in orders]
-        assert sorted(await published(store)) == sorted(
+        await folded(context(inbox, at=90))
+        assert await hold_records(inbox) == [(each, *HELD_A[1:]) for each in orders]
+        assert sorted(await published(inbox)) == sorted(
             [(each, *OF_BEFORE[1:]) for each in orders] + [(each, *AS_HELD[1:]) for each in orders]
         )
 
     @pytest.mark.alike
-    async def test_a_read_does_not_run_ahead_of_the_hold(self, store: Store) -> None:
+    async def test_a_read_does_not_run_ahead_of_the_hold(self, inbox: Inbox) -> None:
         """Between the upgrade and the fold an order is read as held, as of any instant since it was
         published; one that was never published, and news, are read as they are."""
-        await before_the_upgrade(store, "A")
-        await keep(store, arrival(paid("B"), at=15))
-        at = context(store, at=20)
+        await before_the_upgrade(inbox, "A")
+        await keep(inbox, arrival(paid("B"), at=15))
+        at = context(inbox, at=20)
         first = await explain_order(at, "A")
         assert is_held(first)
         assert first.outcome == "succeeded"
@@ -260,90 +260,90 @@ class HoldContract:
         assert [is_held(each) for each in await list_orders(at)] == [True]
         assert (await explain_order(at, "B")).fulfillable
         await started(at)
-        assert is_held(await explain_order(context(store, at=21), "A"))
+        assert is_held(await explain_order(context(inbox, at=21), "A"))
 
     @pytest.mark.alike
-    async def test_who_needs_the_hold_before_the_worker_comes(self, store: Store) -> None:
+    async def test_who_needs_the_hold_before_the_worker_comes(self, inbox: Inbox) -> None:
         """It is recorded once, and the fold that comes later publishes what it sees."""
-        await before_the_upgrade(store, "A")
-        at = context(store, at=20)
+        await before_the_upgrade(inbox, "A")
+        at = context(inbox, at=20)
         for _ in range(2):
             await hold_if_due(at, ["A", "unheard-of"])
-            assert await hold_records(store) == [HELD_A]
+            assert await hold_records(inbox) == [HELD_A]
         await started(at)
-        assert await published(store) == [OF_BEFORE, AS_HELD]
-        assert await hold_records(store) == [HELD_A]
+        assert await published(inbox) == [OF_BEFORE, AS_HELD]
+        assert await hold_records(inbox) == [HELD_A]
 
-    async def test_a_release_publishes(self, store: Store) -> None:
+    async def test_a_release_publishes(self, inbox: Inbox) -> None:
         """The record says who, the trail why; the next fold notifies the shop; the next upgrade
         holds nothing of it."""
-        await before_the_upgrade(store, "A", "B")
-        await started(context(store, at=20))
+        await before_the_upgrade(inbox, "A", "B")
+        await started(context(inbox, at=20))
         assert (
-            await release(context(store, at=30), ["A"], reason="rules_changed", why="shipped") == 1
+            await release(context(inbox, at=30), ["A"], reason="rules_changed", why="shipped") == 1
         )
-        await folded(context(store, at=31))
-        assert (await published(store))[-1] == AS_RELEASED
-        assert (await explain_order(context(store, at=32), "A")).fulfillable
-        held, released, _ = await hold_records(store)
+        await folded(context(inbox, at=31))
+        assert (await published(inbox))[-1] == AS_RELEASED
+        assert (await explain_order(context(inbox, at=32), "A")).fulfillable
+        held, released, _ = await hold_records(inbox)
         assert held == HELD_A
         assert released[:3] == ("A", "released", "rules_changed")
         assert released[3].startswith("account:")
-        (entry,) = await rows(store, "SELECT action, subject, reason, facts FROM audit")
+        (entry,) = await rows(inbox, "SELECT action, subject, reason, facts FROM audit")
         assert entry == (
             "orders_released", "A", "shipped", '{"held_for": "rules_changed", "orders": 1}',
         )  # fmt: skip
-        await refold_all(context(store, at=40), progress=quiet)
-        assert [each[0] for each in await published(store)].count("A") == 3
+        await refold_all(context(inbox, at=40), progress=quiet)
+        assert [each[0] for each in await published(inbox)].count("A") == 3
 
-    async def test_what_is_not_held_is_not_released(self, store: Store) -> None:
+    async def test_what_is_not_held_is_not_released(self, inbox: Inbox) -> None:
         """Nothing is released then: not what stands beside it, for another reason, or twice."""
-        await before_the_upgrade(store, "A")
-        await started(context(store, at=20))
-        at = context(store, at=30)
+        await before_the_upgrade(inbox, "A")
+        await started(context(inbox, at=20))
+        at = context(inbox, at=30)
         with pytest.raises(NotFoundError, match=r"^C is not held \(rules_changed\)"):
             await release(at, ["A", "C"], reason="rules_changed")
         with pytest.raises(
             NotFoundError, match=r"^A is not held \(poisoned_del.*for rules_changed"
         ):
             await release(at, ["A"], reason="poisoned_delivery")
-        assert await hold_records(store) == [HELD_A]
-        assert await rows(store, "SELECT * FROM audit") == []
+        assert await hold_records(inbox) == [HELD_A]
+        assert await rows(inbox, "SELECT * FROM audit") == []
         await release(at, ["A"], reason="rules_changed")
         with pytest.raises(NotFoundError, match=r"^A, B are not held \(rules_changed\)"):
             await release(at, ["A", "B"], reason="rules_changed")
 
     @pytest.mark.alike
-    async def test_a_release_before_the_worker_came(self, store: Store) -> None:
+    async def test_a_release_before_the_worker_came(self, inbox: Inbox) -> None:
         """What reads as held can be released: hold and release stand beside each other."""
-        await before_the_upgrade(store, "A")
-        assert await release(context(store, at=20), ["A"], reason="rules_changed") == 1
-        await started(context(store, at=21))
-        assert [each[1] for each in await hold_records(store)] == ["held", "released"]
-        assert await published(store) == [OF_BEFORE, AS_RELEASED]
+        await before_the_upgrade(inbox, "A")
+        assert await release(context(inbox, at=20), ["A"], reason="rules_changed") == 1
+        await started(context(inbox, at=21))
+        assert [each[1] for each in await hold_records(inbox)] == ["held", "released"]
+        assert await published(inbox) == [OF_BEFORE, AS_RELEASED]
 
     async def test_all_are_released_some_at_a_time(
-        self, store: Store, monkeypatch: pytest.MonkeyPatch
+        self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Each part is an act of its own in the trail; other reasons stay."""
         monkeypatch.setattr(holds, "MOST_RELEASED", 2)
         monkeypatch.setattr(pace, "SHORT_S", 3_600.0)
-        await before_the_upgrade(store, *"ABCDE")
-        await started(context(store, at=20))
-        at = context(store, at=30)
+        await before_the_upgrade(inbox, *"ABCDE")
+        await started(context(inbox, at=20))
+        at = context(inbox, at=30)
         assert await release_all(at, reason="poisoned_delivery") == 0
         assert await release_all(at, reason="rules_changed", by="ann") == 5
         assert await release_all(at, reason="rules_changed") == 0
-        await folded(context(store, at=31))
-        assert [each[2] for each in await published(store)] == [0] * 10 + [1] * 5
-        entries = await rows(store, "SELECT who, subject FROM audit ORDER BY number")
+        await folded(context(inbox, at=31))
+        assert [each[2] for each in await published(inbox)] == [0] * 10 + [1] * 5
+        entries = await rows(inbox, "SELECT who, subject FROM audit ORDER BY number")
         assert entries == [("ann", "A, B"), ("ann", "C, D"), ("ann", "E")]
 
-    async def test_held_orders_raise_an_alarm(self, store: Store) -> None:
+    async def test_held_orders_raise_an_alarm(self, inbox: Inbox) -> None:
         """With how many there are, in the singular and the plural, until they are released."""
-        await before_the_upgrade(store, "A", "B")
-        await started(context(store, at=20))
-        at = context(store, at=30)
+        await before_the_upgrade(inbox, "A", "B")
+        await started(context(inbox, at=20))
+        at = context(inbox, at=30)
         seen = []
         for order in ("A", "B"):
             seen.append((await alarms(Watched(at, RefusedAges())))["held"].sentence)
@@ -352,16 +352,16 @@ class HoldContract:
             "2 orders are held", "1 order is held",
         ]  # fmt: skip
         assert "held" not in await alarms(Watched(at, RefusedAges()))
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             assert await count_held(connection) == 0
 
-    async def test_an_earlier_version_cannot_publish_beside_this_one(self, store: Store) -> None:
+    async def test_an_earlier_version_cannot_publish_beside_this_one(self, inbox: Inbox) -> None:
         """Its statement does not say by which rules it folds, so the database refuses it: new rows
         and such as replace one."""
-        await before_the_upgrade(store, "A")
+        await before_the_upgrade(inbox, "A")
         for order in ("A", "N"):
             with pytest.raises(Exception, match=r"(?i)not.null"):
-                async with store.writing() as connection:
+                async with inbox.database.writing() as connection:
                     await connection.exec_driver_sql(
                         "INSERT INTO ledgers (order_key, as_of, outcome, fulfillable, findings, "
                         f"substance, next_decision_at) VALUES ('{order}', {T}, 'succeeded', 1, '', "

@@ -42,7 +42,7 @@ from app.finance.read_lines import book_page, statement_page
 from app.finance.statement_store import statement_lines_of, statement_rows
 from app.finance.withdraw_import import ACTIONS, Withdrawn, withdraw_import, withdrawal_kind
 from app.privacy.erase_texts import bank_lines_with
-from app.receiving.store import Store
+from app.receiving.inbox import Inbox
 from reconcile.instants import EARLIEST, LATEST, TICK
 from tests.database.builders import arrival, context, keep, rows, said
 from tests.reconcile.build import seconds
@@ -53,26 +53,26 @@ STATEMENT = "payment_reference,order_reference,gross,fee,currency,payout,type\n"
 
 
 async def book(
-    store: Store, folder: Path, *lines: str, at: int = 0, by: str | None = None
+    inbox: Inbox, folder: Path, *lines: str, at: int = 0, by: str | None = None
 ) -> Imported:
     """Import an order book of these lines, `at` seconds after T."""
     path = folder / "book.csv"
     path.write_text(BOOK + "".join(f"{line}\n" for line in lines))
-    return await import_book(context(store, at=at), ImportRequest(path=path, by=by))
+    return await import_book(context(inbox, at=at), ImportRequest(path=path, by=by))
 
 
-async def statement(store: Store, folder: Path, *lines: str, at: int = 0) -> Imported:
+async def statement(inbox: Inbox, folder: Path, *lines: str, at: int = 0) -> Imported:
     """The same with a statement of the source `shop`."""
     path = folder / "statement.csv"
     path.write_text(STATEMENT + "".join(f"{line}\n" for line in lines))
-    return await import_statement(context(store, at=at), ImportRequest(path=path), source="shop")
+    return await import_statement(context(inbox, at=at), ImportRequest(path=path), source="shop")
 
 
-async def bank(store: Store, folder: Path, *lines: str, at: int = 0) -> Imported:
+async def bank(inbox: Inbox, folder: Path, *lines: str, at: int = 0) -> Imported:
     """The same with a bank's file."""
     path = folder / "bank.csv"
     path.write_text(BANK + "".join(f"{line},main\n" for line in lines))
-    return await import_bank(context(store, at=at), ImportRequest(path=path))
+    return await import_bank(context(inbox, at=at), ImportRequest(path=path))
 
 
 def counts(done: Imported) -> tuple[int, int, int]:
@@ -81,10 +81,10 @@ def counts(done: Imported) -> tuple[int, int, int]:
     return done.new, done.changed, done.unchanged
 
 
-async def streamed(store: Store, stream: Any, *, at: int | None = None, **within: Any) -> list[Any]:
+async def streamed(inbox: Inbox, stream: Any, *, at: int | None = None, **within: Any) -> list[Any]:
     """All rows of a stream as known `at` seconds after T; None: ever."""
     as_of = LATEST if at is None else seconds(at)
-    async with store.reading() as connection:
+    async with inbox.database.reading() as connection:
         return [row async for part in stream(connection, as_of=as_of, **within) for row in part]
 
 
@@ -97,85 +97,85 @@ class ImportContract:
 
     @pytest.mark.alike
     async def test_a_book_is_read_in_the_order_of_its_keys(
-        self, store: Store, tmp_path: Path
+        self, inbox: Inbox, tmp_path: Path
     ) -> None:
         """And by ranges of them, which together are the whole."""
         lines = ["b 1,1.00,KES,,,", "A-2,2.00,KES,paid,,G", "a_10,3.00,KES,,,", "Ö,4.00,KES,,,g"]
-        assert counts(await book(store, tmp_path, *lines)) == (4, 0, 0)
-        found = await streamed(store, book_rows)
+        assert counts(await book(inbox, tmp_path, *lines)) == (4, 0, 0)
+        found = await streamed(inbox, book_rows)
         assert column(found, 0) == ["a10", "a2", "b1", "ö"]
         assert found[1][2:] == ("A-2", "order", 200, "KES", None, "paid", "G", None, None)
-        first = await streamed(store, book_rows, beyond="a2")
-        rest = await streamed(store, book_rows, first="a2")
+        first = await streamed(inbox, book_rows, beyond="a2")
+        rest = await streamed(inbox, book_rows, first="a2")
         assert (len(first), first + rest) == (1, found)
 
     @pytest.mark.alike
     async def test_the_same_book_again_changes_nothing_and_a_changed_row_is_a_new_version(
-        self, store: Store, tmp_path: Path
+        self, inbox: Inbox, tmp_path: Path
     ) -> None:
         """The old one stays, and is what was known before; what stands before the id's dot, too."""
         lines = [f"R{n},{n}.00,KES,unpaid,,G" for n in range(1, 9)]
-        assert counts(await book(store, tmp_path, *lines, at=1)) == (8, 0, 0)
-        assert counts(await book(store, tmp_path, *reversed(lines), at=2)) == (0, 0, 8)
+        assert counts(await book(inbox, tmp_path, *lines, at=1)) == (8, 0, 0)
+        assert counts(await book(inbox, tmp_path, *reversed(lines), at=2)) == (0, 0, 8)
         changed = ["r-3,3.00,KES,unpaid,,G", "R4,4.00,KES,paid,,G", "R9,9.00,KES,,,"]
-        assert counts(await book(store, tmp_path, *changed, at=3)) == (1, 2, 0)
-        before, now = [await streamed(store, book_rows, at=at) for at in (2, 3)]
+        assert counts(await book(inbox, tmp_path, *changed, at=3)) == (1, 2, 0)
+        before, now = [await streamed(inbox, book_rows, at=at) for at in (2, 3)]
         assert (len(before), len(now)) == (8, 9)
         assert column(before, 7) == ["unpaid"] * 8
         assert column(now, 7) == ["unpaid"] * 3 + ["paid"] + ["unpaid"] * 4 + [None]
         assert [now[2][2], now[3][1].split(".")] == ["r-3", [before[3][1].split(".")[0], "3"]]
-        assert await streamed(store, book_rows, at=0) == []
-        async with store.reading() as connection:
+        assert await streamed(inbox, book_rows, at=0) == []
+        async with inbox.database.reading() as connection:
             found = await book_lines_of(connection, ["r3", "g"], as_of=seconds(2))
             assert [line.reference for _, line in found] == [f"R{n}" for n in range(1, 9)]
 
     @pytest.mark.alike
     async def test_one_reference_may_be_of_several_kinds(
-        self, store: Store, tmp_path: Path
+        self, inbox: Inbox, tmp_path: Path
     ) -> None:
         """Each is a line of its own."""
         path = tmp_path / "kinds.csv"
         path.write_text("reference,kind,amount,currency\nR,order,1.00,KES\nR,invoice,2.00,KES\n")
         for expected in ((2, 0, 0), (0, 0, 2)):
-            assert counts(await import_book(context(store), ImportRequest(path=path))) == expected
-        assert column(await streamed(store, book_rows), 3) == ["invoice", "order"]
+            assert counts(await import_book(context(inbox), ImportRequest(path=path))) == expected
+        assert column(await streamed(inbox, book_rows), 3) == ["invoice", "order"]
 
     async def test_an_import_that_is_not_published_is_seen_by_nobody(
-        self, store: Store, tmp_path: Path, monkeypatch: Any
+        self, inbox: Inbox, tmp_path: Path, monkeypatch: Any
     ) -> None:
         """Neither what it adds nor what it supersedes; the next one undoes it, and stops it."""
         monkeypatch.setattr(importing, "SILENT_S", 0.01)
-        await book(store, tmp_path, "A,1.00,KES,,,", "B,1.00,KES,,,")
-        known = await streamed(store, book_rows)
+        await book(inbox, tmp_path, "A,1.00,KES,,,", "B,1.00,KES,,,")
+        known = await streamed(inbox, book_rows)
         killed = Import(kind="book", file="k", sha256="0", who="x", started_at=seconds(5))
         row = ("a", "order", "A", 999, "KES", *(None,) * 7)
-        async with store.writing() as connection:
+        async with inbox.database.writing() as connection:
             begun, another = await begin_import(connection, killed)
             assert (begun.number, another) == (2, False)
             await write_book(connection, [row, ("c", *row[1:])], number=begun.number)
             assert await go_on(connection, begun, written=2)
-        assert await streamed(store, book_rows) == known
-        assert len(await rows(store, "SELECT 1 FROM book_lines")) == 4
-        assert counts(await book(store, tmp_path, "A,1.00,KES,,,", "D,1.00,KES,,,", at=9)) == (
+        assert await streamed(inbox, book_rows) == known
+        assert len(await rows(inbox, "SELECT 1 FROM book_lines")) == 4
+        assert counts(await book(inbox, tmp_path, "A,1.00,KES,,,", "D,1.00,KES,,,", at=9)) == (
             1,
             0,
             1,
         )
-        assert column(await streamed(store, book_rows), 0) == ["a", "b", "d"]
-        async with store.writing() as connection:
+        assert column(await streamed(inbox, book_rows), 0) == ["a", "b", "d"]
+        async with inbox.database.writing() as connection:
             assert await under_way(connection) is None
             assert not await go_on(connection, begun, written=3)
             assert (await compare_book(connection, [row])).changed == 1
 
     async def test_undoing_walks_through_all_lines(
-        self, store: Store, tmp_path: Path, monkeypatch: Any
+        self, inbox: Inbox, tmp_path: Path, monkeypatch: Any
     ) -> None:
         """Some at a time, whatever the killed import was of."""
         monkeypatch.setattr("app.finance.import_store.UNDOING", 3)
         monkeypatch.setattr(importing, "SILENT_S", 0.01)
-        await statement(store, tmp_path, *(f"p{n},,1.00,,KES,,refund" for n in range(10)))
-        known = await rows(store, "SELECT * FROM statement_lines ORDER BY subject")
-        async with store.writing() as connection:
+        await statement(inbox, tmp_path, *(f"p{n},,1.00,,KES,,refund" for n in range(10)))
+        known = await rows(inbox, "SELECT * FROM statement_lines ORDER BY subject")
+        async with inbox.database.writing() as connection:
             killed = Import(
                 kind="statement", file="k", sha256="0", who="x", started_at=EARLIEST + TICK
             )
@@ -183,61 +183,61 @@ class ImportContract:
             await connection.exec_driver_sql(
                 f"UPDATE statement_lines SET until={begun.number} WHERE subject > 'p:p3'"
             )
-        await book(store, tmp_path, "A,1.00,KES,,,")
-        assert await rows(store, "SELECT * FROM statement_lines ORDER BY subject") == known
+        await book(inbox, tmp_path, "A,1.00,KES,,,")
+        assert await rows(inbox, "SELECT * FROM statement_lines ORDER BY subject") == known
 
     async def test_two_equal_refunds_are_two_lines_and_the_same_file_again_none(
-        self, store: Store, tmp_path: Path
+        self, inbox: Inbox, tmp_path: Path
     ) -> None:
         """A third one in another payout is a third; the amount of a payment may be corrected."""
         lines = ["p1,O-1,100.00,3.00,KES,po_1,payment", *["p1,O-1,20.00,,KES,po_1,refund"] * 2]
-        assert counts(await statement(store, tmp_path, *lines, at=1)) == (3, 0, 0)
-        assert counts(await statement(store, tmp_path, *lines, at=2)) == (0, 0, 3)
+        assert counts(await statement(inbox, tmp_path, *lines, at=1)) == (3, 0, 0)
+        assert counts(await statement(inbox, tmp_path, *lines, at=2)) == (0, 0, 3)
         more = ["p1,O-1,20.00,,KES,po_2,refund", "p1,O-1,110.00,3.00,KES,po_1,payment"]
-        assert counts(await statement(store, tmp_path, *more, at=3)) == (1, 1, 0)
-        before, now = [await streamed(store, statement_rows, at=at) for at in (2, 3)]
+        assert counts(await statement(inbox, tmp_path, *more, at=3)) == (1, 1, 0)
+        before, now = [await streamed(inbox, statement_rows, at=at) for at in (2, 3)]
         assert sorted(column(before, 6)) == [-2000, -2000, 10000]
         assert sorted(column(now, 6)) == [-2000, -2000, -2000, 11000]
         assert len({row[1].split(".")[0] for row in now}) == 4
         assert {row[1].split(".")[0] for row in before} < {row[1].split(".")[0] for row in now}
 
     async def test_fees_of_one_payout_in_two_files_are_two_unless_they_are_equal(
-        self, store: Store, tmp_path: Path
+        self, inbox: Inbox, tmp_path: Path
     ) -> None:
         """A fee's money is its net: its gross is 0 whatever it costs."""
         first, second = "p1,O-1,-5.00,,KES,po_1,fee", "p1,O-1,-3.00,,KES,po_1,fee"
-        assert counts(await statement(store, tmp_path, first, at=1)) == (1, 0, 0)
-        assert counts(await statement(store, tmp_path, second, at=2)) == (1, 0, 0)
-        assert counts(await statement(store, tmp_path, second, first, at=3)) == (0, 0, 2)
-        assert sorted(column(await streamed(store, statement_rows), 8)) == [-500, -300]
+        assert counts(await statement(inbox, tmp_path, first, at=1)) == (1, 0, 0)
+        assert counts(await statement(inbox, tmp_path, second, at=2)) == (1, 0, 0)
+        assert counts(await statement(inbox, tmp_path, second, first, at=3)) == (0, 0, 2)
+        assert sorted(column(await streamed(inbox, statement_rows), 8)) == [-500, -300]
         renamed = first.replace("O-1", "O-2")
-        assert counts(await statement(store, tmp_path, renamed, at=4)) == (0, 1, 0)
+        assert counts(await statement(inbox, tmp_path, renamed, at=4)) == (0, 1, 0)
 
     @pytest.mark.alike
     async def test_a_line_that_names_only_a_payment_has_the_key_of_its_order(
-        self, store: Store, tmp_path: Path
+        self, inbox: Inbox, tmp_path: Path
     ) -> None:
         """As soon as events say so; nothing for a payment of nobody, or of another source."""
         lines = ["p2,,5.00,,KES,,", "p1,ORD 7,5.00,,KES,,", "p3,,5.00,,KES,,", ",ORD-3,5.00,,KES,,"]
-        await statement(store, tmp_path, *lines, at=1)
-        await keep(store, arrival(said("e1", "succeeded", order="ORD-5", payment="p2"), at=5))
+        await statement(inbox, tmp_path, *lines, at=1)
+        await keep(inbox, arrival(said("e1", "succeeded", order="ORD-5", payment="p2"), at=5))
         other = said("e2", "succeeded", order="ORD-6", payment="p3", source="other")
-        await keep(store, arrival(other, at=6))
-        early, late = [await streamed(store, statement_rows, at=at) for at in (4, 6)]
+        await keep(inbox, arrival(other, at=6))
+        early, late = [await streamed(inbox, statement_rows, at=at) for at in (4, 6)]
         nobody, named = ("", "p3", None), [("ord3", None, "ORD-3"), ("ord7", "p1", "ORD 7")]
         assert sorted(row[:1] + row[2:4] for row in early[:2]) == [("", "p2", None), nobody]
         assert [row[:1] + row[2:4] for row in early[2:]] == named
         assert [row[:1] + row[2:4] for row in late] == [
             nobody, named[0], ("ord5", "p2", None), named[1],
         ]  # fmt: skip
-        cut = await streamed(store, statement_rows, at=6, first="ord4", beyond="ord6")
+        cut = await streamed(inbox, statement_rows, at=6, first="ord4", beyond="ord6")
         assert column(cut, 0) == ["ord5"]
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             found = await statement_lines_of(connection, ["ord3"], payments=["p2"], as_of=LATEST)
         assert {(line.order, line.payment) for line in found} == {("ORD-3", None), (None, "p2")}
 
     async def test_a_bank_line_is_known_by_what_the_bank_tells_of_it(
-        self, store: Store, tmp_path: Path
+        self, inbox: Inbox, tmp_path: Path
     ) -> None:
         """In whatever file: alike lines are counted, another text of one is a new version, and
         what was known at an instant stays known."""
@@ -246,15 +246,15 @@ class ImportContract:
             "2026-01-05,5.00,KES,,COINS",
             "2026-01-06,7,KES,B1,x",
         ]
-        assert counts(await bank(store, tmp_path, *lines, at=1)) == (3, 0, 0)
+        assert counts(await bank(inbox, tmp_path, *lines, at=1)) == (3, 0, 0)
         more = ["2026-01-06,7,KES,B1,y", *lines[:2], "2026-01-05,5.00,KES,,COINS"]
-        assert counts(await bank(store, tmp_path, *more, at=2)) == (1, 1, 2)
-        before, now = [await streamed(store, bank_lines, at=at) for at in (1, 2)]
+        assert counts(await bank(inbox, tmp_path, *more, at=2)) == (1, 1, 2)
+        before, now = [await streamed(inbox, bank_lines, at=at) for at in (1, 2)]
         assert sorted(column(before, 7)) == ["COINS", "COINS", "x"]
         assert sorted(column(now, 7)) == ["COINS", "COINS", "COINS", "y"]
 
     async def test_a_number_that_was_erased_from_a_banks_text_does_not_come_back(
-        self, store: Store, tmp_path: Path
+        self, inbox: Inbox, tmp_path: Path
     ) -> None:
         """What else the text says stays, so does a longer number of which it is a part; the same
         file again is the same line."""
@@ -262,95 +262,95 @@ class ImportContract:
             "2026-01-05,5.00,KES,,PO-1 of +254 711 223344",
             "2026-01-06,7,KES,,PO-2547112233449",
         ]
-        await bank(store, tmp_path, *lines, at=1)
+        await bank(inbox, tmp_path, *lines, at=1)
         written = [written_pattern("254711223344")]
-        async with store.writing() as connection:
+        async with inbox.database.writing() as connection:
             await rewrite_bank_texts(
                 connection, await bank_lines_with(connection, written, until=None)
             )
-        assert counts(await bank(store, tmp_path, *lines, at=2)) == (0, 0, 2)
-        found = await rows(store, "SELECT told FROM bank_lines ORDER BY minor")
+        assert counts(await bank(inbox, tmp_path, *lines, at=2)) == (0, 0, 2)
+        found = await rows(inbox, "SELECT told FROM bank_lines ORDER BY minor")
         assert found == [("PO-1 of •",), ("PO-2547112233449",)]
 
     @pytest.mark.alike
     async def test_a_payout_is_the_sum_of_the_lines_that_name_it(
-        self, store: Store, tmp_path: Path
+        self, inbox: Inbox, tmp_path: Path
     ) -> None:
         """Of its source and currency; a refund takes, whatever sign a file gives it, and a fee of
         its own is money that left; what names no payout is none."""
         await statement(
-            store, tmp_path, "p1,,100.00,3.00,KES,po_1,payment", "p2,,20.00,,KES,po_1,refund",
+            inbox, tmp_path, "p1,,100.00,3.00,KES,po_1,payment", "p2,,20.00,,KES,po_1,refund",
             ",,-5.00,,KES,po_1,fee", "p3,,9.00,,USD,po_1,payment", "p4,,1.00,,KES,,payment", at=1,
         )  # fmt: skip
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             found = await payouts(connection, as_of=LATEST)
         stated = {
             (each.source, each.reference, each.currency, each.minor, each.lines) for each in found
         }
         assert stated == {("shop", "po_1", "KES", 7_200, 3), ("shop", "po_1", "USD", 900, 1)}
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             assert await payouts(connection, as_of=EARLIEST) == []
 
     @pytest.mark.alike
-    async def test_an_erased_phone_does_not_come_back(self, store: Store, tmp_path: Path) -> None:
+    async def test_an_erased_phone_does_not_come_back(self, inbox: Inbox, tmp_path: Path) -> None:
         """Neither with the same file nor with a new version."""
         line = "A,1.00,KES,unpaid,254700000001,"
-        await book(store, tmp_path, line)
-        async with store.writing() as connection:
+        await book(inbox, tmp_path, line)
+        async with inbox.database.writing() as connection:
             await empty_lines(connection, await lines_with(connection, phones=["254700000001"]))
-        assert counts(await book(store, tmp_path, line)) == (0, 0, 1)
-        assert counts(await book(store, tmp_path, line.replace("unpaid", "paid"))) == (0, 1, 0)
-        assert await rows(store, "SELECT DISTINCT phone FROM book_lines") == [("",)]
+        assert counts(await book(inbox, tmp_path, line)) == (0, 0, 1)
+        assert counts(await book(inbox, tmp_path, line.replace("unpaid", "paid"))) == (0, 1, 0)
+        assert await rows(inbox, "SELECT DISTINCT phone FROM book_lines") == [("",)]
 
     async def test_what_is_taken_back_and_imported_again_brings_no_erased_phone_back(
-        self, store: Store, tmp_path: Path
+        self, inbox: Inbox, tmp_path: Path
     ) -> None:
         """Of a book, and of each text of a bank's line: entry, and what else is stated."""
         phone = "254700000001"
         line = f"A,1.00,KES,unpaid,{phone},"
         entries = (f"2026-01-05,7.00,KES,,M {phone}", f"2026-01-05,8.00,KES,+{phone},x")
-        await book(store, tmp_path, line, at=1)
-        await bank(store, tmp_path, *entries, at=2)
-        async with store.writing() as connection:
+        await book(inbox, tmp_path, line, at=1)
+        await bank(inbox, tmp_path, *entries, at=2)
+        async with inbox.database.writing() as connection:
             await empty_lines(connection, await lines_with(connection, phones=[phone]))
             found = await bank_lines_with(connection, [written_pattern(phone)], until=None)
             assert len(found) == 2
             await rewrite_bank_texts(connection, found)
         kinds: tuple[ImportKind, ...] = ("book", "bank")
         for number, kind in enumerate(kinds, 1):
-            now = context(store, at=9 + number)
+            now = context(inbox, at=9 + number)
             await withdraw_import(now, number, kind=kind, by=None, reason="once more")
-        assert counts(await book(store, tmp_path, line, at=20)) == (1, 0, 0)
-        assert counts(await bank(store, tmp_path, *entries, at=21)) == (2, 0, 0)
-        assert await rows(store, "SELECT DISTINCT phone FROM book_lines") == [("",)]
+        assert counts(await book(inbox, tmp_path, line, at=20)) == (1, 0, 0)
+        assert counts(await bank(inbox, tmp_path, *entries, at=21)) == (2, 0, 0)
+        assert await rows(inbox, "SELECT DISTINCT phone FROM book_lines") == [("",)]
         shown = await rows(
-            store, "SELECT DISTINCT minor, entry, told FROM bank_lines ORDER BY minor"
+            inbox, "SELECT DISTINCT minor, entry, told FROM bank_lines ORDER BY minor"
         )
         assert [tuple(row) for row in shown] == [(700, "", "M•"), (800, "•", "x")]
-        assert await self._standing(store, "book", at=99) == "A=1"
+        assert await self._standing(inbox, "book", at=99) == "A=1"
 
-    async def test_sums_beyond_64_bits_are_added_up(self, store: Store, tmp_path: Path) -> None:
+    async def test_sums_beyond_64_bits_are_added_up(self, inbox: Inbox, tmp_path: Path) -> None:
         """Of payouts, and of what is taken back: two people must agree to more than fits, too."""
         most = "92233720368547758.07"
         lines = [f"{name},,{most},0,KES,po_1,payment" for name in ("p1", "p2", "p3")]
-        await statement(store, tmp_path, *lines, at=1)
-        at = context(store, at=9)
+        await statement(inbox, tmp_path, *lines, at=1)
+        at = context(inbox, at=9)
         await register_operator(at, name="ann", role="admin", by="ann")
         await save_rules(at, '[accept_alone_max]\nKES = "10.00"\n', by="ann")
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             (found,) = await payouts(connection, as_of=LATEST)
         assert found.minor == 3 * (2**63 - 1)
         made = await withdraw_import(at, 1, kind="statement", by=Proven("ann"), reason="not ours")
         assert isinstance(made, Proposal)
         assert "more than KES 92,233,720,368,547,758.07." in made.sentence
 
-    async def test_lines_and_imports_come_page_by_page(self, store: Store, tmp_path: Path) -> None:
+    async def test_lines_and_imports_come_page_by_page(self, inbox: Inbox, tmp_path: Path) -> None:
         """Each once, whatever a page holds, also of many lines that name no order; and none where a
         page begins behind the last."""
-        await book(store, tmp_path, *(f"B-{n},1.00,KES,paid,," for n in range(5)), at=1)
+        await book(inbox, tmp_path, *(f"B-{n},1.00,KES,paid,," for n in range(5)), at=1)
         nameless = [f"p{n},,1.00,0,KES,po,payment" for n in range(5)]
-        await statement(store, tmp_path, *nameless, "q,B-2,1.00,0,KES,po,payment", at=2)
-        at = context(store, at=9)
+        await statement(inbox, tmp_path, *nameless, "q,B-2,1.00,0,KES,po,payment", at=2)
+        at = context(inbox, at=9)
         for page, count in ((book_page, 5), (statement_page, 6)):
             whole = await page(at, reference=None, as_of=None, limit=9)
             assert (len(whole.lines), whole.following) == (count, None)
@@ -372,14 +372,14 @@ class ImportContract:
         assert await finished_runs(at, limit=9, before=5) == []
 
     async def test_old_phones_are_met_once_each_however_they_are_paged(
-        self, store: Store, tmp_path: Path
+        self, inbox: Inbox, tmp_path: Path
     ) -> None:
         """Versions and kinds of one reference among them."""
         for line in ("A,1.00,KES,unpaid,254700000001,", "A,2.00,KES,unpaid,254700000001,"):
-            await book(store, tmp_path, line, at=7)
-        await book(store, tmp_path, "B,1.00,KES,,254700000002,", at=7)
+            await book(inbox, tmp_path, line, at=7)
+        await book(inbox, tmp_path, "B,1.00,KES,,254700000002,", at=7)
         found, after = list[LineKey](), None
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             while page := await old_lines(connection, before=seconds(9), after=after, limit=1):
                 found += page
                 after = page[-1]
@@ -387,17 +387,17 @@ class ImportContract:
 
     @pytest.mark.alike
     async def test_imports_are_listed_newest_first_each_after_the_one_before(
-        self, store: Store, tmp_path: Path
+        self, inbox: Inbox, tmp_path: Path
     ) -> None:
         """Even where the clock stands still: what was known at an instant stays what was known."""
         for line in ("A,1.00,KES,,,", "A,2.00,KES,,,"):
-            await book(store, tmp_path, line, at=7)
-        async with store.reading() as connection:
+            await book(inbox, tmp_path, line, at=7)
+        async with inbox.database.reading() as connection:
             found = await imports(connection, kind="book", limit=9)
         assert [(each.number, each.published_at, each.changed) for each in found] == [
             (2, seconds(7) + 1, 1), (1, seconds(7), 0),
         ]  # fmt: skip
-        assert column(await streamed(store, book_rows, at=7), 4) == [100]
+        assert column(await streamed(inbox, book_rows, at=7), 4) == [100]
 
     # --- taken back ------------------------------------------------------------------------------
 
@@ -423,7 +423,7 @@ class ImportContract:
     @pytest.mark.parametrize("kind", ["book", "statement", "bank"])
     async def test_an_import_that_is_taken_back_was_never_there(
         self,
-        store: Store,
+        inbox: Inbox,
         tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
         kind: ImportKind,
@@ -439,48 +439,48 @@ class ImportContract:
             pairs = [pair.split("=") for pair in said_then.split()]
             if kind == "book":
                 lines = [f"{name},{minor}.00,KES,paid,," for name, minor in pairs]
-                await book(store, tmp_path, *lines, at=place)
+                await book(inbox, tmp_path, *lines, at=place)
             elif kind == "bank":
                 # What is stated of an entry may change, its amount makes it another one.
                 lines = [f"2026-01-05,7.00,KES,{name},{name}={minor}" for name, minor in pairs]
-                await bank(store, tmp_path, *lines, at=place)
+                await bank(inbox, tmp_path, *lines, at=place)
             else:
                 lines = [f"{name},,{minor}.00,0,KES,," for name, minor in pairs]
-                await statement(store, tmp_path, *lines, at=place)
-        known = await self._standing(store, kind, at=10)
+                await statement(inbox, tmp_path, *lines, at=place)
+        known = await self._standing(inbox, kind, at=10)
         last = 0
         for place, number in enumerate(withdrawn, 1):
-            now = context(store, at=10 + place)
+            now = context(inbox, at=10 + place)
             done = await withdraw_import(now, number, kind=kind, by=None, reason="another shop's")
             assert isinstance(done, Withdrawn)
             assert done.withdrawn.number == number
             last = done.restored
-        assert await self._standing(store, kind, at=99) == left
+        assert await self._standing(inbox, kind, at=99) == left
         assert last == restored
-        assert await self._standing(store, kind, at=10) == known
-        again = await self._standing(store, kind, at=10 + len(withdrawn))
+        assert await self._standing(inbox, kind, at=10) == known
+        again = await self._standing(inbox, kind, at=10 + len(withdrawn))
         assert again == left
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             entries = await audit_entries(connection, limit=99)
         found = [each for each in entries if each.action == ACTIONS[kind]]
         assert {each.subject for each in found} == {f"import {number}" for number in withdrawn}
         assert {each.reason for each in found} == {"another shop's"}
 
-    async def _standing(self, store: Store, kind: ImportKind, *, at: int) -> str:
+    async def _standing(self, inbox: Inbox, kind: ImportKind, *, at: int) -> str:
         if kind == "bank":
-            return " ".join(sorted(column(await streamed(store, bank_lines, at=at), 7)))
+            return " ".join(sorted(column(await streamed(inbox, bank_lines, at=at), 7)))
         read, minor, name = (book_rows, 4, 2) if kind == "book" else (statement_rows, 6, 2)
-        found = await streamed(store, read, at=at)
+        found = await streamed(inbox, read, at=at)
         return " ".join(sorted(f"{row[name]}={row[minor] // 100}" for row in found))
 
     @pytest.mark.alike
     async def test_a_withdrawal_is_refused_where_there_is_nothing_to_take_back(
-        self, store: Store, tmp_path: Path
+        self, inbox: Inbox, tmp_path: Path
     ) -> None:
         """In a sentence each; the file can be imported again, and counts then."""
-        await book(store, tmp_path, "A,1.00,KES,paid,,", at=1)
-        await book(store, tmp_path, "A,1.00,KES,paid,,", "B,1.00,KES,paid,,", at=2)
-        now = context(store, at=9)
+        await book(inbox, tmp_path, "A,1.00,KES,paid,,", at=1)
+        await book(inbox, tmp_path, "A,1.00,KES,paid,,", "B,1.00,KES,paid,,", at=2)
+        now = context(inbox, at=9)
         done = await withdraw_import(now, 1, kind="book", by=None, reason="wrong file")
         assert isinstance(done, Withdrawn)
         assert (done.lines, done.unchanged) == (1, (2,))
@@ -493,16 +493,16 @@ class ImportContract:
         ):
             with pytest.raises((UsageError, NotFoundError), match=said_so):
                 await withdraw_import(now, number, kind=kind, by=None, reason=reason)  # type: ignore[arg-type]
-        assert await self._standing(store, "book", at=99) == "B=1"
-        await book(store, tmp_path, "A,1.00,KES,paid,,", at=100)
-        assert await self._standing(store, "book", at=199) == "A=1 B=1"
+        assert await self._standing(inbox, "book", at=99) == "B=1"
+        await book(inbox, tmp_path, "A,1.00,KES,paid,,", at=100)
+        assert await self._standing(inbox, "book", at=199) == "A=1 B=1"
 
     @pytest.mark.alike
     async def test_no_import_begins_while_one_is_taken_back(
-        self, store: Store, tmp_path: Path, monkeypatch: Any
+        self, inbox: Inbox, tmp_path: Path, monkeypatch: Any
     ) -> None:
         """What else is under way is looked for when no other can begin any more."""
-        await book(store, tmp_path, "A,1.00,KES,paid,,")
+        await book(inbox, tmp_path, "A,1.00,KES,paid,,")
         calls: list[str] = []
         for name in ("importing_alone", "under_way"):
             real = getattr(import_store, name)
@@ -512,18 +512,18 @@ class ImportContract:
                 return await real(connection)
 
             monkeypatch.setattr(import_store, name, noted)
-        await withdraw_import(context(store), 1, kind="book", by=None, reason="not ours")
+        await withdraw_import(context(inbox), 1, kind="book", by=None, reason="not ours")
         looked, begun = ["importing_alone", "under_way"], ["importing_alone"]
         assert calls == [*looked, *begun]
 
     async def test_lines_of_fees_alone_are_money_as_well(
-        self, store: Store, tmp_path: Path
+        self, inbox: Inbox, tmp_path: Path
     ) -> None:
         """The second person reads what taking back leaves missing."""
         fee = "p1,,-11.00,,KES,,fee"
-        await statement(store, tmp_path, fee, at=1)
-        await statement(store, tmp_path, fee, at=2)
-        at = context(store, at=9)
+        await statement(inbox, tmp_path, fee, at=1)
+        await statement(inbox, tmp_path, fee, at=2)
+        at = context(inbox, at=9)
         await register_operator(at, name="ann", role="admin", by="ann")
         await register_operator(at, name="bob", role="finance", by="ann")
         await save_rules(at, '[accept_alone_max]\nKES = "10.00"\n', by="ann")
@@ -532,22 +532,22 @@ class ImportContract:
         assert "1 line, KES 11.00. Later imports (2) had rows that were unchanged" in made.sentence
         proposals = Proposals(at, (withdrawal_kind(at),))
         await proposals.approve(made.id, by=Proven("ann"), reason="I looked")
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             (entry,) = await audit_entries(connection, limit=9, action="statement_withdrawn")
         assert entry.facts["later_imports"] == "2"
 
     @pytest.mark.alike
     async def test_more_than_one_person_may_accept_is_taken_back_by_two(
-        self, store: Store, tmp_path: Path
+        self, inbox: Inbox, tmp_path: Path
     ) -> None:
         """The first proposes, the second approves; a file that came between ends the proposal."""
-        at = context(store, at=9)
+        at = context(inbox, at=9)
         people: tuple[tuple[str, Role], ...] = (("ann", "admin"), ("bob", "finance"))
         for name, role in people:
             await register_operator(at, name=name, role=role, by="ann")
         await save_rules(at, '[accept_alone_max]\nKES = "10.00"\n', by="ann")
-        await book(store, tmp_path, "A,4.00,KES,paid,,", "B,6.00,KES,paid,,", at=10, by="bob")
-        await book(store, tmp_path, "C,11.00,KES,paid,,", at=11, by="bob")
+        await book(inbox, tmp_path, "A,4.00,KES,paid,,", "B,6.00,KES,paid,,", at=10, by="bob")
+        await book(inbox, tmp_path, "C,11.00,KES,paid,,", at=11, by="bob")
         small = await withdraw_import(at, 1, kind="book", by="bob", reason="not ours")
         assert isinstance(small, Withdrawn)
         with pytest.raises(UsageError, match="a second operator must approve it"):
@@ -558,16 +558,16 @@ class ImportContract:
         assert made.sentence == ("Take back import 2 of book lines (book.csv): 1 line, KES 11.00.")
         with pytest.raises(UsageError, match="a second operator must decide"):
             await proposals.approve(made.id, by=Proven("bob"), reason="x")
-        assert await self._standing(store, "book", at=99) == "C=11"
-        await book(store, tmp_path, "C,12.00,KES,paid,,", at=12, by="bob")
+        assert await self._standing(inbox, "book", at=99) == "C=11"
+        await book(inbox, tmp_path, "C,12.00,KES,paid,,", at=12, by="bob")
         with pytest.raises(UsageError, match="has changed since"):
             await proposals.approve(made.id, by=Proven("ann"), reason="x")
         await proposals.reject(made.id, by=Proven("ann"), reason="it changed")
         again = await withdraw_import(at, 4, kind="book", by=Proven("bob"), reason="not ours")
         assert isinstance(again, Proposal)
         await proposals.approve(again.id, by=Proven("ann"), reason="I looked")
-        assert await self._standing(store, "book", at=99) == "C=11"
-        async with store.reading() as connection:
+        assert await self._standing(inbox, "book", at=99) == "C=11"
+        async with inbox.database.reading() as connection:
             entries = await audit_entries(connection, limit=99, action="records_withdrawn")
         assert [(each.who, each.facts.get("second")) for each in entries] == [
             ("bob", None),

@@ -18,6 +18,7 @@ from app.access.tokens import (
     token_of,
     withdraw_token,
 )
+from app.config.settings import Settings
 from app.core.clock import SetClock
 from app.core.errors import ConfigurationError, NotFoundError, StoreUnavailable, UsageError
 from app.database import schema, writer
@@ -27,13 +28,13 @@ from app.database.statements import run
 from app.database.tables import metadata
 from app.monitoring.health import refusal
 from app.receiving import inbox_queue
+from app.receiving.inbox import Inbox, open_inbox
 from app.receiving.refusal_store import (
     Rejection,
     RejectionRing,
     find_rejection,
     kept_rejections,
 )
-from app.receiving.store import Store, StoreSettings, open_store
 from reconcile.instants import DAY, HOUR, TICK, format_instant
 from tests.database.builders import (
     arrival,
@@ -54,9 +55,9 @@ MAX_COUNT, MAX_BYTES = 20, 30_000
 SIZES = [10, 100, 3_000]
 
 
-async def kept_in_ring(store: Store) -> tuple[int, int, list[str]]:
+async def kept_in_ring(inbox: Inbox) -> tuple[int, int, list[str]]:
     """How many rejections are kept, of how many bytes of body and headers, and which."""
-    found = await rows(store, "SELECT id, body, headers FROM rejections ORDER BY id")
+    found = await rows(inbox, "SELECT id, body, headers FROM rejections ORDER BY id")
     size = sum(len(body) + len(headers.encode()) for _, body, headers in found)
     return len(found), size, [row[0] for row in found]
 
@@ -71,57 +72,57 @@ class KeepingContract:
         the end, what had not been is not; and nobody is answered twice."""
         monkeypatch.setattr(inbox_queue, "PATIENCE_S", 0.2)
         begun, behind, late = (arrival(said(name, order="A")) for name in ("e1", "e2", "e3"))
-        async with opened(url) as store:
-            inbox = store.receiving.inbox.writer
-            async with inbox.transaction():  # as long as a disk that hangs
-                first = asyncio.create_task(submit(store, begun))
+        async with opened(url) as inbox:
+            writer = inbox.writer.writer
+            async with writer.transaction():  # as long as a disk that hangs
+                first = asyncio.create_task(submit(inbox, begun))
                 for _ in range(20):
                     await asyncio.sleep(0)  # until it is a batch
-                second = asyncio.create_task(submit(store, behind))
+                second = asyncio.create_task(submit(inbox, behind))
                 for each in (first, second):
                     with pytest.raises(StoreUnavailable, match="not finished a write"):
                         await each
                 with pytest.raises(StoreUnavailable, match="not finished a write"):
-                    await submit(store, late)
-                assert store.queue.depth == 0
-                assert await refusal(context(store)) == store.queue.stalled
-            await soon(lambda: store.queue.stalled is None)
-            rows = await store.inbox.next_rows(limit=9, most_bytes=9_999)
+                    await submit(inbox, late)
+                assert inbox.queue.depth == 0
+                assert await refusal(context(inbox)) == inbox.queue.stalled
+            await soon(lambda: inbox.queue.stalled is None)
+            rows = await inbox.next_rows(limit=9, most_bytes=9_999)
             kept = [item for row in rows for item in row.items or ()]
             assert [item.delivery_id for item in kept] == [begun.delivery_id]
-            assert await refusal(context(store)) is None
-            assert await submit(store, behind) == "accepted"
+            assert await refusal(context(inbox)) is None
+            assert await submit(inbox, behind) == "accepted"
 
     async def test_nobody_waits_for_a_writer_that_does_not_end(
-        self, store: Store, monkeypatch: pytest.MonkeyPatch
+        self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Whoever has something to write is asked to try again; once the other has ended, it is
         written."""
         monkeypatch.setattr(writer, "TURN_S", 0.05)
-        async with store.writing():
+        async with inbox.database.writing():
             for _ in range(2):
                 with pytest.raises(StoreUnavailable, match="another write has not ended"):
-                    await issue_token(context(store), name="shop")
-        assert await issue_token(context(store), name="shop")
+                    await issue_token(context(inbox), name="shop")
+        assert await issue_token(context(inbox), name="shop")
 
     async def test_nobody_waits_for_a_writer_that_has_just_been_given_its_turn(
-        self, store: Store, monkeypatch: pytest.MonkeyPatch
+        self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Whoever asks as one writer ends and the next is to begin waits no longer than others."""
         monkeypatch.setattr(writer, "TURN_S", 0.05)
         over = asyncio.Event()
 
         async def hang() -> None:
-            async with store.writing():
+            async with inbox.database.writing():
                 await over.wait()
 
-        async with store.writer._alone():
+        async with inbox.database.writer._alone():
             next_one = asyncio.create_task(hang())
             await asyncio.sleep(0)
         try:
             with pytest.raises(StoreUnavailable, match="another write has not ended"):
                 async with asyncio.timeout(1):
-                    await issue_token(context(store), name="shop")
+                    await issue_token(context(inbox), name="shop")
         finally:
             over.set()
             await next_one
@@ -131,7 +132,7 @@ class KeepingContract:
         """After every commit the ring holds no more than its count and bytes, the newest last."""
         chance = random.Random(5)
         bounds = {"rejections_max_count": MAX_COUNT, "rejections_max_bytes": MAX_BYTES}
-        async with opened(url, **bounds) as store:
+        async with opened(url, **bounds) as inbox:
             kept: list[Rejection] = []
             for _ in range(40):
                 new = [
@@ -142,8 +143,8 @@ class KeepingContract:
                     for _ in range(chance.randint(1, 6))
                 ]
                 kept += new
-                await keep(store, *new)
-                count, size, names = await kept_in_ring(store)
+                await keep(inbox, *new)
+                count, size, names = await kept_in_ring(inbox)
                 assert count <= MAX_COUNT
                 assert size <= MAX_BYTES
                 assert names == [each.delivery_id for each in kept[len(kept) - count :]]
@@ -153,19 +154,19 @@ class KeepingContract:
     async def test_the_ring_keeps_what_fits(self, url: str) -> None:
         """A ring that is not over a bound deletes nothing, also after it was opened again."""
         for _ in range(2):
-            async with opened(url, rejections_max_count=MAX_COUNT) as store:
-                await keep(store, *(rejection() for _ in range(MAX_COUNT // 2)))
-        async with opened(url, rejections_max_count=MAX_COUNT) as store:
-            assert (await kept_in_ring(store))[0] == MAX_COUNT
-            await keep(store, rejection())
-            assert 1 < (await kept_in_ring(store))[0] <= MAX_COUNT
+            async with opened(url, rejections_max_count=MAX_COUNT) as inbox:
+                await keep(inbox, *(rejection() for _ in range(MAX_COUNT // 2)))
+        async with opened(url, rejections_max_count=MAX_COUNT) as inbox:
+            assert (await kept_in_ring(inbox))[0] == MAX_COUNT
+            await keep(inbox, rejection())
+            assert 1 < (await kept_in_ring(inbox))[0] <= MAX_COUNT
 
     @pytest.mark.alike
-    async def test_what_was_refused_is_read_as_it_was_kept(self, store: Store) -> None:
+    async def test_what_was_refused_is_read_as_it_was_kept(self, inbox: Inbox) -> None:
         """Every member of it, alone and in the order of arrival."""
         refused = [rejection(body=b"{1}", headers="c: d"), rejection()]
-        await keep(store, *refused)
-        async with store.reading() as connection:
+        await keep(inbox, *refused)
+        async with inbox.database.reading() as connection:
             assert await kept_rejections(connection, after="", at_once=9) == refused
             assert await find_rejection(connection, refused[1].delivery_id) == refused[1]
             assert await find_rejection(connection, "dlv_none") is None
@@ -173,28 +174,28 @@ class KeepingContract:
     @pytest.mark.parametrize("bound", ["rejections_max_count", "rejections_max_bytes"])
     async def test_a_ring_of_nothing(self, url: str, bound: str) -> None:
         """Bounds of zero keep no rejection and stop nothing."""
-        async with opened(url, **{bound: 0}) as store:
-            assert await keep(store, rejection(), arrival(said("e1", order="A"))) == ["stored"] * 2
-            assert (await kept_in_ring(store))[0] == 0
+        async with opened(url, **{bound: 0}) as inbox:
+            assert await keep(inbox, rejection(), arrival(said("e1", order="A"))) == ["stored"] * 2
+            assert (await kept_in_ring(inbox))[0] == 0
 
     @pytest.mark.alike
-    async def test_what_was_not_committed_pushes_nothing_out(self, store: Store) -> None:
+    async def test_what_was_not_committed_pushes_nothing_out(self, inbox: Inbox) -> None:
         """Rejections whose transaction failed do not count against those that are kept."""
         ring = RejectionRing(max_count=MAX_COUNT, max_bytes=10**6)
         for number in range(MAX_COUNT):
             with suppress(RuntimeError):
-                async with store.writing() as connection:
+                async with inbox.database.writing() as connection:
                     await run(connection, ring.append, [rejection()])
                     if number >= 5:
                         raise RuntimeError("planned")
-        async with store.writing() as connection:
+        async with inbox.database.writing() as connection:
             await run(connection, ring.append, [rejection()])
-        assert (await kept_in_ring(store))[0] == 6
+        assert (await kept_in_ring(inbox))[0] == 6
 
     @pytest.mark.alike
-    async def test_tokens(self, store: Store) -> None:
+    async def test_tokens(self, inbox: Inbox) -> None:
         """A token opens until it is revoked; its name is used once; no other text opens."""
-        at = context(store)
+        at = context(inbox)
         token = await issue_token(at, name="shop")
         assert token.startswith("thk_sandbox_")
         known = await token_of(at, token)
@@ -218,10 +219,10 @@ class KeepingContract:
         assert entry.changed_at == entry.revoked_at
 
     @pytest.mark.alike
-    async def test_what_a_token_is_for(self, store: Store) -> None:
+    async def test_what_a_token_is_for(self, inbox: Inbox) -> None:
         """Without a name for them, three scopes; named, those alone; making and revoking one is in
         the trail with them."""
-        at = context(store)
+        at = context(inbox)
         await issue_token(at, name="a")
         await issue_token(at, name="b", scopes=["finance", "read", "read"], until="1d")
         await issue_token(at, name="c", scopes=TOKEN_SCOPES)
@@ -240,11 +241,11 @@ class KeepingContract:
         ]
         assert facts == [("token_added", document), ("token_revoked", document)]
 
-    async def test_the_end_of_a_token(self, store: Store) -> None:
+    async def test_the_end_of_a_token(self, inbox: Inbox) -> None:
         """It opens until just before it. What ends within two weeks is found, the first first;
         what has ended or was revoked is not."""
         clock, now = SetClock(T), T
-        at = replace(context(store), clock=clock)
+        at = replace(context(inbox), clock=clock)
         ends = {"a": "15d", "b": "13d", "c": format_instant(now + 2 * HOUR), "d": "1h", "e": "3h"}
         tokens = {name: await issue_token(at, name=name, until=end) for name, end in ends.items()}
         await issue_token(at, name="f")
@@ -272,17 +273,17 @@ class KeepingContract:
             "99999999d",
         ],
     )
-    async def test_an_end_that_is_none(self, store: Store, until: str) -> None:
+    async def test_an_end_that_is_none(self, inbox: Inbox, until: str) -> None:
         with pytest.raises(UsageError, match="--until"):
-            await issue_token(context(store), name="shop", until=until)
-        assert await known_tokens(context(store)) == []
+            await issue_token(context(inbox), name="shop", until=until)
+        assert await known_tokens(context(inbox)) == []
 
     @pytest.mark.alike
     @pytest.mark.parametrize("name", ["", "a b", "x" * 61, "é", "a\n"])
-    async def test_token_names(self, store: Store, name: str) -> None:
+    async def test_token_names(self, inbox: Inbox, name: str) -> None:
         """A name that could not be typed or listed is refused."""
         with pytest.raises(UsageError):
-            await issue_token(context(store), name=name)
+            await issue_token(context(inbox), name=name)
 
     @pytest.mark.alike
     @pytest.mark.parametrize(("own", "other"), [("sandbox", "live"), ("live", "sandbox")])
@@ -292,31 +293,31 @@ class KeepingContract:
         async with opened(url, environment=own):
             pass
         with pytest.raises(ConfigurationError, match=f"belongs to {own}"):
-            async with open_store(StoreSettings(url=url, environment=other), purpose=purpose):
+            async with open_inbox(Settings(database_url=url, environment=other), purpose=purpose):
                 pass
-        async with open_store(StoreSettings(url=url), purpose=purpose) as store:
-            assert store.environment == own
+        async with open_inbox(Settings(database_url=url), purpose=purpose) as inbox:
+            assert inbox.database.environment == own
 
     @pytest.mark.alike
     async def test_a_new_database_must_be_given_an_environment(self, url: str) -> None:
         """A new database is not made without saying what it is for."""
         with pytest.raises(ConfigurationError, match="TALLYHOOK_ENVIRONMENT"):
-            async with open_store(StoreSettings(url=url), purpose="writing"):
+            async with open_inbox(Settings(database_url=url), purpose="writing"):
                 pass
 
-    async def test_migrations_make_the_tables(self, store: Store) -> None:
+    async def test_migrations_make_the_tables(self, inbox: Inbox) -> None:
         """A database made by the migrations is the one that the tables describe."""
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             assert await schema.current_version(connection) == schema.newest_version()
             assert await connection.run_sync(differences) == []
 
-    async def test_upgrading_again_changes_nothing(self, store: Store) -> None:
+    async def test_upgrading_again_changes_nothing(self, inbox: Inbox) -> None:
         """An upgrade of an up-to-date database changes neither the version nor a row."""
-        await keep(store, arrival(said("e1", order="A")), rejection())
-        before = await dump(store, *metadata.tables)
+        await keep(inbox, arrival(said("e1", order="A")), rejection())
+        before = await dump(inbox, *metadata.tables)
         newest = schema.newest_version()
-        assert await store.upgrade() == (newest, newest)
-        assert await dump(store, *metadata.tables) == before
+        assert await inbox.database.upgrade() == (newest, newest)
+        assert await dump(inbox, *metadata.tables) == before
 
     async def test_mapping_refuses_what_is_not_ours(self) -> None:
         """A stored claim or kind outside the vocabulary is an error, not a value."""

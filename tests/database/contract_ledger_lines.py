@@ -20,7 +20,7 @@ from app.orders.history_store import scan
 from app.orders.rebuild import refold_all
 from app.orders.refold import fold_or_log
 from app.privacy.check import Rebuilding, check_database
-from app.receiving.store import Store
+from app.receiving.inbox import Inbox
 from reconcile.ledger.fold import fold
 from reconcile.ledger.policy import Policy
 from reconcile.matching.ledger_lines import ledger_line_of
@@ -31,10 +31,10 @@ from tests.database.contract_ledgers import WINDOW_S, paid, quiet
 from tests.reconcile.build import DUE, seconds
 
 
-async def folded(store: Store, *, at: int) -> list[LedgerLineRow]:
+async def folded(inbox: Inbox, *, at: int) -> list[LedgerLineRow]:
     """What folding every history `at` seconds after T gives, without any cache."""
     found = []
-    async with store.reading() as connection:
+    async with inbox.database.reading() as connection:
         async for part in scan(connection):
             for history in part:
                 ledger = fold(history, policy=Policy(), as_of=seconds(at))
@@ -43,34 +43,34 @@ async def folded(store: Store, *, at: int) -> list[LedgerLineRow]:
     return sorted(found, key=lambda row: row[:2])
 
 
-async def cached(store: Store, *, at: int, within: Any = None) -> list[LedgerLineRow]:
+async def cached(inbox: Inbox, *, at: int, within: Any = None) -> list[LedgerLineRow]:
     """What a run reads now, with what is stale in its snapshot folded anew."""
     found, now = [], seconds(at)
-    async with store.reading() as connection:
-        overlay = await overlay_of(context(store, at=at), connection, now=now)
+    async with inbox.database.reading() as connection:
+        overlay = await overlay_of(context(inbox, at=at), connection, now=now)
         ranged = {} if within is None else {"within": within}
         async for part in ledger_lines_now(connection, overlay, as_of=now, **ranged):
             found += [LedgerLineRow(*row) for row in part]
     return found
 
 
-async def then(store: Store, *, at: int) -> list[LedgerLineRow]:
+async def then(inbox: Inbox, *, at: int) -> list[LedgerLineRow]:
     """What a run as of the past reads."""
     found = []
     async with ledger_lines_then(
-        context(store, at=99_999), as_of=seconds(at), progress=quiet
+        context(inbox, at=99_999), as_of=seconds(at), progress=quiet
     ) as scratch:
         async for part in flat_ledger_lines(scratch, as_of=seconds(at)):
             found += [LedgerLineRow(*row) for row in part]
     return found
 
 
-async def several(store: Store) -> None:
+async def several(inbox: Inbox) -> None:
     """Orders of every shape, whose keys are in another order than their references."""
     yen = Money(minor=7, currency="JPY")
     refund = said("r", "refunded", order="b-1", payment="p-b-1", movement="re", money=DUE)
     await keep(
-        store,
+        inbox,
         arrival(paid("b-1"), at=1),
         arrival(paid("A 2"), at=2),
         arrival(said("d", "declined", order="B-3", payment="p3", order_money=DUE), at=3),
@@ -85,150 +85,150 @@ class LedgerLinesContract:
 
     @pytest.mark.alike
     async def test_takings_read_from_the_cache_are_those_that_folding_gives(
-        self, store: Store
+        self, inbox: Inbox
     ) -> None:
         """Before the cache is filled, when it is, and when evidence or time has gone past it; each
         row of the matcher once, in key order."""
-        await several(store)
-        assert await cached(store, at=9) == await folded(store, at=9)
-        assert await refresh_ledger_lines(context(store, at=9), progress=quiet) == 5
-        assert await refresh_ledger_lines(context(store, at=9), progress=quiet) == 0
-        stored = await cached(store, at=9)
-        assert stored == await folded(store, at=9)
+        await several(inbox)
+        assert await cached(inbox, at=9) == await folded(inbox, at=9)
+        assert await refresh_ledger_lines(context(inbox, at=9), progress=quiet) == 5
+        assert await refresh_ledger_lines(context(inbox, at=9), progress=quiet) == 0
+        stored = await cached(inbox, at=9)
+        assert stored == await folded(inbox, at=9)
         assert [row.order for row in stored] == ["A 2", "b-1", "B-3", "c4", "É5"]
-        await keep(store, arrival(paid("B-3"), at=10), arrival(paid("a0"), at=11))
-        newer = await cached(store, at=12)
-        assert newer == await folded(store, at=12)
+        await keep(inbox, arrival(paid("B-3"), at=10), arrival(paid("a0"), at=11))
+        newer = await cached(inbox, at=12)
+        assert newer == await folded(inbox, at=12)
         assert len(newer) == 6
         assert newer != stored
 
-    async def test_a_deadline_that_passes_makes_a_taking_stale(self, store: Store) -> None:
+    async def test_a_deadline_that_passes_makes_a_taking_stale(self, inbox: Inbox) -> None:
         """What waited when it was cached has timed out when its time has come, though nothing was
         said; before that it stands."""
-        await keep(store, arrival(said("w", order="A", payment="p", order_money=DUE)))
-        await refresh_ledger_lines(context(store), progress=quiet)
-        async with store.reading() as connection:
-            early = await overlay_of(context(store), connection, now=seconds(WINDOW_S - 1))
-            late = await overlay_of(context(store), connection, now=seconds(WINDOW_S))
+        await keep(inbox, arrival(said("w", order="A", payment="p", order_money=DUE)))
+        await refresh_ledger_lines(context(inbox), progress=quiet)
+        async with inbox.database.reading() as connection:
+            early = await overlay_of(context(inbox), connection, now=seconds(WINDOW_S - 1))
+            late = await overlay_of(context(inbox), connection, now=seconds(WINDOW_S))
         assert (early.orders, late.orders) == (frozenset[str](), frozenset({"A"}))
-        assert await refresh_ledger_lines(context(store, at=WINDOW_S), progress=quiet) == 1
-        assert "timed_out" in (await rows(store, "SELECT told FROM takings"))[0][0]
+        assert await refresh_ledger_lines(context(inbox, at=WINDOW_S), progress=quiet) == 1
+        assert "timed_out" in (await rows(inbox, "SELECT told FROM takings"))[0][0]
 
     @pytest.mark.alike
-    async def test_an_order_that_shares_evidence_is_folded_with_it(self, store: Store) -> None:
+    async def test_an_order_that_shares_evidence_is_folded_with_it(self, inbox: Inbox) -> None:
         """A payment that two orders claim pays neither, though only one of them was spoken of."""
-        await keep(store, arrival(paid("A"), at=1))
-        await refresh_ledger_lines(context(store, at=2), progress=quiet)
+        await keep(inbox, arrival(paid("A"), at=1))
+        await refresh_ledger_lines(context(inbox, at=2), progress=quiet)
         await keep(
-            store, arrival(said("e", "succeeded", order="B", payment="p-A", money=DUE), at=3)
+            inbox, arrival(said("e", "succeeded", order="B", payment="p-A", money=DUE), at=3)
         )
-        assert await cached(store, at=4) == await folded(store, at=4)
-        await refresh_ledger_lines(context(store, at=4), progress=quiet)
-        assert await cached(store, at=4) == await folded(store, at=4)
-        assert [row.whole is None for row in await cached(store, at=4)] == [False, False]
+        assert await cached(inbox, at=4) == await folded(inbox, at=4)
+        await refresh_ledger_lines(context(inbox, at=4), progress=quiet)
+        assert await cached(inbox, at=4) == await folded(inbox, at=4)
+        assert [row.whole is None for row in await cached(inbox, at=4)] == [False, False]
 
     @pytest.mark.alike
     async def test_an_event_that_names_no_order_reaches_all_that_share_its_payment(
-        self, store: Store
+        self, inbox: Inbox
     ) -> None:
         """It is kept under one of them; the ledger line of the other is not stale by itself."""
         both = [said(f"e-{order}", order=order, payment="p", order_money=DUE) for order in "AB"]
-        await keep(store, arrival(both[0], at=1))
-        await keep(store, arrival(both[1], at=1))
-        await refresh_ledger_lines(context(store, at=2), progress=quiet)
-        before = await cached(store, at=3)
-        await keep(store, arrival(said("n", "succeeded", payment="p", money=DUE), at=3))
-        after = await cached(store, at=3)
-        assert after == await folded(store, at=3)
+        await keep(inbox, arrival(both[0], at=1))
+        await keep(inbox, arrival(both[1], at=1))
+        await refresh_ledger_lines(context(inbox, at=2), progress=quiet)
+        before = await cached(inbox, at=3)
+        await keep(inbox, arrival(said("n", "succeeded", payment="p", money=DUE), at=3))
+        after = await cached(inbox, at=3)
+        assert after == await folded(inbox, at=3)
         assert [old != new for old, new in zip(before, after, strict=True)] == [True, True]
 
     @pytest.mark.alike
-    async def test_takings_of_the_past_are_those_of_what_was_known(self, store: Store) -> None:
+    async def test_takings_of_the_past_are_those_of_what_was_known(self, inbox: Inbox) -> None:
         """An order of which nothing had arrived is not among them."""
-        await several(store)
-        assert [row.order for row in await then(store, at=2)] == ["A 2", "b-1", "É5"]
+        await several(inbox)
+        assert [row.order for row in await then(inbox, at=2)] == ["A 2", "b-1", "É5"]
         for at in (0, 2, 4, 9, WINDOW_S + 9):
-            assert await then(store, at=at) == await folded(store, at=at)
+            assert await then(inbox, at=at) == await folded(inbox, at=at)
 
     @pytest.mark.alike
-    async def test_ranges_of_keys_together_are_everything(self, store: Store) -> None:
+    async def test_ranges_of_keys_together_are_everything(self, inbox: Inbox) -> None:
         """Each row is in exactly one of two ranges, those of stale orders too."""
-        await several(store)
-        await refresh_ledger_lines(context(store, at=9), progress=quiet)
-        await keep(store, arrival(paid("B-3"), at=10), arrival(paid("a0"), at=11))
-        low = await cached(store, at=12, within=KeyRange(beyond="b3"))
-        high = await cached(store, at=12, within=KeyRange(first="b3"))
-        assert low + high == await cached(store, at=12)
+        await several(inbox)
+        await refresh_ledger_lines(context(inbox, at=9), progress=quiet)
+        await keep(inbox, arrival(paid("B-3"), at=10), arrival(paid("a0"), at=11))
+        low = await cached(inbox, at=12, within=KeyRange(beyond="b3"))
+        high = await cached(inbox, at=12, within=KeyRange(first="b3"))
+        assert low + high == await cached(inbox, at=12)
         assert len(low) == 3
 
     @pytest.mark.alike
-    async def test_a_rebuild_drops_the_cache(self, store: Store) -> None:
+    async def test_a_rebuild_drops_the_cache(self, inbox: Inbox) -> None:
         """A changed policy shows in a rebuild of all ledgers, so they are made anew after it."""
-        await several(store)
-        await refresh_ledger_lines(context(store, at=9), progress=quiet)
-        await refold_all(context(store, at=9), progress=quiet)
-        assert await rows(store, "SELECT order_key FROM takings") == []
+        await several(inbox)
+        await refresh_ledger_lines(context(inbox, at=9), progress=quiet)
+        await refold_all(context(inbox, at=9), progress=quiet)
+        assert await rows(inbox, "SELECT order_key FROM takings") == []
 
     async def test_an_upgrade_forgets_takings_that_do_not_say_what_is_in_doubt(
-        self, store: Store
+        self, inbox: Inbox
     ) -> None:
         """Those of unresolved orders; the next run makes them anew, and no others."""
         less = {"order": "A", "payment": "p", "money": Money(minor=1, currency="KES")}
         bodies = [said("e", "succeeded", **less), said("e", "succeeded", **less | {"money": DUE})]
-        await keep(store, *map(arrival, [*bodies, paid("B")]))
-        await refresh_ledger_lines(context(store, at=9), progress=quiet)
+        await keep(inbox, *map(arrival, [*bodies, paid("B")]))
+        await refresh_ledger_lines(context(inbox, at=9), progress=quiet)
         version = import_module(
             "app.database.migrations.versions.0015_takings_of_unresolved_orders"
         )
-        async with store.writing() as connection:
+        async with inbox.database.writing() as connection:
             await connection.execute(text(version.FORGET))
-        assert await rows(store, "SELECT order_key FROM takings") == [("B",)]
+        assert await rows(inbox, "SELECT order_key FROM takings") == [("B",)]
 
     async def test_an_upgrade_forgets_takings_that_do_not_say_what_is_owed_back(
-        self, store: Store
+        self, inbox: Inbox
     ) -> None:
         """All of them: they are written in another form. The next run makes them anew."""
-        await several(store)
-        await refresh_ledger_lines(context(store, at=9), progress=quiet)
-        before = await cached(store, at=9)
+        await several(inbox)
+        await refresh_ledger_lines(context(inbox, at=9), progress=quiet)
+        before = await cached(inbox, at=9)
         version = import_module(
             "app.database.migrations.versions.0022_takings_with_what_is_owed_and_in_doubt"
         )
-        async with store.writing() as connection:
+        async with inbox.database.writing() as connection:
             old = '["A",null,"succeeded"]'
             await connection.execute(text("UPDATE takings SET told = :old"), {"old": old})
             await connection.execute(text(version.FORGET))
-        await refresh_ledger_lines(context(store, at=9), progress=quiet)
-        assert await cached(store, at=9) == before
+        await refresh_ledger_lines(context(inbox, at=9), progress=quiet)
+        assert await cached(inbox, at=9) == before
 
     @pytest.mark.alike
     async def test_an_order_that_cannot_be_folded_stops_no_other(
-        self, store: Store, monkeypatch: pytest.MonkeyPatch
+        self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """It stays stale, and has no taking until it can be."""
-        await several(store)
+        await several(inbox)
 
         def broken(history: Any, **asked: Any) -> Any:
             return None if history.order == "c4" else fold_or_log(history, **asked)
 
         monkeypatch.setattr(reconcile_rows, "fold_or_log", broken)
-        await refresh_ledger_lines(context(store, at=9), progress=quiet)
-        assert len(await cached(store, at=9)) == 4
+        await refresh_ledger_lines(context(inbox, at=9), progress=quiet)
+        assert len(await cached(inbox, at=9)) == 4
         monkeypatch.setattr(reconcile_rows, "fold_or_log", fold_or_log)
-        assert len(await cached(store, at=9)) == 5
+        assert len(await cached(inbox, at=9)) == 5
 
-    async def test_the_check_finds_a_cached_taking_that_is_wrong(self, store: Store) -> None:
+    async def test_the_check_finds_a_cached_taking_that_is_wrong(self, inbox: Inbox) -> None:
         """And has nothing to say of those that are right, or only behind."""
-        await several(store)
-        at = context(store, at=9)
+        await several(inbox)
+        at = context(inbox, at=9)
         await refold_all(at, progress=quiet)
         await refresh_ledger_lines(at, progress=quiet)
-        async with store.writing() as connection:
+        async with inbox.database.writing() as connection:
             await connection.execute(text("UPDATE takings SET minor=minor+1 WHERE order_key='A 2'"))
         report = await check_database(at, again=Rebuilding(sources=lambda: SOURCES), progress=quiet)
         found = [each for each in report.problems if "the ledger line of" in each]
         assert found == ["the ledger line of A 2 is not what its history gives"]
-        await keep(store, arrival(paid("A 2"), at=9))
+        await keep(inbox, arrival(paid("A 2"), at=9))
         await refold_all(at, progress=quiet)
         report = await check_database(at, again=Rebuilding(sources=lambda: SOURCES), progress=quiet)
         assert not [each for each in report.problems if "the ledger line of" in each]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from app.context.context import AppContext
 from app.database.statements import run
 from app.orders import refold
 from app.orders.counter_store import differing_tallies, outcome_counts
@@ -25,9 +26,8 @@ from app.orders.listing_store import differing_listings
 from app.orders.published_store import Published
 from app.orders.rebuild import refold_all
 from app.orders.refold import call_up_early, gathered, refold_due, refold_until_quiet
-from app.receiving.context import AppContext
 from app.receiving.due_store import NEXT_DUE, count_due, due_orders, next_due
-from app.receiving.store import Store
+from app.receiving.inbox import Inbox
 from reconcile.instants import MINUTE
 from reconcile.ledger.events import ClaimKind
 from reconcile.ledger.fold import fold
@@ -48,9 +48,9 @@ async def folded(at: AppContext) -> int:
     return await refold_until_quiet(at, limit=3, progress=quiet)
 
 
-async def revisions(store: Store, *, after: int = 0, limit: int = 1000) -> list[Published]:
+async def revisions(inbox: Inbox, *, after: int = 0, limit: int = 1000) -> list[Published]:
     """A page of the feed."""
-    async with store.reading() as connection:
+    async with inbox.database.reading() as connection:
         return await feed(connection, after=after, limit=limit)
 
 
@@ -62,10 +62,10 @@ def paid(order: str, *, event_id: str | None = None) -> Any:
     )  # fmt: skip
 
 
-async def mark(store: Store, order: str) -> tuple[Any, ...]:
+async def mark(inbox: Inbox, order: str) -> tuple[Any, ...]:
     """(due_at, generation) of an order."""
     (found,) = await rows(
-        store, "SELECT due_at, generation FROM order_due WHERE order_key = :order", order=order
+        inbox, "SELECT due_at, generation FROM order_due WHERE order_key = :order", order=order
     )
     return found
 
@@ -73,22 +73,22 @@ async def mark(store: Store, order: str) -> tuple[Any, ...]:
 class LedgerContract:
     """Due marks, publishing and the feed. A subclass gives `url`."""
 
-    async def test_new_evidence_sets_its_order_due(self, store: Store) -> None:
+    async def test_new_evidence_sets_its_order_due(self, inbox: Inbox) -> None:
         """Every arrival for an order, a redelivery too, sets it due and counts a generation; one
         that is due already keeps its place before those that came later."""
-        await keep(store, arrival(said("e1", order="A"), at=1))
-        assert await mark(store, "A") == (seconds(1), 1)
-        await keep(store, arrival(said("e1", order="A"), at=2))
-        assert await mark(store, "A") == (seconds(1), 2)
-        async with store.reading() as connection:
+        await keep(inbox, arrival(said("e1", order="A"), at=1))
+        assert await mark(inbox, "A") == (seconds(1), 1)
+        await keep(inbox, arrival(said("e1", order="A"), at=2))
+        assert await mark(inbox, "A") == (seconds(1), 2)
+        async with inbox.database.reading() as connection:
             assert await run(connection, next_due) == seconds(1)
             assert await count_due(connection, now=seconds(0), enough=9) == 0
             assert await count_due(connection, now=seconds(1), enough=9) == 1
             assert await count_due(connection, now=seconds(1), enough=0) == 0
 
-    async def test_the_next_due_order_is_found_by_its_index(self, store: Store) -> None:
+    async def test_the_next_due_order_is_found_by_its_index(self, inbox: Inbox) -> None:
         """When the next one is due is asked all the time, and never of every order's mark."""
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             explain = "EXPLAIN"
             if connection.dialect.name == "sqlite":
                 explain += " QUERY PLAN"
@@ -97,11 +97,11 @@ class LedgerContract:
             rows = await connection.execute(text(f"{explain} {NEXT_DUE}"))
             assert "ix_order_due_due_at" in "\n".join(str(row) for row in rows)
 
-    async def test_what_changed_since_then_is_found_by_its_index(self, store: Store) -> None:
+    async def test_what_changed_since_then_is_found_by_its_index(self, inbox: Inbox) -> None:
         """Not by a look at every order that there is."""
-        await keep(store, arrival(said("e1", order="A")), arrival(paid("B"), at=2))
-        await folded(context(store, at=3))
-        async with store.reading() as connection:
+        await keep(inbox, arrival(said("e1", order="A")), arrival(paid("B"), at=2))
+        await folded(context(inbox, at=3))
+        async with inbox.database.reading() as connection:
             explain = "EXPLAIN QUERY PLAN" if connection.dialect.name == "sqlite" else "EXPLAIN"
             if connection.dialect.name != "sqlite":  # it reads small tables from end to end
                 await connection.execute(text("SET LOCAL enable_seqscan = off"))
@@ -115,162 +115,162 @@ class LedgerContract:
         assert found == [["A", "B"], ["A", "B"], [], []]
 
     @pytest.mark.alike
-    async def test_new_evidence_does_not_wait_for_the_deadline(self, store: Store) -> None:
+    async def test_new_evidence_does_not_wait_for_the_deadline(self, inbox: Inbox) -> None:
         """An order that waits for its deadline is due at once when something new is said."""
-        await keep(store, arrival(said("e1", order="A")))
-        await folded(context(store, at=1))
-        await keep(store, arrival(paid("A"), at=2))
-        assert (await mark(store, "A"))[0] == seconds(2)
+        await keep(inbox, arrival(said("e1", order="A")))
+        await folded(context(inbox, at=1))
+        await keep(inbox, arrival(paid("A"), at=2))
+        assert (await mark(inbox, "A"))[0] == seconds(2)
 
-    async def test_news_of_a_contested_payment_sets_both_orders_due(self, store: Store) -> None:
+    async def test_news_of_a_contested_payment_sets_both_orders_due(self, inbox: Inbox) -> None:
         """What names another order and the payment of this one is news of this one, too."""
-        await keep(store, arrival(said("a", order="A", payment="p")))
-        await folded(context(store, at=1))
-        await keep(store, arrival(said("b", order="B", payment="p"), at=2))
-        assert (await mark(store, "A"))[0] == seconds(2)
-        assert (await mark(store, "B"))[0] == seconds(2)
+        await keep(inbox, arrival(said("a", order="A", payment="p")))
+        await folded(context(inbox, at=1))
+        await keep(inbox, arrival(said("b", order="B", payment="p"), at=2))
+        assert (await mark(inbox, "A"))[0] == seconds(2)
+        assert (await mark(inbox, "B"))[0] == seconds(2)
 
     @pytest.mark.alike
-    async def test_a_fold_moves_the_mark_to_the_deadline(self, store: Store) -> None:
+    async def test_a_fold_moves_the_mark_to_the_deadline(self, inbox: Inbox) -> None:
         """After a fold an open order is due at its deadline, and a settled one never."""
-        await keep(store, arrival(said("e1", order="A")), arrival(paid("B")))
-        assert await folded(context(store, at=1)) == 2
-        assert (await mark(store, "A"))[0] == T + 35 * MINUTE
-        assert (await mark(store, "B"))[0] is None
-        async with store.reading() as connection:
+        await keep(inbox, arrival(said("e1", order="A")), arrival(paid("B")))
+        assert await folded(context(inbox, at=1)) == 2
+        assert (await mark(inbox, "A"))[0] == T + 35 * MINUTE
+        assert (await mark(inbox, "B"))[0] is None
+        async with inbox.database.reading() as connection:
             assert await run(connection, next_due) == T + 35 * MINUTE
 
-    async def test_what_waits_for_a_clock_that_was_ahead_is_called_up(self, store: Store) -> None:
+    async def test_what_waits_for_a_clock_that_was_ahead_is_called_up(self, inbox: Inbox) -> None:
         """Evidence that was dated ahead is folded now; a deadline that is ahead stays."""
-        await keep(store, arrival(said("e1", order="A")))
-        await folded(context(store, at=1))
-        deadline = await mark(store, "A")
-        await keep(store, *(arrival(paid(order), at=9_000) for order in "BCD"))
-        now = context(store, at=1)
+        await keep(inbox, arrival(said("e1", order="A")))
+        await folded(context(inbox, at=1))
+        deadline = await mark(inbox, "A")
+        await keep(inbox, *(arrival(paid(order), at=9_000) for order in "BCD"))
+        now = context(inbox, at=1)
         assert await folded(now) == 0
         assert await call_up_early(now) == 3
         assert await folded(now) == 3
-        assert await mark(store, "A") == deadline
+        assert await mark(inbox, "A") == deadline
         assert await call_up_early(now) == 0
-        assert sorted(each.order for each in await revisions(store)) == list("ABCD")
+        assert sorted(each.order for each in await revisions(inbox)) == list("ABCD")
 
     @pytest.mark.alike
-    async def test_the_deadline_is_published_without_an_event(self, store: Store) -> None:
+    async def test_the_deadline_is_published_without_an_event(self, inbox: Inbox) -> None:
         """Past its deadline an order is folded again, and says timed_out, once."""
-        await keep(store, arrival(said("e1", order="A")))
+        await keep(inbox, arrival(said("e1", order="A")))
         outcomes = []
         for at in (1, WINDOW_S - 1, WINDOW_S, WINDOW_S + 1, WINDOW_S + 99):
-            await folded(context(store, at=at))
-            outcomes.append([r.outcome for r in await revisions(store)])
+            await folded(context(inbox, at=at))
+            outcomes.append([r.outcome for r in await revisions(inbox)])
         assert outcomes == [["pending"], ["pending"], *[["pending", "timed_out"]] * 3]
 
-    async def test_due_orders_come_longest_waiting_first(self, store: Store) -> None:
+    async def test_due_orders_come_longest_waiting_first(self, inbox: Inbox) -> None:
         """The order that has waited longest is folded first, and no more than asked for."""
         for order, at in (("A", 3), ("B", 1), ("C", 2), ("D", 9)):
-            await keep(store, arrival(said(order, order=order), at=at))
-        async with store.reading() as connection:
+            await keep(inbox, arrival(said(order, order=order), at=at))
+        async with inbox.database.reading() as connection:
             due = await run(connection, due_orders, now=seconds(5), limit=2)
         assert [each.order for each in due] == ["B", "C"]
 
     @pytest.mark.alike
     async def test_evidence_between_fold_and_publishing_keeps_the_order_due(
-        self, store: Store, monkeypatch: pytest.MonkeyPatch
+        self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """What arrives while an order is being folded is folded in the next round, never missed."""
-        await keep(store, arrival(said("e1", order="A")))
+        await keep(inbox, arrival(said("e1", order="A")))
 
         async def late(*arguments: Any) -> Any:
             found = await gathered(*arguments)
             monkeypatch.setattr(refold, "gathered", gathered)
-            await keep(store, arrival(paid("A")))
+            await keep(inbox, arrival(paid("A")))
             return found
 
         monkeypatch.setattr(refold, "gathered", late)
-        at = context(store, at=1)
+        at = context(inbox, at=1)
         await refold_due(at, limit=10)
-        assert (await mark(store, "A"))[0] is not None
+        assert (await mark(inbox, "A"))[0] is not None
         await folded(at)
-        assert [r.outcome for r in await revisions(store)][-1] == "succeeded"
-        assert (await mark(store, "A"))[0] is None
+        assert [r.outcome for r in await revisions(inbox)][-1] == "succeeded"
+        assert (await mark(inbox, "A"))[0] is None
 
     async def test_two_folders_of_one_order_publish_once(
-        self, store: Store, monkeypatch: pytest.MonkeyPatch
+        self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A fold that was overtaken by another one of the same order publishes nothing."""
-        await keep(store, arrival(said("e1", order="A")))
+        await keep(inbox, arrival(said("e1", order="A")))
 
         async def overtaken(*arguments: Any) -> Any:
             found = await gathered(*arguments)
             monkeypatch.setattr(refold, "gathered", gathered)
-            await folded(context(store, at=WINDOW_S + 5))
+            await folded(context(inbox, at=WINDOW_S + 5))
             return found
 
         monkeypatch.setattr(refold, "gathered", overtaken)
-        await refold_due(context(store, at=1), limit=10)
-        assert [r.outcome for r in await revisions(store)] == ["timed_out"]
-        assert (await outcomes_in(store)) == {"timed_out": 1}
+        await refold_due(context(inbox, at=1), limit=10)
+        assert [r.outcome for r in await revisions(inbox)] == ["timed_out"]
+        assert (await outcomes_in(inbox)) == {"timed_out": 1}
 
     @pytest.mark.alike
-    async def test_revisions_have_no_gaps(self, store: Store) -> None:
+    async def test_revisions_have_no_gaps(self, inbox: Inbox) -> None:
         """Numbers run from 1 without a gap, also where a publishing transaction failed."""
         for number in range(7):
-            await keep(store, arrival(said(f"e{number}", order=f"O{number}"), at=number))
+            await keep(inbox, arrival(said(f"e{number}", order=f"O{number}"), at=number))
         with pytest.raises(RuntimeError, match="planned"):
-            await published_then_failing(store, "O0")
-        await folded(context(store, at=10))
-        await keep(store, *(arrival(paid(f"O{number}")) for number in range(5)))
-        await folded(context(store, at=20))
-        found = await revisions(store)
+            await published_then_failing(inbox, "O0")
+        await folded(context(inbox, at=10))
+        await keep(inbox, *(arrival(paid(f"O{number}")) for number in range(5)))
+        await folded(context(inbox, at=20))
+        found = await revisions(inbox)
         assert [r.seq for r in found] == list(range(1, 13))
         assert [r.order for r in found[:7]] == [f"O{number}" for number in range(7)]
         assert {r.before_outcome for r in found[7:]} == {"pending"}
 
-    async def test_concurrent_publishers_share_one_numbering(self, store: Store) -> None:
+    async def test_concurrent_publishers_share_one_numbering(self, inbox: Inbox) -> None:
         """Several publishers at once take numbers without a gap and without sharing one."""
         names = [f"O{number:02}" for number in range(30)]
-        await keep(store, *(arrival(said(name, order=name)) for name in names))
-        await asyncio.gather(*(refold_due(context(store, at=1), limit=7) for _ in range(8)))
-        await folded(context(store, at=1))
-        found = await revisions(store)
+        await keep(inbox, *(arrival(said(name, order=name)) for name in names))
+        await asyncio.gather(*(refold_due(context(inbox, at=1), limit=7) for _ in range(8)))
+        await folded(context(inbox, at=1))
+        found = await revisions(inbox)
         assert [r.seq for r in found] == list(range(1, 31))
         assert sorted(r.order for r in found) == names
 
     @pytest.mark.alike
     @pytest.mark.parametrize("limit", [1, 2, 3, 100])
-    async def test_paging_through_the_feed(self, store: Store, limit: int) -> None:
+    async def test_paging_through_the_feed(self, inbox: Inbox, limit: int) -> None:
         """Pages of any size, each from the last cursor, are together the whole feed."""
-        await keep(store, *(arrival(said(f"e{n}", order=f"O{n}")) for n in range(7)))
-        await folded(context(store, at=1))
+        await keep(inbox, *(arrival(said(f"e{n}", order=f"O{n}")) for n in range(7)))
+        await folded(context(inbox, at=1))
         found: list[Published] = []
-        while page := await revisions(store, after=found[-1].seq if found else 0, limit=limit):
+        while page := await revisions(inbox, after=found[-1].seq if found else 0, limit=limit):
             assert len(page) <= limit
             found += page
-        assert found == await revisions(store)
+        assert found == await revisions(inbox)
         assert len(found) == 7
 
     @pytest.mark.alike
-    async def test_latest_positions(self, store: Store) -> None:
+    async def test_latest_positions(self, inbox: Inbox) -> None:
         """The latest position is what the last revision of the order said; none for others."""
-        await keep(store, arrival(said("e1", order="A")), arrival(said("e2", order="B")))
-        await folded(context(store, at=1))
-        await keep(store, arrival(paid("A")))
-        await folded(context(store, at=2))
-        found = await histories(store, ["A", "B"])
-        at = context(store)
-        async with store.reading() as connection:
+        await keep(inbox, arrival(said("e1", order="A")), arrival(said("e2", order="B")))
+        await folded(context(inbox, at=1))
+        await keep(inbox, arrival(paid("A")))
+        await folded(context(inbox, at=2))
+        found = await histories(inbox, ["A", "B"])
+        at = context(inbox)
+        async with inbox.database.reading() as connection:
             positions = await latest_positions(connection, ["A", "B", "C"])
         assert positions == {
             order: position_of(fold(found[order], policy=at.policy, as_of=seconds(2)))
             for order in ("A", "B")
         }
 
-    async def test_listing_by_outcome_and_finding(self, store: Store) -> None:
+    async def test_listing_by_outcome_and_finding(self, inbox: Inbox) -> None:
         """Orders are listed in key order, after a key, by outcome and by finding."""
         for order in ("B", "A", "D", "C"):
-            await keep(store, arrival(said(order, order=order)))
-        await keep(store, arrival(paid("A")), arrival(paid("C")), arrival(paid("C")))
-        await folded(context(store, at=1))
-        async with store.reading() as connection:
+            await keep(inbox, arrival(said(order, order=order)))
+        await keep(inbox, arrival(paid("A")), arrival(paid("C")), arrival(paid("C")))
+        await folded(context(inbox, at=1))
+        async with inbox.database.reading() as connection:
             found = [
                 await listed_orders(connection, **{"after": "", "limit": 10, **words})
                 for words in LISTINGS
@@ -283,7 +283,7 @@ class LedgerContract:
         "seed", [0, *(pytest.param(seed, marks=pytest.mark.alike) for seed in range(1, 5))]
     )
     async def test_the_counters_of_orders_are_what_a_full_count_gives(
-        self, store: Store, seed: int
+        self, inbox: Inbox, seed: int
     ) -> None:
         """After generated histories, whatever was folded between; and after a rebuild."""
         chosen = random.Random(seed)
@@ -291,52 +291,52 @@ class LedgerContract:
         for at in range(1, 25):
             order, number = chosen.choice("ABCDE"), chosen.randrange(15)
             event = said(f"e{number}", chosen.choice(claims), order=order, payment=f"p{number % 7}")
-            await keep(store, arrival(event, at=at))
+            await keep(inbox, arrival(event, at=at))
             if chosen.random() < 0.4:
-                await folded(context(store, at=at))
-                await full_count_agrees(store)
-        await folded(context(store, at=WINDOW_S + 99))
-        await full_count_agrees(store)
-        counted = await outcomes_in(store)
+                await folded(context(inbox, at=at))
+                await full_count_agrees(inbox)
+        await folded(context(inbox, at=WINDOW_S + 99))
+        await full_count_agrees(inbox)
+        counted = await outcomes_in(inbox)
         assert counted.keys() - {"pending"}
-        async with store.writing() as connection:
+        async with inbox.database.writing() as connection:
             await connection.exec_driver_sql("DELETE FROM ledgers")
             assert len(await differing_tallies(connection)) >= len(counted)
-        await refold_all(context(store, at=WINDOW_S + 99), progress=quiet)
-        await full_count_agrees(store)
-        assert await outcomes_in(store) == counted
+        await refold_all(context(inbox, at=WINDOW_S + 99), progress=quiet)
+        await full_count_agrees(inbox)
+        assert await outcomes_in(inbox) == counted
 
-    async def test_a_publication_that_fails_counts_nothing(self, store: Store) -> None:
+    async def test_a_publication_that_fails_counts_nothing(self, inbox: Inbox) -> None:
         """What is counted commits with the ledgers, or not at all."""
-        await keep(store, arrival(said("e1", order="A")))
+        await keep(inbox, arrival(said("e1", order="A")))
         with pytest.raises(RuntimeError, match="planned"):
-            await published_then_failing(store, "A")
-        assert await outcomes_in(store) == {}
-        await full_count_agrees(store)
+            await published_then_failing(inbox, "A")
+        assert await outcomes_in(inbox) == {}
+        await full_count_agrees(inbox)
 
     @pytest.mark.alike
-    async def test_rebuilding_the_caches(self, store: Store) -> None:
+    async def test_rebuilding_the_caches(self, inbox: Inbox) -> None:
         """Dropping every ledger and folding all again gives equal rows, and publishes nothing."""
         for number in range(6):
-            await keep(store, arrival(said(f"e{number}", order=f"O{number}"), at=number))
-        await keep(store, arrival(paid("O1")), arrival(paid("O4")), arrival(paid("O4")))
-        await folded(context(store, at=10))
-        before = await dump(store, "ledgers", "revisions", "order_due", "events", "deliveries")
-        async with store.writing() as connection:
+            await keep(inbox, arrival(said(f"e{number}", order=f"O{number}"), at=number))
+        await keep(inbox, arrival(paid("O1")), arrival(paid("O4")), arrival(paid("O4")))
+        await folded(context(inbox, at=10))
+        before = await dump(inbox, "ledgers", "revisions", "order_due", "events", "deliveries")
+        async with inbox.database.writing() as connection:
             await connection.exec_driver_sql("DELETE FROM ledgers")
         counted: list[int] = []
-        assert await refold_all(context(store, at=10), progress=counted.append) == 6
+        assert await refold_all(context(inbox, at=10), progress=counted.append) == 6
         assert sum(counted) == 6
-        after = await dump(store, "ledgers", "revisions", "order_due", "events", "deliveries")
+        after = await dump(inbox, "ledgers", "revisions", "order_due", "events", "deliveries")
         assert after == before
 
     @pytest.mark.alike
-    async def test_rebuilding_publishes_what_differs(self, store: Store) -> None:
+    async def test_rebuilding_publishes_what_differs(self, inbox: Inbox) -> None:
         """Where a rebuilt ledger says something else than was published, a revision says so."""
-        await keep(store, arrival(said("e1", order="A")), arrival(said("e2", order="B")))
-        await folded(context(store, at=1))
-        await refold_all(context(store, at=WINDOW_S), progress=quiet)
-        found = await revisions(store)
+        await keep(inbox, arrival(said("e1", order="A")), arrival(said("e2", order="B")))
+        await folded(context(inbox, at=1))
+        await refold_all(context(inbox, at=WINDOW_S), progress=quiet)
+        found = await revisions(inbox)
         assert [(r.seq, r.order, r.outcome) for r in found[2:]] == [
             (3, "A", "timed_out"),
             (4, "B", "timed_out"),
@@ -359,19 +359,19 @@ LISTINGS: list[dict[str, Any]] = [
 ]
 
 
-async def full_count_agrees(store: Store) -> None:
+async def full_count_agrees(inbox: Inbox) -> None:
     """The counters of orders are what the ledgers give."""
-    async with store.reading() as connection:
+    async with inbox.database.reading() as connection:
         assert await differing_tallies(connection) == []
         assert await differing_listings(connection) == []
-    await listed_as_published(store)
+    await listed_as_published(inbox)
 
 
-async def listed_as_published(store: Store) -> None:
+async def listed_as_published(inbox: Inbox) -> None:
     """Orders of each outcome and finding come newest first by their last revision, a page at a
     time."""
     last = "SELECT max(seq) FROM revisions WHERE revisions.order_key = ledgers.order_key"
-    found = await rows(store, f"SELECT order_key, outcome, findings, ({last}) FROM ledgers")
+    found = await rows(inbox, f"SELECT order_key, outcome, findings, ({last}) FROM ledgers")
     codes = {(None, code) for row in found for code in row[2].split("|") if code}
     outcomes = {(row[1], None) for row in found}
     both = {(outcome, code) for outcome, _ in outcomes for _, code in codes}
@@ -385,7 +385,7 @@ async def listed_as_published(store: Store) -> None:
             reverse=True,
         )
         shown: list[tuple[int, str]] = []
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             while page := await latest_orders(
                 connection,
                 before=shown[-1][0] if shown else None,
@@ -397,18 +397,18 @@ async def listed_as_published(store: Store) -> None:
         assert shown == wanted, (outcome, finding)
 
 
-async def outcomes_in(store: Store) -> dict[str, int]:
+async def outcomes_in(inbox: Inbox) -> dict[str, int]:
     """How many orders have each outcome."""
-    async with store.reading() as connection:
+    async with inbox.database.reading() as connection:
         return await outcome_counts(connection)
 
 
-async def published_then_failing(store: Store, order: str) -> None:
+async def published_then_failing(inbox: Inbox, order: str) -> None:
     """Publish a revision in a transaction that then fails."""
-    at = context(store, at=10)
-    history = (await histories(store, [order]))[order]
+    at = context(inbox, at=10)
+    history = (await histories(inbox, [order]))[order]
     ledger = fold(history, policy=at.policy, as_of=seconds(10))
     decided: Callable[..., Any] = refold.decided
-    async with store.writing() as connection:
+    async with inbox.database.writing() as connection:
         await run(connection, publish, [decided(ledger, None, rules="v2-any")])
         raise RuntimeError("planned")

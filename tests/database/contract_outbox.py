@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from app.config.settings import ShopSettings
 from app.orders import refold
 from app.orders.ledger_store import publish
 from app.orders.notification_store import (
@@ -19,8 +20,9 @@ from app.orders.notification_store import (
 )
 from app.orders.rebuild import refold_all
 from app.orders.refold import refold_due
-from app.receiving.store import Store
+from app.receiving.inbox import Inbox
 from reconcile.instants import SECOND
+from tests.contexts import NOTIFIED
 from tests.database.builders import arrival, context, keep, rows, said
 from tests.database.contract_ledgers import paid, quiet
 from tests.reconcile.build import seconds
@@ -28,23 +30,23 @@ from tests.reconcile.build import seconds
 LEASE = 60 * SECOND
 
 
-async def publish_two(store: Store, *orders: str, at: int = 0) -> None:
+async def publish_two(inbox: Inbox, *orders: str, at: int = 0) -> None:
     """Two revisions of each order, pending and succeeded, of which the shop is to be notified."""
-    store.notifies = True
+    inbox.settings = inbox.settings.model_copy(update={"shop": NOTIFIED})
     for make in (lambda order: said(f"e-{order}", order=order, payment=f"p-{order}"), paid):
-        await keep(store, *(arrival(make(order), at=at) for order in orders))
-        await refold_due(context(store, at=at), limit=100)
+        await keep(inbox, *(arrival(make(order), at=at) for order in orders))
+        await refold_due(context(inbox, at=at), limit=100)
 
 
-async def take(store: Store, *, at: int = 0, limit: int = 100) -> list[Notification]:
+async def take(inbox: Inbox, *, at: int = 0, limit: int = 100) -> list[Notification]:
     """What one worker gets."""
-    async with store.writing() as connection:
+    async with inbox.database.writing() as connection:
         return await take_notifications(connection, now=seconds(at), limit=limit, lease=LEASE)
 
 
-async def settle(store: Store, *results: SendResult, at: int = 0) -> None:
+async def settle(inbox: Inbox, *results: SendResult, at: int = 0) -> None:
     """What became of it."""
-    async with store.writing() as connection:
+    async with inbox.database.writing() as connection:
         await settle_notifications(connection, results, now=seconds(at))
 
 
@@ -53,9 +55,9 @@ def names(taken: list[Notification]) -> list[tuple[str, str]]:
     return sorted((each.published.order, each.published.outcome) for each in taken)
 
 
-async def counts(store: Store, *, enough: int = 9) -> tuple[int, int]:
+async def counts(inbox: Inbox, *, enough: int = 9) -> tuple[int, int]:
     """(waiting, given up)"""
-    async with store.reading() as connection:
+    async with inbox.database.reading() as connection:
         return await notification_counts(connection, enough=enough)
 
 
@@ -63,12 +65,12 @@ class OutboxContract:
     """Rows are written with their revisions, taken once, and in the order of each order's."""
 
     async def test_a_revision_and_its_notification_are_one_transaction(
-        self, store: Store, monkeypatch: pytest.MonkeyPatch
+        self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Where publishing fails at its end, there is neither; where it succeeds, there are both;
         and none where no shop is to be notified."""
-        store.notifies = True
-        await keep(store, arrival(paid("A")))
+        inbox.settings = inbox.settings.model_copy(update={"shop": NOTIFIED})
+        await keep(inbox, arrival(paid("A")))
 
         def fail_after(*arguments: object, **words: object) -> None:
             publish(*arguments, **words)  # type: ignore[arg-type]
@@ -76,87 +78,87 @@ class OutboxContract:
 
         monkeypatch.setattr(refold, "publish", fail_after)
         with pytest.raises(RuntimeError, match="planned"):
-            await refold_due(context(store, at=99), limit=9)
+            await refold_due(context(inbox, at=99), limit=9)
         both = "SELECT seq FROM revisions UNION ALL SELECT seq FROM notifications"
-        assert await rows(store, both) == []
+        assert await rows(inbox, both) == []
         monkeypatch.setattr(refold, "publish", publish)
-        await refold_all(context(store, at=100), progress=quiet)
-        assert await rows(store, both) == [(1,), (1,)]
-        store.notifies = False
-        await keep(store, arrival(paid("B"), at=101))
-        await refold_all(context(store, at=101), progress=quiet)
-        assert sorted(await rows(store, both)) == [(1,), (1,), (2,)]
+        await refold_all(context(inbox, at=100), progress=quiet)
+        assert await rows(inbox, both) == [(1,), (1,)]
+        inbox.settings = inbox.settings.model_copy(update={"shop": ShopSettings()})
+        await keep(inbox, arrival(paid("B"), at=101))
+        await refold_all(context(inbox, at=101), progress=quiet)
+        assert sorted(await rows(inbox, both)) == [(1,), (1,), (2,)]
 
     @pytest.mark.alike
-    async def test_an_order_is_notified_in_order(self, store: Store) -> None:
+    async def test_an_order_is_notified_in_order(self, inbox: Inbox) -> None:
         """Only the first of an order is given out, until it was delivered or given up."""
-        await publish_two(store, "A", "B")
-        first = await take(store)
+        await publish_two(inbox, "A", "B")
+        first = await take(inbox)
         assert names(first) == [("A", "pending"), ("B", "pending")]
-        assert await take(store) == []
+        assert await take(inbox) == []
         await settle(
-            store,
+            inbox,
             SendResult(sent=first[0], delivered=True),
             SendResult(sent=first[1], problem="timed_out", again_at=seconds(20)),
             at=1,
         )
-        second = await take(store, at=1)
+        second = await take(inbox, at=1)
         assert names(second) == [(first[0].published.order, "succeeded")]
-        again = await take(store, at=20)
+        again = await take(inbox, at=20)
         assert [each.tries for each in again] == [1]
-        await settle(store, SendResult(sent=again[0], problem="status_500"), at=21)
-        assert names(await take(store, at=21)) == [(first[1].published.order, "succeeded")]
+        await settle(inbox, SendResult(sent=again[0], problem="status_500"), at=21)
+        assert names(await take(inbox, at=21)) == [(first[1].published.order, "succeeded")]
 
-    async def test_who_dies_loses_the_lease(self, store: Store) -> None:
+    async def test_who_dies_loses_the_lease(self, inbox: Inbox) -> None:
         """After the lease another gets the same, and what the first says late changes nothing."""
-        await publish_two(store, "A")
-        (lost,) = await take(store)
-        (found,) = await take(store, at=60)
+        await publish_two(inbox, "A")
+        (lost,) = await take(inbox)
+        (found,) = await take(inbox, at=60)
         assert found.published == lost.published
-        await settle(store, SendResult(sent=lost, delivered=True), at=61)
-        assert await counts(store) == (2, 0)
-        assert await counts(store, enough=1) == (1, 0)
-        await settle(store, SendResult(sent=found, delivered=True), at=62)
-        assert await counts(store) == (1, 0)
-        async with store.reading() as connection:
+        await settle(inbox, SendResult(sent=lost, delivered=True), at=61)
+        assert await counts(inbox) == (2, 0)
+        assert await counts(inbox, enough=1) == (1, 0)
+        await settle(inbox, SendResult(sent=found, delivered=True), at=62)
+        assert await counts(inbox) == (1, 0)
+        async with inbox.database.reading() as connection:
             waits, there = await notifications_in(connection, state=None, limit=9)
         assert (waits.due_at, waits.delivered_at) == (seconds(62), None)
         assert (there.due_at, there.delivered_at) == (None, seconds(62))
         assert (there.published_at, there.problem) == (seconds(0), None)
 
-    async def test_several_share_the_work(self, store: Store) -> None:
+    async def test_several_share_the_work(self, inbox: Inbox) -> None:
         """Whoever takes at the same time never gets the same."""
-        await publish_two(store, *(f"O{n}" for n in range(12)))
-        parts = await asyncio.gather(*(take(store, limit=4) for _ in range(4)))
+        await publish_two(inbox, *(f"O{n}" for n in range(12)))
+        parts = await asyncio.gather(*(take(inbox, limit=4) for _ in range(4)))
         taken = [each.published.seq for part in parts for each in part]
         assert len(taken) == len(set(taken)) > 3
-        rest = [each.published.seq for _ in range(3) for each in await take(store, limit=4)]
+        rest = [each.published.seq for _ in range(3) for each in await take(inbox, limit=4)]
         assert len({*taken, *rest}) == len(taken) + len(rest) == 12
 
-    async def test_what_is_new_and_what_was_tried_each_have_places(self, store: Store) -> None:
+    async def test_what_is_new_and_what_was_tried_each_have_places(self, inbox: Inbox) -> None:
         """Of twelve that were refused and of twelve that are new: none holds up the others."""
-        await publish_two(store, *(f"O{n}" for n in range(12)))
-        tried = await take(store, limit=12)
+        await publish_two(inbox, *(f"O{n}" for n in range(12)))
+        tried = await take(inbox, limit=12)
         later = [SendResult(sent=each, problem="status_404", again_at=seconds(5)) for each in tried]
-        await settle(store, *later)
-        await publish_two(store, *(f"N{n}" for n in range(12)), at=5)
-        taken = await take(store, at=6, limit=8)
+        await settle(inbox, *later)
+        await publish_two(inbox, *(f"N{n}" for n in range(12)), at=5)
+        taken = await take(inbox, at=6, limit=8)
         assert sorted(each.published.order[0] for each in taken) == ["N"] * 6 + ["O"] * 2
-        rest = [each.published.order[0] for _ in range(4) for each in await take(store, at=6)]
+        rest = [each.published.order[0] for _ in range(4) for each in await take(inbox, at=6)]
         assert (rest.count("N"), rest.count("O")) == (6, 10)
 
-    async def test_what_was_given_up_is_listed_and_sent_again(self, store: Store) -> None:
+    async def test_what_was_given_up_is_listed_and_sent_again(self, inbox: Inbox) -> None:
         """A dead letter stays, with its problem, until somebody asks for it again."""
-        await publish_two(store, "A")
-        (sent,) = await take(store)
-        await settle(store, SendResult(sent=sent, problem="status_410"))
-        async with store.reading() as connection:
+        await publish_two(inbox, "A")
+        (sent,) = await take(inbox)
+        await settle(inbox, SendResult(sent=sent, problem="status_410"))
+        async with inbox.database.reading() as connection:
             (dead,) = await notifications_in(connection, state="dead", limit=9)
             listed = await notifications_in(connection, state=None, limit=9)
         assert (dead.seq, dead.problem, dead.tries) == (1, "status_410", 1)
         assert [each.state for each in listed] == ["waiting", "dead"]
-        async with store.writing() as connection:
+        async with inbox.database.writing() as connection:
             assert await send_again(connection, now=seconds(9), revisions=None) == 1
             assert await send_again(connection, now=seconds(9), revisions=[7]) == 0
-        (again,) = await take(store, at=9)
+        (again,) = await take(inbox, at=9)
         assert (again.published, again.tries, again.since) == (sent.published, 0, seconds(9))

@@ -14,6 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from app.access.operator_store import AuditEntry, add_entry
 from app.access.proposal import Decided, Proposal
 from app.access.proposal_store import add_decision, add_proposal
+from app.context.context import AppContext
 from app.core.errors import ConfigurationError, NotFoundError
 from app.core.phone_key import PhoneKey
 from app.database.engine import scratch_database
@@ -30,8 +31,8 @@ from app.privacy.erase_store import note_carried_out
 from app.privacy.erasure_journal import make_journal
 from app.privacy.replay_erasures import ErasureReplay, journal_state, replay_after_restore
 from app.receiving.append_store import Envelope
-from app.receiving.context import AppContext
 from app.receiving.correlation_store import ORPHANS
+from app.receiving.inbox import Inbox
 from app.receiving.phone_store import (
     NOTES_OF,
     drop_notes,
@@ -42,7 +43,6 @@ from app.receiving.phone_store import (
     orders_by_phone,
     write_phone_notes,
 )
-from app.receiving.store import Store
 from reconcile.instants import DAY, SECOND, TICK
 from reconcile.ledger.events import Event
 from reconcile.money import Money
@@ -83,9 +83,9 @@ def of_customer(event_id: str, digest: bytes = DIGEST, **words: Any) -> Any:
     return arrival(said(event_id, **words), body=body, customer=digest)
 
 
-def a_month_later(store: Store, folder: Path) -> AppContext:
+def a_month_later(inbox: Inbox, folder: Path) -> AppContext:
     """A context that may erase."""
-    later = context(store, at=40 * DAY // SECOND)
+    later = context(inbox, at=40 * DAY // SECOND)
     return replace(later, phone_key=KEY, erasure_journal=folder / "erasures")
 
 
@@ -100,10 +100,10 @@ def again(then: AppContext) -> ErasureReplay:
     return ErasureReplay(then, sources={}, rules=ErasureRules(), progress=quiet)
 
 
-async def with_bodies(store: Store) -> list[str]:
+async def with_bodies(inbox: Inbox) -> list[str]:
     """The events of which the bodies are there."""
     sql = "SELECT event_id FROM deliveries WHERE body IS NOT NULL ORDER BY 1"
-    return [row[0] for row in await rows(store, sql)]
+    return [row[0] for row in await rows(inbox, sql)]
 
 
 FOUND_BY: dict[str, tuple[str, dict[str, Any], str]] = {
@@ -129,15 +129,15 @@ class PersonalContract:
     """Phones by digest, erasure, and tables that are only added to; `store` is the fixture."""
 
     @pytest.mark.alike
-    async def test_an_order_is_found_by_its_customers_digest(self, store: Store) -> None:
+    async def test_an_order_is_found_by_its_customers_digest(self, inbox: Inbox) -> None:
         """Of its own event, and of one that found its order later."""
-        await keep(store, of_customer("e1", order="A", payment="p1"))
-        await keep(store, of_customer("e1", order="A", payment="p1"))
-        await keep(store, of_customer("e2", payment="p2"))
-        async with store.reading() as connection:
+        await keep(inbox, of_customer("e1", order="A", payment="p1"))
+        await keep(inbox, of_customer("e1", order="A", payment="p1"))
+        await keep(inbox, of_customer("e2", payment="p2"))
+        async with inbox.database.reading() as connection:
             assert await orders_by_phone(connection, DIGEST, limit=9) == ["A"]
-        await keep(store, arrival(said("e3", order="B", payment="p2")))
-        async with store.reading() as connection:
+        await keep(inbox, arrival(said("e3", order="B", payment="p2")))
+        async with inbox.database.reading() as connection:
             assert await orders_by_phone(connection, DIGEST, limit=9) == ["A", "B"]
             assert await orders_by_phone(connection, DIGEST, limit=1) == ["A"]
             assert await orders_by_phone(connection, KEY.digest("1234567890"), limit=9) == []
@@ -147,10 +147,10 @@ class PersonalContract:
             assert await old_notes(connection, before=T + DAY, after=first, limit=9) == others
 
     @pytest.mark.parametrize("asked", FOUND_BY)
-    async def test_large_tables_are_asked_by_index(self, store: Store, asked: str) -> None:
+    async def test_large_tables_are_asked_by_index(self, inbox: Inbox, asked: str) -> None:
         """Nobody looks through what millions of deliveries have left."""
         sql, values, index = FOUND_BY[asked]
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             explain = "EXPLAIN"
             if connection.dialect.name == "sqlite":
                 explain += " QUERY PLAN"
@@ -161,21 +161,21 @@ class PersonalContract:
             found = await connection.execute(text(f"{explain} {sql}"), values)
             assert index in "\n".join(str(row) for row in found)
 
-    async def test_digests_of_another_key_are_kept_apart(self, store: Store) -> None:
-        await keep(store, of_customer("e1", order="A"))
+    async def test_digests_of_another_key_are_kept_apart(self, inbox: Inbox) -> None:
+        await keep(inbox, of_customer("e1", order="A"))
         other = PhoneKey(b"o" * 32)
-        async with store.writing() as connection:
+        async with inbox.database.writing() as connection:
             assert not await has_other_keys(connection, KEY.name)
             assert await has_other_keys(connection, other.name)
             await drop_other_keys(connection, other.name)
             assert not await has_other_keys(connection, other.name)
 
-    async def test_numbers_that_are_not_noted_are_counted(self, store: Store) -> None:
+    async def test_numbers_that_are_not_noted_are_counted(self, inbox: Inbox) -> None:
         """Each once for each order; one that is noted for the delivery is noted for its order."""
-        await keep(store, of_customer("e1", order="A"))
+        await keep(inbox, of_customer("e1", order="A"))
         other = PhoneKey(b"o" * 32).digest(PHONE)
         named = [(DIGEST, "order", "A", T), (DIGEST, "order", "B", T), (other, "order", "A", T)]
-        async with store.writing() as connection, scratch_database() as scratch:
+        async with inbox.database.writing() as connection, scratch_database() as scratch:
             await run(scratch, write_phone_notes, named)
             assert await phones_not_noted(connection, scratch) == 2
             (note,) = await notes_of(connection, ["A"])
@@ -185,22 +185,22 @@ class PersonalContract:
             await run(connection, write_phone_notes, [(DIGEST, "delivery", owner, T)])
             assert await phones_not_noted(connection, scratch) == 2
 
-    async def test_an_order_is_found_by_amount_and_day(self, store: Store) -> None:
-        await keep(store, arrival(paid("e1", "A")))
-        await refold_until_quiet(context(store), limit=10, progress=quiet)
+    async def test_an_order_is_found_by_amount_and_day(self, inbox: Inbox) -> None:
+        await keep(inbox, arrival(paid("e1", "A")))
+        await refold_until_quiet(context(inbox), limit=10, progress=quiet)
         for text_, orders in (("1500.00", ["A"]), ("KES 1500", ["A"]), ("1500.01", [])):
-            found = await find_orders(context(store), text_, sources={}, limit=5)
+            found = await find_orders(context(inbox), text_, sources={}, limit=5)
             assert [hit["order"] for hit in found.hits] == orders
-        found = await find_orders(context(store), "A", sources={}, limit=5)
+        found = await find_orders(context(inbox), "A", sources={}, limit=5)
         assert found.hits[0]["found"] == "this is its reference"
 
-    async def test_what_is_erased_is_empty(self, store: Store, tmp_path: Path) -> None:
+    async def test_what_is_erased_is_empty(self, inbox: Inbox, tmp_path: Path) -> None:
         refused = rejection(body=PHONE.encode())
         body = f'{{"phone": "{PHONE}"}}'.encode()
-        await keep(store, arrival(paid("e1", "A"), body=body, customer=DIGEST), refused)
-        await refold_until_quiet(context(store), limit=10, progress=quiet)
+        await keep(inbox, arrival(paid("e1", "A"), body=body, customer=DIGEST), refused)
+        await refold_until_quiet(context(inbox), limit=10, progress=quiet)
         erasure = await erase(
-            a_month_later(store, tmp_path),
+            a_month_later(inbox, tmp_path),
             ErasureRequest(phone=f"+{PHONE}", reason="asked", by="Ann"),
             sources={},
             rules=ErasureRules(),
@@ -208,29 +208,29 @@ class PersonalContract:
             progress=quiet,
         )
         assert (erasure.kept, erasure.tidied, erasure.counts()["orders"]) == ([], True, 1)
-        found = await rows(store, "SELECT body, headers FROM deliveries")
+        found = await rows(inbox, "SELECT body, headers FROM deliveries")
         assert found == [(None, "")]
         for table in ("phones", "rejections"):
-            assert await rows(store, f"SELECT 1 FROM {table}") == []
+            assert await rows(inbox, f"SELECT 1 FROM {table}") == []
 
     async def test_what_is_not_read_yet_keeps_the_body_that_it_shares(
-        self, store: Store, tmp_path: Path
+        self, inbox: Inbox, tmp_path: Path
     ) -> None:
         """Then the whole body does not come back with what nobody can read."""
         body, whole = f'{{"phone": "{PHONE}"}}'.encode(), Envelope("d" * 64, PHONE.encode())
         event = paid("e1", "A")
         unread = arrival(None, whole=whole)
         parts: dict[str, Any] = {"body": body, "whole": whole}
-        await keep(store, arrival(event, customer=DIGEST, **parts), unread)
-        await refold_until_quiet(context(store), limit=10, progress=quiet)
+        await keep(inbox, arrival(event, customer=DIGEST, **parts), unread)
+        await refold_until_quiet(context(inbox), limit=10, progress=quiet)
         words: dict[str, Any] = {"sources": {}, "rules": ErasureRules(), "progress": quiet}
         then, asked = (
-            a_month_later(store, tmp_path),
+            a_month_later(inbox, tmp_path),
             ErasureRequest(phone=PHONE, reason="-", by="Ann"),
         )
         erasure = await erase(then, asked, dry_run=False, **words)
         assert [(each.what, each.why) for each in erasure.kept] == [("A", "beside_unread")]
-        async with store.writing() as connection:
+        async with inbox.database.writing() as connection:
             await prune(connection, [unread.delivery_id], now=T)
         erasure = await erase(then, asked, dry_run=False, **words)
         assert (erasure.kept, [each.order for each in erasure.orders]) == ([], ["A"])
@@ -238,24 +238,24 @@ class PersonalContract:
             ([arrival(event, **parts), arrival(None, whole=whole)], 0),
             ([arrival(said("e2", order="B"), whole=whole)], 1),
         ):
-            await keep(store, *again)
-            assert await rows(store, "SELECT count(body) FROM envelopes") == [(kept,)]
+            await keep(inbox, *again)
+            assert await rows(inbox, "SELECT count(body) FROM envelopes") == [(kept,)]
 
     @pytest.mark.alike
-    async def test_nobody_is_erased_without_a_journal(self, store: Store) -> None:
+    async def test_nobody_is_erased_without_a_journal(self, inbox: Inbox) -> None:
         """On PostgreSQL it has no place unless it is given one."""
-        await keep(store, of_customer("e1", order="A"))
+        await keep(inbox, of_customer("e1", order="A"))
         with pytest.raises(ConfigurationError, match="TALLYHOOK_ERASURE_JOURNAL: is not set"):
-            await erasing(context(store, at=40 * DAY // SECOND))
-        assert await with_bodies(store) == ["e1"]
-        state = await journal_state(context(store))
+            await erasing(context(inbox, at=40 * DAY // SECOND))
+        assert await with_bodies(inbox) == ["e1"]
+        state = await journal_state(context(inbox))
         assert (state.problem, state.begun) == (None, False)
 
     async def test_who_is_in_the_journal_is_erased_again(
-        self, store: Store, tmp_path: Path
+        self, inbox: Inbox, tmp_path: Path
     ) -> None:
         """As after a restore: what was there then goes, what came afterwards stays."""
-        then = a_month_later(store, tmp_path)
+        then = a_month_later(inbox, tmp_path)
         journal = make_journal(tmp_path / "erasures", at=T)
         journal.append([("phone", PHONE), ("phone_note", DIGEST.hex())], at=T + DAY)
         journal.append([("order", "C"), ("order", "nobody's")], at=T + DAY)
@@ -263,26 +263,26 @@ class PersonalContract:
         for name, body in bodies.items():
             event = paid(f"e-{name}", name, f"p-{name}")
             at = 2 * DAY // SECOND if name == "D" else 0
-            await keep(store, arrival(event, body=f"{name} {body}".encode(), at=at))
-        await refold_until_quiet(context(store), limit=10, progress=quiet)
+            await keep(inbox, arrival(event, body=f"{name} {body}".encode(), at=at))
+        await refold_until_quiet(context(inbox), limit=10, progress=quiet)
         replayed = await replay_after_restore(again(then), without=None)
         assert (replayed.lines, replayed.subjects, replayed.kept) == (4, 2, [])
-        assert await with_bodies(store) == ["e-B", "e-D"]
+        assert await with_bodies(inbox) == ["e-B", "e-D"]
         state = await journal_state(then)
         assert (state.begun, state.pending, state.problem) == (True, 0, None)
-        assert len(await rows(store, "SELECT 1 FROM erasures")) == 5
+        assert len(await rows(inbox, "SELECT 1 FROM erasures")) == 5
 
     @pytest.mark.alike
     async def test_an_erasure_that_was_cut_short_is_ended_by_the_next(
-        self, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, inbox: Inbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Its line is in the journal before the first row is touched."""
         other = "254799888777"
         for name, phone in (("A", PHONE), ("B", other)):
             event = paid(f"e-{name}", name, f"p-{name}")
-            await keep(store, arrival(event, body=f"{name} {phone}".encode()))
-        await refold_until_quiet(context(store), limit=10, progress=quiet)
-        then = a_month_later(store, tmp_path)
+            await keep(inbox, arrival(event, body=f"{name} {phone}".encode()))
+        await refold_until_quiet(context(inbox), limit=10, progress=quiet)
+        then = a_month_later(inbox, tmp_path)
 
         async def crash(*_: object) -> None:
             raise KeyboardInterrupt
@@ -291,35 +291,35 @@ class PersonalContract:
             patched.setattr(Erasing, "run", crash)
             with pytest.raises(KeyboardInterrupt):
                 await erasing(then)
-        assert await with_bodies(store) == ["e-A", "e-B"]
+        assert await with_bodies(inbox) == ["e-A", "e-B"]
         assert (await journal_state(then)).pending == 2
         await erasing(then, other)
-        assert await with_bodies(store) == []
+        assert await with_bodies(inbox) == []
         assert (await journal_state(then)).pending == 0
         with pytest.raises(NotFoundError):
             await erasing(then)
 
     @pytest.mark.parametrize("table", ONLY_ADDED_TO)
-    async def test_some_rows_can_only_be_added(self, store: Store, table: str) -> None:
+    async def test_some_rows_can_only_be_added(self, inbox: Inbox, table: str) -> None:
         """The database itself refuses, whoever asks."""
-        async with store.writing() as connection:
+        async with inbox.database.writing() as connection:
             await add_entry(
                 connection, AuditEntry(at=T, who="Ann", role="admin", action="erased", subject="A")
             )
-        await keep(store, arrival(said("e1", order="A", payment="p1")))
-        await refold_until_quiet(context(store), limit=10, progress=quiet)
-        async with store.writing() as connection:
+        await keep(inbox, arrival(said("e1", order="A", payment="p1")))
+        await refold_until_quiet(context(inbox), limit=10, progress=quiet)
+        async with inbox.database.writing() as connection:
             await note_carried_out(connection, "j", [(0, "a line")])
             await add_proposal(connection, PROPOSAL)
             await add_decision(connection, PROPOSAL.id, DECIDED)
         columns = {"signoffs": "item", "audit": "subject", "erasures": "line"}
         columns |= {"proposals": "subject", "proposal_decisions": "reason"}
         column = columns.get(table, "order_key")
-        before = await rows(store, f"SELECT {column} FROM {table}")
+        before = await rows(inbox, f"SELECT {column} FROM {table}")
         for statement in (f"UPDATE {table} SET {column} = 'x'", f"DELETE FROM {table}"):
-            if not before and store.path is not None:
+            if not before and inbox.database.path is not None:
                 continue  # SQLite asks row by row
             with pytest.raises(DBAPIError, match="only added"):
-                async with store.writing() as connection:
+                async with inbox.database.writing() as connection:
                     await connection.execute(text(statement))
-        assert await rows(store, f"SELECT {column} FROM {table}") == before
+        assert await rows(inbox, f"SELECT {column} FROM {table}") == before

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from app.context.context import AppContext
 from app.finance.reconcile_rows import refresh_ledger_lines
 from app.orders import refold
 from app.orders.policy_version_store import noted_policy
 from app.orders.rebuild import refold_all
 from app.orders.refold import TakingUp, gathered, refold_due, refold_until_quiet
-from app.receiving.context import AppContext
 from app.receiving.due_store import count_due
-from app.receiving.store import Store
+from app.receiving.inbox import Inbox
 from reconcile.instants import HOUR, MINUTE
 from reconcile.ledger.policy import Policy, policy_text
 from tests.database.builders import arrival, context, keep, rows, said
@@ -24,14 +24,14 @@ from tests.reconcile.build import T, seconds
 ORDERS = "ABCDE"
 
 
-def waiting_long(store: Store, *, at: int = 0) -> AppContext:
+def waiting_long(inbox: Inbox, *, at: int = 0) -> AppContext:
     """A context whose merchant waits two hours for a payment."""
-    return replace(context(store, at=at), policy=Policy(payment_window=2 * HOUR))
+    return replace(context(inbox, at=at), policy=Policy(payment_window=2 * HOUR))
 
 
-async def noted(store: Store) -> str | None:
+async def noted(inbox: Inbox) -> str | None:
     """What the database says of the policy."""
-    async with store.reading() as connection:
+    async with inbox.database.reading() as connection:
         return await noted_policy(connection)
 
 
@@ -43,16 +43,16 @@ async def taken_up(at: AppContext) -> list[int]:
     return found
 
 
-async def marks(store: Store) -> list[tuple[Any, ...]]:
+async def marks(inbox: Inbox) -> list[tuple[Any, ...]]:
     """(order, due_at, generation), in key order."""
-    return await rows(store, "SELECT order_key, due_at, generation FROM order_due ORDER BY 1")
+    return await rows(inbox, "SELECT order_key, due_at, generation FROM order_due ORDER BY 1")
 
 
-async def orders(store: Store) -> None:
+async def orders(inbox: Inbox) -> None:
     """Paid orders, the first of which is open, folded by the ordinary policy."""
-    at = context(store, at=9)
+    at = context(inbox, at=9)
     assert await taken_up(at) == []
-    await keep(store, arrival(said("a", order="A")), *(arrival(paid(each)) for each in ORDERS[1:]))
+    await keep(inbox, arrival(said("a", order="A")), *(arrival(paid(each)) for each in ORDERS[1:]))
     await refold_until_quiet(at, limit=9, progress=quiet)
 
 
@@ -60,161 +60,161 @@ class PolicyContract:
     """Taking up a policy. A subclass gives `url`."""
 
     @pytest.mark.alike
-    async def test_a_changed_policy_sets_every_order_due(self, store: Store) -> None:
+    async def test_a_changed_policy_sets_every_order_due(self, inbox: Inbox) -> None:
         """Those that were settled and those that waited, each one generation on; then it is noted,
         and the next start sets none due."""
-        await orders(store)
-        before = await marks(store)
-        assert await taken_up(waiting_long(store, at=20)) == [5]
-        assert await marks(store) == [(o, seconds(20), number + 1) for o, _, number in before]
-        assert await noted(store) == policy_text(Policy(payment_window=2 * HOUR))
-        assert await taken_up(waiting_long(store, at=30)) == []
-        await refold_until_quiet(waiting_long(store, at=30), limit=2, progress=quiet)
-        assert [mark[1] for mark in await marks(store)] == [T + 125 * MINUTE, *[None] * 4]
+        await orders(inbox)
+        before = await marks(inbox)
+        assert await taken_up(waiting_long(inbox, at=20)) == [5]
+        assert await marks(inbox) == [(o, seconds(20), number + 1) for o, _, number in before]
+        assert await noted(inbox) == policy_text(Policy(payment_window=2 * HOUR))
+        assert await taken_up(waiting_long(inbox, at=30)) == []
+        await refold_until_quiet(waiting_long(inbox, at=30), limit=2, progress=quiet)
+        assert [mark[1] for mark in await marks(inbox)] == [T + 125 * MINUTE, *[None] * 4]
 
     @pytest.mark.alike
-    async def test_what_is_due_already_keeps_its_place(self, store: Store) -> None:
+    async def test_what_is_due_already_keeps_its_place(self, inbox: Inbox) -> None:
         """New evidence from before the change is folded before what the change sets due."""
-        await orders(store)
-        await keep(store, arrival(said("news", order="C"), at=12))
-        await taken_up(waiting_long(store, at=20))
-        due = {order: at for order, at, _ in await marks(store)}
+        await orders(inbox)
+        await keep(inbox, arrival(said("news", order="C"), at=12))
+        await taken_up(waiting_long(inbox, at=20))
+        due = {order: at for order, at, _ in await marks(inbox)}
         assert due == dict.fromkeys("ABDE", seconds(20)) | {"C": seconds(12)}
 
     @pytest.mark.alike
-    async def test_the_same_policy_and_an_empty_store_set_nothing_due(self, store: Store) -> None:
+    async def test_the_same_policy_and_an_empty_store_set_nothing_due(self, inbox: Inbox) -> None:
         """A new database notes its first policy; an ordinary start changes nothing."""
-        assert await taken_up(context(store)) == []
-        assert await noted(store) == policy_text(Policy())
-        await orders(store)
-        before = await marks(store)
-        assert await taken_up(context(store, at=20)) == []
-        assert await marks(store) == before
+        assert await taken_up(context(inbox)) == []
+        assert await noted(inbox) == policy_text(Policy())
+        await orders(inbox)
+        before = await marks(inbox)
+        assert await taken_up(context(inbox, at=20)) == []
+        assert await marks(inbox) == before
 
     @pytest.mark.alike
-    async def test_a_store_that_notes_no_policy_is_folded_once(self, store: Store) -> None:
+    async def test_a_store_that_notes_no_policy_is_folded_once(self, inbox: Inbox) -> None:
         """As after a rebuild that was broken off."""
-        await orders(store)
-        async with store.writing() as connection:
+        await orders(inbox)
+        async with inbox.database.writing() as connection:
             await connection.exec_driver_sql("DELETE FROM meta WHERE name='policy'")
-        assert await taken_up(context(store, at=20)) == [5]
-        assert await taken_up(context(store, at=20)) == []
+        assert await taken_up(context(inbox, at=20)) == [5]
+        assert await taken_up(context(inbox, at=20)) == []
 
     @pytest.mark.parametrize(
         "at_once", [5, *(pytest.param(each, marks=pytest.mark.alike) for each in (1, 2, 4, 6))]
     )
     async def test_a_change_that_was_broken_off_begins_anew(
-        self, store: Store, monkeypatch: pytest.MonkeyPatch, at_once: int
+        self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch, at_once: int
     ) -> None:
         """It is noted with the last batch, not before; each order is in one batch."""
         monkeypatch.setattr(refold, "AT_ONCE", at_once)
-        await orders(store)
-        at = waiting_long(store, at=20)
+        await orders(inbox)
+        at = waiting_long(inbox, at=20)
         await TakingUp(at).some()
-        assert (await noted(store) == policy_text(at.policy)) == (at_once > 5)
-        before = {order: number for order, _, number in await marks(store)}
+        assert (await noted(inbox) == policy_text(at.policy)) == (at_once > 5)
+        before = {order: number for order, _, number in await marks(inbox)}
         batches = await taken_up(at)
         assert sum(batches) == (0 if at_once > 5 else 5)
         assert max(batches, default=0) <= at_once
         if batches:
-            assert {o: n for o, _, n in await marks(store)} == {o: n + 1 for o, n in before.items()}
-        assert await noted(store) == policy_text(at.policy)
+            assert {o: n for o, _, n in await marks(inbox)} == {o: n + 1 for o, n in before.items()}
+        assert await noted(inbox) == policy_text(at.policy)
 
     @pytest.mark.alike
     async def test_going_back_in_the_middle_of_a_change(
-        self, store: Store, monkeypatch: pytest.MonkeyPatch
+        self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Some orders may be folded by the new policy already: all are set due again."""
         monkeypatch.setattr(refold, "AT_ONCE", 2)
-        await orders(store)
-        await TakingUp(waiting_long(store, at=20)).some()
-        assert sum(await taken_up(context(store, at=30))) == 5
-        assert await noted(store) == policy_text(Policy())
+        await orders(inbox)
+        await TakingUp(waiting_long(inbox, at=20)).some()
+        assert sum(await taken_up(context(inbox, at=30))) == 5
+        assert await noted(inbox) == policy_text(Policy())
 
     @pytest.mark.alike
     async def test_a_fold_under_way_while_the_policy_changes_is_dropped(
-        self, store: Store, monkeypatch: pytest.MonkeyPatch
+        self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """What another process folded by the old policy is not published over the new mark."""
-        await orders(store)
-        await keep(store, arrival(paid("A"), at=12))
+        await orders(inbox)
+        await keep(inbox, arrival(paid("A"), at=12))
 
         async def gather_slowly(*arguments: Any) -> Any:
             monkeypatch.undo()
-            await taken_up(waiting_long(store, at=20))
+            await taken_up(waiting_long(inbox, at=20))
             return await gathered(*arguments)
 
         monkeypatch.setattr(refold, "gathered", gather_slowly)
-        await refold_due(context(store, at=15), limit=9)
-        assert [r.outcome for r in await revisions(store) if r.order == "A"] == ["pending"]
-        async with store.reading() as connection:
+        await refold_due(context(inbox, at=15), limit=9)
+        assert [r.outcome for r in await revisions(inbox) if r.order == "A"] == ["pending"]
+        async with inbox.database.reading() as connection:
             assert await count_due(connection, now=seconds(20), enough=9) == 5
 
     @pytest.mark.alike
-    async def test_who_folds_by_an_older_policy_is_found_out(self, store: Store) -> None:
+    async def test_who_folds_by_an_older_policy_is_found_out(self, inbox: Inbox) -> None:
         """A process that was started before the change folds on: what is noted is no longer true,
         so the next start sets every order due, whichever of the two policies it has."""
-        await orders(store)
-        await taken_up(waiting_long(store, at=20))
-        await refold_due(context(store, at=21), limit=2)
-        assert await noted(store) == "several"
-        await refold_due(waiting_long(store, at=21), limit=2)
-        assert await noted(store) == "several"
-        assert await taken_up(waiting_long(store, at=30)) == [5]
-        await refold_due(waiting_long(store, at=31), limit=2)
-        assert await taken_up(waiting_long(store, at=32)) == []
+        await orders(inbox)
+        await taken_up(waiting_long(inbox, at=20))
+        await refold_due(context(inbox, at=21), limit=2)
+        assert await noted(inbox) == "several"
+        await refold_due(waiting_long(inbox, at=21), limit=2)
+        assert await noted(inbox) == "several"
+        assert await taken_up(waiting_long(inbox, at=30)) == [5]
+        await refold_due(waiting_long(inbox, at=31), limit=2)
+        assert await taken_up(waiting_long(inbox, at=32)) == []
 
     async def test_who_folds_by_an_older_policy_during_a_change_is_found_out(
-        self, store: Store, monkeypatch: pytest.MonkeyPatch
+        self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The end of the change does not say that all were folded by one policy."""
         monkeypatch.setattr(refold, "AT_ONCE", 2)
-        await orders(store)
-        change = TakingUp(waiting_long(store, at=20))
+        await orders(inbox)
+        change = TakingUp(waiting_long(inbox, at=20))
         await change.some()
-        await refold_due(context(store, at=21), limit=1)
+        await refold_due(context(inbox, at=21), limit=1)
         while await change.some():
             pass
-        assert await noted(store) == "several"
+        assert await noted(inbox) == "several"
 
     async def test_two_that_take_up_one_policy_at_once(
-        self, store: Store, monkeypatch: pytest.MonkeyPatch
+        self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Both end, neither takes the other for one of another policy, and folds go on."""
         monkeypatch.setattr(refold, "AT_ONCE", 2)
-        await orders(store)
-        at = waiting_long(store, at=20)
+        await orders(inbox)
+        at = waiting_long(inbox, at=20)
         one, other = TakingUp(at), TakingUp(at)
         await one.some()
         while await other.some():
             await refold_due(at, limit=1)
         while await one.some():
             await refold_due(at, limit=1)
-        assert await noted(store) == policy_text(at.policy)
+        assert await noted(inbox) == policy_text(at.policy)
 
     @pytest.mark.alike
-    async def test_takings_are_behind_a_changed_policy(self, store: Store) -> None:
+    async def test_takings_are_behind_a_changed_policy(self, inbox: Inbox) -> None:
         """The next reconciliation folds every order again, by the policy of now."""
-        await orders(store)
-        assert await refresh_ledger_lines(context(store, at=20), progress=quiet) == 5
-        assert await refresh_ledger_lines(context(store, at=20), progress=quiet) == 0
-        await taken_up(waiting_long(store, at=20))
-        assert await refresh_ledger_lines(waiting_long(store, at=20), progress=quiet) == 5
+        await orders(inbox)
+        assert await refresh_ledger_lines(context(inbox, at=20), progress=quiet) == 5
+        assert await refresh_ledger_lines(context(inbox, at=20), progress=quiet) == 0
+        await taken_up(waiting_long(inbox, at=20))
+        assert await refresh_ledger_lines(waiting_long(inbox, at=20), progress=quiet) == 5
 
     @pytest.mark.alike
     async def test_a_rebuild_notes_its_policy(
-        self, store: Store, monkeypatch: pytest.MonkeyPatch
+        self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The next start sets nothing due; after a rebuild that was broken off it sets all due,
         even by the policy of before."""
-        await orders(store)
-        await refold_all(waiting_long(store, at=20), progress=quiet)
-        assert await taken_up(waiting_long(store, at=21)) == []
+        await orders(inbox)
+        await refold_all(waiting_long(inbox, at=20), progress=quiet)
+        assert await taken_up(waiting_long(inbox, at=21)) == []
 
         def broken(count: int) -> None:
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            await refold_all(context(store, at=22), progress=broken)
-        assert await noted(store) is None
-        assert await taken_up(waiting_long(store, at=23)) == [5]
+            await refold_all(context(inbox, at=22), progress=broken)
+        assert await noted(inbox) is None
+        assert await taken_up(waiting_long(inbox, at=23)) == [5]

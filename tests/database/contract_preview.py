@@ -8,8 +8,9 @@ from sqlalchemy import Connection, column, insert, inspect, table
 from app.core.errors import StoreUnavailable
 from app.database import schema
 from app.orders.preview import previewed
-from app.receiving.store import Store, StoreSettings
+from app.receiving.inbox import Inbox
 from reconcile.ledger.policy import Policy
+from tests.contexts import settings_of
 from tests.database.builders import arrival, context, keep, opened, said
 from tests.database.contract_holds import before_the_upgrade, hold_records, rules_of_before, started
 from tests.database.contract_ledgers import paid
@@ -29,23 +30,23 @@ class PreviewContract:
 
     @pytest.mark.parametrize("version", ["0001", pytest.param("0016", marks=pytest.mark.alike)])
     async def test_a_preview_says_what_the_upgrade_then_does(
-        self, store: Store, old_url: str, version: str
+        self, inbox: Inbox, old_url: str, version: str
     ) -> None:
         """On a database of an earlier version: the migrations, the outcomes, and exactly the orders
         that are held after it; what came since is not counted, and nothing is written."""
-        await before_the_upgrade(store, "A", "B")
+        await before_the_upgrade(inbox, "A", "B")
         with rules_of_before():
-            await keep(store, arrival(said("c", order="C")))
-            await started(context(store, at=10))
-        await keep(store, arrival(paid("C"), at=15), arrival(paid("D"), at=15))
-        old = Store(StoreSettings(url=old_url, environment="sandbox"))
+            await keep(inbox, arrival(said("c", order="C")))
+            await started(context(inbox, at=10))
+        await keep(inbox, arrival(paid("C"), at=15), arrival(paid("D"), at=15))
+        old = Inbox(settings_of(old_url), purpose="upgrading")
         try:
-            before = await copied_to_version(store, old, version)
-            async with old.previewing() as (connection, found):
+            before = await copied_to_version(inbox, old, version)
+            async with old.database.previewing() as (connection, found):
                 preview = await previewed(connection, version=found, policy=Policy(), progress=show)
             assert await contents(old, before) == before
             assert await version_of(old) == version
-            assert await old.upgrade() == (version, schema.newest_version())
+            assert await old.database.upgrade() == (version, schema.newest_version())
         finally:
             await old.close()
         document = preview.document()
@@ -63,20 +64,20 @@ class PreviewContract:
         async with opened(old_url) as upgraded:
             await started(context(upgraded, at=20))
             assert [each[0] for each in await hold_records(upgraded)] == ["A", "B"]
-            async with upgraded.previewing() as (connection, found):
+            async with upgraded.database.previewing() as (connection, found):
                 again = await previewed(connection, version=found, policy=Policy(), progress=show)
             assert again.rows() == []
 
     async def test_a_preview_of_a_database_without_any_table(self, old_url: str) -> None:
         """All is due, and there is nothing in it. On SQLite such a file is not there yet."""
-        old = Store(StoreSettings(url=old_url, environment="sandbox"))
+        old = Inbox(settings_of(old_url), purpose="upgrading")
         try:
-            if not old.shared:
+            if not old.database.shared:
                 with pytest.raises(StoreUnavailable, match="there is no database"):
-                    async with old.previewing():
+                    async with old.database.previewing():
                         raise AssertionError
                 return
-            async with old.previewing() as (connection, version):
+            async with old.database.previewing() as (connection, version):
                 preview = await previewed(
                     connection, version=version, policy=Policy(), progress=show
                 )
@@ -95,14 +96,14 @@ COPIED = ("deliveries", "events", "links", "records", "order_due", "ledgers", "r
           "counters")  # fmt: skip
 
 
-async def copied_to_version(store: Store, old: Store, version: str) -> Contents:
+async def copied_to_version(inbox: Inbox, old: Inbox, version: str) -> Contents:
     """Make `old` what the program of that version would have left of what is in `store`."""
     kept = {}
-    async with store.reading() as connection:
+    async with inbox.database.reading() as connection:
         for name in COPIED:
             result = await connection.exec_driver_sql(f"SELECT * FROM {name}")
             kept[name] = [dict(row._mapping) for row in result]
-    async with old.writing() as connection:
+    async with old.database.writing() as connection:
         await connection.run_sync(to_first_version)
         await connection.run_sync(bring_to, version)
         await connection.run_sync(_put, kept)
@@ -122,10 +123,10 @@ def _put(connection: Connection, kept: Contents) -> None:
             connection.execute(insert(table(name, *map(column, chosen))), chosen)
 
 
-async def _columns(store: Store, names: tuple[str, ...]) -> dict[str, list[str]]:
+async def _columns(inbox: Inbox, names: tuple[str, ...]) -> dict[str, list[str]]:
     def look(connection: Connection) -> dict[str, list[str]]:
         seen = inspect(connection)
         return {name: [each["name"] for each in seen.get_columns(name)] for name in names}
 
-    async with store.reading() as connection:
+    async with inbox.database.reading() as connection:
         return await connection.run_sync(look)

@@ -15,6 +15,8 @@ from unittest.mock import AsyncMock
 import pytest
 from sqlalchemy import text
 
+from app.config.settings import Settings
+from app.context.context import AppContext
 from app.core.clock import SetClock
 from app.database.engine import Connection as Session
 from app.database.statements import insert_rows, run
@@ -24,11 +26,10 @@ from app.finance.break_acts import breaks_of_run, finished_run, living_breaks
 from app.finance.reconcile_period import Ran, Ranges, RunRequest, ran, reconcile_period
 from app.finance.reconcile_rows import Snapshot
 from app.orders.rebuild import Helpers
-from app.receiving.context import AppContext
-from app.receiving.store import Store, StoreSettings
+from app.receiving.inbox import Inbox
 from reconcile.instants import DAY
-from reconcile.ledger.policy import Policy
 from tests.bench.reconciled import RULES, tables
+from tests.contexts import settings_of
 from tests.database.builders import rows
 from tests.database.contract_ledgers import quiet
 from tests.reconcile.books_truth import AS_OF, END, START, Month
@@ -40,12 +41,12 @@ Found = Counter[tuple[str, str | None, int]]
 TRUTH = Found(found for case in MONTH.cases() for found in case.breaks)
 
 
-async def filled(store: Store) -> AppContext:
+async def filled(inbox: Inbox) -> AppContext:
     """A store with the month, seen when it is long over."""
-    async with store.writing() as connection:
+    async with inbox.database.writing() as connection:
         for table, columns, filling in tables(MONTH):
             await run(connection, insert_rows, table=table, columns=columns, rows=list(filling))
-    return AppContext(store=store, policy=Policy(), clock=SetClock(AS_OF))
+    return inbox.context(clock=SetClock(AS_OF))
 
 
 async def found_by(context: AppContext, done: Ran) -> Found:
@@ -59,21 +60,21 @@ async def found_by(context: AppContext, done: Ran) -> Found:
 class ReconcilingContract:
     """A month with every cause of a break in a known number. A subclass gives `url`."""
 
-    async def test_a_run_finds_every_break_and_none_besides(self, store: Store) -> None:
+    async def test_a_run_finds_every_break_and_none_besides(self, inbox: Inbox) -> None:
         """With the totals that tie; kept, it can be read again to the last sum."""
-        context = await filled(store)
+        context = await filled(inbox)
         done = await reconcile_period(context, RunRequest(rules=RULES), progress=quiet)
         assert await found_by(context, done) == TRUTH
         assert (done.breaks, done.open, done.control.holds) == (TRUTH.total(), TRUTH.total(), True)
         assert await ran(context, await finished_run(context, done.number)) == done
 
     async def test_who_pauses_in_reading_breaks_holds_no_connection(
-        self, store: Store, monkeypatch: pytest.MonkeyPatch
+        self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A pager waits for as long as a person likes, or is closed."""
-        context = await filled(store)
+        context = await filled(inbox)
         done = await reconcile_period(context, RunRequest(), progress=quiet)
-        reading, held = store.reading, list[object]()
+        reading, held = inbox.database.reading, list[object]()
 
         @asynccontextmanager
         async def counted() -> AsyncIterator[Session]:
@@ -82,14 +83,14 @@ class ReconcilingContract:
                 yield connection
                 held.pop()
 
-        monkeypatch.setattr(store, "reading", counted)
+        monkeypatch.setattr(inbox.database, "reading", counted)
         for parts in (breaks_of_run(context, done.number), living_breaks(context)):
             assert await anext(parts)
             assert held == []
 
-    async def test_two_halves_of_a_month_are_the_month(self, store: Store) -> None:
+    async def test_two_halves_of_a_month_are_the_month(self, inbox: Inbox) -> None:
         """Every order is in one of two periods that meet: so is every break, and every sum."""
-        context = await filled(store)
+        context = await filled(inbox)
         middle = START + 15 * DAY
         halves = [
             await reconcile_period(context, each, progress=quiet)
@@ -109,55 +110,55 @@ class ReconcilingContract:
         assert after.breaks == 0
 
     async def test_ranges_of_keys_in_processes_come_to_what_one_process_writes(
-        self, url: str, store: Store, monkeypatch: pytest.MonkeyPatch
+        self, url: str, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The same breaks in the same versions, the same totals and as many rows reported, wherever
         the keys are cut, and whatever is written once the snapshot is shared. Groups, matches by
         date and the bank cross the cuts. The processes are threads here."""
-        context, progress = await filled(store), list[int]()
+        context, progress = await filled(inbox), list[int]()
         asked = RunRequest(rules=f'date_window = "2 days"\n{RULES}')
         one = await kept(context, await reconcile_period(context, asked, progress=progress.append))
         chance, keys = random.Random(1), [row.key for row in MONTH.takings()]
         monkeypatch.setattr(reconciling, "_started", in_thread)
         monkeypatch.setattr(reconciling, "FEW_ORDERS", 0)
-        written_once_shared(monkeypatch, store)
+        written_once_shared(monkeypatch, inbox)
         for jobs in (1, 2, 5):
             cuts, read = sorted(chance.sample(keys, jobs - 1)), list[int]()
             monkeypatch.setattr(ledger_line_store, "keys_at", AsyncMock(return_value=cuts))
-            helpers = Helpers(jobs=jobs, store=StoreSettings(url=url, environment="sandbox"))
+            helpers = Helpers(jobs=jobs, settings=settings_of(url))
             done = await reconcile_period(context, asked, progress=read.append, helpers=helpers)
             assert await kept(context, done) == one
             assert sum(read) == sum(progress)
             if jobs > 1:
-                await tamper_takings(store, "minor - 1")
+                await tamper_takings(inbox, "minor - 1")
 
 
 async def kept(context: AppContext, done: Ran) -> tuple[object, ...]:
     """All that a run wrote, but for its number."""
     sql = "SELECT break_id, version FROM break_seen WHERE run = :run ORDER BY break_id"
-    return done.control, done.breaks, await rows(context.store, sql, run=done.number)
+    return done.control, done.breaks, await rows(context, sql, run=done.number)
 
 
-async def tamper_takings(store: Store, minor: str) -> None:
+async def tamper_takings(inbox: Inbox, minor: str) -> None:
     """Another amount of every order."""
-    async with store.writing() as connection:
+    async with inbox.database.writing() as connection:
         await connection.execute(text(f"UPDATE takings SET minor = {minor}"))
 
 
-def written_once_shared(monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
+def written_once_shared(monkeypatch: pytest.MonkeyPatch, inbox: Inbox) -> None:
     """Every order has another amount as soon as the processes hold their snapshot."""
     share = Ranges.share
 
     async def shared(ranges: Ranges, context: AppContext, snapshot: Snapshot) -> None:
         await share(ranges, context, snapshot)
-        await tamper_takings(store, "minor + 1")
+        await tamper_takings(inbox, "minor + 1")
 
     monkeypatch.setattr(Ranges, "share", shared)
 
 
-def in_thread(store: StoreSettings) -> tuple[object, Connection]:
+def in_thread(inbox: Settings) -> tuple[object, Connection]:
     """A process that matches, as a thread."""
     ours, theirs = Pipe()
-    thread = Thread(target=reconciling.answer, args=(theirs, store))
+    thread = Thread(target=reconciling.answer, args=(theirs, inbox))
     thread.start()
     return SimpleNamespace(kill=lambda: None, join=thread.join), ours

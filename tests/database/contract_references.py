@@ -11,7 +11,7 @@ from app.orders.order_facts import OrderFacts, Reference, ReferenceTaken, tell_o
 from app.orders.refold import refold_until_quiet
 from app.orders.reindex import reindex
 from app.privacy.check import Rebuilding, check_database
-from app.receiving.store import Store
+from app.receiving.inbox import Inbox
 from reconcile.money import Money
 from tests.database.builders import (
     SOURCES,
@@ -47,51 +47,51 @@ class ReferenceContract:
     @pytest.mark.parametrize("reference", [PAYMENT, SESSION])
     @pytest.mark.parametrize("event_first", [True, pytest.param(False, marks=pytest.mark.alike)])
     async def test_a_reference_leads_an_event_to_its_order(
-        self, store: Store, reference: Reference, event_first: bool
+        self, inbox: Inbox, reference: Reference, event_first: bool
     ) -> None:
         """Whichever came first, the order is due and folded with it; the index that is built again
         is the same."""
-        at = context(store, at=5)
+        at = context(inbox, at=5)
         event = arrival(said("n", "succeeded", payment="p", session="s", money=PRICE))
         if event_first:
-            await keep(store, event)
+            await keep(inbox, event)
             await tell_order(at, stated("A", reference))
         else:
             await tell_order(at, stated("A", reference))
             await refold_until_quiet(at, limit=10, progress=lambda count: None)
-            await keep(store, event)
+            await keep(inbox, event)
         await refold_until_quiet(at, limit=10, progress=lambda count: None)
-        assert await rows(store, "SELECT order_key, outcome, fulfillable FROM ledgers") == [
+        assert await rows(inbox, "SELECT order_key, outcome, fulfillable FROM ledgers") == [
             ("A", "succeeded", 1)
         ]
         report = await check_database(
             at, again=Rebuilding(sources=lambda: SOURCES), progress=lambda count: None
         )
         assert [each for each in report.problems if not of_the_builders(each)] == []
-        links = await rows(store, "SELECT * FROM links ORDER BY kind")
+        links = await rows(inbox, "SELECT * FROM links ORDER BY kind")
         assert len(links) == 2
         await reindex(at, sources=SOURCES, progress=lambda count: None)
-        assert await rows(store, "SELECT * FROM links ORDER BY kind") == links
-        assert len(events_in((await histories(store, ["A"]))["A"])) == 1
+        assert await rows(inbox, "SELECT * FROM links ORDER BY kind") == links
+        assert len(events_in((await histories(inbox, ["A"]))["A"])) == 1
 
     @pytest.mark.parametrize("opened_first", [True, False])
     async def test_an_opened_session_leads_its_events_to_its_order(
-        self, store: Store, opened_first: bool
+        self, inbox: Inbox, opened_first: bool
     ) -> None:
         """Nobody has to name it."""
         event = said("n", "succeeded", session="s", money=PRICE)
         opened = session_opened("A", "s")
-        await deliver(store, [opened, event] if opened_first else [event, opened])
-        await tell_order(context(store, at=5), stated("A"))
-        await refold_until_quiet(context(store, at=5), limit=10, progress=lambda count: None)
-        assert await rows(store, "SELECT order_key, outcome FROM ledgers") == [("A", "succeeded")]
+        await deliver(inbox, [opened, event] if opened_first else [event, opened])
+        await tell_order(context(inbox, at=5), stated("A"))
+        await refold_until_quiet(context(inbox, at=5), limit=10, progress=lambda count: None)
+        assert await rows(inbox, "SELECT order_key, outcome FROM ledgers") == [("A", "succeeded")]
 
-    async def test_a_reference_is_of_one_order(self, store: Store) -> None:
+    async def test_a_reference_is_of_one_order(self, inbox: Inbox) -> None:
         """Named before, opened as a session, or said by the provider's own event: another order is
         refused it, is answered whose it is, and nothing of what it stated is written."""
-        at = context(store, at=5)
+        at = context(inbox, at=5)
         await tell_order(at, stated("A", PAYMENT))
-        await deliver(store, [session_opened("B", "s"), said("c", order="C", payment="q")])
+        await deliver(inbox, [session_opened("B", "s"), said("c", order="C", payment="q")])
         for reference, owner in (
             (PAYMENT, "A"),
             (SESSION, "B"),
@@ -103,39 +103,39 @@ class ReferenceContract:
                 )
             assert (raised.value.order, raised.value.reference) == (owner, reference)
             assert len(await tell_order(at, stated(owner, reference))) <= 2
-        assert await rows(store, "SELECT id FROM records WHERE order_key='D'") == []
-        assert await rows(store, "SELECT order_key FROM links WHERE order_key='D'") == []
+        assert await rows(inbox, "SELECT id FROM records WHERE order_key='D'") == []
+        assert await rows(inbox, "SELECT order_key FROM links WHERE order_key='D'") == []
         elsewhere = (Reference(source="other", payment="p"), Reference(source="shop", session="p"))
         assert len(await tell_order(at, stated("D", *elsewhere))) == 3
 
     @pytest.mark.alike
-    async def test_the_same_again_is_no_news(self, store: Store) -> None:
+    async def test_the_same_again_is_no_news(self, inbox: Inbox) -> None:
         """Named twice in one call, or in two, by whomever: one record."""
-        at = context(store, at=5)
+        at = context(inbox, at=5)
         assert len(await tell_order(at, stated("A", PAYMENT, PAYMENT, SESSION))) == 3
         assert await tell_order(at, stated("A", SESSION, PAYMENT), author="token:other") == []
-        await deliver(store, [session_opened("B", "t")])
+        await deliver(inbox, [session_opened("B", "t")])
         fresh = await tell_order(at, stated("B", Reference(source="shop", session="t")))
         assert [record.kind for record in fresh] == ["order_placed"]
 
-    async def test_of_many_at_once_one_order_gets_it(self, store: Store) -> None:
+    async def test_of_many_at_once_one_order_gets_it(self, inbox: Inbox) -> None:
         """All others are refused, and the payment ships one order at most."""
-        at = context(store, at=5)
+        at = context(inbox, at=5)
         calls = [tell_order(at, stated(f"O{n}", PAYMENT)) for n in range(8)]
         found = await asyncio.gather(*calls, return_exceptions=True)
         refused = [each for each in found if isinstance(each, ReferenceTaken)]
         assert len(refused) == 7
         assert len([each for each in found if isinstance(each, list)]) == 1
-        assert len(await rows(store, "SELECT order_key FROM links")) == 1
+        assert len(await rows(inbox, "SELECT order_key FROM links")) == 1
 
-    async def test_who_stated_it_is_kept_another_price_is_in_the_trail(self, store: Store) -> None:
+    async def test_who_stated_it_is_kept_another_price_is_in_the_trail(self, inbox: Inbox) -> None:
         """Of each record its author; of a change of price both, once, with who did it."""
-        at = context(store, at=5)
+        at = context(inbox, at=5)
         await tell_order(at, stated("A", PAYMENT), author="token:shop")
         await tell_order(at, stated("A", PAYMENT), author="token:other")
         await tell_order(at, stated("A", minor=100), author="token:other")
         await tell_order(at, stated("A", minor=100), author="token:other")
-        authors = await rows(store, "SELECT kind, author FROM records ORDER BY recorded_at, kind")
+        authors = await rows(inbox, "SELECT kind, author FROM records ORDER BY recorded_at, kind")
         assert authors == [
             ("order_placed", "token:shop"),
             ("reference_named", "token:shop"),
@@ -145,10 +145,10 @@ class ReferenceContract:
         assert (entry.who, entry.role, entry.action) == ("token:other", "token", "price_changed")
         assert dict(entry.facts) == {"before": "KES 15.00", "after": "KES 1.00"}
         assert entry.at == seconds(5)
-        named = [r for r in (await histories(store, ["A"]))["A"].records if r.payment is not None]
+        named = [r for r in (await histories(inbox, ["A"]))["A"].records if r.payment is not None]
         assert [(r.source, r.payment, r.author) for r in named] == [("shop", "p", "token:shop")]
 
-    async def test_an_unconfirmed_event_leads_nobody_anywhere(self, store: Store) -> None:
+    async def test_an_unconfirmed_event_leads_nobody_anywhere(self, inbox: Inbox) -> None:
         """A stranger's unsigned event that names a payment for an order of his own, before or after
         the genuine one, neither takes the payment's nameless events to it nor makes orders meet."""
         for place, early in enumerate((True, False)):
@@ -160,9 +160,9 @@ class ReferenceContract:
             paid = said(f"paid_{place}", "succeeded", order=None, payment=payment)
             order = [forged, paid, named] if early else [named, paid, forged]
             for each in order:
-                await keep(store, arrival(each))
-            found = await histories(store, [victim, thief])
+                await keep(inbox, arrival(each))
+            found = await histories(inbox, [victim, thief])
             events = {d.event.event_id for d in found[victim].deliveries}
             assert events == {named.event_id, paid.event_id}
             assert {d.event.event_id for d in found[thief].deliveries} == {forged.event_id}
-        assert await rows(store, "SELECT * FROM contested") == []
+        assert await rows(inbox, "SELECT * FROM contested") == []

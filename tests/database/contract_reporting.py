@@ -17,7 +17,7 @@ from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.finance.report_period import report_journal, report_period
 from app.finance.reports.render import render
 from app.finance.statement_store import write_statement
-from app.receiving.store import Store
+from app.receiving.inbox import Inbox
 from reconcile.instants import DAY, MINUTE, SECOND, Instant, format_instant
 from reconcile.matching.breaks import Break
 from reconcile.money import Money
@@ -45,7 +45,7 @@ def declined(order: str, at: int) -> Any:
                 occurred_at=seconds(at))  # fmt: skip
 
 
-async def settle(store: Store, *payments: str, at: int) -> None:
+async def settle(inbox: Inbox, *payments: str, at: int) -> None:
     """A statement of these payments, imported and settled `at` seconds after T."""
     minor, fee = DUE.minor, 1_000
     rows = [
@@ -54,7 +54,7 @@ async def settle(store: Store, *payments: str, at: int) -> None:
         for each in sorted(payments)
     ]  # fmt: skip
     given = Import(number=1, kind="statement", file="s", sha256="0", who="x", started_at=T)
-    async with store.writing() as connection:
+    async with inbox.database.writing() as connection:
         await begin_import(connection, given)
         await write_statement(connection, rows, number=1)
         await publish_import(connection, given, now=seconds(at))
@@ -75,15 +75,15 @@ def unsettled(minor: int) -> Break:
     )
 
 
-async def booked(store: Store, *, at: int, start: int, end: int) -> list[tuple[str, int, int]]:
+async def booked(inbox: Inbox, *, at: int, start: int, end: int) -> list[tuple[str, int, int]]:
     """(what, change of clearing, when) of the journal of a stretch of time, as of `at`."""
     found: list[Transaction] = []
     wanted = scope(start=start, end=end, as_of=seconds(at))
-    await report_journal(context(store, at=LATER), wanted, write=found.append, progress=quiet)
+    await report_journal(context(inbox, at=LATER), wanted, write=found.append, progress=quiet)
     return [(each.what, each.postings[0].minor, each.at) for each in found]
 
 
-async def across(store: Store, folder: Path, border: Instant) -> None:
+async def across(inbox: Inbox, folder: Path, border: Instant) -> None:
     """Invoices of the minute before it and payments of the minute after it, by group; an invoice
     and an order that nothing joins; a line that names one order and another one's payment."""
     day = DAY // SECOND
@@ -96,16 +96,16 @@ async def across(store: Store, folder: Path, border: Instant) -> None:
         + f"HAND,{whole},KES,paid,{last},\nP,1.00,KES,unpaid,{last},\n"
         + f"Q,{whole},KES,paid,{first},\n"
     )
-    await import_book(context(store, at=day), ImportRequest(path=path))
+    await import_book(context(inbox, at=day), ImportRequest(path=path))
     for order in ("G", "X", "Q"):
         event = said(f"paid-{order}", "succeeded", order=order, payment=f"p-{order}",
                      money=DUE, order_money=DUE, occurred_at=border)  # fmt: skip
-        await keep(store, arrival(event, at=day + 1))
+        await keep(inbox, arrival(event, at=day + 1))
     # The line names P, and a payment that is Q's.
     line = ("p:p-Q", "payment", "shop", "p", "p-Q", "P", DUE.currency, DUE.minor, 0, DUE.minor,
             border, "po")  # fmt: skip
     given = Import(number=2, kind="statement", file="s", sha256="0", who="x", started_at=T)
-    async with store.writing() as connection:
+    async with inbox.database.writing() as connection:
         await begin_import(connection, given)
         await write_statement(connection, [line], number=2)
         await publish_import(connection, given, now=seconds(day + 2))
@@ -116,18 +116,18 @@ class ReportingContract:
 
     @pytest.mark.alike
     async def test_an_outcome_that_changed_within_a_period_is_reported_with_its_ends(
-        self, store: Store
+        self, inbox: Inbox
     ) -> None:
         """Only where it was final at the start; whatever happened between, it is one change."""
         back = said("r", "refunded", order="A", payment="p-A", movement="r", money=DUE)
-        await keep(store, arrival(declined("A", 1), at=1), arrival(declined("B", 1), at=1))
-        await folded(context(store, at=2))
-        await keep(store, arrival(paid("A"), at=90), arrival(paid("C"), at=90))
-        await folded(context(store, at=91))
-        await keep(store, arrival(back, at=95))
-        await folded(context(store, at=96))
+        await keep(inbox, arrival(declined("A", 1), at=1), arrival(declined("B", 1), at=1))
+        await folded(context(inbox, at=2))
+        await keep(inbox, arrival(paid("A"), at=90), arrival(paid("C"), at=90))
+        await folded(context(inbox, at=91))
+        await keep(inbox, arrival(back, at=95))
+        await folded(context(inbox, at=96))
         found = []
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             for start, end, as_of in ((50, 200, 500), (50, 93, 500), (50, 200, 93), (0, 200, 500)):
                 found.append(
                     [
@@ -142,22 +142,22 @@ class ReportingContract:
 
     @pytest.mark.alike
     async def test_what_was_written_off_is_reported_as_it_was_then_whatever_came_since(
-        self, store: Store
+        self, inbox: Inbox
     ) -> None:
         """At the money of then, in the period of then; what ends it is a transaction of its own."""
         some, more = unsettled(100), unsettled(120)
-        await run(store, some, missing("B"), at=10)
+        await run(inbox, some, missing("B"), at=10)
         for at in (20, 30):
-            now = context(store, at=at)
+            now = context(inbox, at=at)
             await accept_break(now, some.identity, reason="small", by=None)
         first = {"start": seconds(0), "end": seconds(40)}
-        then = await booked(store, at=40, **first)
+        then = await booked(inbox, at=40, **first)
         assert then == [("written off: not_settled", -100, seconds(20))]
-        await run(store, more, at=50)
-        await accept_break(context(store, at=60), some.identity, reason="so be it", by=None)
-        await run(store, at=70)
-        assert await booked(store, at=40, **first) == then == await booked(store, at=99, **first)
-        assert await booked(store, at=99, start=seconds(40), end=seconds(99)) == [
+        await run(inbox, more, at=50)
+        await accept_break(context(inbox, at=60), some.identity, reason="so be it", by=None)
+        await run(inbox, at=70)
+        assert await booked(inbox, at=40, **first) == then == await booked(inbox, at=99, **first)
+        assert await booked(inbox, at=99, start=seconds(40), end=seconds(99)) == [
             ("write-off taken back: not_settled", 100, seconds(50)),
             ("written off: not_settled", -120, seconds(60)),
             ("write-off taken back: not_settled", 120, seconds(70)),
@@ -165,29 +165,29 @@ class ReportingContract:
 
     @pytest.mark.alike
     async def test_a_break_without_a_date_is_as_old_as_the_run_that_saw_it_first(
-        self, store: Store, tmp_path: Path
+        self, inbox: Inbox, tmp_path: Path
     ) -> None:
         """A report of its own looks anew, and would find it born a moment ago."""
-        await book(store, tmp_path, "A,1.00,KES,paid,,", at=0)
+        await book(inbox, tmp_path, "A,1.00,KES,paid,,", at=0)
         ages = []
         for day in (1, 3):
             at = day * DAY // SECOND
             report = await report_period(
-                context(store, at=at), scope(as_of=seconds(at)), progress=quiet
+                context(inbox, at=at), scope(as_of=seconds(at)), progress=quiet
             )
             ages += [(line.cause, line.age_days) for line in report.break_lines]
-            await reconcile_period(context(store, at=at), RunRequest(), progress=quiet)
+            await reconcile_period(context(inbox, at=at), RunRequest(), progress=quiet)
         assert ages == [("book_paid_not_received", 0), ("book_paid_not_received", 2)]
 
     @pytest.mark.alike
     async def test_what_is_joined_across_the_end_of_a_period_is_of_one_report(
-        self, store: Store, tmp_path: Path
+        self, inbox: Inbox, tmp_path: Path
     ) -> None:
         """Invoices of a group, lines that a person matched, and lines of another order's payment:
         by the earliest date in the book, as of then and as of now."""
         border = T + DAY
-        await across(store, tmp_path, border)
-        now = context(store, at=LATER)
+        await across(inbox, tmp_path, border)
+        now = context(inbox, at=LATER)
         await reconcile_period(now, RunRequest(), progress=quiet)
         whole_time = scope(end=T + 20 * DAY)
         found = await report_period(now, whole_time, progress=quiet)
@@ -220,20 +220,20 @@ class ReportingContract:
         )
         assert reported[1] == ({}, [])
 
-    async def test_a_report_heeds_an_acceptance_at_its_own_money_only(self, store: Store) -> None:
+    async def test_a_report_heeds_an_acceptance_at_its_own_money_only(self, inbox: Inbox) -> None:
         """What came since the last run may have made it another break than was accepted."""
         second = said("again", "succeeded", order="A", payment="q", money=DUE, order_money=DUE)
-        await keep(store, arrival(paid("A"), at=5), arrival(second, at=6))
-        await reconcile_period(context(store, at=100), RunRequest(), progress=quiet)
+        await keep(inbox, arrival(paid("A"), at=5), arrival(second, at=6))
+        await reconcile_period(context(inbox, at=100), RunRequest(), progress=quiet)
         report = await report_period(
-            context(store, at=200), scope(as_of=seconds(200)), progress=quiet
+            context(inbox, at=200), scope(as_of=seconds(200)), progress=quiet
         )
         (line,) = report.break_lines
-        await accept_break(context(store, at=250), line.identity, reason="agreed", by=None)
+        await accept_break(context(inbox, at=250), line.identity, reason="agreed", by=None)
         third = said("third", "succeeded", order="A", payment="r", money=DUE, order_money=DUE)
-        await keep(store, arrival(third, at=260))
+        await keep(inbox, arrival(third, at=260))
         report = await report_period(
-            context(store, at=300), scope(as_of=seconds(300)), progress=quiet
+            context(inbox, at=300), scope(as_of=seconds(300)), progress=quiet
         )
         assert [(each.identity, each.state) for each in report.break_lines] == [
             (line.identity, "open")
@@ -241,14 +241,14 @@ class ReportingContract:
 
     @pytest.mark.alike
     async def test_a_report_is_the_same_bytes_whatever_came_after_its_instant(
-        self, store: Store
+        self, inbox: Inbox
     ) -> None:
         """Money, fees and outcomes of one moment; what comes later changes later reports."""
-        await keep(store, *(arrival(paid(name), at=5) for name in ("A", "B")))
-        await keep(store, arrival(declined("C", 3), at=6))
-        await settle(store, "p-A", at=60)
+        await keep(inbox, *(arrival(paid(name), at=5) for name in ("A", "B")))
+        await keep(inbox, arrival(declined("C", 3), at=6))
+        await settle(inbox, "p-A", at=60)
         then = scope(as_of=seconds(3_600))
-        report = await report_period(context(store, at=3_600), then, progress=quiet)
+        report = await report_period(context(inbox, at=3_600), then, progress=quiet)
         money = {row.flow: row.sum for row in report.money}
         assert report.ties_hold
         assert (money["captured"], money["fees"]) == (2 * DUE.minor, 1_000)
@@ -256,22 +256,22 @@ class ReportingContract:
         assert {row.outcome: row.orders for row in report.outcomes} == {"succeeded": 2, "failed": 1}
         made = render(report, "json")
         back = said("r", "refunded", order="A", payment="p-A", movement="r", money=DUE)
-        await keep(store, arrival(back, at=7_200), arrival(paid("C"), at=7_200))
-        again = await report_period(context(store, at=9_000), then, progress=quiet)
+        await keep(inbox, arrival(back, at=7_200), arrival(paid("C"), at=7_200))
+        again = await report_period(context(inbox, at=9_000), then, progress=quiet)
         assert render(again, "json") == made
-        now = await report_period(context(store, at=LATER), scope(), progress=quiet)
+        now = await report_period(context(inbox, at=LATER), scope(), progress=quiet)
         assert {row.flow: row.sum for row in now.money}["captured"] == 3 * DUE.minor
         assert now.ties_hold
 
     @pytest.mark.alike
-    async def test_breaks_of_a_report_carry_what_people_made_of_them(self, store: Store) -> None:
+    async def test_breaks_of_a_report_carry_what_people_made_of_them(self, inbox: Inbox) -> None:
         """Paid twice, and accepted by a person before the report's instant."""
         second = said("again", "succeeded", order="A", payment="q", money=DUE, order_money=DUE)
-        await keep(store, arrival(paid("A"), at=5), arrival(second, at=6))
-        await reconcile_period(context(store, at=100), RunRequest(), progress=quiet)
+        await keep(inbox, arrival(paid("A"), at=5), arrival(second, at=6))
+        await reconcile_period(context(inbox, at=100), RunRequest(), progress=quiet)
         seen = []
         for at in (200, 300):
-            now = context(store, at=at)
+            now = context(inbox, at=at)
             report = await report_period(now, scope(as_of=seconds(at)), progress=quiet)
             (line,) = report.break_lines
             assert (line.cause, line.order) == ("paid_twice", "A")
@@ -280,13 +280,13 @@ class ReportingContract:
             await accept_break(now, line.identity, reason="agreed", by=None)
         assert seen == [["open", "open"], ["accepted", "accepted"]]
 
-    async def test_a_journal_has_every_movement_and_line_once(self, store: Store) -> None:
+    async def test_a_journal_has_every_movement_and_line_once(self, inbox: Inbox) -> None:
         """Captures on the provider's date, settlement on the statement's."""
-        await keep(store, *(arrival(paid(name), at=5) for name in ("A", "B")))
-        await settle(store, "p-A", "p-unknown", at=60)
+        await keep(inbox, *(arrival(paid(name), at=5) for name in ("A", "B")))
+        await settle(inbox, "p-A", "p-unknown", at=60)
         written: list[Transaction] = []
         totals = await report_journal(
-            context(store, at=LATER), scope(), write=written.append, progress=quiet
+            context(inbox, at=LATER), scope(), write=written.append, progress=quiet
         )
         assert [(each.what, each.order) for each in written] == [
             ("settled payment", None),
@@ -299,7 +299,7 @@ class ReportingContract:
         assert totals.sums["fees", "KES"] == 2_000
 
     @pytest.mark.alike
-    async def test_a_period_that_is_none_is_refused(self, store: Store) -> None:
+    async def test_a_period_that_is_none_is_refused(self, inbox: Inbox) -> None:
         """In one sentence that says what to do."""
         for changes, said_so in (
             ({"end": T}, "--from must be before --to"),
@@ -308,4 +308,4 @@ class ReportingContract:
             ({"end": T + 4_000 * DAY}, "at most 120 months"),
         ):
             with pytest.raises(UsageError, match=said_so):
-                await report_period(context(store, at=LATER), scope(**changes), progress=quiet)
+                await report_period(context(inbox, at=LATER), scope(**changes), progress=quiet)

@@ -28,7 +28,7 @@ from app.orders.refold import refold_until_quiet
 from app.privacy.backup import Followed, FollowedLog, after_restore
 from app.privacy.erase_rules import ErasureRules
 from app.privacy.replay_erasures import ErasureReplay
-from app.receiving.store import Store
+from app.receiving.inbox import Inbox
 from app.sealing.log_queue_store import count_unsealed
 from app.sealing.log_store import begin_log
 from reconcile.instants import SECOND
@@ -42,27 +42,27 @@ def quiet(count: int) -> None:
     """Progress that nobody watches."""
 
 
-async def publish_orders(store: Store, *orders: str) -> None:
+async def publish_orders(inbox: Inbox, *orders: str) -> None:
     """One paid order for each reference, folded and published."""
     events = [said(f"e-{o}", "succeeded", order=o, payment=f"p-{o}") for o in orders]
-    await keep(store, *(arrival(each) for each in events))
-    await refold_until_quiet(context(store), limit=100, progress=quiet)
+    await keep(inbox, *(arrival(each) for each in events))
+    await refold_until_quiet(context(inbox), limit=100, progress=quiet)
 
 
-async def numbers(store: Store) -> list[int]:
+async def numbers(inbox: Inbox) -> list[int]:
     """The numbers that the feed has given."""
-    return [each.seq for each in await read_feed(context(store), after=0, limit=1_000, wait_s=0)]
+    return [each.seq for each in await read_feed(context(inbox), after=0, limit=1_000, wait_s=0)]
 
 
-async def head(store: Store) -> int:
+async def head(inbox: Inbox) -> int:
     """The last place of the feed."""
-    async with store.reading() as connection:
+    async with inbox.database.reading() as connection:
         return await head_of(connection)
 
 
-async def gaps(store: Store) -> list[str]:
+async def gaps(inbox: Inbox) -> list[str]:
     """What is wrong with the numbers."""
-    async with store.reading() as connection:
+    async with inbox.database.reading() as connection:
         return await feed_gaps(connection)
 
 
@@ -154,9 +154,9 @@ PLANTED: dict[str, dict[str, tuple[list[str], str]]] = {
 }
 
 
-async def put_back(store: Store) -> Followed:
+async def put_back(inbox: Inbox) -> Followed:
     """What `db restored` does, where nobody was ever erased."""
-    then = context(store)
+    then = context(inbox)
     again = ErasureReplay(then, sources={}, rules=ErasureRules(), progress=lambda count: None)
     followed, _ = await after_restore(then, again, without=None)
     return followed
@@ -171,74 +171,74 @@ class RestoringContract:
 
     # --- numbers ---------------------------------------------------------------------------------
 
-    async def test_numbers_never_go_back(self, store: Store) -> None:
+    async def test_numbers_never_go_back(self, inbox: Inbox) -> None:
         """The next one is the larger of two; the head is the one before it, and nothing is a gap
         but what is missing."""
-        await publish_orders(store, "A", "B")
-        done = await put_back(store)
+        await publish_orders(inbox, "A", "B")
+        done = await put_back(inbox)
         assert (done.head, done.first) == (2, max(2 + 2**40, SECONDS * 2**20))
-        assert await head(store) == done.first - 1
-        assert await gaps(store) == []
-        await publish_orders(store, "C")
-        assert await numbers(store) == [1, 2, done.first]
-        again = await put_back(store)
+        assert await head(inbox) == done.first - 1
+        assert await gaps(inbox) == []
+        await publish_orders(inbox, "C")
+        assert await numbers(inbox) == [1, 2, done.first]
+        again = await put_back(inbox)
         assert again.head == done.first
         assert again.first == done.first + AHEAD
-        await publish_orders(store, "D")
-        assert await numbers(store) == [1, 2, done.first, again.first]
-        assert await gaps(store) == []
-        await tamper(store, "revisions", f"DELETE FROM revisions WHERE seq = {done.first}")
-        assert await gaps(store) == ["the outcome feed has gaps"]
+        await publish_orders(inbox, "D")
+        assert await numbers(inbox) == [1, 2, done.first, again.first]
+        assert await gaps(inbox) == []
+        await tamper(inbox, "revisions", f"DELETE FROM revisions WHERE seq = {done.first}")
+        assert await gaps(inbox) == ["the outcome feed has gaps"]
 
     @pytest.mark.alike
-    async def test_what_is_sealed_after_a_restore(self, store: Store) -> None:
+    async def test_what_is_sealed_after_a_restore(self, inbox: Inbox) -> None:
         """Numbers that were left out are not waited for."""
-        await publish_orders(store, "A")
-        await seal(store)
-        await put_back(store)
-        await publish_orders(store, "B")
-        async with store.reading() as connection:
+        await publish_orders(inbox, "A")
+        await seal(inbox)
+        await put_back(inbox)
+        await publish_orders(inbox, "B")
+        async with inbox.database.reading() as connection:
             assert await count_unsealed(connection) == 3  # a delivery, a revision, an audit entry
-        await seal(store)
-        async with store.reading() as connection:
+        await seal(inbox)
+        async with inbox.database.reading() as connection:
             assert await count_unsealed(connection) == 0
 
     @pytest.mark.alike
-    async def test_a_cursor_beyond_the_head(self, store: Store) -> None:
+    async def test_a_cursor_beyond_the_head(self, inbox: Inbox) -> None:
         """It is given from where to read on; one up to the head is not."""
-        await publish_orders(store, "A", "B")
-        assert await read_from(context(store), after=2) is None
-        assert await read_from(context(store), after=3) == 0, "no restore was noted"
-        first = (await put_back(store)).first
+        await publish_orders(inbox, "A", "B")
+        assert await read_from(context(inbox), after=2) is None
+        assert await read_from(context(inbox), after=3) == 0, "no restore was noted"
+        first = (await put_back(inbox)).first
         for after in (0, 2, 3, first - 1):
-            assert await read_from(context(store), after=after) is None
-        place = await read_from(context(store), after=first)
+            assert await read_from(context(inbox), after=after) is None
+        place = await read_from(context(inbox), after=first)
         assert place == first - 1
-        await publish_orders(store, "C")
-        (found,) = await read_feed(context(store), after=place, limit=10, wait_s=0)
+        await publish_orders(inbox, "C")
+        (found,) = await read_feed(context(inbox), after=place, limit=10, wait_s=0)
         assert found.order == "C"
 
-    async def test_the_log_goes_on_under_another_origin(self, store: Store) -> None:
+    async def test_the_log_goes_on_under_another_origin(self, inbox: Inbox) -> None:
         """Twice, if it must. Each origin is that of checkpoints up to its size; the log fits."""
-        assert (await put_back(store)).log == FollowedLog(leaves=0)
-        async with store.writing() as connection:
+        assert (await put_back(inbox)).log == FollowedLog(leaves=0)
+        async with inbox.database.writing() as connection:
             public = SIGNER.key.public.raw.hex()
             await begin_log(connection, origin=SIGNER.origin, public=public, now=T)
-        await publish_orders(store, "A")
-        await seal(store)
+        await publish_orders(inbox, "A")
+        await seal(inbox)
         signer, sizes = SIGNER, []
         for number, order in enumerate("BC"):
-            followed = await put_back(store)
+            followed = await put_back(inbox)
             assert (followed.log.sure, followed.log.renamed) == (False, None)
             assert _words(followed, "run `tallyhook log rename --reason TEXT`")
-            known = await rename_log(context(store, at=number), by=None, reason="it forked")
+            known = await rename_log(context(inbox, at=number), by=None, reason="it forked")
             assert known.origins[:-1] == [SIGNER.origin, signer.origin][: number + 1]
             sizes.append(known.earlier[-1].size)
             assert sizes[-1] == followed.log.leaves
             signer = replace(SIGNER, origin=known.origin)
-            await publish_orders(store, order)
-            await seal_all(context(store), signer)
-        checked = await verify_log(context(store), progress=lambda done, of: None)
+            await publish_orders(inbox, order)
+            await seal_all(context(inbox), signer)
+        checked = await verify_log(context(inbox), progress=lambda done, of: None)
         assert checked.checkpoints == 3
         assert not [each for each in checked.problems if "checkpoint" in each]
         middle = known.earlier[1].origin
@@ -249,9 +249,9 @@ class RestoringContract:
 
     # --- people ----------------------------------------------------------------------------------
 
-    async def test_who_may_come_in_is_reported(self, store: Store) -> None:
+    async def test_who_may_come_in_is_reported(self, inbox: Inbox) -> None:
         """All tokens and operators in force; what was done is in the trail."""
-        at = context(store)
+        at = context(inbox)
         for name in ("old", "new"):
             await issue_token(at, name=name)
         await withdraw_token(at, name="old")
@@ -267,34 +267,34 @@ class RestoringContract:
 
     # --- schema ----------------------------------------------------------------------------------
 
-    async def test_the_kept_digest_is_what_the_migrations_make(self, store: Store) -> None:
+    async def test_the_kept_digest_is_what_the_migrations_make(self, inbox: Inbox) -> None:
         """Else each start would run them all."""
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             found = schema.digest_of(await schema.things_of(connection))
             assert await schema.is_known(connection), f"write {found} into app.database.schema"
-        assert await store.strange_objects() == []
+        assert await inbox.database.strange_objects() == []
 
     @pytest.mark.alike
     async def test_a_digest_that_was_forgotten_refuses_nobody(
-        self, store: Store, monkeypatch: pytest.MonkeyPatch
+        self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Then the migrations are run, and what they make is compared."""
-        monkeypatch.setitem(schema.MADE, store.writer.dialect, "0")
-        assert await store.strange_objects() == []
-        async with store.writing() as connection:
+        monkeypatch.setitem(schema.MADE, inbox.database.writer.dialect, "0")
+        assert await inbox.database.strange_objects() == []
+        async with inbox.database.writing() as connection:
             await schema.require_own(connection, schema.newest_version())
 
     async def test_what_was_planted_is_found(
-        self, store: Store, monkeypatch: pytest.MonkeyPatch
+        self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Each object that is no migration's, or is missing, is named, and nothing is served. What
         the migrations make is made once for all."""
         monkeypatch.setattr(schema, "_made_on_sqlite", cache(schema._made_on_sqlite))
         monkeypatch.setattr(schema, "_made_on_postgresql", _once(schema._made_on_postgresql))
-        for name, (statements, expected) in PLANTED[store.writer.dialect].items():
+        for name, (statements, expected) in PLANTED[inbox.database.writer.dialect].items():
             found: Any = None
             try:
-                async with store.writing() as connection:
+                async with inbox.database.writing() as connection:
                     for sql in statements:
                         await connection.exec_driver_sql(sql)
                     found = await schema.strange_objects(connection)
@@ -303,29 +303,29 @@ class RestoringContract:
                     raise _TakenBack
             except _TakenBack:
                 assert any(expected in each for each in found), (name, found)
-        assert await store.strange_objects() == []
+        assert await inbox.database.strange_objects() == []
 
     # --- writes that fail ------------------------------------------------------------------------
 
-    async def test_writes_that_fail_again_and_again(self, store: Store) -> None:
+    async def test_writes_that_fail_again_and_again(self, inbox: Inbox) -> None:
         """After some in a row it is reported, until one succeeds, or would."""
-        broken, mended = _REFUSING[store.writer.dialect]
-        await _do(store, *broken)
+        broken, mended = _REFUSING[inbox.database.writer.dialect]
+        await _do(inbox, *broken)
         try:
             for number in range(3):
-                assert await refusal(context(store)) is None, number
+                assert await refusal(context(inbox)) is None, number
                 with pytest.raises(DBAPIError):
-                    await keep(store, arrival(said(f"e{number}", order=f"O{number}")))
-            found = await refusal(context(store))
+                    await keep(inbox, arrival(said(f"e{number}", order=f"O{number}")))
+            found = await refusal(context(inbox))
             assert found is not None
             assert "deliveries that were accepted cannot be appended" in found
         finally:
-            await _do(store, *mended)
-        before = await rows(store, "SELECT count(*) FROM deliveries")
-        assert await refusal(context(store)) is None
-        assert store.append_faults == 0
-        assert await rows(store, "SELECT count(*) FROM deliveries") == before, "nothing is kept"
-        await keep(store, arrival(said("later", order="later")))
+            await _do(inbox, *mended)
+        before = await rows(inbox, "SELECT count(*) FROM deliveries")
+        assert await refusal(context(inbox)) is None
+        assert inbox.append_faults == 0
+        assert await rows(inbox, "SELECT count(*) FROM deliveries") == before, "nothing is kept"
+        await keep(inbox, arrival(said("later", order="later")))
 
 
 def _once(make: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
@@ -355,8 +355,8 @@ _REFUSING = {
 }  # fmt: skip
 
 
-async def _do(store: Store, *statements: str) -> None:
-    async with store.writing() as connection:
+async def _do(inbox: Inbox, *statements: str) -> None:
+    async with inbox.database.writing() as connection:
         for sql in statements:
             await connection.exec_driver_sql(sql)
 

@@ -27,9 +27,10 @@ from app.privacy.prune import (
     prune_settled,
     settled_orders,
 )
-from app.receiving.store import Store, StoreSettings
+from app.receiving.inbox import Inbox
 from reconcile.instants import DAY, SECOND
 from reconcile.money import Money
+from tests.contexts import settings_of
 from tests.database.builders import (
     SIGNER,
     SOURCES,
@@ -62,17 +63,17 @@ NOT_BEFORE = ("inbox", "id")
 """Facts of a database that no earlier version knew."""
 
 
-async def pruned(store: Store, *, at: int = LATER, dry_run: bool = False) -> Pruning:
+async def pruned(inbox: Inbox, *, at: int = LATER, dry_run: bool = False) -> Pruning:
     """Fold what is due, seal it, then one pass, all `at` seconds after T."""
-    then = context(store, at=at)
+    then = context(inbox, at=at)
     await refold_until_quiet(then, limit=100, progress=quiet)
-    await seal(store)
+    await seal(inbox)
     return await prune_settled(then, RETENTION, dry_run=dry_run, keep=10, progress=quiet)
 
 
-async def emptied(store: Store) -> set[str]:
+async def emptied(inbox: Inbox) -> set[str]:
     """The event ids of deliveries that were pruned; every row is whole or empty."""
-    found = await rows(store, "SELECT event_id, body, headers, pruned_at, verdict FROM deliveries")
+    found = await rows(inbox, "SELECT event_id, body, headers, pruned_at, verdict FROM deliveries")
     for _, body, headers, pruned_at, verdict in found:
         assert (pruned_at is not None) == (headers == "")
         assert (body is None) == (pruned_at is not None or verdict == "duplicate")
@@ -100,30 +101,30 @@ UNSETTLED: dict[str, list[Part]] = {
 class RetentionContract:
     """Pruning. A subclass gives `url`."""
 
-    async def test_what_is_kept_and_what_goes(self, store: Store) -> None:
+    async def test_what_is_kept_and_what_goes(self, inbox: Inbox) -> None:
         """Bodies and headers of all deliveries of a settled order go; everything else stays."""
         paid, declined = said("e1", "succeeded", **PAID), said("e2", "declined", **PAID)
-        await deliver(store, [paid, declined, paid, session_opened("A", "s")])
-        await keep(store, arrival(None), rejection())
-        await keep(store, arrival(said("e9", "declined", order="N"), at=LATER - 60))
-        await refold_until_quiet(context(store, at=LATER), limit=100, progress=quiet)
+        await deliver(inbox, [paid, declined, paid, session_opened("A", "s")])
+        await keep(inbox, arrival(None), rejection())
+        await keep(inbox, arrival(said("e9", "declined", order="N"), at=LATER - 60))
+        await refold_until_quiet(context(inbox, at=LATER), limit=100, progress=quiet)
         gone = ["body", "headers", "pruned_at"]
-        before = await dump(store, *TRUTH, "ledgers", "order_due", leave_out=gone)
-        known = await histories(store, ["A"])
-        would = await pruned(store, dry_run=True)
-        assert await emptied(store) == set()
-        did = await pruned(store)
-        assert await emptied(store) == {"e1", "e2"}
+        before = await dump(inbox, *TRUTH, "ledgers", "order_due", leave_out=gone)
+        known = await histories(inbox, ["A"])
+        would = await pruned(inbox, dry_run=True)
+        assert await emptied(inbox) == set()
+        did = await pruned(inbox)
+        assert await emptied(inbox) == {"e1", "e2"}
         assert would.document() == did.document()
         assert (did.orders, did.deliveries, did.others["rejections"]) == (1, 3, 1)
         assert did.size == sum(len("webhook-id: x") for _ in range(3)) + 2 * 64
-        assert await dump(store, *TRUTH, "ledgers", "order_due", leave_out=gone) == before
-        assert await histories(store, ["A"]) == known
-        assert await rows(store, "SELECT count(*) FROM rejections") == [(0,)]
-        assert (await pruned(store)).document()["deliveries"] == 0
+        assert await dump(inbox, *TRUTH, "ledgers", "order_due", leave_out=gone) == before
+        assert await histories(inbox, ["A"]) == known
+        assert await rows(inbox, "SELECT count(*) FROM rejections") == [(0,)]
+        assert (await pruned(inbox)).document()["deliveries"] == 0
 
     async def test_what_was_deleted_is_in_the_trail_however_the_pass_ended(
-        self, store: Store, monkeypatch: pytest.MonkeyPatch
+        self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A disk that fails in the middle of it, for example."""
 
@@ -131,74 +132,74 @@ class RetentionContract:
             raise StoreUnavailable("the disk")
             yield  # type: ignore[unreachable] # by which it is a generator
 
-        await keep(store, arrival(said("e1", "succeeded", **PAID)))
-        then = context(store, at=LATER)
+        await keep(inbox, arrival(said("e1", "succeeded", **PAID)))
+        then = context(inbox, at=LATER)
         await refold_until_quiet(then, limit=100, progress=quiet)
         monkeypatch.setattr("app.privacy.prune.prune_others", failing)
         with pytest.raises(StoreUnavailable):
             await prune_by_hand(then, RETENTION, by="ann", signer=SIGNER, keep=0, progress=quiet)
-        assert await emptied(store) == {"e1"}
-        async with store.reading() as connection:
+        assert await emptied(inbox) == {"e1"}
+        async with inbox.database.reading() as connection:
             (entry,) = await audit_entries(connection, limit=9)
         assert (entry.who, entry.action, entry.facts) == ("ann", "pruned", {"bodies": 1})
 
     @pytest.mark.alike
-    async def test_never_too_early(self, store: Store) -> None:
+    async def test_never_too_early(self, inbox: Inbox) -> None:
         """A month after the last word and not a second before; a redelivery is a word, too."""
         event = said("e1", "declined", **PAID)
-        await keep(store, arrival(event))
-        await keep(store, arrival(event, at=5 * DAY // SECOND))
+        await keep(inbox, arrival(event))
+        await keep(inbox, arrival(event, at=5 * DAY // SECOND))
         last = 35 * DAY // SECOND
-        assert (await pruned(store, at=last - 1)).orders == 0
-        assert (await pruned(store, at=last)).orders == 1
+        assert (await pruned(inbox, at=last - 1)).orders == 0
+        assert (await pruned(inbox, at=last)).orders == 1
 
     @pytest.mark.alike
     @pytest.mark.parametrize("kind", UNSETTLED)
-    async def test_what_is_not_settled_is_kept(self, store: Store, kind: str) -> None:
+    async def test_what_is_not_settled_is_kept(self, inbox: Inbox, kind: str) -> None:
         """Whatever waits for somebody, is wrong, or cannot be judged keeps its bodies."""
-        await deliver(store, UNSETTLED[kind])
-        assert (await pruned(store)).orders == 0
-        assert await emptied(store) == set()
+        await deliver(inbox, UNSETTLED[kind])
+        assert (await pruned(inbox)).orders == 0
+        assert await emptied(inbox) == set()
 
     async def test_what_tells_of_no_order_and_no_payment(
-        self, store: Store, monkeypatch: pytest.MonkeyPatch
+        self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """An account's own news, such as a customer's new address, goes a month after it arrived;
         what may be about a payment stays, and so does what nobody knows of."""
         monkeypatch.setattr("app.privacy.prune.PRUNED_AT_ONCE", 2)
         news = [said(f"n{n}", "ignored") for n in range(5)]
-        await deliver(store, [*news, news[0], said("u1", "unrecognized"), said("p1", "pending")])
+        await deliver(inbox, [*news, news[0], said("u1", "unrecognized"), said("p1", "pending")])
         await deliver(
-            store, [said("o1", "ignored", source="other"), said("a1", "ignored", order="A")]
+            inbox, [said("o1", "ignored", source="other"), said("a1", "ignored", order="A")]
         )
         await deliver(
-            store, [said("i1", "ignored", payment="i"), said("i2", "ignored", session="i")]
+            inbox, [said("i1", "ignored", payment="i"), said("i2", "ignored", session="i")]
         )
-        await keep(store, arrival(said("late", "ignored"), at=LATER - 60))
-        await keep(store, arrival(None))
+        await keep(inbox, arrival(said("late", "ignored"), at=LATER - 60))
+        await keep(inbox, arrival(None))
         for n, event in enumerate((said("phone0", "ignored"), said("phone1", "unrecognized"))):
-            await keep(store, arrival(event, customer=bytes([n]) * 40))
-        would = await pruned(store, dry_run=True)
-        assert await emptied(store) == set()
-        did = await pruned(store)
-        assert await emptied(store) == {f"n{n}" for n in range(5)} | {"phone0"}
+            await keep(inbox, arrival(event, customer=bytes([n]) * 40))
+        would = await pruned(inbox, dry_run=True)
+        assert await emptied(inbox) == set()
+        did = await pruned(inbox)
+        assert await emptied(inbox) == {f"n{n}" for n in range(5)} | {"phone0"}
         assert would.document() == did.document()
         assert (did.orders, did.deliveries, did.document()["of_no_order"]) == (0, 7, 7)
         assert did.size == 7 * len("webhook-id: x") + 6 * 64
-        assert await rows(store, "SELECT digest FROM phones") == [(bytes([1]) * 40,)]
-        assert await keep(store, arrival(news[0], at=LATER)) == ["duplicate"]
+        assert await rows(inbox, "SELECT digest FROM phones") == [(bytes([1]) * 40,)]
+        assert await keep(inbox, arrival(news[0], at=LATER)) == ["duplicate"]
         report = await check_database(
-            context(store, at=LATER), again=Rebuilding(sources=lambda: SOURCES), progress=quiet
+            context(inbox, at=LATER), again=Rebuilding(sources=lambda: SOURCES), progress=quiet
         )
         assert [each for each in report.problems if not of_the_builders(each)] == []
 
-    async def test_news_that_is_read_anew_in_between(self, store: Store) -> None:
+    async def test_news_that_is_read_anew_in_between(self, inbox: Inbox) -> None:
         """A newer profile may read a payment in it, and then its body stays."""
-        await deliver(store, [said("n1", "ignored"), said("n2", "ignored")])
-        then = context(store, at=LATER)
-        await seal(store)
+        await deliver(inbox, [said("n1", "ignored"), said("n2", "ignored")])
+        then = context(inbox, at=LATER)
+        await seal(inbox)
         pages = [page async for page in settled_orders(then, RETENTION)]
-        async with store.writing() as connection:
+        async with inbox.database.writing() as connection:
             await connection.exec_driver_sql(
                 "UPDATE events SET claim = 'succeeded' WHERE event_id = 'n1'"
             )
@@ -210,49 +211,49 @@ class RetentionContract:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("app.privacy.prune.settled_orders", looked)
             did = await prune_settled(then, RETENTION, keep=10, progress=quiet)
-        assert (did.deliveries, await emptied(store)) == (1, {"n2"})
+        assert (did.deliveries, await emptied(inbox)) == (1, {"n2"})
 
     @pytest.mark.alike
-    async def test_evidence_in_between(self, store: Store) -> None:
+    async def test_evidence_in_between(self, inbox: Inbox) -> None:
         """What is said of an order after it was looked at keeps its bodies."""
-        await keep(store, arrival(said("e1", "succeeded", **PAID)))
-        then = context(store, at=LATER)
+        await keep(inbox, arrival(said("e1", "succeeded", **PAID)))
+        then = context(inbox, at=LATER)
         await refold_until_quiet(then, limit=100, progress=quiet)
         assert not any([page.settled async for page in settled_orders(then, RETENTION)])
-        await seal(store)
+        await seal(inbox)
         pages = [page.settled async for page in settled_orders(then, RETENTION)]
-        await keep(store, arrival(said("e2", "refunded", **PAID), at=LATER))
+        await keep(inbox, arrival(said("e2", "refunded", **PAID), at=LATER))
         assert [await prune_orders(then, found) for found in pages if found] == [[]]
-        assert await emptied(store) == set()
+        assert await emptied(inbox) == set()
 
     @pytest.mark.alike
-    async def test_redeliveries_of_what_was_pruned(self, store: Store) -> None:
+    async def test_redeliveries_of_what_was_pruned(self, inbox: Inbox) -> None:
         """The same is a duplicate, another body is kept apart, and news is judged with the rest."""
         paid = said("e1", "succeeded", **PAID)
-        await keep(store, arrival(paid))
-        assert (await pruned(store)).orders == 1
-        assert await keep(store, arrival(paid, at=LATER)) == ["duplicate"]
+        await keep(inbox, arrival(paid))
+        assert (await pruned(inbox)).orders == 1
+        assert await keep(inbox, arrival(paid, at=LATER)) == ["duplicate"]
         other = said("e1", "declined", **PAID)
-        assert await keep(store, arrival(other, at=LATER)) == ["duplicate_with_different_body"]
+        assert await keep(inbox, arrival(other, at=LATER)) == ["duplicate_with_different_body"]
         refund = said("e2", "refunded", **PAID, movement="r")
-        assert await keep(store, arrival(refund, at=LATER)) == ["stored"]
-        history = (await histories(store, ["A"]))["A"]
+        assert await keep(inbox, arrival(refund, at=LATER)) == ["stored"]
+        history = (await histories(inbox, ["A"]))["A"]
         assert len(history.deliveries) == 4
 
-    async def test_everything_can_be_rebuilt(self, store: Store) -> None:
+    async def test_everything_can_be_rebuilt(self, inbox: Inbox) -> None:
         """After reindex and refold --all nothing of a pruned order is lost or changed."""
         paid = said("e1", "succeeded", **PAID)
         nameless = said("n1", "pending", payment="p")
-        await deliver(store, [nameless, paid, session_opened("A", "s"), paid])
-        assert (await pruned(store)).deliveries == 3
-        await keep(store, arrival(said("e2", "refunded", **PAID, movement="r"), at=LATER))
-        then = context(store, at=LATER)
+        await deliver(inbox, [nameless, paid, session_opened("A", "s"), paid])
+        assert (await pruned(inbox)).deliveries == 3
+        await keep(inbox, arrival(said("e2", "refunded", **PAID, movement="r"), at=LATER))
+        then = context(inbox, at=LATER)
         await refold_until_quiet(then, limit=100, progress=quiet)
-        before = await dump(store, *TRUTH, "ledgers", leave_out=["row"])
+        before = await dump(inbox, *TRUTH, "ledgers", leave_out=["row"])
         done = await reindex(then, sources=SOURCES, progress=quiet)
         assert (done.read, done.events, done.unreadable) == (3, 3, 0)
         await refold_all(then, progress=quiet)
-        assert await dump(store, *TRUTH, "ledgers", leave_out=["row"]) == before
+        assert await dump(inbox, *TRUTH, "ledgers", leave_out=["row"]) == before
         report = await check_database(
             then, again=Rebuilding(sources=lambda: SOURCES), progress=quiet
         )
@@ -261,17 +262,17 @@ class RetentionContract:
         proof = await prove_orders(then, None, shuffles=20, seed=1, progress=quiet)
         assert proof.counter_examples == ()
 
-    async def test_the_check_knows_what_was_pruned(self, store: Store) -> None:
+    async def test_the_check_knows_what_was_pruned(self, inbox: Inbox) -> None:
         """A body that is gone without having been pruned, and a pruned event that is lost."""
-        await keep(store, arrival(said("e1", "succeeded", **PAID)))
-        await pruned(store)
-        then = context(store, at=LATER)
+        await keep(inbox, arrival(said("e1", "succeeded", **PAID)))
+        await pruned(inbox)
+        then = context(inbox, at=LATER)
         for sql, words in (
             ("UPDATE deliveries SET pruned_at=NULL", "is gone, and was not pruned"),
             ("UPDATE deliveries SET pruned_at=1", None),
             ("DELETE FROM events", "was pruned, and its event is gone"),
         ):
-            async with store.writing() as connection:
+            async with inbox.database.writing() as connection:
                 await connection.exec_driver_sql(sql)
             report = await check_database(
                 then, again=Rebuilding(sources=lambda: SOURCES), progress=quiet
@@ -281,40 +282,40 @@ class RetentionContract:
 
     @pytest.mark.alike
     async def test_many_deliveries_of_one_order(
-        self, store: Store, monkeypatch: pytest.MonkeyPatch
+        self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Pages and transactions of two rows prune all of it, and count each order once."""
         for name in ("PAGE", "PRUNED_AT_ONCE"):
             monkeypatch.setattr(f"app.privacy.prune.{name}", 2)
         events = [said(f"e{n}", "declined", **{**PAID, "payment": f"p{n}"}) for n in range(7)]
-        await deliver(store, [*events, *events, said("f", "declined", order="F", payment="f")])
-        would = await pruned(store, dry_run=True)
-        did = await pruned(store)
+        await deliver(inbox, [*events, *events, said("f", "declined", order="F", payment="f")])
+        would = await pruned(inbox, dry_run=True)
+        did = await pruned(inbox)
         assert would.document() == did.document()
         assert (did.orders, did.deliveries) == (2, 15)
-        assert len(await emptied(store)) == 8
+        assert len(await emptied(inbox)) == 8
 
     async def test_an_upgrade_from_the_first_version(self, url: str) -> None:
         """A database made at 0001 has every row after the upgrade, and nothing counts as pruned."""
-        store = Store(StoreSettings(url=url, environment="sandbox"))
+        inbox = Inbox(settings_of(url), purpose="upgrading")
         try:
-            async with store.writing() as connection:
+            async with inbox.database.writing() as connection:
                 await connection.run_sync(to_first_version)
                 made = await connection.run_sync(lambda plain: inspect(plain).get_table_names())
                 old = [name for name in metadata.tables if name in made]
                 await schema.stamp_environment(connection, "sandbox")
                 await connection.run_sync(fill_first_version)
-            before = await dump(store, *old, leave_out=NEW_COLUMNS)
-            assert await store.upgrade() == ("0001", schema.newest_version())
-            after = await dump(store, *old, leave_out=NEW_COLUMNS)
+            before = await dump(inbox, *old, leave_out=NEW_COLUMNS)
+            assert await inbox.database.upgrade() == ("0001", schema.newest_version())
+            after = await dump(inbox, *old, leave_out=NEW_COLUMNS)
             after["meta"] = [row for row in after["meta"] if row[0] not in NOT_BEFORE]
             assert after == before
-            assert await rows(store, "SELECT DISTINCT pruned_at FROM deliveries") == [(None,)]
-            async with store.reading() as connection:
+            assert await rows(inbox, "SELECT DISTINCT pruned_at FROM deliveries") == [(None,)]
+            async with inbox.database.reading() as connection:
                 assert await connection.run_sync(differences) == []
-            assert (await pruned(store)).deliveries == 2
+            assert (await pruned(inbox)).deliveries == 2
         finally:
-            await store.close()
+            await inbox.close()
 
 
 NEW_COLUMNS = (

@@ -18,7 +18,7 @@ from app.finance.scheduled_store import (
     newest_runs,
     run_at,
 )
-from app.receiving.store import Store
+from app.receiving.inbox import Inbox
 from tests.reconcile.build import seconds
 
 FIRST = ScheduledRun(
@@ -37,9 +37,9 @@ FIRST = ScheduledRun(
 class SchedulingContract:
     """Claims, leases, what is newest. A subclass gives `url`."""
 
-    async def test_of_several_who_claim_a_time_one_has_it(self, store: Store) -> None:
+    async def test_of_several_who_claim_a_time_one_has_it(self, inbox: Inbox) -> None:
         async def claim() -> bool:
-            async with store.writing() as connection:
+            async with inbox.database.writing() as connection:
                 return await add_run(connection, FIRST)
 
         assert sorted(await asyncio.gather(*(claim() for _ in range(4)))) == [
@@ -50,7 +50,7 @@ class SchedulingContract:
         ]
 
     @pytest.mark.alike
-    async def test_a_row_comes_back_as_it_was_written(self, store: Store) -> None:
+    async def test_a_row_comes_back_as_it_was_written(self, inbox: Inbox) -> None:
         done = replace(
             FIRST,
             state="done",
@@ -60,27 +60,27 @@ class SchedulingContract:
             reconciled=7,
             delivered=(Delivered(way="mail", file="é.pdf", sha256="ab"),),
         )
-        async with store.writing() as connection:
+        async with inbox.database.writing() as connection:
             await add_run(connection, FIRST)
             assert await change_run(connection, done, before=FIRST)
             assert await run_at(connection, "month", FIRST.due_at) == done
             assert await run_at(connection, "month", seconds(61)) is None
 
-    async def test_who_has_lost_the_lease_changes_nothing(self, store: Store) -> None:
+    async def test_who_has_lost_the_lease_changes_nothing(self, inbox: Inbox) -> None:
         again = replace(FIRST, tries=2, until=seconds(200))
-        async with store.writing() as connection:
+        async with inbox.database.writing() as connection:
             await add_run(connection, FIRST)
             assert await change_run(connection, again, before=FIRST)
             late = replace(FIRST, state="done")
             assert not await change_run(connection, late, before=FIRST)
             assert await run_at(connection, "month", FIRST.due_at) == again
 
-    async def test_the_newest_is_by_entry_and_a_persons_asking_is_apart(self, store: Store) -> None:
+    async def test_the_newest_is_by_entry_and_a_persons_asking_is_apart(self, inbox: Inbox) -> None:
         seen = replace(FIRST, due_at=seconds(1), state="seen")
         failed = replace(FIRST, state="failed", problem="no room")
         asked = replace(FIRST, due_at=seconds(80), asked=True, state="done")
         other = replace(seen, name="other", due_at=seconds(90))
-        async with store.writing() as connection:
+        async with inbox.database.writing() as connection:
             for run in (seen, failed, asked, other):
                 assert await add_run(connection, run)
             assert await newest_runs(connection, until=seconds(99)) == {
@@ -95,7 +95,7 @@ class SchedulingContract:
                 "other": other,
             }
             assert await run_at(connection, "month", seen.due_at) is None
-        async with store.writing() as connection:
+        async with inbox.database.writing() as connection:
             await change_run(connection, replace(asked, state="failed"), before=asked)
             assert [run.due_at for run in await failed_runs(connection, ["month"])] == [seconds(80)]
             assert await failed_runs(connection, []) == []

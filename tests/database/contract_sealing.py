@@ -30,7 +30,7 @@ from app.orders.record_store import add_records
 from app.orders.refold import refold_until_quiet
 from app.privacy.layers_store import prove_log
 from app.receiving.append_store import Arrival, keep_arrivals
-from app.receiving.store import Store
+from app.receiving.inbox import Inbox
 from app.sealing import log_queue_store
 from app.sealing.departure_store import (
     Departure,
@@ -86,65 +86,65 @@ def placed(number: int, order: str = "A") -> Record:
     )
 
 
-async def begin(store: Store) -> None:
+async def begin(inbox: Inbox) -> None:
     """Say whose log it is, as a start does."""
     public = SIGNER.key.public.raw.hex()
-    async with store.writing() as connection:
+    async with inbox.database.writing() as connection:
         await begin_log(connection, origin=SIGNER.origin, public=public, now=T)
 
 
-async def some_of_each(store: Store) -> None:
+async def some_of_each(inbox: Inbox) -> None:
     """Deliveries of several verdicts, a record, an audit entry, and the revisions of a fold."""
     again = genuine("e1", order="A")
-    await keep(store, again, replace(again, delivery_id="dlv_again"), arrival(None))
-    async with store.writing() as connection:
+    await keep(inbox, again, replace(again, delivery_id="dlv_again"), arrival(None))
+    async with inbox.database.writing() as connection:
         await add_records(connection, [placed(1)], details='{"answer": "kept"}')
         await add_entry(
             connection, AuditEntry(at=T, who="ann", role="admin", action="x", subject="A")
         )
-    await refold_until_quiet(context(store), limit=100, progress=quiet)
+    await refold_until_quiet(context(inbox), limit=100, progress=quiet)
 
 
-async def everything_is_sealed_once(store: Store) -> int:
+async def everything_is_sealed_once(inbox: Inbox) -> int:
     """As many leaves as rows, numbered without gaps, all of them verified. Returns how many."""
-    counts = [await rows(store, f"SELECT count(*) FROM {table}") for table in TABLES]
+    counts = [await rows(inbox, f"SELECT count(*) FROM {table}") for table in TABLES]
     total: int = sum(count for ((count,),) in counts)
-    numbers = await rows(store, "SELECT number FROM log_leaves ORDER BY number")
+    numbers = await rows(inbox, "SELECT number FROM log_leaves ORDER BY number")
     assert [number for (number,) in numbers] == list(range(total))
-    found = await verify_log(context(store), progress=lambda done, of: None)
+    found = await verify_log(context(inbox), progress=lambda done, of: None)
     assert (found.problems, found.leaves, found.waiting) == ([], total, 0)
     return total
 
 
-async def sealed(store: Store) -> list[dict[str, Any]]:
+async def sealed(inbox: Inbox) -> list[dict[str, Any]]:
     """What every leaf says, in the log's order."""
-    async with store.reading() as connection:
+    async with inbox.database.reading() as connection:
         return [leaf.members() for leaf in await leaves_after(connection, 0, limit=1_000)]
 
 
 class SealingContract:
     """Sealing, with one sealer and with several."""
 
-    async def test_everything_is_sealed(self, store: Store) -> None:
+    async def test_everything_is_sealed(self, inbox: Inbox) -> None:
         """Deliveries of every verdict, records, revisions, audit entries; then nothing is left."""
-        await begin(store)
-        await some_of_each(store)
-        async with store.reading() as connection:
+        await begin(inbox)
+        await some_of_each(inbox)
+        async with inbox.database.reading() as connection:
             assert await count_unsealed(connection) == 6
             # Four are marked, and two are numbered.
             counts = [await count_unsealed(connection, enough=each) for each in (2, 4, 5, 6, 7)]
             assert counts == [2, 4, 5, 6, 6]
             assert await without_leaf(connection, ["dlv_again"]) == {"dlv_again"}
-        await seal(store)
-        assert await everything_is_sealed_once(store) == 6
-        async with store.reading() as connection:
+        await seal(inbox)
+        assert await everything_is_sealed_once(inbox) == 6
+        async with inbox.database.reading() as connection:
             assert await count_unsealed(connection) == 0
             assert await without_leaf(connection, ["dlv_again", "no"]) == {"no"}
             head = await newest_head(connection)
         assert head is not None
         signed = verified_checkpoint(head.note, origin=SIGNER.origin, public=SIGNER.key.public)
         assert (signed.size, signed.head) == (6, head.head)
-        assert await seal(store) == 0
+        assert await seal(inbox) == 0
 
     @pytest.mark.alike
     @pytest.mark.parametrize(
@@ -156,99 +156,99 @@ class SealingContract:
     )
     async def test_a_sealer_rests_where_one_round_took_all(
         self,
-        store: Store,
+        inbox: Inbox,
         monkeypatch: pytest.MonkeyPatch,
         module: ModuleType,
         bound: str,
         rests: list[float],
     ) -> None:
         """Then rows gather; where there may be more, it goes on at once."""
-        await begin(store)
-        await seal(store)
-        await keep(store, genuine("e0", order="A"))
-        await keep(store, genuine("e1", order="A"), genuine("e2", order="A"))
-        await keep(store, genuine("e3", order="A"))
+        await begin(inbox)
+        await seal(inbox)
+        await keep(inbox, genuine("e0", order="A"))
+        await keep(inbox, genuine("e1", order="A"), genuine("e2", order="A"))
+        await keep(inbox, genuine("e3", order="A"))
         monkeypatch.setattr(module, bound, 2)
-        sealer, found = Sealer(context(store), SIGNER), list[float]()
+        sealer, found = Sealer(context(inbox), SIGNER), list[float]()
         for _ in rests:
             found.append(sealer.rest_s(await sealer.seal_some()))
         assert found == rests
-        assert await everything_is_sealed_once(store) == 4
+        assert await everything_is_sealed_once(inbox) == 4
 
     @pytest.mark.alike
-    async def test_rows_of_before_the_log(self, store: Store) -> None:
+    async def test_rows_of_before_the_log(self, inbox: Inbox) -> None:
         """What nothing has marked is found by its id, in steps, while marked rows come in."""
-        await begin(store)
-        await keep(store, *(genuine(f"e{n}", order="A") for n in range(30)))
-        async with store.writing() as connection:
+        await begin(inbox)
+        await keep(inbox, *(genuine(f"e{n}", order="A") for n in range(30)))
+        async with inbox.database.writing() as connection:
             await add_records(connection, [placed(n) for n in range(5)])
             await connection.exec_driver_sql("DELETE FROM unsealed")
-        await keep(store, genuine("later", order="B"))
-        assert await seal(store) >= 36
-        assert await everything_is_sealed_once(store) == 36
+        await keep(inbox, genuine("later", order="B"))
+        assert await seal(inbox) >= 36
+        assert await everything_is_sealed_once(inbox) == 36
 
-    async def test_a_row_that_lost_its_mark(self, store: Store) -> None:
+    async def test_a_row_that_lost_its_mark(self, inbox: Inbox) -> None:
         """Once the sweep is over it is reported as a stray, and sealed by a sweep on request."""
-        await begin(store)
-        await keep(store, genuine("e1", order="A"))
-        await seal(store)
-        await keep(store, genuine("e2", order="A"))
-        async with store.writing() as connection:
+        await begin(inbox)
+        await keep(inbox, genuine("e1", order="A"))
+        await seal(inbox)
+        await keep(inbox, genuine("e2", order="A"))
+        async with inbox.database.writing() as connection:
             await connection.exec_driver_sql("DELETE FROM unsealed")
-        assert await seal(store) == 0
-        found = await verify_log(context(store), progress=lambda done, of: None)
+        assert await seal(inbox) == 0
+        found = await verify_log(context(inbox), progress=lambda done, of: None)
         assert found.found == 1
         assert "has no leaf" in found.problems[0]
-        await seal_all(context(store), SIGNER, sweep=True)
-        assert await everything_is_sealed_once(store) == 2
+        await seal_all(context(inbox), SIGNER, sweep=True)
+        assert await everything_is_sealed_once(inbox) == 2
 
     async def test_a_mark_of_what_is_sealed_already(
-        self, store: Store, monkeypatch: pytest.MonkeyPatch
+        self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The sweep comes to rows whose marks have not been read yet: each is sealed once."""
         monkeypatch.setattr(log_queue_store, "MARKS_AT_ONCE", 2)
-        await begin(store)
+        await begin(inbox)
         for number in range(5):
-            await keep(store, genuine(f"e{number}", order="A"))
-        await seal(store)
-        assert await everything_is_sealed_once(store) == 5
-        assert await rows(store, "SELECT * FROM unsealed") == []
+            await keep(inbox, genuine(f"e{number}", order="A"))
+        await seal(inbox)
+        assert await everything_is_sealed_once(inbox) == 5
+        assert await rows(inbox, "SELECT * FROM unsealed") == []
 
-    async def test_several_that_seal_at_once(self, store: Store) -> None:
+    async def test_several_that_seal_at_once(self, inbox: Inbox) -> None:
         """Whoever is second writes nothing; together they seal everything once."""
-        await begin(store)
+        await begin(inbox)
         for part in range(6):
-            await keep(store, *(genuine(f"e{part}.{n}", order="A") for n in range(50)))
-            sealers = [Sealer(context(store), SIGNER) for _ in range(3)]
+            await keep(inbox, *(genuine(f"e{part}.{n}", order="A") for n in range(50)))
+            sealers = [Sealer(context(inbox), SIGNER) for _ in range(3)]
             await asyncio.gather(*(sealer.seal_some() for sealer in sealers))
-        await seal(store)
-        assert await everything_is_sealed_once(store) == 300
+        await seal(inbox)
+        assert await everything_is_sealed_once(inbox) == 300
 
     @pytest.mark.alike
-    async def test_ids_that_do_not_come_in_order(self, store: Store) -> None:
+    async def test_ids_that_do_not_come_in_order(self, inbox: Inbox) -> None:
         """A row with a lower id than all that are sealed is sealed all the same."""
-        await begin(store)
+        await begin(inbox)
         late = genuine("late", order="A")
-        await keep(store, *(genuine(f"e{n}", order="A") for n in range(3)))
-        await seal(store)
-        async with store.writing() as connection:
+        await keep(inbox, *(genuine(f"e{n}", order="A") for n in range(3)))
+        await seal(inbox)
+        async with inbox.database.writing() as connection:
             await keep_arrivals(connection, [late])
-        assert await seal(store) == 1
-        assert await everything_is_sealed_once(store) == 4
+        assert await seal(inbox) == 1
+        assert await everything_is_sealed_once(inbox) == 4
 
-    async def test_proofs(self, store: Store) -> None:
+    async def test_proofs(self, inbox: Inbox) -> None:
         """Every leaf is proved by the newest checkpoint, and by the first that covers it, which
         stays the same; and each checkpoint is proved to have grown from the ones before."""
-        await begin(store)
-        await some_of_each(store)
-        await seal(store)
-        first = await self._proofs(store)
-        await keep(store, *(genuine(f"later{n}", order="C") for n in range(300)))
-        await seal(store)
-        newest = await self._proofs(store)
-        assert await self._proofs(store, earliest=True) == first
+        await begin(inbox)
+        await some_of_each(inbox)
+        await seal(inbox)
+        first = await self._proofs(inbox)
+        await keep(inbox, *(genuine(f"later{n}", order="C") for n in range(300)))
+        await seal(inbox)
+        newest = await self._proofs(inbox)
+        assert await self._proofs(inbox, earliest=True) == first
         assert (first["size"], newest["size"]) == (6, 306)
-        grown = await prove_growth(context(store), old=6, new=306)
+        grown = await prove_growth(context(inbox), old=6, new=306)
         assert consistency_holds(
             old=6,
             old_head=first["head"],
@@ -257,9 +257,9 @@ class SealingContract:
             proof=[bytes.fromhex(each) for each in grown["path"]],
         )
 
-    async def _proofs(self, store: Store, *, earliest: bool = False) -> dict[str, Any]:
+    async def _proofs(self, inbox: Inbox, *, earliest: bool = False) -> dict[str, Any]:
         subjects = ["dlv_again", "rec_00000001", "revision:1", "deed:1"]
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             found = await proofs_of(connection, subjects, earliest=earliest)
         head, size = found.checkpoint.head, found.checkpoint.size
         for proof in found.proofs:
@@ -272,24 +272,24 @@ class SealingContract:
         return {"size": size, "head": head, "note": found.note, "proofs": documents}
 
     @pytest.mark.alike
-    async def test_what_there_is_no_proof_of(self, store: Store) -> None:
+    async def test_what_there_is_no_proof_of(self, inbox: Inbox) -> None:
         """What is not sealed is not proved, and says what to do."""
-        await begin(store)
+        await begin(inbox)
         waiting = genuine("e1", order="A")
-        await keep(store, waiting)
+        await keep(inbox, waiting)
         for subject in (waiting.delivery_id, "deed:7", "no"):
             with pytest.raises(NotFoundError, match=r"nothing has this id.*log seal"):
-                await prove_sealed(context(store), subject)
+                await prove_sealed(context(inbox), subject)
 
     @pytest.mark.alike
-    async def test_leaves_name_their_order_one_after_the_other(self, store: Store) -> None:
+    async def test_leaves_name_their_order_one_after_the_other(self, inbox: Inbox) -> None:
         """Across batches, each order by a name of its own, and what belongs to none by none."""
-        await begin(store)
+        await begin(inbox)
         for part in range(2):
-            await keep(store, *(genuine(f"{order}{part}", order=order) for order in "ABA"[part:]))
-            await keep(store, arrival(None))
-            await seal(store)
-        leaves = await sealed(store)
+            await keep(inbox, *(genuine(f"{order}{part}", order=order) for order in "ABA"[part:]))
+            await keep(inbox, arrival(None))
+            await seal(inbox)
+        leaves = await sealed(inbox)
         names = {leaf.get("of") for leaf in leaves}
         assert len(names) == 3
         for of in names - {None}:
@@ -297,76 +297,76 @@ class SealingContract:
             assert [(leaves[n]["nth"], leaves[n]["after"]) for n in own] == list(
                 zip(range(1, len(own) + 1), [None, *own], strict=False)
             )
-        assert await everything_is_sealed_once(store) == 7
+        assert await everything_is_sealed_once(inbox) == 7
 
     @pytest.mark.alike
-    async def test_a_delivery_that_is_joined_to_its_order_later(self, store: Store) -> None:
+    async def test_a_delivery_that_is_joined_to_its_order_later(self, inbox: Inbox) -> None:
         """Its leaf names none; another one says which, and what was read, once."""
-        await begin(store)
+        await begin(inbox)
         orphan = genuine("e1", payment="p")
-        await keep(store, orphan, replace(orphan, delivery_id="dlv_again"))
-        await seal(store)
-        await keep(store, genuine("e2", order="A", payment="p"))
-        assert await seal(store) == 3
-        async with store.writing() as connection:
+        await keep(inbox, orphan, replace(orphan, delivery_id="dlv_again"))
+        await seal(inbox)
+        await keep(inbox, genuine("e2", order="A", payment="p"))
+        assert await seal(inbox) == 3
+        async with inbox.database.writing() as connection:
             await run(connection, mark_read_again, [orphan.delivery_id])
-        await seal(store)
-        leaves = await sealed(store)
+        await seal(inbox)
+        leaves = await sealed(inbox)
         assert [(each["kind"], "of" in each) for each in leaves] == [
             ("delivery", False), ("delivery", False), ("delivery", True), ("reading", True),
             ("reading", True),
         ]  # fmt: skip
         assert len({each.get("of") for each in leaves}) == 2
         assert {each["delivery"] for each in leaves[3:]} == {orphan.delivery_id, "dlv_again"}
-        found = await verify_log(context(store), progress=lambda done, of: None)
+        found = await verify_log(context(inbox), progress=lambda done, of: None)
         assert (found.problems, found.reread) == ([], 2)
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             assert await prove_log(connection, limit=5) == []
 
-    async def test_what_is_read_otherwise_is_sealed_again(self, store: Store) -> None:
+    async def test_what_is_read_otherwise_is_sealed_again(self, inbox: Inbox) -> None:
         """And what is read as before is not."""
-        await begin(store)
-        await keep(store, genuine("e1", order="A"), genuine("e2", order="A"))
-        await seal(store)
-        async with store.writing() as connection:
+        await begin(inbox)
+        await keep(inbox, genuine("e1", order="A"), genuine("e2", order="A"))
+        await seal(inbox)
+        async with inbox.database.writing() as connection:
             await connection.exec_driver_sql("UPDATE events SET claim = 'declined' WHERE "
                                              "event_id = 'e1'")  # fmt: skip
-            ids = [each["id"] for each in await sealed(store)]
+            ids = [each["id"] for each in await sealed(inbox)]
             await run(connection, mark_read_again, ids)
-        await seal(store)
-        leaves = await sealed(store)
+        await seal(inbox)
+        leaves = await sealed(inbox)
         assert [each["kind"] for each in leaves] == ["delivery", "delivery", "reading"]
         assert leaves[2]["delivery"] == leaves[0]["id"]
         assert leaves[2]["reading"] not in (None, leaves[0]["reading"])
 
     @pytest.mark.alike
-    async def test_an_order_that_was_erased_is_named_anew(self, store: Store) -> None:
+    async def test_an_order_that_was_erased_is_named_anew(self, inbox: Inbox) -> None:
         """Which order the leaves before are of cannot be determined, and the log still fits."""
-        await begin(store)
-        await keep(store, genuine("e1", order="A"))
-        async with store.writing() as connection:
+        await begin(inbox)
+        await keep(inbox, genuine("e1", order="A"))
+        async with inbox.database.writing() as connection:
             await add_records(connection, [placed(1)])
-        await seal(store)
-        async with store.writing() as connection:
+        await seal(inbox)
+        async with inbox.database.writing() as connection:
             await forget_order(connection, "A")
-        async with store.writing() as connection:
+        async with inbox.database.writing() as connection:
             await add_records(connection, [placed(2)])
-        await seal(store)
-        leaves = await sealed(store)
+        await seal(inbox)
+        leaves = await sealed(inbox)
         assert [each["nth"] for each in leaves] == [1, 2, 1]
         assert len({each["of"] for each in leaves}) == 2
-        assert await everything_is_sealed_once(store) == 3
+        assert await everything_is_sealed_once(inbox) == 3
 
-    async def test_a_leaf_that_was_put_between_an_orders_leaves(self, store: Store) -> None:
+    async def test_a_leaf_that_was_put_between_an_orders_leaves(self, inbox: Inbox) -> None:
         """What is kept of an order is not what its leaves give."""
-        await begin(store)
-        await keep(store, genuine("e1", order="A"))
-        await seal(store)
-        async with store.writing() as connection:
+        await begin(inbox)
+        await keep(inbox, genuine("e1", order="A"))
+        await seal(inbox)
+        async with inbox.database.writing() as connection:
             await connection.exec_driver_sql("UPDATE order_keys SET leaves = 2")
-        await keep(store, genuine("e2", order="A"))
-        await seal(store)
-        found = await verify_log(context(store), progress=lambda done, of: None)
+        await keep(inbox, genuine("e2", order="A"))
+        await seal(inbox)
+        found = await verify_log(context(inbox), progress=lambda done, of: None)
         assert found.first == 1
         assert "is not the next one of the order that it names" in found.problems[0]
 
@@ -381,56 +381,56 @@ class SealingContract:
         ],
     )  # fmt: skip
     async def test_what_the_next_tree_would_grow_from_is_verified(
-        self, store: Store, sql: str, table: str
+        self, inbox: Inbox, sql: str, table: str
     ) -> None:
         """A hash that was changed would be sealed in each tree from then on."""
-        await begin(store)
+        await begin(inbox)
         for day in (1, 2):
-            await keep(store, *(genuine(f"e{day}-{n}", order=f"order {n * day}") for n in range(9)))
-            await seal(store)
-            assert await seal_orders_if_due(context(store, at=day * DAY_S))
-            await seal(store)
-        await keep(store, genuine("late", order="order 1"))
-        await seal(store)
-        assert (await verify_log(context(store), progress=lambda done, of: None)).problems == []
-        async with store.writing() as connection:
+            await keep(inbox, *(genuine(f"e{day}-{n}", order=f"order {n * day}") for n in range(9)))
+            await seal(inbox)
+            assert await seal_orders_if_due(context(inbox, at=day * DAY_S))
+            await seal(inbox)
+        await keep(inbox, genuine("late", order="order 1"))
+        await seal(inbox)
+        assert (await verify_log(context(inbox), progress=lambda done, of: None)).problems == []
+        async with inbox.database.writing() as connection:
             await connection.exec_driver_sql(sql)
-        (found,) = (await verify_log(context(store), progress=lambda done, of: None)).problems
+        (found,) = (await verify_log(context(inbox), progress=lambda done, of: None)).problems
         assert f"a row of {table} was changed or deleted" in found
 
     async def test_a_tree_of_a_clock_that_was_ahead_is_waited_for_by_none(
-        self, store: Store
+        self, inbox: Inbox
     ) -> None:
         """Once the clock is set right there is one each day again, and the log verifies."""
-        await begin(store)
-        await keep(store, genuine("e1", order="A"))
-        await seal(store)
-        assert await seal_orders_if_due(context(store, at=400 * DAY_S))
-        await seal(store)
-        assert await seal_orders_if_due(context(store, at=2 * DAY_S))
-        await seal(store)
-        assert not await seal_orders_if_due(context(store, at=2 * DAY_S + 60))
-        assert await seal_orders_if_due(context(store, at=3 * DAY_S))
-        await seal(store)
-        assert (await verify_log(context(store), progress=lambda done, of: None)).problems == []
+        await begin(inbox)
+        await keep(inbox, genuine("e1", order="A"))
+        await seal(inbox)
+        assert await seal_orders_if_due(context(inbox, at=400 * DAY_S))
+        await seal(inbox)
+        assert await seal_orders_if_due(context(inbox, at=2 * DAY_S))
+        await seal(inbox)
+        assert not await seal_orders_if_due(context(inbox, at=2 * DAY_S + 60))
+        assert await seal_orders_if_due(context(inbox, at=3 * DAY_S))
+        await seal(inbox)
+        assert (await verify_log(context(inbox), progress=lambda done, of: None)).problems == []
 
-    async def test_the_tree_of_all_orders(self, store: Store) -> None:
+    async def test_the_tree_of_all_orders(self, inbox: Inbox) -> None:
         """Grown from day to day it is that of the log's leaves, and has each order's count of then,
         also of an order that was erased."""
-        await begin(store)
-        await keep(store, *(genuine(f"e{n}", order=f"order {n % 40}") for n in range(60)))
-        await seal(store)
-        assert not await seal_orders_if_due(context(store)), "on the day on which the log began"
-        assert await seal_orders_if_due(context(store, at=DAY_S))
-        assert not await seal_orders_if_due(context(store, at=DAY_S + 60))
-        await seal(store)
-        async with store.writing() as connection:
+        await begin(inbox)
+        await keep(inbox, *(genuine(f"e{n}", order=f"order {n % 40}") for n in range(60)))
+        await seal(inbox)
+        assert not await seal_orders_if_due(context(inbox)), "on the day on which the log began"
+        assert await seal_orders_if_due(context(inbox, at=DAY_S))
+        assert not await seal_orders_if_due(context(inbox, at=DAY_S + 60))
+        await seal(inbox)
+        async with inbox.database.writing() as connection:
             await forget_order(connection, "order 7")
-        await keep(store, *(genuine(f"f{n}", order=f"order {n}") for n in range(35, 45)))
-        await seal(store)
-        assert await seal_orders_if_due(context(store, at=2 * DAY_S))
-        await seal(store)
-        async with store.reading() as connection:
+        await keep(inbox, *(genuine(f"f{n}", order=f"order {n}") for n in range(35, 45)))
+        await seal(inbox)
+        assert await seal_orders_if_due(context(inbox, at=2 * DAY_S))
+        await seal(inbox)
+        async with inbox.database.reading() as connection:
             named = await named_orders(connection, [f"order {n}" for n in range(45)])
             trees = await all_trees(connection)
             counts = [await self._counts(connection, named, tree) for tree in trees]
@@ -439,10 +439,10 @@ class SealingContract:
         assert counts[1] == {
             f"order {n}": 1 + (n < 20) + (35 <= n < 40) for n in range(45) if n != 7
         }
-        assert await everything_is_sealed_once(store) == 72
-        async with store.writing() as connection:
+        assert await everything_is_sealed_once(inbox) == 72
+        async with inbox.database.writing() as connection:
             await connection.exec_driver_sql("UPDATE order_trees SET orders = 39 WHERE number = 1")
-        found = await verify_log(context(store), progress=lambda done, of: None)
+        found = await verify_log(context(inbox), progress=lambda done, of: None)
         assert ["orders" in each for each in found.problems] == [True, True]
 
     async def _counts(
@@ -460,20 +460,20 @@ class SealingContract:
                 counts[order] = found[0].leaves
         return counts
 
-    async def test_what_left_is_kept_for_ever(self, store: Store) -> None:
+    async def test_what_left_is_kept_for_ever(self, inbox: Inbox) -> None:
         """By size and way; a second time by the same way changes nothing."""
         first, second = (Departure(size=n, way="mail", head=bytes(32), at=T) for n in (3, 9))
         cosigned = [
             Departure(size=size, way=way, head=bytes(32), at=T, line=f"by {way}")
             for size, way in ((5, "a+1"), (5, "b+2"), (7, "b+2"), (9, "a+1"), (9, "c+3"))
         ]
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             assert await last_to_leave(connection) is None
         cosigned[-1] = replace(cosigned[-1], at=Instant(T + 9))
-        async with store.writing() as connection:
+        async with inbox.database.writing() as connection:
             for each in (first, second, *cosigned, replace(first, head=b"x" * 32)):
                 await add_departure(connection, each)
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             found = [await departures_after(connection, 0, "", limit=2)]
             while found[-1]:
                 last = found[-1][-1]
@@ -502,11 +502,11 @@ class SealingContract:
             assert await last_cosigned(connection, witnesses=both, quorum=1) == 9
             assert await last_cosigned(connection, witnesses=both, quorum=3) == 0
         with pytest.raises(Exception, match="only added"):
-            async with store.writing() as connection:
+            async with inbox.database.writing() as connection:
                 await connection.exec_driver_sql("DELETE FROM log_departures WHERE size = 3")
 
-    async def test_of_two_that_ask_a_witness_one_has_it(self, store: Store) -> None:
-        async with store.writing() as connection:
+    async def test_of_two_that_ask_a_witness_one_has_it(self, inbox: Inbox) -> None:
+        async with inbox.database.writing() as connection:
             assert await claim_witness(connection, "a+1", before=None, until=T)
             assert not await claim_witness(connection, "a+1", before=None, until=T)
             later = Instant(T + 5)
@@ -516,21 +516,21 @@ class SealingContract:
                 witness="a+1", size=7, cosigned_at=T, next_at=T, failures=2, since=T, problem="x"
             )
             await change_witness(connection, state)
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             assert await witness_states(connection) == {"a+1": state}
 
     @pytest.mark.alike
-    async def test_a_long_log(self, store: Store) -> None:
+    async def test_a_long_log(self, inbox: Inbox) -> None:
         """Over several tiles, kept hashes are as few as they must be, and every proof holds."""
-        await begin(store)
+        await begin(inbox)
         for part in range(3):
-            await keep(store, *(genuine(f"e{part}.{n}", order="A") for n in range(250)))
-            await seal(store)
-        assert await rows(store, "SELECT level, place FROM log_nodes ORDER BY place") == [
+            await keep(inbox, *(genuine(f"e{part}.{n}", order="A") for n in range(250)))
+            await seal(inbox)
+        assert await rows(inbox, "SELECT level, place FROM log_nodes ORDER BY place") == [
             (8, 0),
             (8, 1),
         ]
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             leaves = await leaves_after(connection, 0, limit=1_000)
             head = await newest_head(connection)
             assert head is not None
@@ -539,4 +539,4 @@ class SealingContract:
                 assert inclusion_holds(
                     leaf.hash, index=leaf.number, size=750, proof=proof, head=head.head
                 )
-        assert await everything_is_sealed_once(store) == 750
+        assert await everything_is_sealed_once(inbox) == 750

@@ -17,7 +17,7 @@ from app.finance.withdraw_import import withdraw_import
 from app.golive.golive import sign
 from app.orders.order_facts import OrderFacts, tell_order
 from app.privacy.trail_store import prove_trail
-from app.receiving.store import Store
+from app.receiving.inbox import Inbox
 from reconcile.money import Money
 from tests.database.builders import context, tamper
 from tests.database.contract_imports import bank, book, statement
@@ -177,27 +177,27 @@ PLANTED: Final[tuple[tuple[str, str, str, str], ...]] = (
 """The table, what is changed in it, what puts it right again, and what is reported."""
 
 
-async def found(store: Store) -> list[str]:
+async def found(inbox: Inbox) -> list[str]:
     """What the check says, which goes through every line."""
     looked: list[int] = []
-    async with store.reading() as connection:
+    async with inbox.database.reading() as connection:
         problems = await prove_trail(connection, looked.append)
     assert sum(looked) >= 5
     return problems
 
 
-async def everything(store: Store, folder: Path) -> None:
+async def everything(inbox: Inbox, folder: Path) -> None:
     """One of each kind of act, by people."""
-    await book(store, folder, "A-1,1.00,KES,,254711223344,", "A-2,2.00,KES,,,", at=1)
-    await book(store, folder, "A-2,3.00,KES,,,", at=2)
-    await statement(store, folder, "p1,A-1,1.00,0.10,KES,P-1,payment", at=3)
-    await bank(store, folder, "2026-10-01,0.90,KES,,to 254711223344", at=4)
-    await book(store, folder, "A-1,9.00,KES,,,", at=5)
-    here = context(store, at=5)
+    await book(inbox, folder, "A-1,1.00,KES,,254711223344,", "A-2,2.00,KES,,,", at=1)
+    await book(inbox, folder, "A-2,3.00,KES,,,", at=2)
+    await statement(inbox, folder, "p1,A-1,1.00,0.10,KES,P-1,payment", at=3)
+    await bank(inbox, folder, "2026-10-01,0.90,KES,,to 254711223344", at=4)
+    await book(inbox, folder, "A-1,9.00,KES,,,", at=5)
+    here = context(inbox, at=5)
     await register_operator(here, name="Ann", role="admin", by=None)
     await register_operator(here, name="Fin", role="finance", by="Ann")
     await issue_token(here, name="shop", scopes=("read",), by="Ann")
-    late = context(store, at=6)
+    late = context(inbox, at=6)
     await withdraw_import(late, 5, kind="book", by="Fin", reason="the wrong file")
     await save_rules(late, 'date_window = "2 days"\n', by="Ann")
     await sign(late, "rollback", by="Ann", note="seen")
@@ -221,34 +221,34 @@ class TrailContract:
     """What people did, in the tables and in the trail. A subclass gives `store`."""
 
     async def test_a_row_that_was_changed_behind_the_trail_is_reported(
-        self, store: Store, tmp_path: Path
+        self, inbox: Inbox, tmp_path: Path
     ) -> None:
-        await everything(store, tmp_path)
-        assert await found(store) == []
+        await everything(inbox, tmp_path)
+        assert await found(inbox) == []
         for table, planted, mended, sentence in PLANTED:
             if mended:
-                await tamper(store, table, planted)
-                assert any(sentence in each for each in await found(store)), planted
-                await tamper(store, table, mended)
-                assert await found(store) == [], mended
+                await tamper(inbox, table, planted)
+                assert any(sentence in each for each in await found(inbox)), planted
+                await tamper(inbox, table, mended)
+                assert await found(inbox) == [], mended
         for table, planted, mended, sentence in PLANTED:
             if not mended:
-                await tamper(store, table, planted)
-                assert any(sentence in each for each in await found(store)), planted
+                await tamper(inbox, table, planted)
+                assert any(sentence in each for each in await found(inbox)), planted
 
     async def test_digests_that_are_sealed_stay_what_they_are(
-        self, store: Store, tmp_path: Path
+        self, inbox: Inbox, tmp_path: Path
     ) -> None:
-        await everything(store, tmp_path)
-        async with store.reading() as connection:
+        await everything(inbox, tmp_path)
+        async with inbox.database.reading() as connection:
             again = await digests_again(connection, lambda count: None)
         assert {number: again.facts[number]["lines_sha256"] for number in DIGESTS} == DIGESTS
 
-    async def test_an_act_whose_row_is_gone_is_reported(self, store: Store, tmp_path: Path) -> None:
-        await everything(store, tmp_path)
+    async def test_an_act_whose_row_is_gone_is_reported(self, inbox: Inbox, tmp_path: Path) -> None:
+        await everything(inbox, tmp_path)
         for table in ("imports", "match_rules", "signoffs", "attachments", "tokens"):
-            await tamper(store, table, f"DELETE FROM {table}")
-        shown = await found(store)
+            await tamper(inbox, table, f"DELETE FROM {table}")
+        shown = await found(inbox)
         missing = [f"import {number}" for number in range(1, 7)] + ["rules 1", "token shop"]
         missing += ["what was signed of rollback"]
         for name in missing:
@@ -256,12 +256,12 @@ class TrailContract:
         assert sum("the trail has attachment att_" in each for each in shown) == 1
 
     async def test_numbers_that_an_erasure_takes_out_change_no_digest_that_counts(
-        self, store: Store, tmp_path: Path
+        self, inbox: Inbox, tmp_path: Path
     ) -> None:
         """A book's phone is in no digest; a bank's texts are in one of their own, which counts
         until an erasure says that it rewrote some."""
-        await everything(store, tmp_path)
-        async with store.writing() as connection:
+        await everything(inbox, tmp_path)
+        async with inbox.database.writing() as connection:
             lines = await lines_with(connection, phones=["254711223344"])
             assert lines
             await empty_lines(connection, lines)
@@ -269,12 +269,12 @@ class TrailContract:
             await rewrite_bank_texts(
                 connection, [(key, ("", "", "", "to •••")) for key, _ in texts]
             )
-        assert await found(store) != []
-        async with store.writing() as connection:
+        assert await found(inbox) != []
+        async with inbox.database.writing() as connection:
             await note_in_trail(
                 connection, SERVICE, action="erased", subject="a customer", at=seconds(9),
                 facts={"bank_lines": len(texts)},
             )  # fmt: skip
-        assert await found(store) == []
-        await tamper(store, "bank_lines", "UPDATE bank_lines SET minor=minor+1 WHERE since=4")
-        assert any(LINES.format(4) in each for each in await found(store))
+        assert await found(inbox) == []
+        await tamper(inbox, "bank_lines", "UPDATE bank_lines SET minor=minor+1 WHERE since=4")
+        assert any(LINES.format(4) in each for each in await found(inbox))

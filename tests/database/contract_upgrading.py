@@ -12,7 +12,8 @@ from sqlalchemy import Connection, event
 
 from app.core.errors import StoreUnavailable
 from app.database import schema
-from app.receiving.store import Store, StoreSettings
+from app.receiving.inbox import Inbox
+from tests.contexts import settings_of
 from tests.database.builders import differences
 from tests.database.old_versions import VERSIONS, contents, make_version, version_of
 
@@ -23,10 +24,10 @@ class CutShort(Exception):
 
 @contextmanager
 def before_each_statement(
-    store: Store, then: Callable[[int, Connection], None], *others: str
+    inbox: Inbox, then: Callable[[int, Connection], None], *others: str
 ) -> Iterator[None]:
     """Call `then` with 1, 2, … before each statement of the writer, and before other events."""
-    engine = store.writer._engine.sync_engine
+    engine = inbox.database.writer._engine.sync_engine
     numbers = count(1)
 
     def hear(connection: Connection, *_: Any) -> None:
@@ -42,21 +43,21 @@ def before_each_statement(
             event.remove(engine, name, hear)
 
 
-async def cut_short(store: Store, number: int) -> bool:
+async def cut_short(inbox: Inbox, number: int) -> bool:
     """Upgrade as far as before the statement of this number. False where it came to its end."""
 
     def then(reached: int, connection: Connection) -> None:
         if reached != number:
             return
-        if store.shared:  # all that a server sees of a client that is killed
+        if inbox.database.shared:  # all that a server sees of a client that is killed
             driver: Any = connection.connection.driver_connection
             driver._transport.abort()
         else:
             raise CutShort
 
-    with before_each_statement(store, then):
+    with before_each_statement(inbox, then):
         try:
-            await store.upgrade()
+            await inbox.database.upgrade()
         except (CutShort, StoreUnavailable):
             return True
     return False
@@ -72,34 +73,34 @@ class UpgradingContract:
     async def test_an_upgrade_that_is_cut_short(self, old_url: str) -> None:
         """Before whichever statement it ends, each row is there in the old version; the next
         upgrade comes further, and the last one to its end."""
-        store = Store(StoreSettings(url=old_url, environment="sandbox"))
+        inbox = Inbox(settings_of(old_url), purpose="upgrading")
         try:
-            await always_whole(store, VERSIONS[0], between=self.statements_between)
+            await always_whole(inbox, VERSIONS[0], between=self.statements_between)
         finally:
-            await store.close()
+            await inbox.close()
 
     @pytest.mark.soak
     async def test_an_upgrade_from_each_version_that_is_cut_short(self, old_url: str) -> None:
         """The long form: from each version, before every statement."""
-        store = Store(StoreSettings(url=old_url, environment="sandbox"))
+        inbox = Inbox(settings_of(old_url), purpose="upgrading")
         try:
-            cuts = sum([await always_whole(store, old, between=1) for old in VERSIONS])
+            cuts = sum([await always_whole(inbox, old, between=1) for old in VERSIONS])
         finally:
-            await store.close()
+            await inbox.close()
         print(f"cut short {cuts} times on the way from {len(VERSIONS)} versions: no row lost")
 
 
-async def always_whole(store: Store, version: str, *, between: int) -> int:
+async def always_whole(inbox: Inbox, version: str, *, between: int) -> int:
     """Cut short on its way from this version, again and again. Returns how often."""
-    before = await make_version(store, version)
+    before = await make_version(inbox, version)
     number, cuts = 1, 0
-    while await cut_short(store, number):
-        assert await version_of(store) == version, number
-        assert await contents(store, before) == before, number
+    while await cut_short(inbox, number):
+        assert await version_of(inbox) == version, number
+        assert await contents(inbox, before) == before, number
         number, cuts = number + between, cuts + 1
     assert number > len([each for each in VERSIONS if each > version])
-    assert await version_of(store) == schema.newest_version()
-    assert await contents(store, before) == before
-    async with store.reading() as connection:
+    assert await version_of(inbox) == schema.newest_version()
+    assert await contents(inbox, before) == before
+    async with inbox.database.reading() as connection:
         assert await connection.run_sync(differences) == []
     return cuts

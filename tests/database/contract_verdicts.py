@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 
 from app.database import statements
 from app.receiving.delivery_log_store import find_in_log, list_log
-from app.receiving.store import Store
+from app.receiving.inbox import Inbox
 from reconcile.money import Money
 from tests.database.builders import arrival, events_in, histories, keep, rejection, rows, said
 from tests.reconcile.build import seconds
@@ -47,18 +47,18 @@ class VerdictContract:
         ("batches", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
     )
     async def test_verdict(
-        self, store: Store, batches: list[list[str]], expected: list[list[str]]
+        self, inbox: Inbox, batches: list[list[str]], expected: list[list[str]]
     ) -> None:
         """Each arrival is judged against all that came before it, in its batch and in others."""
-        found = [await keep(store, *(arrival(EVENTS[name]) for name in b)) for b in batches]
+        found = [await keep(inbox, *(arrival(EVENTS[name]) for name in b)) for b in batches]
         assert found == expected
 
-    async def test_every_arrival_is_kept_and_one_body_of_each(self, store: Store) -> None:
+    async def test_every_arrival_is_kept_and_one_body_of_each(self, inbox: Inbox) -> None:
         """Every arrival has a row; the same bytes are kept once, every other body whole."""
         arrivals = [arrival(EVENTS[name]) for name in ("a", "a", "A", "-")]
-        await keep(store, *arrivals)
-        await keep(store, arrival(EVENTS["a"]))
-        kept = await rows(store, "SELECT verdict, body, size FROM deliveries ORDER BY id")
+        await keep(inbox, *arrivals)
+        await keep(inbox, arrival(EVENTS["a"]))
+        kept = await rows(inbox, "SELECT verdict, body, size FROM deliveries ORDER BY id")
         assert kept == [
             ("stored", arrivals[0].body, len(arrivals[0].body)),
             ("duplicate", None, len(arrivals[0].body)),
@@ -68,12 +68,12 @@ class VerdictContract:
         ]
 
     @pytest.mark.alike
-    async def test_history_counts_redeliveries(self, store: Store) -> None:
+    async def test_history_counts_redeliveries(self, inbox: Inbox) -> None:
         """Every redelivery is in the history, each with its own time of arrival."""
-        await keep(store, arrival(EVENTS["a"], at=1), arrival(EVENTS["a"], at=2))
-        await keep(store, arrival(EVENTS["A"], at=3), arrival(EVENTS["a"], at=4))
-        await keep(store, arrival(EVENTS["A"], at=5))
-        history = (await histories(store, ["ORD-1"]))["ORD-1"]
+        await keep(inbox, arrival(EVENTS["a"], at=1), arrival(EVENTS["a"], at=2))
+        await keep(inbox, arrival(EVENTS["A"], at=3), arrival(EVENTS["a"], at=4))
+        await keep(inbox, arrival(EVENTS["A"], at=5))
+        history = (await histories(inbox, ["ORD-1"]))["ORD-1"]
         arrived = sorted((d.received_at, d.event) for d in history.deliveries)
         assert arrived == [
             (seconds(1), EVENTS["a"]),
@@ -84,39 +84,39 @@ class VerdictContract:
         ]
 
     @pytest.mark.parametrize("minor", [0, 1, -1, 2**63 - 1, -(2**63)])
-    async def test_money_comes_back_exactly(self, store: Store, minor: int) -> None:
+    async def test_money_comes_back_exactly(self, inbox: Inbox, minor: int) -> None:
         """Amounts up to the last of 64 bits come back as they went in."""
         money, due = Money(minor=minor, currency="KES"), Money(minor=-minor - 1, currency="JPY")
         event = said("evt_1", "succeeded", order="ORD-1", money=money, order_money=due)
-        await keep(store, arrival(event))
-        (delivery,) = (await histories(store, ["ORD-1"]))["ORD-1"].deliveries
+        await keep(inbox, arrival(event))
+        (delivery,) = (await histories(inbox, ["ORD-1"]))["ORD-1"].deliveries
         assert delivery.event == event
 
-    async def test_every_field_comes_back(self, store: Store) -> None:
+    async def test_every_field_comes_back(self, inbox: Inbox) -> None:
         """All that an event says comes back, beyond ASCII too, and what it leaves unsaid."""
         full = said(
             "evt_1", "refunded", order="Ü/ñ 注文", session="cs 'x'", payment='p"y', movement="re",
             reason="𝔷", money=Money(minor=1, currency="KES"), occurred_at=seconds(-5),
         )  # fmt: skip
         empty = said("evt_2", "unrecognized", order="Ü/ñ 注文", occurred_at=None)
-        await keep(store, arrival(full), arrival(empty))
-        history = (await histories(store, ["Ü/ñ 注文"]))["Ü/ñ 注文"]
+        await keep(inbox, arrival(full), arrival(empty))
+        history = (await histories(inbox, ["Ü/ñ 注文"]))["Ü/ñ 注文"]
         assert {delivery.event for delivery in history.deliveries} == {full, empty}
 
     @pytest.mark.parametrize("limit", [1, 22, 23, 40])
     async def test_batches_beyond_the_parameter_limit(
-        self, store: Store, monkeypatch: pytest.MonkeyPatch, limit: int
+        self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch, limit: int
     ) -> None:
         """A batch that needs several statements loses no row and reads back whole."""
         monkeypatch.setattr(statements, "MAX_PARAMETERS", max(limit, 22))
         orders = [f"ORD-{n}" for n in range(50)]
         events = [said(f"evt_{n}", order=order, payment=f"p{n}") for n, order in enumerate(orders)]
         known = said("known", order="ORD-0")
-        await keep(store, arrival(known))
+        await keep(inbox, arrival(known))
         for verdict in ("stored", "duplicate"):
-            verdicts = await keep(store, arrival(known), *map(arrival, events))
+            verdicts = await keep(inbox, arrival(known), *map(arrival, events))
             assert verdicts == ["duplicate", *[verdict] * 50]
-        found = await histories(store, orders)
+        found = await histories(inbox, orders)
         assert [len(found[order].deliveries) for order in orders] == [5, *[2] * 49]
 
     @pytest.mark.parametrize("width", [1, 3, 18, 19])
@@ -162,7 +162,7 @@ class VerdictContract:
         assert len(inserted) <= 10
         assert len(asked) <= 11
 
-    async def test_the_real_parameter_limit(self, store: Store) -> None:
+    async def test_the_real_parameter_limit(self, inbox: Inbox) -> None:
         """The database takes statements of the size that we believe it takes."""
         count = 2 * statements.MAX_PARAMETERS // 3 + 7
         table: dict[str, Any] = {
@@ -170,9 +170,9 @@ class VerdictContract:
             "columns": ("order_key", "due_at", "generation"),
         }
         marks = [(f"ORD-{n}", n, 1) for n in range(count)]
-        async with store.writing() as connection:
+        async with inbox.database.writing() as connection:
             await statements.run(connection, statements.insert_rows, rows=marks, **table)
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             found = await statements.select_in(
                 connection,
                 sql="SELECT order_key, due_at, generation FROM order_due WHERE order_key IN ({})",
@@ -180,7 +180,7 @@ class VerdictContract:
             )
         assert sorted(found) == sorted(marks)
 
-    async def test_a_refused_row_leaves_nothing_of_its_transaction(self, store: Store) -> None:
+    async def test_a_refused_row_leaves_nothing_of_its_transaction(self, inbox: Inbox) -> None:
         """Neither the rows before it nor what came earlier; and the next transaction is taken."""
         table: dict[str, Any] = {
             "table": "order_due",
@@ -188,22 +188,22 @@ class VerdictContract:
         }
         for at, keys in enumerate((["a"], ["b", "c", "b"], ["d"])):
             with nullcontext() if at != 1 else pytest.raises(DBAPIError):
-                async with store.writing() as connection:
+                async with inbox.database.writing() as connection:
                     await connection.execute(
                         text("UPDATE order_due SET generation=:at"), {"at": at}
                     )
                     rows = [(key, at, at) for key in keys]
                     await statements.run(connection, statements.insert_rows, rows=rows, **table)
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             found = await connection.execute(text("SELECT order_key, generation FROM order_due"))
             assert sorted(map(tuple, found)) == [("a", 2), ("d", 2)]
 
-    async def test_the_log_shows_deliveries_and_rejections(self, store: Store) -> None:
+    async def test_the_log_shows_deliveries_and_rejections(self, inbox: Inbox) -> None:
         """The log lists both kinds of arrival newest first, all of them or one verdict's."""
         first, refused, last = arrival(EVENTS["a"]), rejection(), arrival(None)
         for item in (first, refused, last):
-            await keep(store, item)
-        async with store.reading() as connection:
+            await keep(inbox, item)
+        async with inbox.database.reading() as connection:
             entries = await list_log(connection, verdict=None, limit=10)
             assert [e.delivery_id for e in entries] == [
                 last.delivery_id,
@@ -219,9 +219,9 @@ class VerdictContract:
             assert await find_in_log(connection, "dlv_none") is None
 
     @pytest.mark.alike
-    async def test_events_without_an_order_are_in_no_history(self, store: Store) -> None:
+    async def test_events_without_an_order_are_in_no_history(self, inbox: Inbox) -> None:
         """An event that nothing ties to an order is kept and shown in no order's history."""
-        await keep(store, arrival(said("evt_1", payment="pay_1")), arrival(EVENTS["b"]))
-        found = await histories(store, ["ORD-1", ""])
+        await keep(inbox, arrival(said("evt_1", payment="pay_1")), arrival(EVENTS["b"]))
+        found = await histories(inbox, ["ORD-1", ""])
         assert events_in(found["ORD-1"]) == {EVENTS["b"].key}
         assert not found[""].deliveries

@@ -31,7 +31,7 @@ from app.monitoring.monitoring_store import (
 )
 from app.orders.counter_store import finding_counts
 from app.orders.record_store import add_records
-from app.receiving.store import Store
+from app.receiving.inbox import Inbox
 from reconcile.instants import TICK
 from reconcile.ledger.records import Record, RecordKind
 from tests.database.builders import arrival, context, keep, said
@@ -45,16 +45,16 @@ class WatchingContract:
     """Stretches of time, sessions, findings and statements. A subclass gives `url`."""
 
     @pytest.mark.alike
-    async def test_deliveries_of_a_stretch(self, store: Store) -> None:
+    async def test_deliveries_of_a_stretch(self, inbox: Inbox) -> None:
         """From the first moment until before the last, and no more than were asked for."""
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             assert await last_delivery(connection) is None
         for at in range(5):
             await keep(
-                store,
+                inbox,
                 arrival(said(f"e{at}"), at=at, delivery_id=new_id("dlv_", seconds(at))),
             )
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             assert await last_delivery(connection) == seconds(4)
             for start, end, enough, count in (
                 (1, 4, 9, 3),
@@ -68,14 +68,14 @@ class WatchingContract:
                 assert found == count
 
     @pytest.mark.alike
-    async def test_deliveries_that_could_not_be_read(self, store: Store) -> None:
+    async def test_deliveries_that_could_not_be_read(self, inbox: Inbox) -> None:
         """By source, from the first moment on; the latest of them, where only so many are asked
         for; what could be read does not count."""
         for at, source in enumerate(("shop", "shop", "other", "shop")):
             name = new_id("dlv_", seconds(at))
-            await keep(store, arrival(None, at=at, delivery_id=name, source=source))
-        await keep(store, arrival(said("e1"), at=9, delivery_id=new_id("dlv_", seconds(9))))
-        async with store.reading() as connection:
+            await keep(inbox, arrival(None, at=at, delivery_id=name, source=source))
+        await keep(inbox, arrival(said("e1"), at=9, delivery_id=new_id("dlv_", seconds(9))))
+        async with inbox.database.reading() as connection:
             for start, enough, found in (
                 (0, 9, {"shop": 3, "other": 1}),
                 (1, 9, {"shop": 2, "other": 1}),
@@ -85,10 +85,10 @@ class WatchingContract:
                 counted = await unreadable_since(connection, seconds(start), enough=enough)
                 assert counted == found
 
-    async def test_they_are_found_by_their_index(self, store: Store) -> None:
+    async def test_they_are_found_by_their_index(self, inbox: Inbox) -> None:
         """The look for what could not be read passes over all other deliveries."""
         values = {"start": first_id("dlv_", T), "tried": TRIED, "enough": 9}
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             explain = "EXPLAIN"
             if connection.dialect.name == "sqlite":
                 explain += " QUERY PLAN"
@@ -98,7 +98,7 @@ class WatchingContract:
             assert "ix_deliveries_unreadable" in "\n".join(str(row) for row in rows)
 
     @pytest.mark.alike
-    async def test_payments_until_a_moment(self, store: Store) -> None:
+    async def test_payments_until_a_moment(self, inbox: Inbox) -> None:
         """Only what says that one succeeded, of the last deliveries before; each event once."""
         events = [
             said("e0", "succeeded", order="A", payment="p0"),
@@ -109,12 +109,12 @@ class WatchingContract:
         ]
         for at, event in enumerate((*events, events[1])):
             name = new_id("dlv_", seconds(at))
-            await keep(store, arrival(event, at=at, delivery_id=name))
+            await keep(inbox, arrival(event, at=at, delivery_id=name))
         wanted = [
             ("e4", seconds(4), False), ("s3", seconds(3), False),
             ("p1", seconds(1), False), ("p0", seconds(0), True),
         ]  # fmt: skip
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             for until, looked_at, found in ((9, 9, wanted), (9, 3, wanted[:2]), (4, 9, wanted[1:])):
                 rows = await paid_until(connection, seconds(until), looked_at=looked_at)
                 assert [(row[1], *row[3:]) for row in rows] == found
@@ -124,7 +124,7 @@ class WatchingContract:
             assert await tied_since(connection, seconds(0), looked_at=4) == set()
 
     @pytest.mark.alike
-    async def test_sessions_after_a_moment(self, store: Store) -> None:
+    async def test_sessions_after_a_moment(self, inbox: Inbox) -> None:
         """The first that were opened after it; other records do not count."""
         kinds: tuple[RecordKind, ...] = (
             "session_opened",
@@ -140,46 +140,46 @@ class WatchingContract:
             )
             for at, kind in enumerate(kinds)
         ]  # fmt: skip
-        async with store.writing() as connection:
+        async with inbox.database.writing() as connection:
             await add_records(connection, records)
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             assert await sessions_since(connection, T, enough=9) == [seconds(1), seconds(3)]
             assert await sessions_since(connection, T - TICK, enough=2) == [T, seconds(1)]
 
     @pytest.mark.alike
-    async def test_orders_with_a_finding(self, store: Store) -> None:
+    async def test_orders_with_a_finding(self, inbox: Inbox) -> None:
         """Counted by the whole code."""
         for order in ("A", "B"):
             for claim in ("succeeded", "declined"):
-                await keep(store, arrival(said(f"e-{order}", claim, order=order, payment=order)))
-        await folded(context(store, at=1))
-        async with store.reading() as connection:
+                await keep(inbox, arrival(said(f"e-{order}", claim, order=order, payment=order)))
+        await folded(context(inbox, at=1))
+        async with inbox.database.reading() as connection:
             found = await finding_counts(connection, CODES)
         assert found == {"same_id_different_body": 2, "paid_twice": 0}
 
-    async def test_statements_are_added(self, store: Store) -> None:
+    async def test_statements_are_added(self, inbox: Inbox) -> None:
         """In their order, the same item again too."""
         said_ = [
             Signoff(item=item, state="passed", at=T, signer=signer, note="ö\n")
             for item, signer in (("rollback", "Ann"), ("rehearsal", "Ben"), ("rollback", "Ann"))
         ]
         for each in said_:
-            async with store.writing() as connection:
+            async with inbox.database.writing() as connection:
                 await add_signoff(connection, each)
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             assert await signoffs(connection) == said_
 
-    async def test_the_database_says_what_it_is(self, store: Store) -> None:
+    async def test_the_database_says_what_it_is(self, inbox: Inbox) -> None:
         """A sound database has nothing switched off."""
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             facts = await database_facts(connection)
         assert facts.version > (3, 0)
         assert (facts.off, facts.standbys) == ((), ())
         assert facts.journal_mode == ("wal" if facts.kind == "SQLite" else None)
 
-    async def test_messages_about_alarms(self, store: Store) -> None:
+    async def test_messages_about_alarms(self, inbox: Inbox) -> None:
         """One row for each alarm and way: claimed by one, sent once, over when it is not seen."""
-        async with store.writing() as connection:
+        async with inbox.database.writing() as connection:
             assert not await any_lasts(connection)
             for way in ("mail", "post"):
                 message = AlarmMessage(

@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
-from app.receiving.store import Store, StoreSettings
+from app.config.settings import Settings
+from app.database.database import Database
 
 
 def put_new(path: Path) -> None:
@@ -27,8 +28,8 @@ def _made() -> bytes:
 
 
 async def _make(path: str) -> None:
-    store = Store(StoreSettings(url=f"sqlite+aiosqlite:///{path}"))
+    inbox = Database(Settings(database_url=f"sqlite+aiosqlite:///{path}"))
     try:
-        await store.upgrade()
+        await inbox.upgrade()
     finally:
-        await store.close()
+        await inbox.close()

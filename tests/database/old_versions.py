@@ -9,7 +9,7 @@ from sqlalchemy import Connection, column, insert, inspect, select, table
 
 from app.database import schema
 from app.database.schema import Made
-from app.receiving.store import Store
+from app.receiving.inbox import Inbox
 from tests.database.contract_retention import NOT_BEFORE, fill_first_version, to_first_version
 
 Contents = dict[str, list[dict[str, Any]]]
@@ -22,12 +22,12 @@ LARGE = 2**62
 """More than 32 bits hold, so that a column that became narrower would be seen."""
 
 
-async def make_version(store: Store, version: str) -> Contents:
+async def make_version(inbox: Inbox, version: str) -> Contents:
     """What the program of that version left, with rows that it and the first version wrote. Returns
     all that is in it."""
-    if store.path is not None:
-        Made(store.path).forget()  # what is made now is another database
-    async with store.writing() as connection:
+    if inbox.database.path is not None:
+        Made(inbox.database.path).forget()  # what is made now is another database
+    async with inbox.database.writing() as connection:
         await connection.run_sync(to_first_version)
         await schema.stamp_environment(connection, "sandbox")
         await connection.run_sync(fill_first_version)
@@ -37,10 +37,10 @@ async def make_version(store: Store, version: str) -> Contents:
     return made
 
 
-async def contents(store: Store, made: Contents) -> Contents:
+async def contents(inbox: Inbox, made: Contents) -> Contents:
     """What is there now of the tables and columns that were made; later versions have others, too.
     Fails where one of them has gone."""
-    async with store.reading() as connection:
+    async with inbox.database.reading() as connection:
         found: Contents = await connection.run_sync(_read, {n: [*r[0]] for n, r in made.items()})
     return found
 
@@ -50,9 +50,9 @@ def is_tally(counter: str) -> bool:
     return counter.startswith(("outcome ", "finding "))
 
 
-async def version_of(store: Store) -> str | None:
+async def version_of(inbox: Inbox) -> str | None:
     """The version that the database says it has."""
-    async with store.reading() as connection:
+    async with inbox.database.reading() as connection:
         return await schema.current_version(connection)
 
 

@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 from app.core.errors import StoreUnavailable
 from app.database import engine
 from app.receiving.append_store import Arrival, Ready
-from app.receiving.store import Store
+from app.receiving.inbox import Inbox
 from tests.database.builders import arrival, keep, opened, rows, said
 from tests.database.made import put_new
 
@@ -37,18 +37,18 @@ WRONG: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG.keys())
-async def test_a_row_that_is_refused_leaves_nothing(store: Store, wrong: dict[str, Any]) -> None:
+async def test_a_row_that_is_refused_leaves_nothing(inbox: Inbox, wrong: dict[str, Any]) -> None:
     """Neither those before it nor a transaction; all are answered with the error, and later ones
     are kept."""
-    await keep(store, arrival(said("first", order="A"), delivery_id="dlv_first"))
+    await keep(inbox, arrival(said("first", order="A"), delivery_id="dlv_first"))
     batch = [arrival(said(f"e{n}", order=f"O{n}", payment=f"p{n}")) for n in range(5)]
     batch[2] = replace(batch[2], **wrong)
     with pytest.raises((DBAPIError, StoreUnavailable, sqlite3.Error)):
-        await keep(store, *batch)
+        await keep(inbox, *batch)
     for table in ("deliveries", "events", "order_due", "unsealed"):
-        assert await rows(store, f"SELECT count(*) FROM {table}") == [(1,)], table
-    assert await rows(store, "SELECT * FROM links") == []
-    assert await keep(store, *batch[:2], *batch[3:]) == ["stored"] * 4
+        assert await rows(inbox, f"SELECT count(*) FROM {table}") == [(1,)], table
+    assert await rows(inbox, "SELECT * FROM links") == []
+    assert await keep(inbox, *batch[:2], *batch[3:]) == ["stored"] * 4
 
 
 @contextmanager
@@ -70,29 +70,29 @@ def wide(name: str) -> list[Arrival]:
     return [arrival(event, body=event.digest.encode() + b"x" * 7_500) for event in events]
 
 
-async def test_a_batch_needs_no_temporary_file(store: Store) -> None:
+async def test_a_batch_needs_no_temporary_file(inbox: Inbox) -> None:
     """What such a file held nobody would erase."""
-    await keep(store, *wide("first"))
+    await keep(inbox, *wide("first"))
     with no_more_files():
-        assert set(await keep(store, *wide("new"))) == {"stored"}
+        assert set(await keep(inbox, *wide("new"))) == {"stored"}
         again = [arrival(item.event, body=item.body) for item in wide("new")]
-        assert set(await keep(store, *again)) == {"duplicate"}
+        assert set(await keep(inbox, *again)) == {"duplicate"}
 
 
 async def test_a_temporary_file_is_caught(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same sees the file that is made where it is not forbidden."""
     monkeypatch.setattr(engine, "IN_MEMORY", "PRAGMA temp_store=FILE")
-    async with opened(url) as store:
-        await keep(store, *wide("first"))
+    async with opened(url) as inbox:
+        await keep(inbox, *wide("first"))
         with no_more_files(), pytest.raises(StoreUnavailable, match="open files"):
-            await keep(store, *wide("new"))
+            await keep(inbox, *wide("new"))
 
 
-async def test_a_known_delivery_is_passed_over(store: Store) -> None:
+async def test_a_known_delivery_is_passed_over(inbox: Inbox) -> None:
     """Its row of the inbox was read before, by a database that was put back since: it is no
     redelivery, and nothing is written."""
     first = arrival(said("first", order="A"))
-    await keep(store, first)
-    assert await store.append([Ready(None, [first])]) == []
+    await keep(inbox, first)
+    assert await inbox.append([Ready(None, [first])]) == []
     for table in ("deliveries", "events", "unsealed"):
-        assert await rows(store, f"SELECT count(*) FROM {table}") == [(1,)], table
+        assert await rows(inbox, f"SELECT count(*) FROM {table}") == [(1,)], table

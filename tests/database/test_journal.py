@@ -22,7 +22,8 @@ from app.database import locks
 from app.database.writer import Writer
 from app.privacy.check import Rebuilding, check_database
 from app.receiving.framing import items_in
-from app.receiving.store import Store, StoreSettings, open_store
+from app.receiving.inbox import Inbox, open_inbox
+from tests.contexts import settings_of
 from tests.database.builders import (
     SOURCES,
     arrival,
@@ -58,13 +59,13 @@ def on_disk(path: Path) -> set[str]:
     return kept | {item.delivery_id for row in rows for item in items_in(row)}
 
 
-async def answered_but_not_there(store: Store, path: Path) -> list[str]:
+async def answered_but_not_there(inbox: Inbox, path: Path) -> list[str]:
     """Deliveries that were acknowledged while nobody else could see them yet."""
     missing = []
 
     async def send(number: int) -> None:
         item = arrival(said(f"e{number}", order="A"))
-        await submit(store, item)
+        await submit(inbox, item)
         if item.delivery_id not in on_disk(path):
             missing.append(item.delivery_id)
 
@@ -72,79 +73,79 @@ async def answered_but_not_there(store: Store, path: Path) -> list[str]:
     return missing
 
 
-async def test_acknowledges_only_after_the_commit(store: Store, path: Path) -> None:
+async def test_acknowledges_only_after_the_commit(inbox: Inbox, path: Path) -> None:
     """When `submit` returns, another connection already sees the delivery."""
-    assert await answered_but_not_there(store, path) == []
+    assert await answered_but_not_there(inbox, path) == []
 
 
-async def test_a_journal_that_answers_too_soon_is_caught(store: Store, path: Path) -> None:
+async def test_a_journal_that_answers_too_soon_is_caught(inbox: Inbox, path: Path) -> None:
     """The check above finds a journal that answers before it commits."""
-    slow, running = store.queue.submit, []
+    slow, running = inbox.queue.submit, []
 
     async def hasty(item: Any) -> Any:
         running.append(asyncio.create_task(slow(item)))
 
-    store.queue.submit = hasty  # type: ignore[method-assign]
-    assert len(await answered_but_not_there(store, path)) == 40
+    inbox.queue.submit = hasty  # type: ignore[method-assign]
+    assert len(await answered_but_not_there(inbox, path)) == 40
     await asyncio.gather(*running)
 
 
-async def test_a_failing_transaction_answers_all_with_an_error(store: Store, path: Path) -> None:
+async def test_a_failing_transaction_answers_all_with_an_error(inbox: Inbox, path: Path) -> None:
     """One arrival that cannot be written fails its whole batch, openly; later ones are kept."""
     good: list[Any] = [arrival(said(f"e{n}", order="A")) for n in range(5)]
     bad = arrival(said("bad", order="A"), received_at="never")
     answers = await asyncio.gather(
-        *(submit(store, each) for each in [*good, bad, rejection()]), return_exceptions=True
+        *(submit(inbox, each) for each in [*good, bad, rejection()]), return_exceptions=True
     )
     assert all(isinstance(answer, Exception) for answer in answers)
     assert on_disk(path) == set()
-    assert await keep(store, *good) == ["stored"] * 5
+    assert await keep(inbox, *good) == ["stored"] * 5
     assert on_disk(path) == {each.delivery_id for each in good}
 
 
 async def test_a_full_queue_refuses(url: str) -> None:
     """What goes over the queue's limit is refused at once; what was in it is kept."""
-    async with opened(url, journal_queue=3) as store:
+    async with opened(url, inbox_queue=3) as inbox:
         items = [arrival(said(f"e{n}", order="A")) for n in range(5)]
         answers = await asyncio.gather(
-            *[submit(store, each) for each in items], return_exceptions=True
+            *[submit(inbox, each) for each in items], return_exceptions=True
         )
         assert answers[:3] == ["accepted"] * 3
         assert [type(answer) for answer in answers[3:]] == [StoreUnavailable] * 2
-        assert await keep(store, items[3]) == ["stored"]
+        assert await keep(inbox, items[3]) == ["stored"]
 
 
 async def test_rejections_leave_room_for_deliveries(url: str) -> None:
     """They may fill half of the queue, rounded up, and no more; a delivery still has a place."""
-    async with opened(url, journal_queue=3) as store:
+    async with opened(url, inbox_queue=3) as inbox:
         items: list[Any] = [rejection(), rejection(), rejection(), arrival(said("e1", order="A"))]
         answers = await asyncio.gather(
-            *[submit(store, each) for each in items], return_exceptions=True
+            *[submit(inbox, each) for each in items], return_exceptions=True
         )
         assert [type(answer) for answer in answers] == [str, str, StoreUnavailable, str]
 
 
-async def test_what_was_committed_is_counted(store: Store) -> None:
+async def test_what_was_committed_is_counted(inbox: Inbox) -> None:
     """Deliveries are, redelivered ones too; rejections are not."""
     known = said("e1", order="A")
     for item in (arrival(known), arrival(known), rejection()):
-        await submit(store, item)
-    assert store.queue.committed == 2
-    await submit(store, rejection())
-    assert store.queue.committed == 2
+        await submit(inbox, item)
+    assert inbox.queue.committed == 2
+    await submit(inbox, rejection())
+    assert inbox.queue.committed == 2
 
 
 async def test_closing_drains(url: str, path: Path) -> None:
     """Whatever waits when the journal closes is written; later arrivals are refused."""
-    async with open_store(StoreSettings(url=url, environment="sandbox", journal_batch=4)) as store:
+    async with open_inbox(settings_of(url, inbox_batch=4)) as inbox:
         items = [arrival(said(f"e{n}", order="A")) for n in range(30)]
-        waiting = [asyncio.create_task(submit(store, item)) for item in items]
+        waiting = [asyncio.create_task(submit(inbox, item)) for item in items]
         await asyncio.sleep(0)
-        store.queue.close()
-        await store.queue.run()
+        inbox.queue.close()
+        await inbox.queue.run()
         assert await asyncio.gather(*waiting) == ["accepted"] * 30
         with pytest.raises(StoreUnavailable):
-            await submit(store, arrival(said("late", order="A")))
+            await submit(inbox, arrival(said("late", order="A")))
     assert on_disk(path) == {item.delivery_id for item in items}
 
 
@@ -162,15 +163,15 @@ def files_cannot_grow(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-async def refuses_for_good(store: Store, known: Any) -> None:
+async def refuses_for_good(inbox: Inbox, known: Any) -> None:
     """Nothing is acknowledged any more: not the new, not the duplicate, not a rejection."""
     for item in (arrival(said("new", order="A")), arrival(known), rejection()):
         with pytest.raises(StorePoisoned):
-            await submit(store, item)
+            await submit(inbox, item)
     with pytest.raises(StorePoisoned):
-        async with store.writing():
+        async with inbox.database.writing():
             pass
-    assert store.writer.poison is not None
+    assert inbox.database.writer.poison is not None
 
 
 @asynccontextmanager
@@ -191,27 +192,27 @@ async def a_read_only_file(writer: Writer, file: Path) -> AsyncIterator[None]:
 @pytest.mark.parametrize("fault", [a_failing_disk, a_read_only_file])
 @pytest.mark.parametrize("where", ["inbox", "database"])
 async def test_a_fault_of_the_disk_poisons(
-    store: Store, path: Path, fault: Any, where: str
+    inbox: Inbox, path: Path, fault: Any, where: str
 ) -> None:
     """After one such error, under whichever file, nothing more is acknowledged, even where the disk
     works again."""
     reported: list[str] = []
-    store.on_poison = reported.append
+    inbox.database.on_poison = reported.append
     known = said("e1", order="A")
-    await keep(store, arrival(known))
-    await submit(store, arrival(known))
+    await keep(inbox, arrival(known))
+    await submit(inbox, arrival(known))
     before = on_disk(path)
     new = arrival(said("e2", order="A"), body=b"x" * 100_000)
     if where == "inbox":
-        assert store.inbox_file is not None
-        async with fault(store.inbox_file.writer, store.inbox_file.path):
+        assert inbox.file is not None
+        async with fault(inbox.file.writer, inbox.file.path):
             with pytest.raises(StorePoisoned):
-                await submit(store, new)
+                await submit(inbox, new)
     else:
-        async with fault(store.writer, path):
+        async with fault(inbox.database.writer, path):
             with pytest.raises(StorePoisoned):
-                await keep(store, new)
-    await refuses_for_good(store, known)
+                await keep(inbox, new)
+    await refuses_for_good(inbox, known)
     assert on_disk(path) == before
     assert len(reported) == 1
 
@@ -237,8 +238,8 @@ def damage(path: Path) -> None:
 
 async def test_a_damaged_database_is_not_served(url: str, path: Path) -> None:
     """Start-up looks at the whole file, and says what to do."""
-    async with opened(url) as store:
-        await keep(store, arrival(said("e1", order="A")))
+    async with opened(url) as inbox:
+        await keep(inbox, arrival(said("e1", order="A")))
     damage(path)
     with pytest.raises(
         StorePoisoned, match=r"^the database file: Page \d+.*`tallyhook restore"
@@ -253,42 +254,42 @@ async def test_a_damaged_page_poisons(
 ) -> None:
     """A database that is found to be damaged while receiving acknowledges nothing more."""
     known = said("e1", order="A")
-    async with opened(url) as store:
-        await keep(store, arrival(known))
+    async with opened(url) as inbox:
+        await keep(inbox, arrival(known))
     damage(path)
 
     async def unseen(connection: object, **words: object) -> list[str]:
         return []
 
-    monkeypatch.setattr("app.receiving.store.damage", unseen)
-    async with opened(url) as store:
+    monkeypatch.setattr("app.database.database.damage", unseen)
+    async with opened(url) as inbox:
         with pytest.raises(StorePoisoned, match=r"damaged; .*: put back a backup"):
-            await keep(store, arrival(said("e2", order="A")))
-        await refuses_for_good(store, known)
+            await keep(inbox, arrival(said("e2", order="A")))
+        await refuses_for_good(inbox, known)
         report = await check_database(
-            context(store), again=Rebuilding(sources=lambda: SOURCES), progress=lambda count: None
+            context(inbox), again=Rebuilding(sources=lambda: SOURCES), progress=lambda count: None
         )
         assert report.problems
 
 
 @asynccontextmanager
-async def a_full_disk(store: Store) -> AsyncIterator[None]:
+async def a_full_disk(inbox: Inbox) -> AsyncIterator[None]:
     """The inbox may not grow by a page."""
-    async with store.receiving.inbox.writer.transaction() as connection:
+    async with inbox.writer.writer.transaction() as connection:
         pages = (await connection.exec_driver_sql("PRAGMA page_count")).scalar_one()
         await connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
     yield
-    async with store.receiving.inbox.writer.transaction() as connection:
+    async with inbox.writer.writer.transaction() as connection:
         await connection.exec_driver_sql("PRAGMA max_page_count=1000000")
 
 
 @asynccontextmanager
-async def a_busy_inbox(store: Store) -> AsyncIterator[None]:
+async def a_busy_inbox(inbox: Inbox) -> AsyncIterator[None]:
     """A program that knows nothing of our lock is writing."""
-    async with store.receiving.inbox.writer.transaction() as connection:
+    async with inbox.writer.writer.transaction() as connection:
         await connection.exec_driver_sql("PRAGMA busy_timeout=20")
-    assert store.inbox_file is not None
-    other = sqlite3.connect(store.inbox_file.path, isolation_level=None)
+    assert inbox.file is not None
+    other = sqlite3.connect(inbox.file.path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     yield
     other.execute("ROLLBACK")
@@ -296,27 +297,27 @@ async def a_busy_inbox(store: Store) -> AsyncIterator[None]:
 
 
 @pytest.mark.parametrize("trouble", [a_full_disk, a_busy_inbox])
-async def test_passing_trouble_passes(store: Store, trouble: Any, path: Path) -> None:
+async def test_passing_trouble_passes(inbox: Inbox, trouble: Any, path: Path) -> None:
     """While the disk is full or the inbox busy, arrivals are refused; afterwards all is well."""
     big = arrival(said("e1", order="A"), body=b"x" * 500_000)
-    async with trouble(store):
+    async with trouble(inbox):
         for _ in range(2):
             with pytest.raises(StoreUnavailable):
-                await submit(store, big)
-    assert store.poison is None
-    assert await submit(store, big) == "accepted"
+                await submit(inbox, big)
+    assert inbox.database.poison is None
+    assert await submit(inbox, big) == "accepted"
     assert on_disk(path) == {big.delivery_id}
 
 
 async def test_after_a_commit_that_was_not_made_it_is_tried_whether_one_can_be(
-    store: Store,
+    inbox: Inbox,
 ) -> None:
     """As readiness asks, to which no delivery may come any more; before, nothing is written."""
-    writer, item = store.receiving.inbox.writer, arrival(said("e1", order="A"))
-    async with a_busy_inbox(store):
+    writer, item = inbox.writer.writer, arrival(said("e1", order="A"))
+    async with a_busy_inbox(inbox):
         await writer.check()
         with pytest.raises(StoreUnavailable):
-            await submit(store, item)
+            await submit(inbox, item)
         with pytest.raises(StoreUnavailable):
             await writer.check()
     assert writer.trouble is not None
@@ -327,29 +328,29 @@ async def test_after_a_commit_that_was_not_made_it_is_tried_whether_one_can_be(
 # --- several processes ----------------------------------------------------------------------------
 
 
-async def test_a_second_serving_process_is_refused(store: Store, url: str) -> None:
+async def test_a_second_serving_process_is_refused(inbox: Inbox, url: str) -> None:
     """Only one process serves a database; others may read and write beside it."""
-    settings = StoreSettings(url=url, environment="sandbox")
+    settings = settings_of(url)
     with pytest.raises(ConfigurationError, match=r"another process already serves \S+t\.db;"):
-        async with open_store(settings, purpose="serving"):
+        async with open_inbox(settings, purpose="serving"):
             pass
     for purpose in ("writing", "reading"):
-        async with open_store(settings, purpose=purpose):
+        async with open_inbox(settings, purpose=purpose):
             pass
-    assert await keep(store, arrival(said("e1", order="A"))) == ["stored"]
+    assert await keep(inbox, arrival(said("e1", order="A"))) == ["stored"]
 
 
 async def test_a_database_may_be_served_again(url: str) -> None:
     """A process that ended leaves nothing behind that would refuse the next one."""
     for _ in range(2):
-        async with opened(url) as store:
-            await keep(store, arrival(said("e1", order="A")))
-    async with opened(url) as store:
-        assert len(await rows(store, "SELECT id FROM deliveries")) == 2
+        async with opened(url) as inbox:
+            await keep(inbox, arrival(said("e1", order="A")))
+    async with opened(url) as inbox:
+        assert len(await rows(inbox, "SELECT id FROM deliveries")) == 2
 
 
 async def test_one_writer_at_a_time_among_processes(
-    store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
+    inbox: Inbox, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While another process holds the writers' lock nothing is written, and then all is well."""
     monkeypatch.setattr(locks, "WAIT_S", 0.05)
@@ -357,25 +358,24 @@ async def test_one_writer_at_a_time_among_processes(
     fcntl.flock(other, fcntl.LOCK_EX)
     item = arrival(said("e1", order="A"))
     with pytest.raises(StoreUnavailable, match="another process"):
-        await keep(store, item)
+        await keep(inbox, item)
     assert on_disk(path) == set()
-    assert await submit(store, arrival(said("e2", order="A"))) == "accepted"  # nobody waits for it
+    assert await submit(inbox, arrival(said("e2", order="A"))) == "accepted"  # nobody waits for it
     fcntl.flock(other, fcntl.LOCK_UN)
     os.close(other)
-    assert await keep(store, item) == ["stored"]
+    assert await keep(inbox, item) == ["stored"]
 
 
 BESIDE = """
 import asyncio, os, sys
 from app.core.clock import SystemClock
-from app.receiving.context import AppContext
 from app.access.tokens import issue_token
-from app.receiving.store import StoreSettings, open_store
-from reconcile.ledger.policy import Policy
+from app.config.settings import Settings
+from app.receiving.inbox import open_inbox
 
 async def work(url, ended):
-    async with open_store(StoreSettings(url=url), purpose="writing") as store:
-        context, number = AppContext(store=store, policy=Policy(), clock=SystemClock()), 0
+    async with open_inbox(Settings(database_url=url), purpose="writing") as inbox:
+        context, number = inbox.context(clock=SystemClock()), 0
         while not os.path.exists(ended):
             await issue_token(context, name=f"t{number}")
             number += 1
@@ -387,22 +387,22 @@ asyncio.run(work(*sys.argv[1:]))
 
 
 async def test_another_process_writes_beside_the_service(
-    store: Store, url: str, tmp_path: Path
+    inbox: Inbox, url: str, tmp_path: Path
 ) -> None:
     """Two processes that write at the same time both keep all that they wrote."""
     tokens, sent, ended = "SELECT count(*) FROM tokens", 0, tmp_path / "ended"
     words = [sys.executable, "-c", BESIDE, url, str(ended)]
     other = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
     async with asyncio.timeout(PATIENCE_S):
-        while sent < 30 or (await rows(store, tokens))[0][0] < 60:
-            await keep(store, *(arrival(said(f"e{sent + n}", order="A")) for n in range(3)))
+        while sent < 30 or (await rows(inbox, tokens))[0][0] < 60:
+            await keep(inbox, *(arrival(said(f"e{sent + n}", order="A")) for n in range(3)))
             sent += 3
     ended.touch()
     written, _ = await other.communicate()
     assert other.returncode == 0
-    assert await rows(store, "SELECT count(*) FROM deliveries") == [(sent,)]
-    assert await rows(store, tokens) == [(int(written),)]
-    assert await rows(store, "PRAGMA integrity_check") == [("ok",)]
+    assert await rows(inbox, "SELECT count(*) FROM deliveries") == [(sent,)]
+    assert await rows(inbox, tokens) == [(int(written),)]
+    assert await rows(inbox, "PRAGMA integrity_check") == [("ok",)]
 
 
 def all_bytes(folder: Path) -> bytes:
@@ -412,8 +412,8 @@ def all_bytes(folder: Path) -> bytes:
 
 async def test_only_hashes_of_tokens_are_in_the_file(url: str, path: Path) -> None:
     """No byte of a token but its kind is in any file of the database."""
-    async with opened(url) as store:
-        tokens = [await issue_token(context(store), name=f"t{number}") for number in range(3)]
+    async with opened(url) as inbox:
+        tokens = [await issue_token(context(inbox), name=f"t{number}") for number in range(3)]
         files = all_bytes(path.parent)
     files += all_bytes(path.parent)
     assert b"t2" in files

@@ -16,7 +16,7 @@ from app.database import writer as wal
 from app.database.engine import BUSY_TIMEOUT_MS
 from app.database.statements import PlainConnection
 from app.database.writer import MIB, LogLength, Space
-from app.receiving.store import Store
+from app.receiving.inbox import Inbox
 from tests.database.builders import arrival, keep, opened, said
 
 PAGES = 50
@@ -34,9 +34,9 @@ def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return f"sqlite+aiosqlite:///{tmp_path}/t.db"
 
 
-async def look(store: Store, over: asyncio.Event, *, seconds: float | None) -> None:
+async def look(inbox: Inbox, over: asyncio.Event, *, seconds: float | None) -> None:
     """Read a snapshot, and hold it for so long, or until all is over."""
-    async with store.reading() as connection:
+    async with inbox.database.reading() as connection:
         await connection.execute(text("SELECT count(*) FROM deliveries"))
         if seconds is None:
             await over.wait()
@@ -45,7 +45,7 @@ async def look(store: Store, over: asyncio.Event, *, seconds: float | None) -> N
 
 
 @asynccontextmanager
-async def looked_at(store: Store) -> AsyncIterator[None]:
+async def looked_at(inbox: Inbox) -> AsyncIterator[None]:
     """Short readers, one after another: each has its snapshot before the last releases its."""
     over, reading = asyncio.Event(), asyncio.Event()
 
@@ -53,7 +53,7 @@ async def looked_at(store: Store) -> AsyncIterator[None]:
         async with AsyncExitStack() as last:
             while not over.is_set():
                 async with AsyncExitStack() as stack:
-                    connection = await stack.enter_async_context(store.reading())
+                    connection = await stack.enter_async_context(inbox.database.reading())
                     await connection.execute(text("SELECT count(*) FROM deliveries"))
                     reading.set()
                     await last.aclose()
@@ -67,12 +67,12 @@ async def looked_at(store: Store) -> AsyncIterator[None]:
     await task
 
 
-async def longest(store: Store) -> int:
+async def longest(inbox: Inbox) -> int:
     """The most pages that the log has while sixty batches are written."""
-    log, pages = store.writer._log, 0
+    log, pages = inbox.database.writer._log, 0
     assert log is not None
     for number in range(60):
-        await keep(store, arrival(said(f"e{number}", order=f"O-{number}"), body=BODY))
+        await keep(inbox, arrival(said(f"e{number}", order=f"O-{number}"), body=BODY))
         pages = max(pages, log.pages())
     return pages
 
@@ -80,16 +80,16 @@ async def longest(store: Store) -> int:
 @pytest.mark.usefixtures("database_in_threads")
 async def test_readers_that_overlap_do_not_keep_the_log_growing(url: str) -> None:
     """It comes to twice its length, and to what is written until its readers are done."""
-    async with opened(url) as store, looked_at(store):
-        assert 2 * PAGES <= await longest(store) < 4 * PAGES
+    async with opened(url) as inbox, looked_at(inbox):
+        assert 2 * PAGES <= await longest(inbox) < 4 * PAGES
 
 
 @pytest.mark.usefixtures("database_in_threads")
 async def test_without_waiting_for_them_it_grows(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same readers, and a service that never waits."""
     monkeypatch.setattr(LogLength, "_may_insist", lambda log: False)
-    async with opened(url) as store, looked_at(store):
-        assert await longest(store) > 5 * PAGES
+    async with opened(url) as inbox, looked_at(inbox):
+        assert await longest(inbox) > 5 * PAGES
 
 
 async def test_a_long_reader_is_waited_for_once_in_a_while(
@@ -104,17 +104,17 @@ async def test_a_long_reader_is_waited_for_once_in_a_while(
 
     monkeypatch.setattr("app.database.writer.fold_log", fold_log)
     monkeypatch.setattr(wal, "INSIST_S", 1_000)
-    async with opened(url) as store:
-        reader = asyncio.create_task(look(store, over, seconds=None))
+    async with opened(url) as inbox:
+        reader = asyncio.create_task(look(inbox, over, seconds=None))
         await asyncio.sleep(0.05)
-        assert await longest(store) > 5 * PAGES
+        assert await longest(inbox) > 5 * PAGES
         assert (tried.count("RESTART"), tried.count("PASSIVE") > 5) == (1, True)
         over.set()
         await reader
         for number in range(3):
-            await keep(store, arrival(said(f"after-{number}", order="A"), body=BODY))
-        assert store.writer._log is not None
-        assert store.writer._log.pages() < PAGES
+            await keep(inbox, arrival(said(f"after-{number}", order="A"), body=BODY))
+        assert inbox.database.writer._log is not None
+        assert inbox.database.writer._log.pages() < PAGES
 
 
 async def test_a_log_that_is_held_up_takes_room(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,22 +122,22 @@ async def test_a_log_that_is_held_up_takes_room(url: str, monkeypatch: pytest.Mo
     free, over = [2**40], asyncio.Event()
     monkeypatch.setattr(Space, "free_bytes", lambda space: free[0])
     monkeypatch.setattr(wal, "INSIST_S", 1_000)
-    async with opened(url, disk_low_water_mib=1) as store:
-        log = store.writer._log
+    async with opened(url, disk_low_water_mb=1) as inbox:
+        log = inbox.database.writer._log
         assert log is not None
-        reader = asyncio.create_task(look(store, over, seconds=None))
+        reader = asyncio.create_task(look(inbox, over, seconds=None))
         await asyncio.sleep(0.05)
-        assert await longest(store) > 5 * PAGES
+        assert await longest(inbox) > 5 * PAGES
         free[0] = MIB + log.excess_bytes() - 1
         with pytest.raises(StoreUnavailable, match="such as a backup"):
-            await keep(store, arrival(said("refused", order="A"), body=BODY))
+            await keep(inbox, arrival(said("refused", order="A"), body=BODY))
         free[0] += 1
-        assert await keep(store, arrival(said("taken", order="A"), body=BODY)) == ["stored"]
+        assert await keep(inbox, arrival(said("taken", order="A"), body=BODY)) == ["stored"]
         over.set()
         await reader
         free[0] = MIB
         log._insist_from = 0
-        assert await keep(store, arrival(said("after", order="A"), body=BODY)) == ["stored"]
+        assert await keep(inbox, arrival(said("after", order="A"), body=BODY)) == ["stored"]
 
 
 async def test_a_fold_that_fails_leaves_the_writer_as_patient_as_it_was(
@@ -145,16 +145,16 @@ async def test_a_fold_that_fails_leaves_the_writer_as_patient_as_it_was(
 ) -> None:
     """It waits for readers for a moment; whoever holds the database later is waited for longer."""
     monkeypatch.setattr(wal, "ROOM_PAGES", 1)
-    async with opened(url, disk_low_water_mib=1) as store:
+    async with opened(url, disk_low_water_mb=1) as inbox:
         for number in range(2):
-            await keep(store, arrival(said(f"e{number}", order="A")))
-        assert store.writer._connection is not None
-        raw = await store.writer._connection.get_raw_connection()
+            await keep(inbox, arrival(said(f"e{number}", order="A")))
+        assert inbox.database.writer._connection is not None
+        raw = await inbox.database.writer._connection.get_raw_connection()
         driver: Any = raw.driver_connection
         unfinished = await driver.execute("SELECT id FROM deliveries")
         monkeypatch.setattr(Space, "free_bytes", lambda space: 0)
         with pytest.raises(StoreUnavailable, match="locked"):
-            await store.writer.make_room()
+            await inbox.database.writer.make_room()
         await unfinished.close()
         patience = await driver.execute_fetchall("PRAGMA busy_timeout")
         assert list(patience) == [(BUSY_TIMEOUT_MS,)]
@@ -173,10 +173,10 @@ async def test_a_full_disk_empties_the_log_once_in_a_while(
         fold(connection, mode)
 
     monkeypatch.setattr(wal, "fold_log", noted)
-    async with opened(url, disk_low_water_mib=1) as store:
-        await keep(store, arrival(said("e1", order="A")))
+    async with opened(url, disk_low_water_mb=1) as inbox:
+        await keep(inbox, arrival(said("e1", order="A")))
         monkeypatch.setattr(Space, "free_bytes", lambda space: 0)
         for _ in range(3):
             with pytest.raises(StoreUnavailable):
-                await store.writer.make_room()
+                await inbox.database.writer.make_room()
         assert folds.count("TRUNCATE") == 1

@@ -15,16 +15,19 @@ from pathlib import Path
 
 import pytest
 
+from app.config.settings import Settings
 from app.core.errors import ConfigurationError, StoreUnavailable
 from app.core.logs import configure_logging
+from app.database import database as opening
 from app.database import engine
 from app.database.faults import why_not_opened
 from app.database.postgresql import Purpose
 from app.database.schema import newest_version
 from app.database.statements import statement
 from app.database.writer import Writer
-from app.receiving import store as opening
-from app.receiving.store import Store, StoreSettings, open_store
+from app.receiving import inbox as inbox_module
+from app.receiving.inbox import open_inbox
+from tests.contexts import settings_of
 from tests.database.builders import arrival, keep, opened, rows, said
 from tests.database.made import put_new
 
@@ -90,32 +93,32 @@ async def test_starting_while_another_process_reads(
     url, written = f"sqlite+aiosqlite:///{path}", path.with_name("t.db-wal")
     log = io.StringIO()
     configure_logging(format="json", level="info", stream=log)
-    async with opened(url) as store:
-        await keep(store, arrival(said("e1", order="A")))
+    async with opened(url) as inbox:
+        await keep(inbox, arrival(said("e1", order="A")))
     with a_reader(path) as reader:
-        async with opened(url) as store:
+        async with opened(url) as inbox:
             assert warnings(log) == []
-            await keep(store, arrival(said("e2", order="A")))
-        async with opened(url) as store:
+            await keep(inbox, arrival(said("e2", order="A")))
+        async with opened(url) as inbox:
             assert warnings(log) == [
                 "another process is reading the database; its log stays until it ends"
             ]
-            assert not await store.writer.checkpoint()
-            assert await keep(store, arrival(said("e3", order="A"))) == ["stored"]
+            assert not await inbox.database.writer.checkpoint()
+            assert await keep(inbox, arrival(said("e3", order="A"))) == ["stored"]
         assert written.stat().st_size > 0
         reader.release()
-        async with opened(url) as store:
+        async with opened(url) as inbox:
             assert written.stat().st_size == 0
             assert len(warnings(log)) == 1
-            assert await store.writer.checkpoint()
-            assert await rows(store, "SELECT count(*) FROM deliveries") == [(3,)]
+            assert await inbox.database.writer.checkpoint()
+            assert await rows(inbox, "SELECT count(*) FROM deliveries") == [(3,)]
 
 
 async def test_a_file_that_cannot_be_looked_at(tmp_path: Path) -> None:
     """As in a folder of another user: reported as what it is, with the exit code of the store."""
     url = f"sqlite+aiosqlite:///{tmp_path}/{'x' * 300}.db"
     with pytest.raises(StoreUnavailable, match="cannot be opened: File name too long"):
-        async with open_store(StoreSettings(url=url, environment="sandbox"), purpose="reading"):
+        async with open_inbox(settings_of(url), purpose="reading"):
             pass
 
 
@@ -136,7 +139,7 @@ async def test_a_database_that_this_user_may_not_read(
     with pytest.raises(
         StoreUnavailable, match=r"Permission denied: .*/t\.db; run this as the user"
     ):
-        async with open_store(StoreSettings(url=url, environment="sandbox"), purpose="reading"):
+        async with open_inbox(settings_of(url), purpose="reading"):
             pass
 
 
@@ -146,7 +149,7 @@ async def test_a_folder_that_cannot_be_made(tmp_path: Path, purpose: Purpose) ->
     (tmp_path / "file").write_text("in the way")
     url = f"sqlite+aiosqlite:///{tmp_path}/file/t.db"
     with pytest.raises(StoreUnavailable, match="cannot be opened: "):
-        async with open_store(StoreSettings(url=url, environment="sandbox"), purpose=purpose):
+        async with open_inbox(settings_of(url), purpose=purpose):
             pass
 
 
@@ -170,13 +173,13 @@ def share_cached(path: Path) -> float:
     return found / len(pages)
 
 
-async def large(path: Path) -> StoreSettings:
+async def large(path: Path) -> Settings:
     """A database of four MB, closed."""
     url = f"sqlite+aiosqlite:///{path}"
-    async with opened(url) as store:
+    async with opened(url) as inbox:
         for number in range(16):
-            await keep(store, arrival(said(f"e{number}"), body=bytes(250_000)))
-    return StoreSettings(url=url, environment="sandbox")
+            await keep(inbox, arrival(said(f"e{number}"), body=bytes(250_000)))
+    return settings_of(url)
 
 
 @pytest.mark.disk
@@ -190,7 +193,7 @@ async def test_what_reads_everything_has_it_read_ahead(
     settings = await large(path)
     found = []
     for _ in range(3):  # the kernel may keep pages that it is asked to drop, when it is busy
-        async with open_store(settings, purpose=purpose):
+        async with open_inbox(settings, purpose=purpose):
             pass
         found.append(share_cached(path))
     assert (min(found) == 1) is whole
@@ -207,7 +210,7 @@ async def test_more_than_memory_takes_is_not_read_ahead(
     monkeypatch.setattr(engine, "_room_for_pages", lambda: path.stat().st_size - 1)
     found = []
     for _ in range(3):  # as above
-        async with open_store(settings, purpose="alone"):
+        async with open_inbox(settings, purpose="alone"):
             pass
         found.append(share_cached(path))
     assert min(found) < 1
@@ -264,9 +267,9 @@ async def test_a_disk_that_cannot_be_read_ahead_refuses_the_start(
             lambda self, *a, **k: Unreadable() if self == path else real(self, *a, **k),
         )
         with pytest.raises(StoreUnavailable, match="cannot be opened: Input/output error"):
-            async with open_store(settings, purpose="alone"):
+            async with open_inbox(settings, purpose="alone"):
                 pass
-    async with open_store(settings, purpose="alone"):
+    async with open_inbox(settings, purpose="alone"):
         pass
 
 
@@ -286,16 +289,16 @@ async def test_a_database_that_is_not_ours_is_refused_and_left_alone(
     with closing(sqlite3.connect(path)) as database, database:
         database.execute(statement)
     path.chmod(0o600)
-    settings = StoreSettings(url=f"sqlite+aiosqlite:///{path}", environment="sandbox")
+    settings = settings_of(path)
     purposes: tuple[Purpose, ...] = ("serving", "writing", "reading")
     for purpose in purposes:
         with pytest.raises(ConfigurationError, match=words):
-            async with open_store(settings, purpose=purpose):
+            async with open_inbox(settings, purpose=purpose):
                 pass
-    store = Store(settings)
+    whole = opening.Database(settings)
     with pytest.raises(ConfigurationError, match=words):
-        await store.upgrade()
-    await store.close()
+        await whole.upgrade()
+    await whole.close()
     with closing(sqlite3.connect(path)) as database:
         assert len(database.execute("SELECT name FROM sqlite_master").fetchall()) == 1
 
@@ -307,9 +310,9 @@ async def test_who_folds_beside_brings_nothing_up_to_date(tmp_path: Path) -> Non
     put_new(path)
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("UPDATE alembic_version SET version_num = ?", (older,))
-    settings = StoreSettings(url=f"sqlite+aiosqlite:///{path}", environment="sandbox")
+    settings = settings_of(path)
     with pytest.raises(ConfigurationError, match=f"at version {older}, .* `tallyhook db upgrade`"):
-        async with open_store(settings, purpose="folding"):
+        async with open_inbox(settings, purpose="folding"):
             pass
     with closing(sqlite3.connect(path)) as database:
         assert database.execute("SELECT version_num FROM alembic_version").fetchone() == (older,)
@@ -320,13 +323,13 @@ async def test_one_reader_at_a_time_opens_a_database(
 ) -> None:
     """A second one waits for its turn, and gives up after a time; once the first has ended, it is
     let in at once."""
-    settings = StoreSettings(url=f"sqlite+aiosqlite:///{tmp_path}/t.db", environment="sandbox")
+    settings = Settings(database_url=f"sqlite+aiosqlite:///{tmp_path}/t.db", environment="sandbox")
     monkeypatch.setattr(opening, "SERVER_S", 0.0)
-    async with open_store(settings, purpose="serving"):
+    async with open_inbox(settings, purpose="serving"):
         for _ in range(2):
-            async with open_store(settings, purpose="working"):
+            async with open_inbox(settings, purpose="working"):
                 with pytest.raises(StoreUnavailable, match="another process reads this inbox"):
-                    async with open_store(settings, purpose="working"):
+                    async with open_inbox(settings, purpose="working"):
                         pass
 
 
@@ -354,7 +357,8 @@ async def test_who_works_behind_a_receiver_makes_sure_of_the_disk_first(
     async with opened(url):
         pass
     done: list[str] = []
-    monkeypatch.setattr(opening, "_drop_cached_pages", lambda path: done.append(path.name))
+    for module in (opening, inbox_module):
+        monkeypatch.setattr(module, "drop_cached_pages", lambda path: done.append(path.name))
     checkpoint, connect = Writer.checkpoint, Writer.connect
 
     async def connected(writer: Writer) -> None:
@@ -367,6 +371,6 @@ async def test_who_works_behind_a_receiver_makes_sure_of_the_disk_first(
 
     monkeypatch.setattr(Writer, "connect", connected)
     monkeypatch.setattr(Writer, "checkpoint", folded)
-    settings = StoreSettings(url=url, environment="sandbox")
-    async with open_store(settings, purpose="working"):
-        assert done == ["t.db", "connected", "folded"]
+    settings = settings_of(url)
+    async with open_inbox(settings, purpose="working"):
+        assert done == ["t.db", "connected", "folded", "t.db.inbox"]

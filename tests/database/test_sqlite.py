@@ -90,11 +90,11 @@ class TestSqlite(
 async def test_how_connections_are_opened(tmp_path: Path) -> None:
     """Those that read cannot write; the one that writes folds its log when we say so, not SQLite by
     itself, overwrites what it deletes, and syncs every commit."""
-    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as store:
-        async with store.reading() as connection:
+    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as inbox:
+        async with inbox.database.reading() as connection:
             with pytest.raises(OperationalError, match="readonly"):
                 await connection.exec_driver_sql("DELETE FROM counters")
-        async with store.writing() as connection:
+        async with inbox.database.writing() as connection:
             pragmas = {
                 name: (await connection.exec_driver_sql(f"PRAGMA {name}")).scalar_one()
                 for name in ("wal_autocheckpoint", "secure_delete", "synchronous", "temp_store")

@@ -14,14 +14,15 @@ import pytest
 from sqlalchemy import event
 
 from app.database import schema
-from app.receiving.store import Store, StoreSettings
+from app.receiving.inbox import Inbox
+from tests.contexts import settings_of
 from tests.database.contract_upgrading import before_each_statement
 from tests.database.old_versions import VERSIONS, bring_to, make_version, version_of
 
 
-def open_at(path: Path) -> Store:
+def open_at(path: Path) -> Inbox:
     """A store that has not been brought up to date."""
-    return Store(StoreSettings(url=f"sqlite+aiosqlite:///{path}", environment="sandbox"))
+    return Inbox(settings_of(path), purpose="upgrading")
 
 
 MANY = 1_100
@@ -44,12 +45,12 @@ async def test_orders_are_listed_some_at_a_time(tmp_path: Path) -> None:
         if statement.startswith("INSERT INTO order_listings"):
             written.append(len(given))
 
-    store = open_at(tmp_path / "t.db")
+    inbox = open_at(tmp_path / "t.db")
     try:
-        await make_version(store, "0028")
+        await make_version(inbox, "0028")
         ledger = f"'order' || n, 1, 'succeeded', 1, '{CODES}', '', NULL, ''"
         revision = "5000 + n, 'order' || n, 1, 'succeeded', 1, '', NULL, NULL, ''"
-        async with store.writing() as connection:
+        async with inbox.database.writing() as connection:
             for name, values in (("ledgers", ledger), ("revisions", revision)):
                 await connection.exec_driver_sql(INSERT_MANY.format(name, values))
             event.listen(connection.sync_connection, "before_cursor_execute", note)
@@ -59,7 +60,7 @@ async def test_orders_are_listed_some_at_a_time(tmp_path: Path) -> None:
             )
             found = [tuple(row) for row in listed]
     finally:
-        await store.close()
+        await inbox.close()
     words = ["outcome succeeded", *(f"finding {code}" for code in CODES.split("|"))]
     assert found == [(word, MANY, 5_000 + MANY) for word in sorted(words)]
     assert len(read) >= 3
@@ -88,19 +89,19 @@ async def killed_at_each_statement(
         subprocess.run(["cp", "-r", str(folder / "now"), str(place)], check=True)
         found.append(place / "t.db")
 
-    store = open_at(folder / "now" / "t.db")
+    inbox = open_at(folder / "now" / "t.db")
     try:
-        await make_version(store, version)
+        await make_version(inbox, version)
         before = contents(copied(folder / "now", folder / "before"))
         if spill:
-            async with store.writer.transaction() as connection:
+            async with inbox.database.writer.transaction() as connection:
                 for pragma in ("PRAGMA cache_size=1", "PRAGMA cache_spill=1"):
                     await connection.exec_driver_sql(pragma)
-        event.listen(store.writer._engine.sync_engine, "commit", lambda _: keep("commit"))
-        with before_each_statement(store, keep_some):
-            assert await store.upgrade() == (version, schema.newest_version())
+        event.listen(inbox.database.writer._engine.sync_engine, "commit", lambda _: keep("commit"))
+        with before_each_statement(inbox, keep_some):
+            assert await inbox.database.upgrade() == (version, schema.newest_version())
     finally:
-        await store.close()
+        await inbox.close()
     return before, found
 
 
@@ -126,12 +127,12 @@ async def whole_after_any_kill(folder: Path, version: str, *, spill: bool, every
     assert len(found) > len([each for each in VERSIONS if each > version])
     for path in found:
         assert contents(path) == before, path.parent.name
-    store = open_at(found[-1])
+    inbox = open_at(found[-1])
     try:
-        assert await store.upgrade() == (version, schema.newest_version())
-        assert await version_of(store) == schema.newest_version()
+        assert await inbox.database.upgrade() == (version, schema.newest_version())
+        assert await version_of(inbox) == schema.newest_version()
     finally:
-        await store.close()
+        await inbox.close()
     return len(found)
 
 

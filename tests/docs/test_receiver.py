@@ -32,9 +32,10 @@ from app.privacy.erase_rules import ErasureRules
 from app.privacy.replay_erasures import ErasureReplay, Replayed
 from app.providers.profile import load_profile
 from app.providers.source import Source
-from app.receiving.store import Store
+from app.receiving.inbox import Inbox
 from reconcile.instants import MINUTE, SECOND
 from tests.api.driving import Driver, driving, environ, of_order
+from tests.contexts import settings_of
 from tests.reconcile.build import T
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "app" / "providers" / "CALLING.md"
@@ -161,7 +162,7 @@ def revisions() -> dict[str, int]:
         return dict(shop.execute("SELECT ref, revision FROM tallyhook_told").fetchall())
 
 
-async def nobody(store: Store) -> Replayed:
+async def nobody(inbox: Inbox) -> Replayed:
     """Nobody was erased since the backup was made."""
     return Replayed()
 
@@ -174,16 +175,18 @@ async def test_it_ships_exactly_once_across_a_restore(
     of an order of which it knows a later number is taken, and nothing is packed twice."""
     url, file = environ(tmp_path)["TALLYHOOK_DATABASE_URL"], tmp_path / "one.backup"
     shop: dict[str, Any] = {"SHOP__URL": "http://127.0.0.1:9/", "SHOP__SECRET": SECRET}
-    words: dict[str, Any] = {"environment": "sandbox", "progress": lambda done, total: None}
+    words: dict[str, Any] = {"progress": lambda done, total: None}
     async with driving(tmp_path, with_worker=False, **shop) as driver:
         await happen(driver, hear, receiver, of_order("A", "a"), of_order("B", "b0", "pending"))
-        await back_up(url, file, replace=False, **words)
+        await back_up(settings_of(url), file, replace=False, **words)
         later = [of_order(n, f"{n}-{c}", c) for n, c in (("C", "pending"), ("B", "declined"))]
         await happen(driver, hear, receiver, *later, of_order("D", "d"))
     assert revisions() == {"A": 1, "B": 4, "C": 3, "D": 5}
     assert parcels() == ["A", "D"]
     clock = SystemClock()
-    restored = await restore(url, file, replace=True, clock=clock, erase_again=nobody, **words)
+    restored = await restore(
+        settings_of(url), file, replace=True, clock=clock, erase_again=nobody, **words
+    )
     first = restored.followed.first
     assert first > clock.now() // SECOND * 2**20 - 60 * 2**20
     async with driving(tmp_path, with_worker=False, at=T + MINUTE, **shop) as driver:

@@ -21,7 +21,7 @@ from app.database import engine, faults
 from app.database.writer import Space
 from app.monitoring import health
 from app.monitoring.watchdog import WATCHES
-from app.receiving import inbox_queue, refusals, store
+from app.receiving import inbox, inbox_queue, refusals
 
 RUNBOOK = Path(__file__).parents[2] / "app" / "RUNBOOK.md"
 
@@ -105,7 +105,7 @@ REASONS = [
             faults._of_certificates,
             refusals.RefusedAges.everything_refused,
             inbox_queue.InboxQueue.still_faulty,
-            store.Store.cannot_append,
+            inbox.Inbox.cannot_append,
             Space.check,
         )
         if said.count(" ") > 2 and not said.startswith(PARTS)

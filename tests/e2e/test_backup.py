@@ -23,12 +23,12 @@ import pytest
 from app.bootstrap_context import open_context
 from app.bootstrap_sources import compile_sources
 from app.config.load import load_settings
+from app.context.context import AppContext
 from app.core.clock import SystemClock
 from app.orders.history_store import scan
 from app.orders.rebuild import refold_all
 from app.orders.refold import refold_until_quiet
 from app.privacy.check import Rebuilding, check_database
-from app.receiving.context import AppContext
 from reconcile.canonical import canonical_json
 from reconcile.instants import DAY, Instant
 from reconcile.ledger.explain import ledger_document
@@ -145,7 +145,7 @@ async def rebuilt(folder: Path) -> None:
 
 async def ledgers(context: AppContext) -> tuple[list[bytes], list[Any]]:
     """Every ledger folded as of one instant, and what is cached of each."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         folded = [
             canonical_json(ledger_document(fold(history, policy=context.policy, as_of=LATER)))
             async for part in scan(connection)

@@ -22,7 +22,7 @@ DYING = """
 import contextvars, os, signal, sys
 
 from app.checkout.client import CheckoutClient
-from app.receiving.store import Store
+from app.database.database import Database
 from app.api.routes import Checkouts
 
 fatal = int(sys.argv.pop(1))
@@ -54,7 +54,7 @@ class Around:
         step()
         return ended
 
-Store.writing = stepping(Store.writing)
+Database.writing = stepping(Database.writing)
 
 request = CheckoutClient._request
 async def stepping_request(self, *given, **named):

@@ -270,7 +270,7 @@ async def test_what_is_published_is_what_orders_say(installation: Installation) 
     """In the feed, in what the shop is posted, by the command, on the console, in the bundle: each
     change the same, and an order's last one is what the order says."""
     feed = (await installation.api("/outcomes"))["outcomes"]
-    async with installation.driver.context.store.reading() as connection:
+    async with installation.driver.context.database.reading() as connection:
         published = await published_after(connection, after=0, limit=1_000)
     assert [json.loads(notification_body(each))["data"] for each in published] == feed
     listed = json.loads(await installation.command("notifications", "list", "--format", "json"))

@@ -16,6 +16,7 @@ from sqlalchemy import text
 from app.access.operators import Role, register_operator
 from app.bootstrap_evidence import signer_of
 from app.config.load import load_settings
+from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.evidence import attachments
 from app.evidence.attachments import (
@@ -31,7 +32,6 @@ from app.evidence.attachments import (
 from app.evidence.keys import EvidenceKey
 from app.evidence.verify import unpack
 from app.evidence.verify_evidence import VerifiedBundle, verify_evidence
-from app.receiving.context import AppContext
 from reconcile.instants import HOUR
 from tests.api.driving import Driver, driving, environ, of_order
 from tests.evidence.conftest import Bundles, Forge, build, changed
@@ -191,7 +191,7 @@ async def test_only_finance_and_support_attach_and_look(tmp_path: Path) -> None:
 async def test_what_was_attached_to_a_break_is_its_orders_too(tmp_path: Path) -> None:
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         context = await lived(driver)
-        async with context.store.writing() as connection:
+        async with context.database.writing() as connection:
             await connection.execute(
                 text(
                     "INSERT INTO breaks (id, cause, order_ref, payment, subject) "

@@ -134,7 +134,7 @@ async def test_a_number_in_a_header_or_an_answer_is_masked(tmp_path: Path) -> No
         address = f"/webhooks/shop?payer={quote(f'+{WIFE} {MAIL}')}&first_name={CUSTOMER}"
         await driver.client.post(address, content=body, headers=headers)
         opened = record("opened", "session_opened", T, session="cs_1")
-        async with driver.context.store.writing() as connection:
+        async with driver.context.database.writing() as connection:
             await add_records(connection, [opened], details=f'{{"phone": "{PHONE}"}}')
         driver.clock.put(LATER)
         redacted = await build(driver, tmp_path)
@@ -162,7 +162,7 @@ async def test_personal_data_take_a_reason_and_a_role_and_leave_a_trail(tmp_path
             await build(driver, tmp_path, by="Sue", reason="  ")
         await build(driver, tmp_path, by="Fin")
         await build(driver, tmp_path, by="Sue", reason="dispute 12")
-        async with driver.context.store.reading() as connection:
+        async with driver.context.database.reading() as connection:
             done = await audit_entries(connection, limit=10, subject="ORD-1")
     assert [(each.who, each.action, each.reason) for each in done] == [
         ("Fin", "evidence_built", ""),

@@ -369,7 +369,7 @@ async def _others(driver: Driver, archive: bytes) -> list[dict[str, Any]]:
     members = unpack(archive)
     size = read_checkpoint(members["checkpoint.txt"].decode()).size
     own = {each["index"] for each in json.loads(members["log.json"])["leaves"]}
-    async with driver.context.store.reading() as connection:
+    async with driver.context.database.reading() as connection:
         return [
             {
                 "id": leaf.subject, "index": leaf.number, "leaf": leaf.document,

@@ -580,7 +580,7 @@ async def test_what_is_masked_by_its_name_is_no_forgery(tmp_path: Path) -> None:
         answer = (
             '{"customer_email": "w@example.com", "name": "Wanjiku", "rate": NaN, "n": [1, true]}'
         )
-        async with driver.context.store.writing() as connection:
+        async with driver.context.database.writing() as connection:
             await add_records(connection, [opened], details=answer)
         driver.clock.put(LATER)
         found = verify_evidence(await build(driver, tmp_path, reason="why"))

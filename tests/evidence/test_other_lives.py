@@ -93,7 +93,7 @@ async def test_a_session_that_was_opened_for_another_order_is_reported(tmp_path:
     """It is why this order is not paid: the letter names the other one."""
     async with driving(tmp_path, looking=True) as driver:
         await driver.send(event("e1"))
-        async with driver.context.store.writing() as connection:
+        async with driver.context.database.writing() as connection:
             await add_records(connection, [session_opened("ORD-2", "cs_1")])
         driver.clock.put(LATER)
         archive = await build(driver, tmp_path)

@@ -170,11 +170,11 @@ async def test_a_checkpoint_has_the_origin_of_its_size(tmp_path: Path) -> None:
         for said, origin in ((newest, last.origin), (last, newest.origin)):
             note = signed_checkpoint(key, replace(said, origin=origin))
             sql = f"UPDATE log_checkpoints SET note = '{note}' WHERE size = {said.size}"
-            await tamper(own.context.store, "log_checkpoints", sql)
+            await tamper(own.context, "log_checkpoints", sql)
             (problem,) = (await checked(own.context)).problems
             assert "is not signed by a key of this log" in problem
             sql = sql.replace(note, signed_checkpoint(key, said))
-            await tamper(own.context.store, "log_checkpoints", sql)
+            await tamper(own.context, "log_checkpoints", sql)
             assert (await checked(own.context)).problems == []
 
 

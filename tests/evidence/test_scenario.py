@@ -161,7 +161,7 @@ async def test_what_makes_no_scenario_is_reported(tmp_path: Path) -> None:
         driver.clock.put(LATER)
         with pytest.raises(UsageError, match=r"^data\.order\.reference of .* e1 holds"):
             await tell(driver, tmp_path, PHONE)
-        async with driver.context.store.writing() as connection:
+        async with driver.context.database.writing() as connection:
             await connection.exec_driver_sql("UPDATE deliveries SET body=NULL, headers=''")
         with pytest.raises(UsageError, match="were deleted"):
             await tell(driver, tmp_path, PHONE)

@@ -24,8 +24,9 @@ from app.evidence.verify_log import BODIES_AT_ONCE, VerifiedLog, verify_log
 from app.orders.record_store import add_records
 from app.orders.refold import refold_until_quiet
 from app.privacy.prune import prune_settled
-from app.receiving.store import StoreSettings, open_store
+from app.receiving.inbox import open_inbox
 from reconcile.transparency.merkle import Frontier, leaf_hash
+from tests.contexts import settings_of
 from tests.database.builders import SIGNER, context, keep, opened, seal
 from tests.database.contract_checking import quiet
 from tests.database.contract_retention import LATER, PAID, RETENTION
@@ -62,21 +63,21 @@ def anyio_backend() -> tuple[str, dict[str, Any]]:
 async def sealed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database in which everything is sealed, in several batches."""
     path = tmp_path_factory.mktemp("sealed") / "t.db"
-    async with opened(f"sqlite+aiosqlite:///{path}") as store:
-        await begin(store)
+    async with opened(f"sqlite+aiosqlite:///{path}") as inbox:
+        await begin(inbox)
         for part in range(0, DELIVERIES, 100):
             some = range(part, part + 100)
-            await keep(store, *(genuine(f"e{n}", order=f"O-{n}") for n in some))
-            await seal(store)
-        async with store.writing() as connection:
+            await keep(inbox, *(genuine(f"e{n}", order=f"O-{n}") for n in some))
+            await seal(inbox)
+        async with inbox.database.writing() as connection:
             await add_records(connection, [placed(n) for n in range(RECORDS)], details="kept")
             for _ in range(AUDIT_ENTRIES):
                 entry = AuditEntry(
                     at=T, who="ann", role="admin", action="x", subject="A", reason="why"
                 )
                 await add_entry(connection, entry)
-        await refold_until_quiet(context(store), limit=500, progress=quiet)
-        await seal(store)
+        await refold_until_quiet(context(inbox), limit=500, progress=quiet)
+        await seal(inbox)
     return path
 
 
@@ -92,10 +93,10 @@ async def verified(
     path: Path, *, against: str | None = None, own: PublicKey | None = None
 ) -> VerifiedLog:
     """What a verification of the file says, all of its problems listed."""
-    settings = StoreSettings(url=f"sqlite+aiosqlite:///{path}", environment="sandbox")
-    async with open_store(settings, purpose="reading") as store:
+    settings = settings_of(path)
+    async with open_inbox(settings, purpose="reading") as inbox:
         return await verify_log(
-            context(store),
+            context(inbox),
             against=against,
             own=own,
             tell=10 * ROWS,
@@ -366,32 +367,34 @@ async def test_what_is_no_checkpoint_of_this_log_is_refused(copy: Path) -> None:
 async def test_what_is_deleted_leaves_the_log_whole(tmp_path: Path) -> None:
     """Pruned bodies and headers; and verdicts that reindex corrects are counted, not blamed."""
     url = f"sqlite+aiosqlite:///{tmp_path}/t.db"
-    async with opened(url) as store:
+    async with opened(url) as inbox:
         with pytest.raises(NotFoundError):
-            await verify_log(context(store), progress=lambda done, of: None)
-        await begin(store)
+            await verify_log(context(inbox), progress=lambda done, of: None)
+        await begin(inbox)
         for n in range(3):
             own = {"order": f"O-{n}", "payment": f"p{n}", "session": f"s{n}"}
-            await keep(store, genuine(f"e{n}", **{**PAID, **own}))
-        async with store.writing() as connection:
+            await keep(inbox, genuine(f"e{n}", **{**PAID, **own}))
+        async with inbox.database.writing() as connection:
             await add_records(connection, [placed(1)], details="kept")
             entry = AuditEntry(at=T, who="ann", role="admin", action="x", subject="A", reason="why")
             await add_entry(connection, entry)
-        then = context(store, at=LATER)
+        then = context(inbox, at=LATER)
         await refold_until_quiet(then, limit=100, progress=quiet)
-        await seal(store)
+        await seal(inbox)
         pruned = await prune_settled(then, RETENTION, progress=quiet)
         assert pruned.deliveries == 3
-        async with store.writing() as connection:
+        async with inbox.database.writing() as connection:
             await connection.exec_driver_sql(
                 "UPDATE deliveries SET verdict = 'unreadable', event_id = NULL WHERE id IN "
                 "(SELECT max(id) FROM deliveries)"
             )
-        found = await verify_log(context(store), progress=lambda done, of: None)
+        found = await verify_log(context(inbox), progress=lambda done, of: None)
         assert (found.problems, found.reread) == ([], 1)
-        async with store.writing() as connection:  # `db check` says of it that no body gives that
+        async with (
+            inbox.database.writing() as connection
+        ):  # `db check` says of it that no body gives that
             await connection.exec_driver_sql("UPDATE events SET currency = 'KE9'")
-        found = await verify_log(context(store), progress=lambda done, of: None)
+        found = await verify_log(context(inbox), progress=lambda done, of: None)
         assert (found.problems, found.reread) == ([], 3)
 
 

@@ -17,6 +17,7 @@ from app.bootstrap import working_parts
 from app.bootstrap_evidence import evidence_providers, key_path, signer_of
 from app.cli import main
 from app.config.load import load_settings
+from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.http import outgoing_client
 from app.evidence.bundle import Built, BundleRequest, build_evidence
@@ -40,7 +41,6 @@ from app.evidence.witnesses import (
 )
 from app.monitoring.watchdog import Watched, alarms
 from app.orders.refold import refold_until_quiet
-from app.receiving.context import AppContext
 from app.receiving.refusals import RefusedAges
 from app.sealing.departure_store import WitnessState, claim_witness, witness_states
 from app.sealing.log_store import begin_log, newest_head
@@ -91,7 +91,7 @@ class House:
             return await Cosigning(self.context, self.settled(), client).ask_due()
 
     async def states(self) -> list[WitnessState | None]:
-        async with self.context.store.reading() as connection:
+        async with self.context.database.reading() as connection:
             found = await witness_states(connection)
         return [found.get(witness.key) for witness in self.witnesses]
 
@@ -99,7 +99,7 @@ class House:
         return [None if each is None else each.problem for each in await self.states()]
 
     async def size(self) -> int:
-        async with self.context.store.reading() as connection:
+        async with self.context.database.reading() as connection:
             head = await newest_head(connection)
         return 0 if head is None else head.size
 
@@ -166,7 +166,7 @@ async def test_a_witness_that_knows_another_size_says_so_and_cosigns(tmp_path: P
         first = await own.size()
         await own.sealed("e4")
         own.witnesses[0].seen.clear()
-        async with own.context.store.reading() as connection:
+        async with own.context.database.reading() as connection:
             newest = await newest_head(connection)
         assert newest is not None
         origin = read_checkpoint(newest.note).origin
@@ -189,7 +189,7 @@ async def test_of_two_workers_one_asks(tmp_path: Path) -> None:
             )
         assert len(own.witnesses[0].asked) == 1
         now = own.driver.clock.now()
-        async with own.context.store.writing() as connection:
+        async with own.context.database.writing() as connection:
             assert not await claim_witness(
                 connection, own.witnesses[0].key, before=Instant(1), until=now
             )
@@ -475,7 +475,7 @@ async def rebuilt(own: House, folder: Path, *events: str) -> AsyncIterator[House
         path.write_bytes(secret)
         path.chmod(0o600)
         public = signer.key.public.raw.hex()
-        async with other.context.store.writing() as connection:
+        async with other.context.database.writing() as connection:
             await begin_log(connection, origin=signer.origin, public=public, now=T)
         await other.sealed(*events)
         other.witnesses, other.transport = own.witnesses, own.transport
@@ -552,9 +552,7 @@ async def test_log_verify_compares_with_what_left(tmp_path: Path) -> None:
             ("head = zeroblob(32), line = NULL, way = 'mail'", "the log was written anew since"),
             (f"size = {size + 1}, line = NULL, way = 'mail'", "the end of the log was cut off"),
         ):
-            await tamper(
-                own.context.store, "log_departures", f"UPDATE log_departures SET {changes}"
-            )
+            await tamper(own.context, "log_departures", f"UPDATE log_departures SET {changes}")
             found = await checked(own.context)
             assert any(why in each for each in found.problems), (changes, found.problems)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from app.context.context import AppContext
 from app.orders.record_store import add_records
 from app.orders.refold import refold_until_quiet
-from app.receiving.context import AppContext
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Instant, format_instant
 from reconcile.ledger.records import Record
 from reconcile.money import Money
@@ -51,7 +51,7 @@ def record(name: str, kind: Any, at: Instant, **more: Any) -> Record:
 async def open_session(context: AppContext) -> None:
     """What opening a checkout session leaves in the store."""
     price = Money(minor=150_000, currency="KES")
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         asked = record("asked", "session_requested", T, money=price)
         await add_records(connection, [asked], details='{"digest":"00","return_urls":{}}')
         opened = record("opened", "session_opened", T + SECOND, session="cs_1",

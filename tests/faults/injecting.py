@@ -11,7 +11,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from app.receiving.store import StoreSettings, open_store
+from app.config.settings import Settings
+from app.receiving.inbox import open_inbox
 from reconcile.instants import SECOND, Instant
 from tests.e2e.processes import Process
 from tests.faults.load import Ledger, load
@@ -76,8 +77,8 @@ def _has_events(path: Path) -> bool:
 
 async def start(folder: Path) -> None:
     """The start of a service, as far as it concerns the database, and its end."""
-    settings = StoreSettings(url=f"sqlite+aiosqlite:///{folder}/t.db", environment="sandbox")
-    async with open_store(settings, purpose="serving"):
+    settings = Settings(database_url=f"sqlite+aiosqlite:///{folder}/t.db", environment="sandbox")
+    async with open_inbox(settings, purpose="serving"):
         pass
 
 

@@ -57,15 +57,16 @@ LogLength.folding_due = lambda log: None
 """No log is ever folded: a full disk is left to whoever filled it, be it our own log."""
 
 UNGUARDED = """
-import app.receiving.store as store
+import app.database.database as database
+import app.receiving.inbox as inbox
 
 async def nothing(*given):
     return []
 
-store._drop_cached_pages = lambda path: None
-store.Store.look = nothing
-store.InboxFile.damage = nothing
-store._sync_file = nothing
+database.drop_cached_pages = inbox.drop_cached_pages = lambda path: None
+database.Database.look = nothing
+inbox.InboxFile.damage = nothing
+database.sync_file = inbox.sync_file = nothing
 """
 """A start that opens the database as it finds it: the page cache is not dropped, the file is not
 looked at, and the log is neither folded nor synced."""

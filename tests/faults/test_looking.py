@@ -19,7 +19,7 @@ WITHOUT_END = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) S
 @pytest.fixture(autouse=True)
 def every_file_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """None is looked at first."""
-    monkeypatch.setattr("app.receiving.store.LOOKED_AT_FIRST", 0)
+    monkeypatch.setattr("app.database.database.LOOKED_AT_FIRST", 0)
     monkeypatch.setattr("app.receiving.inbox_file_store.LOOKED_AT_FIRST", -1)
 
 

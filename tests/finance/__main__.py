@@ -58,8 +58,8 @@ def _parser() -> argparse.ArgumentParser:
 
 async def _hear_late(url: str, month: Month) -> int:
     late = month.late(SystemClock().now())
-    async with opened(url) as store:
-        await keep_arrivals(store, late)
+    async with opened(url) as inbox:
+        await keep_arrivals(inbox, late)
     return len(late)
 
 

@@ -19,7 +19,7 @@ from app.providers.profile import load_profile
 from app.providers.request import Incoming
 from app.providers.source import Source
 from app.receiving.append_store import Arrival, Ready
-from app.receiving.store import Store
+from app.receiving.inbox import Inbox
 from reconcile.instants import format_instant
 from reconcile.ledger.records import Record
 from reconcile.money import Money
@@ -75,11 +75,11 @@ async def _tell(driver: Driver, said: ShopSaid) -> None:
 
 async def into_store(url: str, month: Month) -> None:
     """Fill a database; nothing is folded."""
-    async with opened(url) as store:
+    async with opened(url) as inbox:
         stories = month.stories()
         while some := list(islice(stories, STORIES_AT_ONCE)):
-            await keep_records(store, [said for story in some for said in story.said])
-            await keep_arrivals(store, in_time(some))
+            await keep_records(inbox, [said for story in some for said in story.said])
+            await keep_arrivals(inbox, in_time(some))
 
 
 async def month_in(folder: Path, month: Month) -> None:
@@ -92,17 +92,17 @@ def in_time(stories: Iterable[Story]) -> list[Arrived]:
     return sorted((each for story in stories for each in story.arrivals), key=lambda e: e.at)
 
 
-async def keep_records(store: Store, said: Iterable[ShopSaid]) -> None:
+async def keep_records(inbox: Inbox, said: Iterable[ShopSaid]) -> None:
     """Write down what the shop said."""
-    async with store.writing() as connection:
+    async with inbox.database.writing() as connection:
         await add_records(connection, [_record(each) for each in said])
 
 
-async def keep_arrivals(store: Store, arrivals: Iterable[Arrived]) -> None:
+async def keep_arrivals(inbox: Inbox, arrivals: Iterable[Arrived]) -> None:
     """Commit webhooks in this order, as verified."""
     waiting = iter(arrivals)
     while some := [_arrival(each) for each in islice(waiting, ARRIVALS_AT_ONCE)]:
-        await store.append([Ready(None, some)])
+        await inbox.append([Ready(None, some)])
 
 
 def _record(said: ShopSaid) -> Record:

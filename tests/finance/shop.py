@@ -70,8 +70,8 @@ class Shop:
         late = self.month.late(SystemClock().now())
 
         async def keep() -> None:
-            async with opened(self.url) as store:
-                await keep_arrivals(store, late)
+            async with opened(self.url) as inbox:
+                await keep_arrivals(inbox, late)
 
         asyncio.run(keep())
         return len(late)

@@ -16,6 +16,8 @@ import pytest
 
 from app.access.operator_store import audit_entries
 from app.access.operators import register_operator
+from app.context.context import AppContext
+from app.core.clock import SetClock
 from app.core.errors import NotFoundError, UsageError
 from app.finance import bank_match
 from app.finance.bank_match import KeptMatch, booked_line, booked_lines, booked_page, check_bucket
@@ -32,7 +34,6 @@ from app.finance.reconcile_period import Ran, RunRequest, reconcile_period
 from app.finance.reconcile_rows import leg_of
 from app.finance.report_period import report_journal, report_period
 from app.finance.reports.journal import DEFAULTS, head, writer
-from app.receiving.context import AppContext
 from reconcile.instants import DAY, Instant, parse_instant
 from reconcile.matching.breaks import BANK_CAUSES
 from reconcile.money import Money
@@ -40,7 +41,7 @@ from reconcile.reporting.journal import Transaction
 from reconcile.reporting.report import PeriodReport, Scope
 from tests.database.builders import context as context_of
 from tests.database.builders import opened, rows
-from tests.reconcile.build import T
+from tests.reconcile.build import T, seconds
 from tests.waiting import PATIENCE_S
 
 START = parse_instant("2026-01-01T00:00:00Z")
@@ -70,8 +71,8 @@ nobody's; PO-100205 may still come."""
 
 @pytest.fixture
 async def context(tmp_path: Path) -> AsyncIterator[AppContext]:
-    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as store:
-        yield context_of(store, at=60)
+    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as inbox:
+        yield context_of(inbox, at=60)
 
 
 async def bank(context: AppContext, folder: Path, content: str = BANK, **said: object) -> Imported:
@@ -88,7 +89,7 @@ async def both(context: AppContext, folder: Path) -> AppContext:
     done = await import_statement(context, ImportRequest(path=path), source="shop")
     assert not done.problems
     assert not (await bank(context, folder)).problems
-    return replace(context, clock=context_of(context.store, at=600).clock)
+    return replace(context, clock=SetClock(seconds(600)))
 
 
 def counts(done: Imported) -> tuple[int, int, int]:
@@ -100,7 +101,7 @@ def counts(done: Imported) -> tuple[int, int, int]:
 async def test_the_same_lines_again_change_nothing(context: AppContext, tmp_path: Path) -> None:
     """In the same file, in one that overlaps, in any order; a dry run writes nothing."""
     assert (await bank(context, tmp_path, dry_run=True)).number is None
-    assert await rows(context.store, "SELECT * FROM bank_lines") == []
+    assert await rows(context, "SELECT * FROM bank_lines") == []
     assert counts(await bank(context, tmp_path)) == (6, 0, 0)
     heading, *lines = BANK.splitlines(keepends=True)
     assert counts(await bank(context, tmp_path, heading + "".join(lines[::-1]))) == (0, 0, 6)
@@ -109,7 +110,7 @@ async def test_the_same_lines_again_change_nothing(context: AppContext, tmp_path
     other = lines[1].replace("PAYOUT", "TRANSFER")
     assert counts(await bank(context, tmp_path, heading + other)) == (0, 1, 0)
     assert [each.read for each in await past_imports(context, kind="bank", limit=9)] == [1, 2, 6, 6]
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         trail = await audit_entries(connection, limit=9)
     assert {each.action for each in trail} == {"bank_imported"}
 
@@ -129,7 +130,7 @@ async def test_bookings_that_look_alike_are_as_many_as_the_file_has(
     alike = "main,2026-01-09,5.00,KES,,,TILL,COINS\n"
     assert counts(await bank(context, tmp_path, heading + alike * 3)) == (3, 0, 0)
     assert counts(await bank(context, tmp_path, heading + alike * 4)) == (1, 0, 3)
-    assert len(await rows(context.store, "SELECT DISTINCT line FROM bank_lines")) == 4
+    assert len(await rows(context, "SELECT DISTINCT line FROM bank_lines")) == 4
 
 
 async def test_bookings_without_a_reference_of_the_bank_in_two_files_are_two(
@@ -148,7 +149,7 @@ async def test_one_row_that_is_not_clear_keeps_all_others_out(
 ) -> None:
     done = await bank(context, tmp_path, BANK + "main,2026-01-22,x,KES,B9,,,\n")
     assert [(each.row, each.column) for each in done.problems] == [(8, "amount")]
-    assert await rows(context.store, "SELECT * FROM bank_lines") == []
+    assert await rows(context, "SELECT * FROM bank_lines") == []
     good = await bank(context, tmp_path, BANK + "main,2026-01-22,x,KES,B9,,,\n", accept_good=True)
     assert (good.new, good.rejected) == (6, 1)
 
@@ -206,7 +207,7 @@ async def test_what_is_carried_from_one_payout_to_the_next_is_a_part_of_both(
     booked = "account,booked_at,amount,currency,text\n"
     booked += "main,2026-01-20,-1.00,EUR,FEE\nmain,2026-02-04,140.00,EUR,BATCH-134\n"
     assert counts(await bank(context, tmp_path, booked)) == (2, 0, 0)
-    later = replace(context, clock=context_of(context.store, at=600).clock)
+    later = replace(context, clock=SetClock(seconds(600)))
     ran = await reconcile_period(later, RunRequest(), progress=lambda _: None)
     assert ran.control.holds
     assert await breaks_of_bank(later, ran) == []
@@ -232,7 +233,7 @@ async def test_without_a_file_of_the_bank_there_is_no_such_side(
     path = tmp_path / "statement.csv"
     path.write_text(STATEMENT)
     await import_statement(context, ImportRequest(path=path), source="shop")
-    later = replace(context, clock=context_of(context.store, at=600).clock)
+    later = replace(context, clock=SetClock(seconds(600)))
     ran = await reconcile_period(later, RunRequest(), progress=lambda _: None)
     assert {line.side for line in ran.control.lines} == {"statement"}
     assert await booked_lines(later, limit=9) == []
@@ -246,11 +247,11 @@ async def test_a_match_by_hand_closes_both_and_an_acceptance_holds(
     found = {each.seen.cause: each for each in await breaks_of_bank(later, ran)}
     missing, unknown = found["payout_not_in_bank"], found["bank_line_unknown"]
     line = unknown.seen.cites[0]
-    then = replace(later, clock=context_of(later.store, at=900).clock)
+    then = replace(later, clock=SetClock(seconds(900)))
     await match_break(then, missing.identity, line=line, reason="the bank says so", by=None)
     accepting = found["payout_amount_differs"].identity
     await accept_break(then, accepting, reason="the bank's charge", by=None)
-    after = replace(later, clock=context_of(later.store, at=1_200).clock)
+    after = replace(later, clock=SetClock(seconds(1_200)))
     again = await reconcile_period(after, RunRequest(), progress=lambda _: None)
     states = [
         (each.life.state, str(each.seen.money)) for each in await breaks_of_bank(after, again)
@@ -342,7 +343,7 @@ async def test_a_line_without_a_date_counts_where_it_was_imported(
         path.write_text(
             f"payment_reference,gross,net,currency,type\npay_8,10.00,{net},KES,payment\n"
         )
-        then = replace(context, clock=context_of(context.store, at=later_s).clock)
+        then = replace(context, clock=SetClock(seconds(later_s)))
         assert not (await import_statement(then, ImportRequest(path=path), source="shop")).problems
     day = T - T % DAY
     counted = []
@@ -479,7 +480,7 @@ async def test_pages_are_of_one_matching_until_somebody_does_something(
     await bank(later, tmp_path, BANK + "main,2026-01-21,5.00,KES,B6,,,\n")
     assert len(await listed(later)) == 7
     assert len(made) == 2
-    much_later = replace(later, clock=context_of(context.store, at=700).clock)
+    much_later = replace(later, clock=SetClock(seconds(700)))
     assert (len(await listed(much_later)), len(made)) == (7, 3)
     assert len(await listed(much_later, later.clock.now())) == 7
     assert made[2:] == [much_later.clock.now(), later.clock.now()]

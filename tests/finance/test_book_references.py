@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from app.context.context import AppContext
 from app.finance.imports import Imported, ImportRequest, import_book
 from app.orders.refold import refold_until_quiet
-from app.receiving.context import AppContext
+from app.receiving.inbox import inbox_of
 from reconcile.money import Money
 from tests.database.builders import arrival, keep, opened, rows, said
 from tests.database.builders import context as context_of
@@ -21,8 +22,8 @@ PRICE = Money(minor=1_500, currency="KES")
 
 @pytest.fixture
 async def context(tmp_path: Path) -> AsyncIterator[AppContext]:
-    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as store:
-        yield context_of(store, at=60)
+    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as inbox:
+        yield context_of(inbox, at=60)
 
 
 async def imported(context: AppContext, folder: Path, content: str, **more: Any) -> Imported:
@@ -35,13 +36,13 @@ async def imported(context: AppContext, folder: Path, content: str, **more: Any)
 async def records(context: AppContext) -> list[tuple[Any, ...]]:
     """What was written of references."""
     sql = "SELECT order_key, kind, source, session, payment, author FROM records ORDER BY 1, 5"
-    return await rows(context.store, sql)
+    return await rows(context, sql)
 
 
 async def test_a_book_leads_events_to_their_orders(context: AppContext, tmp_path: Path) -> None:
     """An event that names only its payment is the order's once the book says so; the same file
     again writes nothing, and no price was reported."""
-    await keep(context.store, arrival(said("n", "succeeded", payment="p", money=PRICE)))
+    await keep(inbox_of(context), arrival(said("n", "succeeded", payment="p", money=PRICE)))
     content = "A,15.00,KES,Shop,p,\nB,15.00,KES,mpesa,,ws_1\nC,15.00,KES,,,\n"
     done = await imported(context, tmp_path, content)
     assert (done.new, done.problems) == (3, [])
@@ -51,7 +52,7 @@ async def test_a_book_leads_events_to_their_orders(context: AppContext, tmp_path
     ]
     assert await records(context) == named
     await refold_until_quiet(context, limit=9, progress=lambda count: None)
-    assert ("A", "succeeded") in await rows(context.store, "SELECT order_key, outcome FROM ledgers")
+    assert ("A", "succeeded") in await rows(context, "SELECT order_key, outcome FROM ledgers")
     again = await imported(context, tmp_path, content)
     assert (again.unchanged, await records(context)) == (3, named)
 
@@ -61,7 +62,7 @@ async def test_a_reference_of_another_order_is_a_problem_of_its_row(
     context: AppContext, tmp_path: Path, dry_run: bool
 ) -> None:
     """Whether another order has it by now, or another row names it; nothing is taken."""
-    await keep(context.store, arrival(said("n", order="X", payment="p")))
+    await keep(inbox_of(context), arrival(said("n", order="X", payment="p")))
     content = "A,1,KES,shop,p,\nB,1,KES,shop,q,\nC,1,KES,shop,q,\nD,1,KES,mpesa,q,\n"
     done = await imported(context, tmp_path, content, dry_run=dry_run)
     assert [problem.row for problem in done.problems] == [2, 3, 4]

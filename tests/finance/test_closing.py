@@ -16,6 +16,7 @@ from app.access.operator_store import audit_entries
 from app.access.operators import Proven, asking_by_token, register_operator, trail
 from app.access.proposal import Proposal
 from app.access.proposals import Proposals
+from app.context.context import AppContext
 from app.core.clock import SetClock
 from app.core.errors import NotFoundError, UsageError
 from app.core.zones import zone_named
@@ -45,7 +46,6 @@ from app.finance.reports import text_forms
 from app.finance.withdraw_import import Withdrawn, withdraw_import
 from app.orders import refold
 from app.orders.retention_store import prune
-from app.receiving.context import AppContext
 from app.sealing.leaf_store import digest_of_text
 from reconcile.instants import DAY, MINUTE, TICK, Instant, format_instant, parse_instant
 from reconcile.ledger.policy import FORM, Policy
@@ -82,8 +82,8 @@ async def context(tmp_path: Path) -> AsyncIterator[AppContext]:
     """A quiet October, seen when every margin is over."""
     url = f"sqlite+aiosqlite:///{tmp_path}/t.db"
     copy_of(month_in, tmp_path, QUIET)
-    async with opened(url) as store:
-        yield AppContext(store=store, policy=Policy(), clock=SetClock(CLOSED_AT))
+    async with opened(url) as inbox:
+        yield inbox.context(clock=SetClock(CLOSED_AT))
 
 
 def asked(period: str = "2026-10", **words: Any) -> CloseRequest:
@@ -229,7 +229,7 @@ async def test_who_closes_is_of_finance_and_stands_in_the_trail(context: AppCont
         await close(context, by="Vic")
     closing = await close(context, by="Fin")
     assert (closing.by, closing.role) == ("Fin", "finance")
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         (entry,) = await audit_entries(connection, limit=9, subject="2026-10")
     assert (entry.who, entry.action, entry.facts["digest"]) == (
         "Fin",
@@ -302,7 +302,7 @@ async def test_a_format_that_was_not_printed_is_printed_from_what_was_kept(
     """The report's value is kept beside its bytes."""
     await close(context)
     before = await closed_report(context, "2026-10", "csv")
-    await tamper(context.store, "closing_prints", "DELETE FROM closing_prints WHERE format = 'csv'")
+    await tamper(context, "closing_prints", "DELETE FROM closing_prints WHERE format = 'csv'")
     assert await closed_report(context, "2026-10", "csv") == before
 
 
@@ -315,8 +315,8 @@ async def test_a_month_that_is_not_closed_is_not_found(context: AppContext) -> N
 async def test_pruned_bodies_change_nothing(context: AppContext) -> None:
     """What retention deletes is not what a closing rests on."""
     await close(context)
-    ids = [row[0] for row in await rows(context.store, "SELECT id FROM deliveries")]
-    async with context.store.writing() as connection:
+    ids = [row[0] for row in await rows(context, "SELECT id FROM deliveries")]
+    async with context.database.writing() as connection:
         await prune(connection, ids, now=CLOSED_AT)
     assert await wrong(context) == []
 
@@ -344,7 +344,7 @@ async def test_whatever_is_changed_behind_a_closing_is_named(
     """The closing, its prints, the evidence: the first difference is reported."""
     await close(context)
     assert await wrong(context) == []
-    await tamper(context.store, table, change)
+    await tamper(context, table, change)
     assert [said in sentence for each, sentence in await wrong(context) if each == step] == [True]
 
 
@@ -353,9 +353,7 @@ async def test_a_closing_that_is_exchanged_breaks_the_chain(context: AppContext)
     await close(context)
     context.clock.put(DECEMBER)  # type: ignore[attr-defined]
     await close(context, "2026-11")
-    await tamper(
-        context.store, "closings", "UPDATE closings SET digest = 'x' WHERE period = '2026-10'"
-    )
+    await tamper(context, "closings", "UPDATE closings SET digest = 'x' WHERE period = '2026-10'")
     assert [step for step, _ in await wrong(context)] == ["chain", "chain"]
 
 
@@ -374,13 +372,13 @@ async def test_a_closing_names_a_checkpoint_of_the_sealed_log(context: AppContex
     assert closing.checkpoint is not None
     while await sealer.seal_some():
         pass
-    ((facts,),) = await rows(context.store, "SELECT facts FROM audit")
-    ((sealed,),) = await rows(context.store, "SELECT document FROM log_leaves WHERE kind = 'deed'")
+    ((facts,),) = await rows(context, "SELECT facts FROM audit")
+    ((sealed,),) = await rows(context, "SELECT document FROM log_leaves WHERE kind = 'deed'")
     assert closing.digest in facts
     assert digest_of_text(facts) in sealed
     assert await wrong(context) == []
     change = f"DELETE FROM log_checkpoints WHERE size = {closing.checkpoint['size']}"
-    await tamper(context.store, "log_checkpoints", change)
+    await tamper(context, "log_checkpoints", change)
     assert [step for step, _ in await wrong(context)] == ["chain"]
 
 
@@ -399,11 +397,11 @@ async def three_closings(url: str) -> None:
     """October to December are closed on a database; each late event is an adjustment once."""
     month = Month(orders=6, plots=(pays, never_notified))
     await into_store(url, month)
-    async with opened(url) as store:
-        context = AppContext(store=store, policy=Policy(), clock=SetClock(CLOSED_AT))
+    async with opened(url) as inbox:
+        context = inbox.context(clock=SetClock(CLOSED_AT))
         stated = list((await close(context)).figures)
         for place, (period, at) in enumerate((("2026-11", DECEMBER), ("2026-12", JANUARY))):
-            await keep_arrivals(store, [month.late(at - DAY)[place]])
+            await keep_arrivals(inbox, [month.late(at - DAY)[place]])
             context.clock.put(at)  # type: ignore[attr-defined]
             closing = await close(context, period)
             (adjusted,) = [each for each in closing.adjusted if each.period == "2026-10"]
@@ -458,7 +456,7 @@ async def test_months_are_closed_in_the_merchants_zone_and_a_change_leaves_no_ga
 
 async def closing_of(context: AppContext, period: str) -> Closing:
     """A closing as it was kept."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return await closing_named(connection, period)
 
 
@@ -502,11 +500,11 @@ async def test_a_report_of_any_other_time_has_no_adjustments(tmp_path: Path) -> 
     url = f"sqlite+aiosqlite:///{tmp_path}/t.db"
     month = Month(orders=6, plots=(pays, never_notified))
     copy_of(month_in, tmp_path, month)
-    async with opened(url) as store:
-        context = AppContext(store=store, policy=Policy(), clock=SetClock(CLOSED_AT))
-        await keep_arrivals(store, month.late(CLOSED_AT - 5 * DAY)[:1])
+    async with opened(url) as inbox:
+        context = inbox.context(clock=SetClock(CLOSED_AT))
+        await keep_arrivals(inbox, month.late(CLOSED_AT - 5 * DAY)[:1])
         await close(context)
-        await keep_arrivals(store, month.late(CLOSED_AT + DAY)[1:])
+        await keep_arrivals(inbox, month.late(CLOSED_AT + DAY)[1:])
         context.clock.put(DECEMBER)  # type: ignore[attr-defined]
 
         async def adjusted(period: str, as_of: Instant) -> bool:
@@ -526,15 +524,15 @@ async def test_what_new_rules_make_of_a_closed_month_is_an_adjustment(tmp_path: 
     is still verified; the orders are held meanwhile, which changes no figure."""
     url = f"sqlite+aiosqlite:///{tmp_path}/t.db"
     copy_of(month_in, tmp_path, QUIET)
-    async with opened(url) as store:
-        context = AppContext(store=store, policy=Policy(), clock=SetClock(CLOSED_AT))
+    async with opened(url) as inbox:
+        context = inbox.context(clock=SetClock(CLOSED_AT))
         with rules_of_before("charged_back"):
             await started(context)
             october = await close(context)
             assert await wrong(context) == []
         context.clock.put(CLOSED_AT + MINUTE)  # type: ignore[attr-defined]
         await started(context)
-        held = await rows(store, "SELECT count(*) FROM records WHERE kind = 'held'")
+        held = await rows(inbox, "SELECT count(*) FROM records WHERE kind = 'held'")
         assert held[0][0] > 0
         assert await closed_report(context, "2026-10", "json")
         assert await wrong(context) == []

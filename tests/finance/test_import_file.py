@@ -12,6 +12,8 @@ import pytest
 
 from app.access.operator_store import audit_entries
 from app.access.operators import register_operator
+from app.context.context import AppContext
+from app.core.clock import SetClock
 from app.core.errors import NotFoundError, StoreUnavailable, UsageError
 from app.core.zones import zone_named
 from app.database.engine import Connection
@@ -27,10 +29,10 @@ from app.finance.imports import (
     past_imports,
 )
 from app.finance.read_lines import list_book, list_statement
-from app.receiving.context import AppContext
 from reconcile.instants import EARLIEST, TICK, format_instant, format_known, parse_instant
 from tests.database.builders import context as context_of
 from tests.database.builders import opened, rows
+from tests.reconcile.build import seconds
 
 HEADING = "reference,amount,currency,status\n"
 GOOD = "A,1.00,KES,paid\nB,2.00,KES,paid\n"
@@ -39,8 +41,8 @@ BAD = "C,x,KES,paid\nD,4.00,KES,\n"
 
 @pytest.fixture
 async def context(tmp_path: Path) -> AsyncIterator[AppContext]:
-    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as store:
-        yield context_of(store, at=60)
+    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as inbox:
+        yield context_of(inbox, at=60)
 
 
 @pytest.fixture
@@ -60,7 +62,7 @@ async def references(context: AppContext) -> list[str]:
 
 def replace_clock(context: AppContext) -> AppContext:
     """The same context, a minute later."""
-    return replace(context, clock=context_of(context.store, at=120).clock)
+    return replace(context, clock=SetClock(seconds(120)))
 
 
 def problems_of(done: Imported) -> list[tuple[int, str | None]]:
@@ -76,7 +78,7 @@ async def test_one_bad_row_keeps_all_others_out(context: AppContext, path: Path)
         None,
         [(4, "amount")],
     )
-    assert (await references(context), await rows(context.store, "SELECT * FROM imports")) == (
+    assert (await references(context), await rows(context, "SELECT * FROM imports")) == (
         [],
         [],
     )
@@ -318,7 +320,7 @@ async def test_only_who_may_imports_and_the_trail_has_it(context: AppContext, pa
     with pytest.raises(UsageError, match="role support"):
         await import_book(context, ImportRequest(path=path, by="Sue"))
     done = await import_book(context, ImportRequest(path=path, by="Fin"))
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         entry = (await audit_entries(connection, limit=9))[-1]
     assert (entry.who, entry.action, entry.subject) == ("Fin", "records_imported", "book.csv")
     assert "account" in entry.facts  # whoever holds the machine can write any name
@@ -367,7 +369,7 @@ async def test_an_import_that_ends_half_way_has_imported_nothing_and_the_next_on
     done = await import_book(context, ImportRequest(path=path))
     assert (done.new, done.changed, done.unchanged) == (1, 6, 0)
     assert len(await references(context)) == 7
-    assert len(await rows(context.store, "SELECT 1 FROM book_lines")) == 13
+    assert len(await rows(context, "SELECT 1 FROM book_lines")) == 13
 
 
 async def test_an_import_waits_for_one_that_is_alive(
@@ -375,7 +377,7 @@ async def test_an_import_waits_for_one_that_is_alive(
 ) -> None:
     """It is alive as long as it writes something."""
     alive = Import(kind="book", file="other.csv", sha256="", who="x", started_at=EARLIEST + TICK)
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         begun, _ = await begin_import(connection, alive)
     waited = 0
 
@@ -385,7 +387,7 @@ async def test_an_import_waits_for_one_that_is_alive(
             return
         waited += 1
         if waited <= 3:
-            async with context.store.writing() as connection:
+            async with context.database.writing() as connection:
                 await go_on(connection, begun, written=waited)
 
     monkeypatch.setattr("app.finance.imports.anyio.sleep", sleep)
@@ -632,7 +634,7 @@ async def test_national_numbers_are_of_the_mappings_country_else_of_the_setting(
     said.write_text("" if mapping is None else f'phone_country = "{mapping}"\n')
     there = replace(context, phone_country=setting)
     done = await import_book(there, ImportRequest(path=path, mapping=said))
-    kept = await rows(context.store, "SELECT phone FROM book_lines")
+    kept = await rows(context, "SELECT phone FROM book_lines")
     assert kept == ([(phone,)] if phone else [])
     assert problems_of(done) == ([] if phone else [(2, "phone")])
     assert all("TALLYHOOK_PHONE_COUNTRY" in each.sentence for each in done.problems)

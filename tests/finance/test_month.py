@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.receiving.store import StoreSettings, open_store
+from app.config.settings import Settings
+from app.receiving.inbox import open_inbox
 from reconcile.ledger.fold import fold
 from reconcile.ledger.policy import Policy
 from reconcile.matching.breaks import ORDER_CAUSES
@@ -47,8 +48,8 @@ async def test_every_order_ends_as_its_plot_says(tmp_path: Path) -> None:
     url = f"sqlite+aiosqlite:///{tmp_path}/t.db"
     await into_store(url, SMALL)
     stories = {story.order: story for story in SMALL.stories() if story.outcome is not None}
-    async with open_store(StoreSettings(url=url), purpose="reading") as store:
-        found = await histories(store, stories)
+    async with open_inbox(Settings(database_url=url), purpose="reading") as inbox:
+        found = await histories(inbox, stories)
     for order, story in stories.items():
         ledger = fold(found[order], policy=Policy(), as_of=CLOSED_AT)
         money = [(each.captured, each.refunded, each.lost) for each in ledger.balances]

@@ -17,6 +17,8 @@ from typing import Any, Final
 import pytest
 import xlsxwriter
 
+from app.context.context import AppContext
+from app.core.clock import SetClock
 from app.core.errors import NotFoundError, UsageError
 from app.finance.files.presets import (
     load_preset,
@@ -27,11 +29,11 @@ from app.finance.files.presets import (
 )
 from app.finance.imports import Imported, ImportRequest, import_book, import_statement
 from app.finance.read_lines import list_book, list_statement
-from app.receiving.context import AppContext
 from reconcile.instants import format_instant
 from reconcile.money import Money
 from tests.database.builders import context as context_of
 from tests.database.builders import opened
+from tests.reconcile.build import seconds
 from tests.reconcile.pinned import FOLDER, WRITE
 
 SAMPLES: Final = Path(__file__).parent / "presets"
@@ -67,8 +69,8 @@ SAMPLE: Final[Mapping[str, Sample]] = {
 
 @pytest.fixture
 async def context(tmp_path: Path) -> AsyncIterator[AppContext]:
-    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as store:
-        yield context_of(store, at=60)
+    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as inbox:
+        yield context_of(inbox, at=60)
 
 
 def sample(name: str) -> Path:
@@ -85,7 +87,7 @@ async def imported(context: AppContext, name: str, path: Path, **more: Any) -> I
 
 async def lines_of(context: AppContext, name: str) -> list[str]:
     """What the store then holds, a line each."""
-    later = replace(context, clock=context_of(context.store, at=120).clock)
+    later = replace(context, clock=SetClock(seconds(120)))
     if load_preset(name).kind == "book":
         return [
             f"{each.reference} {each.kind} {each.money} {_at(each.placed_at)} {each.status} "

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from app.context.context import AppContext
 from app.core.errors import UnreachableError
 from app.finance import reconcile_period as reconciling
 from app.finance.matching_store import ImportedDates
@@ -17,10 +18,9 @@ from app.finance.reconcile_period import Ranges, RunRequest, reconcile_period
 from app.finance.reconcile_rows import Known
 from app.finance.run_store import runs
 from app.orders.rebuild import Helpers
-from app.receiving.context import AppContext
-from app.receiving.store import StoreSettings
 from reconcile.matching.match import Part
 from tests.bench.reconciled import RULES
+from tests.contexts import settings_of
 from tests.database.builders import opened
 from tests.database.contract_ledgers import quiet
 from tests.database.contract_reconciling import TRUTH, filled, found_by
@@ -37,13 +37,13 @@ def url(tmp_path: Path) -> str:
 async def context(url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AppContext]:
     """A month, of which a few orders are enough for several processes."""
     monkeypatch.setattr(reconciling, "FEW_ORDERS", 0)
-    async with opened(url) as store:
-        yield await filled(store)
+    async with opened(url) as inbox:
+        yield await filled(inbox)
 
 
 @pytest.fixture
 def helpers(url: str) -> Helpers:
-    return Helpers(jobs=2, store=StoreSettings(url=url, environment="sandbox"))
+    return Helpers(jobs=2, settings=settings_of(url))
 
 
 async def test_a_process_that_dies_ends_the_run_of_which_nothing_counts(
@@ -62,7 +62,7 @@ async def test_a_process_that_dies_ends_the_run_of_which_nothing_counts(
     monkeypatch.setattr(Ranges, "match", killed)
     with pytest.raises(UnreachableError, match=r"ended before its time.*run it again"):
         await reconcile_period(context, ASKED, progress=quiet, helpers=helpers)
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         assert await runs(connection, limit=9) == []
     assert not any(each.is_alive() for each in seen[0].processes)
     monkeypatch.setattr(Ranges, "match", match)
@@ -104,5 +104,5 @@ async def test_a_run_that_is_interrupted_ends_its_processes(
     with pytest.raises(asyncio.CancelledError):
         await running
     assert not any(each.is_alive() for each in seen[0].processes)
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         assert await runs(connection, limit=9) == []

@@ -16,6 +16,7 @@ from app.access.operator_store import audit_entries
 from app.access.operators import SERVICE, note_in_trail, register_operator
 from app.bootstrap_ways import schedule_of
 from app.config.load import load_settings
+from app.context.context import AppContext
 from app.core.clock import SetClock
 from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.http import outgoing_client
@@ -42,7 +43,6 @@ from app.finance.scheduled_work import (
     run_now,
 )
 from app.monitoring.watchdog import Watched, alarms
-from app.receiving.context import AppContext
 from app.receiving.refusals import RefusedAges
 from app.schedule_process import DIED, STOPPED, Scheduler
 from app.sealing.log_store import begin_log
@@ -73,8 +73,8 @@ FILES = ["month-2026-10.csv", "month-2026-10.json"]
 
 @pytest.fixture
 async def context(tmp_path: Path) -> AsyncIterator[AppContext]:
-    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as store:
-        found = context_of(store)
+    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as inbox:
+        found = context_of(inbox)
         yield replace(found, clock=SetClock(FIRST_LOOK), zone=NAIROBI, merchant="Salt & Sons")
 
 
@@ -99,7 +99,7 @@ async def run_entry(
 
 async def delivered(context: AppContext) -> list[str]:
     """Of what the trail says that it was delivered."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         found = await audit_entries(connection, action="report_delivered", limit=99)
     assert {each.who for each in found} <= {"tallyhook"}
     return [each.subject for each in found]
@@ -263,7 +263,7 @@ async def test_who_has_lost_the_lease_writes_nothing_down(
 
     slow = replace(schedule, ways={"folder": Suspended()})
     await run_entry(now, slow, "month", due_at=DUE)
-    async with now.store.reading() as connection:
+    async with now.database.reading() as connection:
         kept = (await newest_runs(connection, until=ALL))["month"]
     assert (kept.state, kept.tries) == ("done", 2)
     assert len(await delivered(now)) == 2
@@ -324,7 +324,7 @@ async def test_a_checkpoint_leaves_by_the_same_ways(context: AppContext, tmp_pat
     signer = CheckpointSigner(
         origin="tallyhook.sandbox/x", key=write_key(tmp_path / "key", secret=b"k" * 32)
     )
-    async with now.store.writing() as connection:
+    async with now.database.writing() as connection:
         await begin_log(
             connection, origin=signer.origin, public=signer.key.public.raw.hex(), now=DUE
         )
@@ -339,14 +339,14 @@ async def test_a_checkpoint_leaves_by_the_same_ways(context: AppContext, tmp_pat
     found = verified_checkpoint(note, origin=signer.origin, public=signer.key.public)
     assert first == f"log-checkpoint-2026-11-12-1-{found.head.hex()[:8]}.txt"
     assert await delivered(context) == [first]
-    async with again.store.writing() as connection:
+    async with again.database.writing() as connection:
         await register(connection, again)
     await seal_all(again, signer)
     more = await run_now(later(context, Instant(DUE + DAY // 2)), schedule, "log", by=None)
     (second,) = (each.file for each in more.delivered)
     assert (tmp_path / "out" / first).read_text() == note  # no later one takes its place
     assert second != first
-    left = await rows(context.store, "SELECT size, head, way FROM log_departures ORDER BY size")
+    left = await rows(context, "SELECT size, head, way FROM log_departures ORDER BY size")
     assert left[0] == (found.size, found.head, "folder")
     assert [way for _, _, way in left] == ["folder"] * 2
 
@@ -397,7 +397,7 @@ async def test_who_may_not_reconcile_may_have_no_entry_done(
     await register_operator(context, name="Sam", role="support", by="Ada")
     with pytest.raises(UsageError, match="Sam has the role support; this takes admin or finance"):
         await run_now(context, with_folder(tmp_path / "out"), "month", by="Sam")
-    assert await rows(context.store, "SELECT * FROM scheduled_runs") == []
+    assert await rows(context, "SELECT * FROM scheduled_runs") == []
 
 
 async def test_the_worker_has_done_what_is_due_and_notes_who_dies(context: AppContext) -> None:
@@ -459,7 +459,7 @@ async def test_rows_of_long_ago_go_with_each_new_time(context: AppContext, tmp_p
     much_later = Instant(DUE + KEPT + 40 * DAY)
     for at in (Instant(DUE + 30 * DAY), much_later):
         assert await run_entry(later(context, at), schedule, "month", due_at=at) is not None
-    kept = await rows(context.store, "SELECT due_at FROM scheduled_runs")
+    kept = await rows(context, "SELECT due_at FROM scheduled_runs")
     assert [row[0] for row in kept] == [much_later]
 
 
@@ -474,7 +474,7 @@ async def test_what_a_person_asked_for_is_not_said_to_be_tried_again(
 
 async def newest(context: AppContext) -> tuple[str, str | None, int | None]:
     """State, problem and next try of the newest run."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         found: ScheduledRun = (await newest_runs(connection, until=ALL))["month"]
     return found.state, found.problem, found.until
 

@@ -14,6 +14,7 @@ import pytest
 from app.bootstrap_golive import check_now
 from app.cli.golive import page_of
 from app.config.load import load_settings
+from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.reading import TRIED
 from app.golive.golive import (
@@ -37,7 +38,6 @@ from app.golive.rehearse import SIGNER
 from app.golive.signoff_store import Judged, Signoff, add_signoff
 from app.providers.profile import load_profile
 from app.providers.source import Source
-from app.receiving.context import AppContext
 from tests.api.driving import SECRET, Driver, driving, environ
 from tests.reconcile.build import T
 
@@ -70,7 +70,7 @@ async def live(tmp_path: Path) -> AsyncIterator[Driver]:
 async def rehearsed(context: AppContext, item: str, state: Judged) -> None:
     """What a rehearsal writes down."""
     signoff = Signoff(item=item, state=state, at=T, signer=SIGNER, note="as found")
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         await add_signoff(connection, signoff)
 
 

@@ -181,10 +181,10 @@ async def test_what_was_told_in_the_same_instant_is_no_other_s_to_tell(tmp_path:
         messages = telling(driver, post=pager.way)
         await messages.note(LASTING)
         now = driver.clock.now()
-        async with driver.service.store.reading() as connection:
+        async with driver.service.inbox.database.reading() as connection:
             (due,) = await messages_due(connection, now)
         assert await messages.send_due() == 1
-        async with driver.service.store.writing() as connection:
+        async with driver.service.inbox.database.writing() as connection:
             assert not await claim_message(connection, due, until=now + MINUTE)
 
 

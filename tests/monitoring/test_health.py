@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from app.context.context import AppContext
 from app.monitoring import health
 from app.monitoring.health import store_state
-from app.receiving.context import AppContext
 from tests.api.driving import driving
 
 
@@ -18,7 +18,7 @@ async def test_the_queue_is_counted_before_anything_is_waited_for(
     """Whether it can be written is asked by a write, which waits where one is held up. By the time
     it is answered the queue may be empty."""
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
-        queue = driver.context.store.queue
+        queue = driver.service.inbox.queue
         depths = iter((7, 0))
         monkeypatch.setattr(type(queue), "depth", property(lambda self: depth[0]))
         depth = [next(depths)]

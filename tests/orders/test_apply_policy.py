@@ -163,7 +163,7 @@ async def test_what_another_process_has_taken_up_is_not_taken_up_again(
             await driver.send(of_order(f"ORD-{number}", f"e{number}"))
         await refold_until_quiet(driver.context, limit=9, progress=quiet)
     async with driving(tmp_path, with_worker=False, PAYMENT_WINDOW_S="7200") as driver:
-        store, other = driver.context.store, TakingUp(driver.context)
+        signals, other = driver.context.signals, TakingUp(driver.context)
         first = FoldWorker(driver.context, batch=9)
         await first._round()
         assert [generation for _, generation in marks(driver)] == [2, 1, 1]
@@ -171,13 +171,13 @@ async def test_what_another_process_has_taken_up_is_not_taken_up_again(
             pass
         await refold_until_quiet(driver.context, limit=9, progress=quiet)
         before = marks(driver)
-        store.folded_elsewhere = True
+        signals.folded_elsewhere = True
         running = asyncio.create_task(first.run())
         for elsewhere in (True, False, False, False):
-            store.folded_elsewhere = elsewhere
-            store.folded.clear()
-            store.evidence_arrived.set()
-            await store.folded.wait()
+            signals.folded_elsewhere = elsewhere
+            signals.folded.clear()
+            signals.evidence_arrived.set()
+            await signals.folded.wait()
         first.stop()
         await running
         assert marks(driver) == before

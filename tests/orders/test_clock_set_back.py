@@ -88,7 +88,7 @@ async def test_the_shop_is_notified_at_once(tmp_path: Path) -> None:
 
 async def taken(driver: Driver) -> list[int]:
     """The numbers of the revisions of which the shop is to be notified now."""
-    async with driver.context.store.writing() as connection:
+    async with driver.context.database.writing() as connection:
         now = driver.clock.now()
         found = await take_notifications(connection, now=now, limit=10, lease=LEASE)
     return [each.published.seq for each in found]

@@ -156,7 +156,7 @@ async def test_an_orphan_is_found_by_phone_once_it_has_an_order(driver: Driver) 
 
 
 async def test_numbers_noted_with_another_key_are_reported(driver: Driver) -> None:
-    async with driver.context.store.writing() as connection:
+    async with driver.context.database.writing() as connection:
         await connection.exec_driver_sql("INSERT INTO phones VALUES (x'00', 'order', 'O', 1)")
     (note,) = (await find(driver, "254711223344")).notes
     assert "reindex" in note
@@ -345,7 +345,7 @@ async def test_a_number_is_shown_to_who_says_why_and_that_is_kept(
 ) -> None:
     shown = await unmask(driver.context, "ORD-1", sources=sources, reason="called back", by="Ann")
     assert shown == [PHONE]
-    async with driver.context.store.reading() as connection:
+    async with driver.context.database.reading() as connection:
         (entry,) = await audit_entries(connection, limit=10)
     assert (entry.who, entry.action, entry.subject, entry.reason) == (
         "Ann",

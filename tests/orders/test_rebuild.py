@@ -20,8 +20,9 @@ from app.orders import rebuild
 from app.orders.history_store import Range, ranges
 from app.orders.rebuild import Helpers, refold_all
 from app.orders.record_store import add_records
-from app.receiving.store import StoreSettings, open_store
+from app.receiving.inbox import open_inbox
 from reconcile.ledger.events import Event
+from tests.contexts import settings_of
 from tests.database.builders import arrival, context, keep, opened, said, session_opened
 from tests.database.made import put_new
 from tests.forking import EXECUTED
@@ -67,21 +68,21 @@ async def filled(tmp_path: Path) -> Path:
     """A database of some orders, of which nothing was folded."""
     path = tmp_path / "t.db"
     put_new(path)
-    async with opened(url_of(path)) as store:
+    async with opened(url_of(path)) as inbox:
         for number in range(ORDERS):
             events = story(number)
-            await keep(store, *(arrival(each) for each in [*events, events[0]]))
-        async with store.writing() as connection:
+            await keep(inbox, *(arrival(each) for each in [*events, events[0]]))
+        async with inbox.database.writing() as connection:
             await add_records(connection, [session_opened("ZZ-only-a-record", "cs-1")])
     return path
 
 
 async def rebuilt(path: Path, *, jobs: int) -> int:
     """Rebuild it. How many orders that were."""
-    settings = StoreSettings(url=url_of(path), environment="sandbox")
-    helpers = None if jobs == 1 else Helpers(jobs=jobs, store=settings)
-    async with open_store(settings, purpose="alone") as store:
-        return await refold_all(context(store, at=90), progress=quiet, helpers=helpers)
+    settings = settings_of(path)
+    helpers = None if jobs == 1 else Helpers(jobs=jobs, settings=settings)
+    async with open_inbox(settings, purpose="alone") as inbox:
+        return await refold_all(context(inbox, at=90), progress=quiet, helpers=helpers)
 
 
 def published(path: Path) -> list[list[tuple[Any, ...]]]:
@@ -134,7 +135,7 @@ async def test_one_that_leaves_a_range_out_is_caught(
 
 async def test_ranges_hold_every_order_once(filled: Path) -> None:
     """The last one is open: what is known by a record alone is in it, too."""
-    async with opened(url_of(filled)) as store, store.reading() as connection:
+    async with opened(url_of(filled)) as inbox, inbox.database.reading() as connection:
         for events in (1, 2, 3, 7, 1_000):
             found = [each async for each in ranges(connection, events=events)]
             assert found[0].after == ""

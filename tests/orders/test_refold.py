@@ -209,7 +209,7 @@ async def test_rebuilding_makes_lost_marks_again(driver: Driver) -> None:
     await standing(driver)
     before = marks(driver)
     assert before["O-0"] is not None
-    async with driver.service.store.writing() as connection:
+    async with driver.service.inbox.database.writing() as connection:
         await connection.exec_driver_sql("DELETE FROM order_due")
     await refold_all(driver.context, progress=quiet)
     assert marks(driver) == before
@@ -236,7 +236,7 @@ async def test_while_others_wait_folds_are_published_in_short_transactions(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each order once, whichever transaction it is in."""
-    writer, parts = driver.service.store.writer, []
+    writer, parts = driver.service.inbox.database.writer, []
     commit = writer.commit
 
     async def counted(function: Any, *args: Any, **words: Any) -> Any:

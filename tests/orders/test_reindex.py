@@ -63,15 +63,15 @@ async def test_an_unchanged_profile_changes_nothing(tmp_path: Path) -> None:
     """Reindexing with the same profile leaves every row of the index as it was."""
     async with driving(tmp_path, with_worker=False) as driver:
         await fill(driver)
-        store = driver.service.store
-        before = await dump(store, *INDEX, leave_out=["row"])
+        inbox = driver.service.inbox
+        before = await dump(inbox, *INDEX, leave_out=["row"])
         counted: list[int] = []
         done = await reindex(
             driver.context, sources={"shop": source(tmp_path)}, progress=counted.append
         )
         assert done == Reindexed(read=7, events=5, unreadable=2)
         assert sum(counted) == 7
-        assert await dump(store, *INDEX, leave_out=["row"]) == before
+        assert await dump(inbox, *INDEX, leave_out=["row"]) == before
         assert len(before["contested"]) == 2
 
 
@@ -102,9 +102,9 @@ async def test_within_one_millisecond_the_first_stays_the_first(tmp_path: Path) 
             for claim in ("pending", "succeeded", "declined"):
                 driver.clock.put(driver.clock.now() + TICK)
                 await driver.send(of_order(f"O-{number}", f"e{number}", claim))
-        before = await dump(driver.service.store, *INDEX, leave_out=["row"])
+        before = await dump(driver.service.inbox, *INDEX, leave_out=["row"])
         await reindex(driver.context, sources={"shop": source(tmp_path)}, progress=quiet)
-        assert await dump(driver.service.store, *INDEX, leave_out=["row"]) == before
+        assert await dump(driver.service.inbox, *INDEX, leave_out=["row"]) == before
 
 
 WRONG = {
@@ -138,23 +138,23 @@ async def test_a_wrong_profile_and_back(tmp_path: Path) -> None:
     """Reindexing with a wrong profile and then with the right one loses nothing."""
     async with driving(tmp_path, with_worker=False) as driver:
         await fill(driver)
-        before = await dump(driver.service.store, *INDEX, leave_out=["row"])
+        before = await dump(driver.service.inbox, *INDEX, leave_out=["row"])
         for place in ("json:data.nothing", "json:type"):
             wrong = source(tmp_path, id=f'"{place}"')
             await reindex(driver.context, sources={"shop": wrong}, progress=quiet)
-            assert await dump(driver.service.store, *INDEX, leave_out=["row"]) != before
+            assert await dump(driver.service.inbox, *INDEX, leave_out=["row"]) != before
         await reindex(driver.context, sources={"shop": source(tmp_path)}, progress=quiet)
-        assert await dump(driver.service.store, *INDEX, leave_out=["row"]) == before
+        assert await dump(driver.service.inbox, *INDEX, leave_out=["row"]) == before
 
 
 async def test_a_missing_source_changes_nothing(tmp_path: Path) -> None:
     """Without the source of a stored delivery nothing is changed, and the variable is named."""
     async with driving(tmp_path, with_worker=False) as driver:
         await fill(driver)
-        before = await dump(driver.service.store, *INDEX, "order_due")
+        before = await dump(driver.service.inbox, *INDEX, "order_due")
         with pytest.raises(ConfigurationError, match="TALLYHOOK_SOURCES__SHOP__PROFILE"):
             await reindex(driver.context, sources={}, progress=quiet)
-        assert await dump(driver.service.store, *INDEX, "order_due") == before
+        assert await dump(driver.service.inbox, *INDEX, "order_due") == before
 
 
 async def test_an_event_of_the_other_environment_does_not_count(tmp_path: Path) -> None:

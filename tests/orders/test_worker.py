@@ -28,7 +28,7 @@ async def test_orders_wait_while_there_is_a_backlog_to_read(
     monkeypatch.setattr(worker, "LONG_BACKLOG_S", 60.0)
     monkeypatch.setattr(worker, "BACKLOG_S", 60.0)
     async with driving(tmp_path, with_worker=False) as driver:
-        drained = driver.context.store.drained
+        drained = driver.context.signals.drained
         folding = FoldWorker(driver.context, batch=10)
         with monkeypatch.context() as patched:  # the reader sees no end of it, from the first row
             patched.setattr(drained, "set", lambda: None)
@@ -53,11 +53,11 @@ async def test_a_backlog_holds_folding_up_for_a_moment_only(
     async with driving(tmp_path, with_worker=False) as driver:
         await driver.send(event("e1", "pending"))
         folding = FoldWorker(driver.context, batch=10)
-        driver.context.store.drained.clear()
+        driver.context.signals.drained.clear()
         running = asyncio.create_task(folding.run())
         await soon(lambda: published(driver) == 1)
         await driver.send(event("e2"))
-        driver.context.store.drained.clear()
+        driver.context.signals.drained.clear()
         await soon(lambda: published(driver) == 2)
         folding.stop()
         await running
@@ -66,15 +66,15 @@ async def test_a_backlog_holds_folding_up_for_a_moment_only(
 async def test_orders_are_left_to_another_process_for_as_long_as_it_folds(tmp_path: Path) -> None:
     """And what is due then is folded as soon as that one has ended."""
     async with driving(tmp_path, with_worker=False) as driver:
-        store = driver.context.store
-        store.folded_elsewhere = True
+        signals = driver.context.signals
+        signals.folded_elsewhere = True
         folding = FoldWorker(driver.context, batch=10)
         running = asyncio.create_task(folding.run())
         await driver.send(event("e1"))
         await asyncio.sleep(0.1)
         assert published(driver) == 0
-        store.folded_elsewhere = False
-        store.evidence_arrived.set()
+        signals.folded_elsewhere = False
+        signals.evidence_arrived.set()
         await soon(lambda: published(driver) == 1)
         folding.stop()
         await running

@@ -13,8 +13,10 @@ import asyncpg
 import pytest
 from sqlalchemy.engine import URL, make_url
 
+from app.config.settings import Settings
+from app.database.database import Database
 from app.database.tables import metadata
-from app.receiving.store import Store, StoreSettings
+from app.receiving.inbox import Inbox
 from tests.database.builders import opened
 from tests.memory import memory
 from tests.postgres.server import running
@@ -83,11 +85,11 @@ def a_database(server_url: str, *, like: str = "template1") -> Iterator[str]:
 
 async def migrate(url: str) -> None:
     """Bring a database to the newest version."""
-    store = Store(StoreSettings(url=url))
+    inbox = Database(Settings(database_url=url))
     try:
-        await store.upgrade()
+        await inbox.upgrade()
     finally:
-        await store.close()
+        await inbox.close()
 
 
 @pytest.fixture
@@ -133,7 +135,7 @@ def url(shared_url: str) -> str:
 
 
 @pytest.fixture
-async def store(url: str) -> AsyncIterator[Store]:
+async def inbox(url: str) -> AsyncIterator[Inbox]:
     """A serving store."""
-    async with opened(url) as store:
-        yield store
+    async with opened(url) as inbox:
+        yield inbox

@@ -12,7 +12,7 @@ from typing import Any
 
 from app.core.errors import StoreUnavailable
 from app.orders.refold import CLAIM, refold_due, refold_until_quiet
-from app.receiving.store import Store
+from app.receiving.inbox import Inbox
 from reconcile.instants import SECOND, Instant
 from reconcile.ledger.events import Event
 from reconcile.ledger.fold import fold
@@ -78,19 +78,19 @@ class Load:
 
 
 @asynccontextmanager
-async def under_load(*stores: Store) -> AsyncIterator[Load]:
+async def under_load(*stores: Inbox) -> AsyncIterator[Load]:
     """Senders and a worker for each store, until the block ends. What is refused is sent again, and
     each payment once more when the next order is paid."""
     load, ending = Load(), asyncio.Event()
 
-    async def sent(store: Store, event: Event) -> bool:
+    async def sent(inbox: Inbox, event: Event) -> bool:
         while not ending.is_set():
             item = arrival(event)
             try:
-                (verdict,) = await keep(store, item)
+                (verdict,) = await keep(inbox, item)
             except StoreUnavailable:
                 # One that is stalled has its server, which is slow.
-                load.refused += store.queue.stalled is None
+                load.refused += inbox.queue.stalled is None
                 await asyncio.sleep(0.01)
             else:
                 load.acknowledged.append(item.delivery_id)
@@ -100,24 +100,24 @@ async def under_load(*stores: Store) -> AsyncIterator[Load]:
                 return True
         return False
 
-    async def send(store: Store) -> None:
+    async def send(inbox: Inbox) -> None:
         last: list[Event] = []
         while not ending.is_set():
             order = f"O{next(_numbers)}"
             *others, payment = events_of(order)
             for event in (*others, payment, *last):
-                if await sent(store, event) and event is payment:
+                if await sent(inbox, event) and event is payment:
                     load.orders.add(order)
             last = [payment]
 
-    async def work(store: Store) -> None:
+    async def work(inbox: Inbox) -> None:
         while not ending.is_set():
             with suppress(StoreUnavailable):
-                await refold_due(context(store, at=1), limit=100)
+                await refold_due(context(inbox, at=1), limit=100)
             await asyncio.sleep(LOOK_S)
 
-    tasks = [asyncio.create_task(send(store)) for store in stores for _ in range(SENDERS)]
-    tasks += [asyncio.create_task(work(store)) for store in stores]
+    tasks = [asyncio.create_task(send(inbox)) for inbox in stores for _ in range(SENDERS)]
+    tasks += [asyncio.create_task(work(inbox)) for inbox in stores]
     try:
         yield load
     finally:
@@ -144,20 +144,20 @@ _RELEASED = (
 )
 
 
-async def stored_twice(store: Store) -> list[str]:
+async def stored_twice(inbox: Inbox) -> list[str]:
     """Ids of events that are there more than once, or that more than one delivery is said to have
     brought."""
-    return [row[0] for row in await rows(store, _STORED)]
+    return [row[0] for row in await rows(inbox, _STORED)]
 
 
-async def told_wrongly(store: Store, orders: Collection[str], *, as_of: Instant) -> list[str]:
+async def told_wrongly(inbox: Inbox, orders: Collection[str], *, as_of: Instant) -> list[str]:
     """Those of the orders, of which each was paid once, that were not told once that they may be
     fulfilled, or that have other money; and whatever was told so twice."""
-    told = {row[0]: row[1] for row in await rows(store, _RELEASED)}
+    told = {row[0]: row[1] for row in await rows(inbox, _RELEASED)}
     wrong = [order for order in {*told, *orders} if told.get(order) != 1]
     names = sorted(orders)
     for start in range(0, len(names), 500):
-        for order, history in (await histories(store, names[start : start + 500])).items():
+        for order, history in (await histories(inbox, names[start : start + 500])).items():
             ledger = fold(history, policy=POLICY, as_of=as_of)
             if [balance.captured for balance in ledger.balances] != [DUE.minor]:
                 wrong.append(order)
@@ -168,8 +168,8 @@ async def assert_kept_once(url: str, load: Load) -> None:
     """Nothing that was acknowledged is lost, and nothing is there twice, or has had its effect
     twice."""
     assert await load.lost(url) == set()
-    async with opened(url) as store:
-        later = context(store, at=1 + CLAIM // SECOND)
+    async with opened(url) as inbox:
+        later = context(inbox, at=1 + CLAIM // SECOND)
         await refold_until_quiet(later, limit=500, progress=quiet)
-        assert await stored_twice(store) == []
-        assert await told_wrongly(store, load.orders, as_of=seconds(60)) == []
+        assert await stored_twice(inbox) == []
+        assert await told_wrongly(inbox, load.orders, as_of=seconds(60)) == []

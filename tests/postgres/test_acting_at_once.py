@@ -11,6 +11,7 @@ import pytest
 from app.access.operators import register_operator, retire_operator
 from app.access.sessions import invite_operator
 from app.access.tokens import issue_token
+from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.evidence import attachment_store
 from app.evidence.attachment_store import attached_bytes, empty_attachments
@@ -23,8 +24,7 @@ from app.finance.match_rules import save_rules
 from app.finance.reconcile_rows import refresh_ledger_lines
 from app.golive.golive import ITEMS, sign
 from app.orders.order_facts import OrderFacts, tell_order
-from app.receiving.context import AppContext
-from app.receiving.store import Store
+from app.receiving.inbox import Inbox
 from reconcile.money import Money
 from reconcile.reporting.closing import Closing
 from tests.database.builders import arrival, context, keep, rows, said
@@ -64,9 +64,9 @@ async def test_the_last_two_admins_do_not_disable_each_other(url: str) -> None:
             assert len(await in_force(one)) == 1
 
 
-async def in_force(store: Store) -> list[str]:
+async def in_force(inbox: Inbox) -> list[str]:
     """The names of those who may act."""
-    found = await rows(store, "SELECT name FROM operators WHERE disabled_at IS NULL")
+    found = await rows(inbox, "SELECT name FROM operators WHERE disabled_at IS NULL")
     return [name for (name,) in found]
 
 
@@ -157,14 +157,14 @@ async def test_an_import_begins_after_one_that_is_just_being_published(url: str)
     """One that was silent for long, and is taken for killed, may come to its end at that moment:
     the next one then has the next number."""
     async with several(url) as (one, other):
-        async with one.writing() as connection:
+        async with one.database.writing() as connection:
             first, _ = await begin_import(connection, import_of_a_book("a.csv"))
 
         async def begin_another() -> tuple[Import, bool]:
-            async with other.writing() as connection:
+            async with other.database.writing() as connection:
                 return await begin_import(connection, import_of_a_book("b.csv"))
 
-        async with one.writing() as connection:
+        async with one.database.writing() as connection:
             await publish_import(connection, first, now=seconds(1))
             beginning = asyncio.create_task(begin_another())
             await asyncio.sleep(0.3)
@@ -205,7 +205,7 @@ async def test_bytes_that_are_just_attached_again_stay(url: str) -> None:
         first = await attach(context(one), attached_to("A"))
 
         async def let_go() -> None:
-            async with other.writing() as connection:
+            async with other.database.writing() as connection:
                 await empty_attachments(connection, [first.record.attachment_id], now=T)
 
         begun = asyncio.Event()
@@ -222,7 +222,7 @@ async def test_bytes_that_are_just_attached_again_stay(url: str) -> None:
             await begun.wait()
             await let_go()
             second = await attaching
-        async with one.reading() as connection:
+        async with one.database.reading() as connection:
             assert (
                 await attached_bytes(connection, second.record.sha256) == attached_to("B").content
             )
@@ -240,6 +240,6 @@ def import_of_a_book(file: str) -> Import:
     return Import(kind="book", file=file, sha256="0" * 64, who="ada", started_at=T)
 
 
-def at_the_end(store: Store) -> AppContext:
+def at_the_end(inbox: Inbox) -> AppContext:
     """Of a service that runs when the month's margin is over."""
-    return context(store, at=(CLOSED_AT - T) // 1_000_000)
+    return context(inbox, at=(CLOSED_AT - T) // 1_000_000)

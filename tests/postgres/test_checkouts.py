@@ -10,10 +10,9 @@ from sqlalchemy import text
 from app.checkout.ask_session import ask_again_due
 from app.checkout.client import RetrySettings
 from app.checkout.open_checkout import open_checkout
+from app.context.context import AppContext
 from app.core.clock import SystemClock
-from app.receiving.context import AppContext
-from app.receiving.store import Store
-from reconcile.ledger.policy import Policy
+from app.receiving.inbox import Inbox
 from tests.checkout.service import LATE, answer, asked, opened, service
 from tests.postgres.test_sharing import several
 from tests.waiting import PATIENCE_S
@@ -23,8 +22,8 @@ pytestmark = pytest.mark.postgres
 AT_EACH = 100
 
 
-def context_of(store: Store) -> AppContext:
-    return AppContext(store=store, policy=Policy(), clock=SystemClock())
+def context_of(inbox: Inbox) -> AppContext:
+    return inbox.context(clock=SystemClock())
 
 
 async def test_two_hundred_calls_at_two_receivers_make_one_request(url: str) -> None:
@@ -59,9 +58,9 @@ async def test_two_that_ask_again_in_the_background_ask_once(url: str) -> None:
         pay.client(once) as one,
         pay.client(once) as two,
     ):
-        contexts = [context_of(store) for store in stores]
+        contexts = [context_of(inbox) for inbox in stores]
         await open_checkout(contexts[0], one, request=asked())
-        async with stores[0].writing() as connection:
+        async with stores[0].database.writing() as connection:
             await connection.execute(text("UPDATE unanswered SET due_at=0"))
         await asyncio.gather(ask_again_due(contexts[0], one), ask_again_due(contexts[1], two))
         found = await open_checkout(contexts[1], two, request=asked())

@@ -30,7 +30,8 @@ from app.monitoring.health import refusal
 from app.monitoring.preflight import of_database
 from app.orders import refold
 from app.receiving.append_store import Appended, KnownEvents
-from app.receiving.store import Store, StoreSettings, open_store
+from app.receiving.inbox import Inbox, open_inbox
+from tests.contexts import settings_of
 from tests.database.builders import arrival, context, keep, opened, rows, said, submit
 from tests.database.contract_ledgers import paid
 from tests.memory import memory
@@ -97,17 +98,17 @@ async def in_thread(work: Any, *words: Any) -> None:
 async def through_endings(server: Server, url: str, ending: Any, *settings: str) -> Load:
     """What comes of a load when the server ends under it and comes back, while the service stays
     up."""
-    async with opened(url) as store, under_load(store) as load:
+    async with opened(url) as inbox, under_load(inbox) as load:
         for _ in range(2):
             await load.reach(150)
             await in_thread(ending, server)
             await load.reach(0, refusals=10)
             with pytest.raises(StoreUnavailable):
-                await refusal(context(store))
+                await refusal(context(inbox))
             await in_thread(server.start, *settings)
             await load.go_on(20)
-            await refusal(context(store))
-        assert store.writer.poison is None
+            await refusal(context(inbox))
+        assert inbox.database.writer.poison is None
     return load
 
 
@@ -132,7 +133,7 @@ async def test_a_server_that_does_not_wait_for_its_disk_is_caught(
 ) -> None:
     """The control: with synchronous_commit off, killing the server loses what was acknowledged."""
     monkeypatch.setattr(engine, "check_server", lambda cursor: None)
-    careless = ("synchronous_commit=off", "wal_writer_delay=10s")
+    careless = ("synchronous_commit=off", "wal_writerdelay=10s")
     await in_thread(server.stop)
     await in_thread(server.start, *careless)
     try:
@@ -148,24 +149,24 @@ async def test_what_is_stored_twice_is_caught(
 ) -> None:
     """The control: with receivers that take for new whatever comes, and a server that lets them."""
     monkeypatch.setattr(KnownEvents, "judge", lambda *_: "stored")
-    async with opened(own_url) as store:
+    async with opened(own_url) as inbox:
         await ask_in_loop(
             own_url, "ALTER TABLE events DROP CONSTRAINT uq_events_event_id_source_digest"
         )
         for _ in range(2):
-            await keep(store, arrival(paid("A")))
-        assert await stored_twice(store) == ["paid-A"]
+            await keep(inbox, arrival(paid("A")))
+        assert await stored_twice(inbox) == ["paid-A"]
 
 
 async def test_what_is_told_twice_is_caught(own_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: with workers that do not ask what was told before."""
 
     monkeypatch.setattr(refold, "last_positions", lambda *_: {})
-    async with opened(own_url) as store:
+    async with opened(own_url) as inbox:
         for _ in range(2):
-            await keep(store, arrival(paid("A")))
-            await refold.refold_due(context(store, at=1), limit=1)
-        assert await told_wrongly(store, {"A"}, as_of=seconds(60)) == ["A"]
+            await keep(inbox, arrival(paid("A")))
+            await refold.refold_due(context(inbox, at=1), limit=1)
+        assert await told_wrongly(inbox, {"A"}, as_of=seconds(60)) == ["A"]
 
 
 async def test_a_server_that_stands_still(
@@ -174,17 +175,17 @@ async def test_a_server_that_stands_still(
     """No sender waits for ever: what is not answered in time is refused, and later sent again."""
     monkeypatch.setattr(postgresql, "ANSWER_S", 1)
     item = arrival(said("e1", order="A"))
-    async with opened(own_url) as store:
+    async with opened(own_url) as inbox:
         server.freeze()
         try:
             async with asyncio.timeout(PATIENCE_S):
                 with pytest.raises(StoreUnavailable):
-                    await keep(store, item)
+                    await keep(inbox, item)
         finally:
             server.freeze(signal.SIGCONT)
         again = arrival(item.event)
         async with asyncio.timeout(PATIENCE_S):
-            assert (await keep(store, again))[0] in ("stored", "duplicate")
+            assert (await keep(inbox, again))[0] in ("stored", "duplicate")
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="there is no strace on this machine")
@@ -216,11 +217,11 @@ async def test_an_io_error_of_the_servers_log(place: tuple[Programs, Path]) -> N
     await in_thread(server.stop)
     await in_thread(lambda: server.start(around=words))
     try:
-        async with opened(url) as store, under_load(store) as load:
+        async with opened(url) as inbox, under_load(inbox) as load:
             # The 40th sync of each connection fails, so that the one after the first fails, too.
             await soon(lambda: trace.read_text().count("(INJECTED)") >= 2)
             await load.reach(20)
-            assert store.writer.poison is None
+            assert inbox.database.writer.poison is None
         await assert_kept_once(url, load)
         print(load)
     finally:
@@ -246,14 +247,14 @@ async def test_a_connection_cut_in_the_middle_of_a_transaction(
     """It is not acknowledged, whether or not the server has committed; sent again, it is."""
     item = arrival(said("evt_new", order="A", payment="p"))
     with Proxy(server.folder) as proxy:
-        async with opened(proxy.url(own_url)) as store:
+        async with opened(proxy.url(own_url)) as inbox:
             proxy.cut_at(word, arrives=arrives)
             with pytest.raises(StoreUnavailable):
-                await keep(store, item)
+                await keep(inbox, item)
             assert proxy.cuts == 1
-            again = await keep(store, arrival(item.event))
+            again = await keep(inbox, arrival(item.event))
             assert again == ["duplicate" if arrives and word == b"COMMIT" else "stored"]
-            kept = await rows(store, "SELECT count(*) FROM deliveries WHERE verdict = 'stored'")
+            kept = await rows(inbox, "SELECT count(*) FROM deliveries WHERE verdict = 'stored'")
             assert kept == [(1,)]
 
 
@@ -271,9 +272,9 @@ async def test_a_commit_that_is_believed_is_caught(
 
     monkeypatch.setattr(Writer, "commit", believing)
     with Proxy(server.folder) as proxy:
-        async with opened(proxy.url(own_url)) as store:
+        async with opened(proxy.url(own_url)) as inbox:
             proxy.cut_at(b"evt_new", arrives=False)
-            assert await keep(store, arrival(said("evt_new", order="A"))) == ["stored"]
+            assert await keep(inbox, arrival(said("evt_new", order="A"))) == ["stored"]
             assert await ask_in_loop(own_url, "SELECT id FROM deliveries") == []
 
 
@@ -282,15 +283,15 @@ async def cut_while_kept(server: Server, url: str, *, arrives: bool) -> None:
     The row is then there, or it is not."""
     item = arrival(said("evt_new", order="A"))
     with Proxy(server.folder) as proxy:
-        async with opened(proxy.url(url)) as store:
+        async with opened(proxy.url(url)) as inbox:
             proxy.cut_at(item.digest.encode(), arrives=arrives)
             try:
-                await submit(store, item)
+                await submit(inbox, item)
             finally:
                 assert proxy.cuts == 1
                 found = await ask_in_loop(url, "SELECT count(*) FROM inbox")
                 assert found[0][0] == int(arrives)
-                await submit(store, arrival(item.event))  # sent again, over another connection
+                await submit(inbox, arrival(item.event))  # sent again, over another connection
 
 
 @pytest.mark.parametrize("arrives", [False, True], ids=["before it arrives", "before its answer"])
@@ -323,15 +324,15 @@ async def test_a_row_that_is_believed_is_caught(
 SYNCHRONOUS = "synchronous_standby_names=*"
 
 
-async def standbys(store: Store) -> list[str]:
+async def standbys(inbox: Inbox) -> list[str]:
     """What is unsafe about the server's standbys."""
-    async with store.reading() as connection:
+    async with inbox.database.reading() as connection:
         return await unsafe_standbys(connection)
 
 
-async def musts(store: Store) -> str:
+async def musts(inbox: Inbox) -> str:
     """What `doctor` says must be changed about the server."""
-    async with store.reading() as connection:
+    async with inbox.database.reading() as connection:
         checks = of_database(await database_facts(connection))
     return " ".join(each.sentence for each in checks if each.state == "must")
 
@@ -364,11 +365,11 @@ async def failed_over(
         await in_thread(standby.start)
         both = f"{primary.folder},{standby.folder}&port=5432,5432"
         url = f"postgresql+asyncpg://postgres@/postgres?host={both}&target_session_attrs=read-write"
-        async with opened(url) as store, under_load(store) as load:
+        async with opened(url) as inbox, under_load(inbox) as load:
             await load.reach(150)
-            unsafe = await standbys(store)
-            reads = StoreSettings(url=standby.url("postgres"), environment="sandbox")
-            async with open_store(reads, purpose="reading") as reader:
+            unsafe = await standbys(inbox)
+            reads = settings_of(standby.url("postgres"))
+            async with open_inbox(reads, purpose="reading") as reader:
                 assert "is a standby" in await musts(reader)
             await no_longer_follows(standby, primary)
             await asyncio.sleep(0.3)  # commits of the primary may be under way now
@@ -403,53 +404,53 @@ async def test_an_asynchronous_standby_takes_over(place: tuple[Programs, Path]) 
         assert "asynchronous" in unsafe[0]
 
 
-async def keep_on(store: Store) -> None:
+async def keep_on(inbox: Inbox) -> None:
     """Event after event: the server follows a new setting when it comes to it."""
     for number in itertools.count():
-        await keep(store, arrival(said(f"w{number}", order="A")))
+        await keep(inbox, arrival(said(f"w{number}", order="A")))
 
 
-async def take_on(store: Store) -> None:
+async def take_on(inbox: Inbox) -> None:
     """Request after request, as the receiver keeps them."""
     for number in itertools.count():
-        await submit(store, arrival(said(f"t{number}", order="A")))
+        await submit(inbox, arrival(said(f"t{number}", order="A")))
 
 
-async def act_on(store: Store) -> None:
+async def act_on(inbox: Inbox) -> None:
     """Act after act of a person."""
     for number in itertools.count():
         by = "ada 0" if number else None
-        await register_operator(context(store), name=f"ada {number}", role="admin", by=by)
+        await register_operator(context(inbox), name=f"ada {number}", role="admin", by=by)
 
 
 @pytest.mark.parametrize("going_on", [keep_on, take_on, act_on])
 async def test_a_wait_for_the_standby_that_is_broken_off(
-    server: Server, own_url: str, going_on: Callable[[Store], Awaitable[None]]
+    server: Server, own_url: str, going_on: Callable[[Inbox], Awaitable[None]]
 ) -> None:
     """A server that was told not to wait for its standby any longer has committed at home only;
     that is not acknowledged, be it a delivery, what was read of one, or what a person did."""
-    async with opened(own_url) as store:
+    async with opened(own_url) as inbox:
         # Over connections that are there already: a new one would be refused.
-        await keep(store, arrival(said("e0", order="A")))
-        await submit(store, arrival(said("t", order="A")))
+        await keep(inbox, arrival(said("e0", order="A")))
+        await submit(inbox, arrival(said("t", order="A")))
         ask_words = (
             "ALTER SYSTEM SET synchronous_standby_names='nobody'",
             "SELECT pg_reload_conf()",
         )
         await ask_in_loop(own_url, *ask_words)
         try:
-            waiting = asyncio.ensure_future(going_on(store))
+            waiting = asyncio.ensure_future(going_on(inbox))
             await until_it_waits(own_url)
             with pytest.raises(StoreUnavailable, match="standby"):
                 await waiting
         finally:
             await in_thread(configured, server, "synchronous_standby_names", "")
-        assert (await keep(store, arrival(said("e1", order="A"))))[0] == "stored"
+        assert (await keep(inbox, arrival(said("e1", order="A"))))[0] == "stored"
 
 
 async def test_a_row_is_never_kept_inside_a_transaction(own_url: str) -> None:
     """It would be acknowledged, and wait for a COMMIT that nobody sends."""
-    async with opened(own_url) as store, store.writing() as connection:
+    async with opened(own_url) as inbox, inbox.database.writing() as connection:
         await connection.execute(text("SELECT 1"))
         with pytest.raises(AssertionError):
             await postgresql.run_statement(connection, "SELECT 1", ())
@@ -459,8 +460,8 @@ async def test_a_row_is_never_kept_inside_a_transaction(own_url: str) -> None:
 async def test_a_standby_that_is_not_there(server: Server, own_url: str, names: str) -> None:
     """No commit begins that nobody would confirm: it is said, to who starts, too."""
     configure = functools.partial(configured, server, "synchronous_standby_names")
-    async with opened(own_url) as store:
-        await keep(store, arrival(said("e1", order="A")))
+    async with opened(own_url) as inbox:
+        await keep(inbox, arrival(said("e1", order="A")))
         await in_thread(configure, f"'{names}'")
         try:
             ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{}'"
@@ -468,18 +469,18 @@ async def test_a_standby_that_is_not_there(server: Server, own_url: str, names: 
             await ask_in_loop(server.url("postgres"), ended.format(name))
             for told in (None, AWAITS_STANDBY):
                 with pytest.raises(StoreUnavailable) as refused:
-                    await keep(store, arrival(said("e2", order="A")))
+                    await keep(inbox, arrival(said("e2", order="A")))
                 assert told in (None, str(refused.value))
             with suppress(StoreUnavailable):  # over the connection that was ended
-                await refusal(context(store))
-            assert await refusal(context(store)) == AWAITS_STANDBY
-            async with store.reading() as connection:
+                await refusal(context(inbox))
+            assert await refusal(context(inbox)) == AWAITS_STANDBY
+            async with inbox.database.reading() as connection:
                 assert (await database_facts(connection)).awaits
             with pytest.raises(StoreUnavailable, match="waits for a standby"):
                 await migrate(own_url)
         finally:
             await in_thread(configure, "")
-        assert (await keep(store, arrival(said("e2", order="A"))))[0] == "stored"
+        assert (await keep(inbox, arrival(said("e2", order="A"))))[0] == "stored"
 
 
 async def until_it_waits(url: str) -> None:
@@ -507,9 +508,9 @@ async def test_a_server_whose_transactions_have_few_numbers_left(
         await in_thread(server.stop)
         await in_thread(server.use_up_numbers)
         await in_thread(server.start, "autovacuum_naptime=1d")  # which gives no numbers back
-        async with opened(url) as store:
+        async with opened(url) as inbox:
             before = server.log.read_text().count(warning)
-            await submit(store, arrival(said("e1", order="A")))
+            await submit(inbox, arrival(said("e1", order="A")))
             assert server.log.read_text().count(warning) > before
     finally:
         await in_thread(server.stop)
@@ -537,12 +538,12 @@ def configured(server: Server, name: str, value: str) -> None:
 )
 async def test_a_server_that_may_lose_is_refused(server: Server, own_url: str, name: str) -> None:
     """No service starts on it, and one that meets it after a loss of connection ends."""
-    async with opened(own_url) as store:
-        await keep(store, arrival(said("e1", order="A")))
+    async with opened(own_url) as inbox:
+        await keep(inbox, arrival(said("e1", order="A")))
         await in_thread(configured, server, name, "off")
         try:
             with pytest.raises(ConfigurationError, match=f"has {name}=off"):
-                async with open_store(StoreSettings(url=own_url, environment="sandbox")):
+                async with open_inbox(settings_of(own_url)):
                     pass
             await ask_in_loop(
                 own_url,
@@ -550,9 +551,9 @@ async def test_a_server_that_may_lose_is_refused(server: Server, own_url: str, n
                 "WHERE application_name = 'tallyhook serving'",
             )
             with pytest.raises(StoreUnavailable):
-                await keep(store, arrival(said("e2", order="A")))
+                await keep(inbox, arrival(said("e2", order="A")))
             with pytest.raises(StorePoisoned, match=name):
-                await keep(store, arrival(said("e2", order="A")))
+                await keep(inbox, arrival(said("e2", order="A")))
         finally:
             await in_thread(configured, server, name, "")
 
@@ -565,24 +566,24 @@ async def test_a_server_that_takes_no_writes(server: Server, own_url: str, asked
     change = f'ALTER DATABASE "{name}" SET default_transaction_read_only'
     ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{}'"
     told = "as its target_session_attrs says" if asked_for else "the server takes no writes"
-    async with opened(url) as store:
-        await keep(store, arrival(said("e1", order="A")))
+    async with opened(url) as inbox:
+        await keep(inbox, arrival(said("e1", order="A")))
         await ask_in_loop(own, f"{change} = on", ended.format(name))
         for _ in range(3):
             with pytest.raises(StoreUnavailable):
-                await keep(store, arrival(said("e2", order="A")))
+                await keep(inbox, arrival(said("e2", order="A")))
         if asked_for:  # nor are its questions answered
             with pytest.raises(StoreUnavailable, match=told):
-                await refusal(context(store))
+                await refusal(context(inbox))
         else:
-            assert str(await refusal(context(store))).startswith(told)
+            assert str(await refusal(context(inbox))).startswith(told)
             with pytest.raises(StoreUnavailable, match=told):
-                async with open_store(StoreSettings(url=url, environment="sandbox")):
+                async with open_inbox(settings_of(url)):
                     pass
-            assert "default_transaction_read_only is on" in await musts(store)
+            assert "default_transaction_read_only is on" in await musts(inbox)
         await ask_in_loop(own, f"{change} = off", ended.format(name))
         with suppress(StoreUnavailable):  # over the connection that was ended
-            await refusal(context(store))
-        await keep(store, arrival(said("e2", order="A")))
-        assert await refusal(context(store)) is None
-        assert store.writer.poison is None
+            await refusal(context(inbox))
+        await keep(inbox, arrival(said("e2", order="A")))
+        assert await refusal(context(inbox)) is None
+        assert inbox.database.writer.poison is None

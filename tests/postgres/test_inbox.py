@@ -13,9 +13,9 @@ from sqlalchemy import text
 from app.database.postgresql import SILENCE_MS, keep_alive
 from app.database.statements import run
 from app.orders.set_aside import HOLDING
+from app.receiving.inbox import Inbox
 from app.receiving.inbox_store import keep_row, rows_after
 from app.receiving.reader import Reader, ReaderContext, read_some
-from app.receiving.store import Store
 from tests.database.builders import SOURCES, arrival, context, received, rows, said, submit
 from tests.postgres.conftest import ask_in_loop
 from tests.postgres.test_sharing import several
@@ -24,22 +24,22 @@ from tests.waiting import soon
 pytestmark = pytest.mark.postgres
 
 
-def reading(store: Store) -> ReaderContext:
+def reading(inbox: Inbox) -> ReaderContext:
     """What a reader works with."""
-    return ReaderContext(context(store), SOURCES, "sandbox", HOLDING)
+    return ReaderContext(context(inbox), inbox, SOURCES, "sandbox", HOLDING)
 
 
 async def test_a_row_that_commits_after_a_later_one_was_read_is_read(url: str) -> None:
     """Row 1 is written first and commits last; meanwhile row 2 is accepted and read. Whoever went
     by the highest number that he has read would lose row 1."""
     async with several(url) as (one, other):
-        async with one.receiving.inbox.writer.transaction() as connection:
+        async with one.writer.writer.transaction() as connection:
             first = [received(arrival(said("slow", order="A")))]
             number, _ = await run(connection, keep_row, first)
             await submit(other, arrival(said("fast", order="B")))
             assert await read_some(reading(other)) == 1
             assert await rows(other, "SELECT event_id FROM events") == [("fast",)]
-        async with other.reading() as connection:  # the control: by the number of row 2
+        async with other.database.reading() as connection:  # the control: by the number of row 2
             words: dict[str, Any] = {"limit": 9, "most_bytes": 9_999, "in_file": False}
             assert await run(connection, rows_after, number + 1, **words) == []
         assert await read_some(reading(other)) == 1
@@ -54,7 +54,7 @@ async def test_two_that_read_the_same_rows_append_them_once(url: str) -> None:
         for number in range(10):
             batch = [arrival(said(f"e{number}-{each}", order="A")) for each in range(5)]
             await asyncio.gather(*(submit(stores[0], each) for each in batch))
-            await asyncio.gather(*(read_some(reading(store)) for store in stores))
+            await asyncio.gather(*(read_some(reading(inbox)) for inbox in stores))
         while await read_some(reading(stores[0])):
             pass
         verdicts = await rows(stores[0], "SELECT verdict, count(*) FROM deliveries GROUP BY 1")
@@ -64,7 +64,7 @@ async def test_two_that_read_the_same_rows_append_them_once(url: str) -> None:
 async def test_one_reads_and_another_takes_over(url: str) -> None:
     """By a lock of the connection: where that ends, the other has it."""
     async with several(url) as stores:
-        readers = [Reader(reading(store)) for store in stores]
+        readers = [Reader(reading(inbox)) for inbox in stores]
         first = asyncio.create_task(readers[0].run())
         await soon(lambda: readers[0]._began)
         second = asyncio.create_task(readers[1].run())
@@ -93,9 +93,9 @@ async def test_a_machine_that_is_gone_without_a_word_does_not_keep_others_from_r
     """The server asks ours, whether it reads or writes, whether it is there: after five seconds of
     silence, three times within six. On a socket of files it says so, and has no need to."""
     sql = "SELECT reset_val FROM pg_settings WHERE name LIKE 'tcp_keepalives%' ORDER BY name"
-    async with several(url) as (store, _):
-        assert [row[0] for row in await rows(store, sql)] == ["3", "5", "2"]
-        async with store.writing() as connection:
+    async with several(url) as (inbox, _):
+        assert [row[0] for row in await rows(inbox, sql)] == ["3", "5", "2"]
+        async with inbox.database.writing() as connection:
             found = await connection.execute(text(sql))
             assert [row[0] for row in found] == ["3", "5", "2"]
 
@@ -116,8 +116,8 @@ async def test_a_server_that_is_gone_without_a_word_is_given_up(
             assert found == [5, 2, SILENCE_MS]
 
 
-async def until_stored(store: Store, count: int) -> None:
+async def until_stored(inbox: Inbox, count: int) -> None:
     """So many deliveries are stored."""
     async with asyncio.timeout(30):
-        while await rows(store, "SELECT count(*) FROM deliveries") != [(count,)]:  # noqa: ASYNC110
+        while await rows(inbox, "SELECT count(*) FROM deliveries") != [(count,)]:  # noqa: ASYNC110
             await asyncio.sleep(0.05)

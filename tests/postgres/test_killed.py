@@ -115,10 +115,10 @@ async def assert_once(url: str, promised: Promised) -> None:
     """Nothing is lost, nothing is there twice, and each paid order was told once."""
     found = await ask_in_loop(url, "SELECT id FROM deliveries")
     assert promised.deliveries <= {row[0] for row in found}
-    async with opened(url) as store:
-        assert await stored_twice(store) == []
+    async with opened(url) as inbox:
+        assert await stored_twice(inbox) == []
         now = SystemClock().now()
-        assert await told_wrongly(store, promised.orders, as_of=now) == []
+        assert await told_wrongly(inbox, promised.orders, as_of=now) == []
 
 
 @pytest.mark.soak

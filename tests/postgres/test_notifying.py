@@ -89,8 +89,8 @@ async def test_two_workers_send_one_probe(url: str) -> None:
             async def look(at: int) -> None:
                 shop = Shop(url="http://shop.example/", signer=signer)
                 notifiers = [
-                    Notifier(context=context(store, at=at), shop=shop, client=client)
-                    for store in stores
+                    Notifier(context=context(inbox, at=at), shop=shop, client=client)
+                    for inbox in stores
                     for _ in range(4)
                 ]
                 await asyncio.gather(*map(notify_due, notifiers))
@@ -114,8 +114,8 @@ async def test_two_workers_send_one_probe(url: str) -> None:
     assert sorted(heard) == sorted(["A", *ORDERS])
 
 
-async def _left(store: Any) -> int:
-    (row,) = await rows(store, "SELECT count(*) FROM notifications WHERE due_at IS NOT NULL")
+async def _left(inbox: Any) -> int:
+    (row,) = await rows(inbox, "SELECT count(*) FROM notifications WHERE due_at IS NOT NULL")
     return int(row[0])
 
 

@@ -9,19 +9,19 @@ import yaml
 
 from app.cli.golive import FOLDER
 from app.privacy.backup_moment import last_backup
-from app.receiving.store import Store
+from app.receiving.inbox import Inbox
 from reconcile.instants import EARLIEST, SECOND
 from tests.postgres.conftest import ask_in_loop
 
 pytestmark = pytest.mark.postgres
 
 
-async def test_a_dump_is_noted(store: Store, url: str) -> None:
+async def test_a_dump_is_noted(inbox: Inbox, url: str) -> None:
     """As of the second in which it began; the next one takes its place."""
     compose = yaml.safe_load((FOLDER / "compose" / "compose.yaml").read_text())
     (script,) = compose["services"]["backup"]["command"]
     (statement,) = re.findall(r'--command="([^"]+)"', script)
     for began in (1_795_168_800, 1_795_255_200):
         await ask_in_loop(url, statement.replace("$${began}", str(began)))
-        async with store.reading() as connection:
+        async with inbox.database.reading() as connection:
             assert await last_backup(connection) == EARLIEST + began * SECOND

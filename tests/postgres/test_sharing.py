@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from app.context.context import AppContext
 from app.database.locks import LINKING, REFUSING, take_lock
 from app.database.statements import PlainConnection, Rows, run
 from app.orders import ledger_store, refold
@@ -20,10 +21,9 @@ from app.orders.record_store import add_records
 from app.orders.refold import CLAIM, gathered, refold_due
 from app.privacy.check import Rebuilding, check_database
 from app.receiving.append_store import Arrival, keep_arrivals, mark_due
-from app.receiving.context import AppContext
 from app.receiving.due_store import Due, claim_orders, due_orders
+from app.receiving.inbox import Inbox
 from app.receiving.refusal_store import delete_rejections
-from app.receiving.store import Store
 from reconcile.instants import SECOND, Instant
 from tests.database.builders import (
     SOURCES,
@@ -49,16 +49,16 @@ SKEW_S = 300
 
 
 @asynccontextmanager
-async def several(url: str, count: int = 2, **settings: Any) -> AsyncIterator[list[Store]]:
+async def several(url: str, count: int = 2, **settings: Any) -> AsyncIterator[list[Inbox]]:
     """So many services on one database, each with connections and a journal of its own."""
     async with AsyncExitStack() as stack:
         yield [await stack.enter_async_context(opened(url, **settings)) for _ in range(count)]
 
 
-async def at_once(stores: list[Store], *items: Arrival) -> list[str]:
+async def at_once(stores: list[Inbox], *items: Arrival) -> list[str]:
     """One arrival for each store, at the same instant. Returns their verdicts."""
     pairs = zip(stores, items, strict=True)
-    kept = await asyncio.gather(*(keep(store, item) for store, item in pairs))
+    kept = await asyncio.gather(*(keep(inbox, item) for inbox, item in pairs))
     return [verdict for (verdict,) in kept]
 
 
@@ -104,8 +104,8 @@ async def test_an_orphan_and_its_link_at_once(url: str) -> None:
 async def test_an_orphan_and_the_record_of_its_session_at_once(url: str) -> None:
     """The same where the link is made by a record, in a transaction of another kind."""
 
-    async def tell(store: Store, number: int) -> None:
-        async with store.writing() as connection:
+    async def tell(inbox: Inbox, number: int) -> None:
+        async with inbox.database.writing() as connection:
             await add_records(connection, [session_opened(f"A{number}", f"s{number}")])
 
     async with several(url) as stores:
@@ -135,11 +135,15 @@ async def test_workers_share_the_due_orders(url: str, counted: int) -> None:
     due = [arrival(said(f"e{n}", order=f"O{n}"), at=n) for n in range(6)]
     async with several(url) as (one, other):
         await keep(one, *due[:counted])
-        async with one.writing() as connection:
+        async with one.database.writing() as connection:
             await connection.execute(text("ANALYZE order_due"))
         await keep(one, *due[counted:])
         words: dict[str, Any] = {"now": seconds(9), "limit": 3, "until": seconds(39)}
-        async with asyncio.timeout(PATIENCE_S), one.writing() as first, other.writing() as second:
+        async with (
+            asyncio.timeout(PATIENCE_S),
+            one.database.writing() as first,
+            other.database.writing() as second,
+        ):
             for connection in (first, second):
                 for way in ("hashjoin", "mergejoin", "material"):
                     await connection.execute(text(f"SET LOCAL enable_{way} = off"))
@@ -171,7 +175,7 @@ async def test_evidence_takes_an_order_out_of_a_dead_hand(url: str) -> None:
     """An order that somebody has taken is due at once when something new is said."""
     async with several(url) as (one, other):
         await keep(one, arrival(said("e1", order="A")))
-        async with one.writing() as connection:
+        async with one.database.writing() as connection:
             await claim_orders(connection, now=seconds(1), limit=1, until=seconds(31))
         await keep(other, arrival(paid("A"), at=2))
         assert await mark(other, "A") == (seconds(2), 2)
@@ -184,7 +188,7 @@ async def test_a_slow_worker_publishes_nothing_twice(
     both = asyncio.Barrier(2)
 
     async def unclaimed(at: AppContext, *, now: Instant, limit: int) -> list[Due]:
-        async with at.store.reading() as connection:
+        async with at.database.reading() as connection:
             found = await run(connection, due_orders, now=now, limit=limit)
         await both.wait()
         return found
@@ -212,9 +216,9 @@ async def test_a_slow_worker_publishes_nothing_of_an_order_whose_evidence_came_w
         words: dict[str, Any] = {"payment": "P", "money": DUE, "movement": f"r{number}"}
         return arrival(said(f"r{number}", "refunded", **words), at=3)
 
-    async def said_of_b(store: Store) -> list[tuple[str, int]]:
+    async def said_of_b(inbox: Inbox) -> list[tuple[str, int]]:
         sql = "SELECT outcome, fulfillable FROM revisions WHERE order_key='B' ORDER BY seq"
-        return [(outcome, fulfillable) for outcome, fulfillable in await rows(store, sql)]
+        return [(outcome, fulfillable) for outcome, fulfillable in await rows(inbox, sql)]
 
     async with several(url) as (one, other):
         for each in (capture("a", "A", "P"), capture("b", "B", "P"), capture("q", "B", "Q")):
@@ -255,14 +259,14 @@ async def test_receivers_and_workers_never_wait_in_a_circle(url: str) -> None:
     ledgers are what the histories give."""
     names = [f"O{number:03}" for number in range(150)]
 
-    async def receive(store: Store, name: str, *, backwards: bool) -> None:
+    async def receive(inbox: Inbox, name: str, *, backwards: bool) -> None:
         for number in range(8):
             orders = names[::-1] if backwards else names
-            await keep(store, *(arrival(said(f"{name}{number}{o}", order=o)) for o in orders))
+            await keep(inbox, *(arrival(said(f"{name}{number}{o}", order=o)) for o in orders))
 
-    async def work(store: Store) -> None:
+    async def work(inbox: Inbox) -> None:
         for _ in range(12):
-            await refold_due(context(store, at=1), limit=300)
+            await refold_due(context(inbox, at=1), limit=300)
 
     async with several(url, 4) as stores:
         await asyncio.gather(
@@ -281,19 +285,19 @@ async def test_receivers_and_workers_never_wait_in_a_circle(url: str) -> None:
 # --- the feed -------------------------------------------------------------------------------------
 
 
-async def published(store: Store, *, after: int = 0) -> list[tuple[int, str]]:
+async def published(inbox: Inbox, *, after: int = 0) -> list[tuple[int, str]]:
     """Places and orders of the feed."""
-    async with store.reading() as connection:
+    async with inbox.database.reading() as connection:
         return [(r.seq, r.order) for r in await feed(connection, after=after, limit=1000)]
 
 
-async def read_while(store: Store, work: asyncio.Future[Any]) -> list[tuple[int, str]]:
+async def read_while(inbox: Inbox, work: asyncio.Future[Any]) -> list[tuple[int, str]]:
     """What a reader has seen when the work is done, who asks again and again from its cursor."""
     seen: list[tuple[int, str]] = []
     ending = False
     while not ending:
         ending = work.done()
-        seen += await published(store, after=seen[-1][0] if seen else 0)
+        seen += await published(inbox, after=seen[-1][0] if seen else 0)
         await asyncio.sleep(0)
     return seen
 
@@ -301,15 +305,15 @@ async def read_while(store: Store, work: asyncio.Future[Any]) -> list[tuple[int,
 async def feed_of_three_workers(url: str) -> list[list[tuple[int, str]]]:
     """What four readers saw while three workers published forty orders, some of them slowly."""
 
-    async def work(store: Store, worker: int) -> None:
-        while await refold_due(context(store, at=1), limit=2 + worker):
+    async def work(inbox: Inbox, worker: int) -> None:
+        while await refold_due(context(inbox, at=1), limit=2 + worker):
             pass
 
     async with several(url, 4) as stores:
         names = [f"O{number:02}" for number in range(40)]
         await keep(stores[0], *(arrival(said(name, order=name)) for name in names))
-        working = asyncio.gather(*(work(store, n) for n, store in enumerate(stores[:3])))
-        seen = await asyncio.gather(*(read_while(store, working) for store in stores))
+        working = asyncio.gather(*(work(inbox, n) for n, inbox in enumerate(stores[:3])))
+        seen = await asyncio.gather(*(read_while(inbox, working) for inbox in stores))
         return list(seen)
 
 
@@ -336,7 +340,7 @@ async def test_numbers_that_do_not_wait_are_caught(
             connection.ask("SELECT pg_sleep(0.2)")  # meanwhile others take numbers, and commit
         return int(rows[0][0])
 
-    async with opened(url) as store, store.writing() as connection:
+    async with opened(url) as inbox, inbox.database.writing() as connection:
         # Beside the schema of ours, in which nothing may lie that no migration made.
         await connection.execute(text("CREATE SCHEMA elsewhere"))
         await connection.execute(text("CREATE SEQUENCE elsewhere.places"))
@@ -344,7 +348,7 @@ async def test_numbers_that_do_not_wait_are_caught(
     try:
         seen = await feed_of_three_workers(url)
     finally:
-        async with opened(url) as store, store.writing() as connection:
+        async with opened(url) as inbox, inbox.database.writing() as connection:
             await connection.execute(text("DROP SCHEMA elsewhere CASCADE"))
     assert any(places != seen[0] for places in seen) or len(seen[0]) < 40
 
@@ -362,7 +366,7 @@ async def test_clocks_that_differ_by_minutes(url: str, slow: int, fast: int) -> 
             ledger = await explain_order(context(one, at=at), "A")
             assert ledger.outcome == "succeeded"
         await refold_due(context(one, at=0), limit=10)
-        async with one.reading() as connection:
+        async with one.database.reading() as connection:
             (revision,) = await feed(connection, after=0, limit=10)
         assert revision.outcome == "succeeded"
         assert (await mark(one, "A"))[0] is None
@@ -384,7 +388,7 @@ async def test_a_connection_that_dies_gives_its_locks_back(url: str) -> None:
         blocked = asyncio.Event()
 
         async def hang() -> None:
-            async with one.writing() as connection:
+            async with one.database.writing() as connection:
                 await run(connection, take_lock, LINKING)
                 blocked.set()
                 await asyncio.sleep(3600)
@@ -394,7 +398,7 @@ async def test_a_connection_that_dies_gives_its_locks_back(url: str) -> None:
         waiting = asyncio.create_task(keep(other, arrival(said("e1", order="A"))))
         await asyncio.sleep(0.1)
         assert not waiting.done()
-        async with other.reading() as connection:
+        async with other.database.reading() as connection:
             await connection.execute(
                 text(
                     "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' "
@@ -412,8 +416,8 @@ async def test_what_is_judged_again_and_what_pushes_it_out_never_wait_in_a_circl
     the ring of that very row. Both end."""
     begun, trimmed = asyncio.Event(), asyncio.Event()
 
-    async def trim(store: Store) -> None:
-        async with store.writing() as connection:
+    async def trim(inbox: Inbox) -> None:
+        async with inbox.database.writing() as connection:
             for lock in (LINKING, REFUSING):
                 await run(connection, take_lock, lock)
             begun.set()
@@ -421,9 +425,9 @@ async def test_what_is_judged_again_and_what_pushes_it_out_never_wait_in_a_circl
             await connection.execute(text("DELETE FROM rejections"))
             trimmed.set()
 
-    async def judge_again(store: Store, name: str) -> set[str]:
+    async def judge_again(inbox: Inbox, name: str) -> set[str]:
         await begun.wait()
-        async with store.writing() as connection:
+        async with inbox.database.writing() as connection:
             gone = await delete_rejections(connection, [name])
             await keep_arrivals(connection, [arrival(said("e1", order="A"))])
         return gone

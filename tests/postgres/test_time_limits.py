@@ -9,7 +9,7 @@ import pytest
 from app.access.operators import register_operator
 from app.core.errors import StoreUnavailable
 from app.database import postgresql
-from app.receiving.store import Store
+from app.receiving.inbox import Inbox
 from tests.database.builders import context, opened, rows
 from tests.postgres.test_sharing import several
 
@@ -25,20 +25,20 @@ async def test_a_snapshot_is_held_for_as_long_as_others_work(
     """What reads everything may wait for other processes longer than a transaction that writes may
     lie idle, and sees afterwards what it saw before."""
     monkeypatch.setattr(postgresql, "IDLE_MS", IDLE_MS)
-    async with opened(url) as store:
-        async with store.reading() as connection:
+    async with opened(url) as inbox:
+        async with inbox.database.reading() as connection:
             before = await connection.exec_driver_sql("SELECT count(*) FROM operators")
             assert before.scalar_one() == 0
-            await register_operator(context(store), name="ada", role="admin", by=None)
+            await register_operator(context(inbox), name="ada", role="admin", by=None)
             await asyncio.sleep(TOO_LONG_S)
             after = await connection.exec_driver_sql("SELECT count(*) FROM operators")
             assert after.scalar_one() == 0
-        assert await rows(store, "SELECT name FROM operators") == [("ada",)]
+        assert await rows(inbox, "SELECT name FROM operators") == [("ada",)]
 
 
-async def idle_after_a_write(store: Store) -> None:
+async def idle_after_a_write(inbox: Inbox) -> None:
     """A transaction that adds an operator, and then does nothing for long."""
-    async with store.writing() as connection:
+    async with inbox.database.writing() as connection:
         await connection.exec_driver_sql(
             "INSERT INTO operators (name, role, created_at) VALUES ('ada', 'admin', 1)"
         )
@@ -50,17 +50,17 @@ async def test_a_transaction_that_writes_may_not_lie_idle(
 ) -> None:
     """It holds locks: the server ends it, and nothing of it is there."""
     monkeypatch.setattr(postgresql, "IDLE_MS", IDLE_MS)
-    async with opened(url) as store:
+    async with opened(url) as inbox:
         with pytest.raises(StoreUnavailable):
-            await idle_after_a_write(store)
-        await register_operator(context(store), name="bea", role="admin", by=None)
-        assert await rows(store, "SELECT name FROM operators") == [("bea",)]
+            await idle_after_a_write(inbox)
+        await register_operator(context(inbox), name="bea", role="admin", by=None)
+        assert await rows(inbox, "SELECT name FROM operators") == [("bea",)]
 
 
-async def test_no_statement_of_a_writer_is_compiled(url: str) -> None:
+async def test_no_statement_of_a_writeris_compiled(url: str) -> None:
     """A server of before version 18 takes any plan for dear that reads a table whole, where that is
     switched off: to compile one takes longer than it runs, and a start took 16 seconds."""
-    async with opened(url) as store, store.writing() as connection:
+    async with opened(url) as inbox, inbox.database.writing() as connection:
         found = await connection.exec_driver_sql(
             "SELECT current_setting('enable_seqscan'), current_setting('jit')"
         )
@@ -73,9 +73,9 @@ async def test_tables_may_take_long_to_be_vacuumed(
     """An erasure ends with it: of large tables it takes longer than any answer else."""
     monkeypatch.setattr(postgresql, "ANSWER_S", 0.5)
     async with several(url) as (one, other):
-        async with other.writing() as connection:
+        async with other.database.writing() as connection:
             await connection.exec_driver_sql("LOCK TABLE phones IN SHARE UPDATE EXCLUSIVE MODE")
-            tidying = asyncio.create_task(one.writer.tidy(["deliveries", "phones"]))
+            tidying = asyncio.create_task(one.database.writer.tidy(["deliveries", "phones"]))
             await asyncio.sleep(TOO_LONG_S)
             assert not tidying.done()
         assert await tidying

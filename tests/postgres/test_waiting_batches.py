@@ -25,7 +25,7 @@ async def test_what_comes_while_one_waits_is_seen(empty_url: str, isolation: str
     )
     same = said("e1", order="A", payment="p")
     async with opened(empty_url) as one, opened(empty_url) as other:
-        async with one.writing() as connection:
+        async with one.database.writing() as connection:
             await keep_arrivals(connection, [arrival(same)])
             waiting = asyncio.create_task(keep(other, arrival(same)))
             await until_one_waits(empty_url)

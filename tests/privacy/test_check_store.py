@@ -42,7 +42,7 @@ async def proved(driver: Driver) -> Report:
 
 async def plant(driver: Driver, *statements: str) -> None:
     """Change what is stored behind the service's back, as one who holds the file can."""
-    async with driver.service.store.writing() as connection:
+    async with driver.service.inbox.database.writing() as connection:
         kept = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
         triggers: list[Any] = list(await connection.exec_driver_sql(kept))
         dropping = [f"DROP TRIGGER {name}" for name, _ in triggers]
@@ -97,7 +97,7 @@ async def test_what_comes_while_a_deep_check_runs_is_no_problem(driver: Driver) 
     sources = driver.service.webhooks.receiver.sources
     async with (
         doing_again(driver.context, Rebuilding(sources=lambda: sources)) as doing,
-        driver.service.store.reading() as connection,
+        driver.service.inbox.database.reading() as connection,
     ):
         (orders,) = [each async for each in ranges(connection, events=1_000)]
         driver.clock.put(driver.clock.now() + MILLISECOND)

@@ -103,7 +103,7 @@ async def plant(driver: Driver) -> None:
     bank.unlink()
     request = json.dumps({"customer": {"phone": PHONE}}).encode()
     for number in range(30):
-        async with driver.context.store.writing() as connection:
+        async with driver.context.database.writing() as connection:
             row = PendingSession(key=f"key_{number}", order="ORD-1", request=request, due_at=T)
             await run(connection, note_pending, row)
             if number % 2:
@@ -135,7 +135,7 @@ async def test_all_bodies_are_looked_through_once_more_where_somebody_erased_is_
             "", number=1, at=T, kind="phone", rule="asked", digest=key.digest("phone", phone)
         )
         told: list[int] = []
-        async with driver.context.store.reading() as connection:
+        async with driver.context.database.reading() as connection:
             found = await find_erased(connection, [line], key, countries=[], progress=told.append)
             counted = await connection.execute(text("SELECT COUNT(*) FROM deliveries"))
             deliveries = counted.scalar_one()
@@ -195,9 +195,8 @@ async def test_the_number_is_nowhere_afterwards(tmp_path: Path, everywhere: bool
         assert held(tmp_path, PHONE, SPELLED) == set()
         settings = load_settings(environ(tmp_path))
         await back_up(
-            settings.database_url,
+            settings,
             tmp_path / "copy.db",
-            environment="sandbox",
             replace=False,
             progress=lambda done, total: None,
         )
@@ -224,7 +223,7 @@ async def test_bodies_are_looked_through_where_no_index_leads(driver: Driver) ->
     looked: list[int] = []
     sources = storing_sources(load_settings(environ(driver.path.parent)))
     finding = ErasureFinder(driver.context, sources, ErasureRules(), looked.append)
-    async with driver.context.store.reading() as connection:
+    async with driver.context.database.reading() as connection:
         by_index = await finding.of_phone(connection, PHONE)
         assert ([each.order for each in by_index.orders], sum(looked)) == (["ORD-1", "ORD-4"], 1)
         looked.clear()
@@ -243,17 +242,17 @@ async def test_an_index_that_is_not_whole_is_not_relied_upon(driver: Driver, los
     if lost == "no key":
         driver.context = replace(driver.context, phone_key=None)
     elif lost == "no digests":
-        async with driver.context.store.writing() as connection:
+        async with driver.context.database.writing() as connection:
             await connection.execute(text("DELETE FROM phones"))
     elif lost == "another key's digests":
-        async with driver.context.store.writing() as connection:
+        async with driver.context.database.writing() as connection:
             other = [(b"\xff" * 16, "order", "ORD-9", T)]
             await run(connection, write_phone_notes, other)
     else:
         nameless = load_profile("stripe")
         assert not nameless.customer.phone
         sources["other"] = Source(name="other", profile=nameless, secrets=["whsec_" + "x" * 32])
-    async with driver.context.store.reading() as connection:
+    async with driver.context.database.reading() as connection:
         finding = ErasureFinder(driver.context, sources, ErasureRules(), quiet)
         assert not (await finding.of_phone(connection, PHONE)).by_index
 
@@ -291,8 +290,8 @@ async def test_a_redelivery_is_still_a_duplicate_and_its_body_is_not_stored(driv
     assert again.json()["verdict"] == "duplicate"
     # It was in the inbox until it was read, and is in the log until that is emptied.
     assert held(driver.path.parent, PHONE) <= {"t.db-wal", "t.db.inbox-wal", "t.db.inbox"}
-    assert await driver.service.store.writer.checkpoint()
-    assert await driver.service.store.tidy_inbox()
+    assert await driver.service.inbox.database.writer.checkpoint()
+    assert await driver.service.inbox.tidy()
     assert held(driver.path.parent, PHONE) == set()
     assert driver.rows("SELECT count(*) FROM phones WHERE thing = 'ORD-1'") == [(0,)]
 
@@ -322,7 +321,7 @@ async def test_what_would_go_is_only_told_by_a_dry_run(driver: Driver) -> None:
 
 async def test_who_erased_what_and_why_is_in_the_trail(driver: Driver) -> None:
     await erased(driver, by="Ann")
-    async with driver.context.store.reading() as connection:
+    async with driver.context.database.reading() as connection:
         found = await audit_entries(connection, limit=10, action="erased")
     assert [(deed.subject, deed.who, deed.reason) for deed in found] == [
         ("+254 ••• ••• •44", "Ann", "asked by letter"),
@@ -365,7 +364,7 @@ async def test_an_operator_proposes_an_erasure_and_another_approves_it(driver: D
         await Proposals(context, [kind]).approve(proposal.id, by=None, reason="I saw it")
     assert sealed == [1]
     assert driver.rows("SELECT body FROM deliveries WHERE event_id='e4'") == [(None,)]
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         found = await audit_entries(connection, limit=10, action="erased")
     assert [(deed.who, deed.facts.get("second")) for deed in found][:1] == [("Ann", "Ben")]
 
@@ -394,7 +393,7 @@ async def test_an_order_that_was_erased_is_not_erased_again(driver: Driver) -> N
 async def test_what_an_erasure_left_that_was_cut_short_goes_with_the_next(driver: Driver) -> None:
     """Its bodies went first: digests and requests are left, and are found by the order alone."""
     ids = [row[0] for row in driver.rows("SELECT id FROM deliveries WHERE event_id='e1'")]
-    async with driver.context.store.writing() as connection:
+    async with driver.context.database.writing() as connection:
         await prune(connection, ids, now=T + 40 * DAY)
     erasure = await erased(driver, phone=None, order="ORD-1")
     assert (erasure.counts()["orders"], erasure.counts()["deliveries"]) == (1, 0)
@@ -564,7 +563,7 @@ async def test_a_number_that_the_whole_body_alone_still_holds_is_found(tmp_path:
         driver.clock.put(T + 40 * DAY)
         gone = [row[0] for row in driver.rows("SELECT id FROM deliveries WHERE event_id IN "
                                               "('EV1', 'EV3') ORDER BY id")]  # fmt: skip
-        async with driver.context.store.writing() as connection:
+        async with driver.context.database.writing() as connection:
             await prune(connection, gone, now=driver.clock.now())
         told = await asked_for(driver)
         assert (len(told.wholes), told.counts()["deliveries"]) == (1, 1)

@@ -22,9 +22,10 @@ from app.orders.refold import refold_until_quiet
 from app.privacy.backup import back_up, restore
 from app.privacy.check import Rebuilding, check_database
 from app.privacy.replay_erasures import Replayed, replay_after_restore
-from app.receiving.store import Store
+from app.receiving.inbox import Inbox
 from reconcile.instants import DAY, HOUR
 from tests.api.driving import Driver, driving, environ, signed
+from tests.contexts import settings_of
 from tests.copied import copy_of
 from tests.privacy.test_erase import OTHER, PHONE, erased, held, paid, quiet
 from tests.reconcile.build import T
@@ -65,7 +66,7 @@ async def backed_up(driver: Driver) -> None:
     """Make it."""
     url = environ(driver.path.parent)["TALLYHOOK_DATABASE_URL"]
     await back_up(
-        url, copied(driver), environment="sandbox", replace=False, progress=lambda done, total: None
+        settings_of(url), copied(driver), replace=False, progress=lambda done, total: None
     )
 
 
@@ -75,12 +76,12 @@ async def put_back(driver: Driver) -> Replayed:
     settings = load_settings(environ(folder))
     context = driver.service.context
 
-    async def erase_again(store: Store) -> Replayed:
-        replaying = again(replace(context, store=store), settings, progress=quiet)
+    async def erase_again(inbox: Inbox) -> Replayed:
+        replaying = again(replace(context, inbox=inbox), settings, progress=quiet)
         return await replay_after_restore(replaying, without=None)
 
     restored = await restore(
-        settings.database_url, copied(driver), environment="sandbox", replace=True,
+        settings, copied(driver), replace=True,
         clock=context.clock, erase_again=erase_again, progress=lambda done, total: None,
     )  # fmt: skip
     return restored.erased
@@ -165,8 +166,8 @@ async def redelivered(driver: Driver) -> None:
     headers = [*signed(body, event_id="e1", at=driver.clock.now()), (b"x-payer", PHONE.encode())]
     answer = await driver.send(body, headers)
     assert answer.json()["verdict"] == "duplicate"
-    assert await driver.context.store.tidy_inbox()
-    assert await driver.context.store.writer.checkpoint()
+    assert await driver.context.inbox.tidy()
+    assert await driver.context.database.writer.checkpoint()
 
 
 async def test_a_redelivery_brings_nothing_back(tmp_path: Path) -> None:

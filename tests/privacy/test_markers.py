@@ -24,9 +24,10 @@ from app.orders.refold import refold_until_quiet
 from app.privacy.backup import back_up, restore
 from app.privacy.places import PLACES
 from app.privacy.replay_erasures import Replayed, replay_after_restore
-from app.receiving.store import Store
+from app.receiving.inbox import Inbox
 from reconcile.instants import DAY, MINUTE
 from tests.api.driving import Driver, driving, environ, of_order
+from tests.contexts import settings_of
 from tests.evidence.conftest import build
 from tests.evidence.world import LATER, record
 from tests.privacy.test_erase import OTHER, PHONE, SPELLED, erased, held, paid, plant, quiet
@@ -87,7 +88,7 @@ async def everywhere(driver: Driver) -> None:
         kind="correspondence", note=f"from {SPELLED}", by=None,
     )  # fmt: skip
     await attach(driver.context, letter)
-    async with driver.context.store.writing() as connection:
+    async with driver.context.database.writing() as connection:
         for sql in (
             "INSERT INTO envelopes SELECT 'whole', body FROM deliveries "
             "WHERE event_id = 'e1' AND body IS NOT NULL",
@@ -97,7 +98,7 @@ async def everywhere(driver: Driver) -> None:
         ):
             await connection.execute(text(sql), {"said": PHONE} if ":said" in sql else {})
     driver.clock.put(T + 40 * DAY)
-    assert await driver.service.store.writer.checkpoint()
+    assert await driver.service.inbox.database.writer.checkpoint()
 
 
 async def answers(driver: Driver, folder: Path) -> str:
@@ -128,9 +129,7 @@ async def test_the_number_is_where_it_was_planted_and_then_nowhere(tmp_path: Pat
         assert holding(driver.path) == GOES - IN_TRANSIT - OTHERWISE
         assert driver.rows("SELECT count(*) FROM phones") == [(5,)]
         assert driver.rows("SELECT count(*) FROM unanswered") == [(15,)]
-        await back_up(
-            url, file, environment="sandbox", replace=False, progress=lambda done, total: None
-        )
+        await back_up(settings_of(url), file, replace=False, progress=lambda done, total: None)
         erasure = await erased(driver)
         assert (erasure.kept, +erasure.stays) == ([], {})
         assert holding(driver.path) == set()
@@ -142,12 +141,12 @@ async def test_the_number_is_where_it_was_planted_and_then_nowhere(tmp_path: Pat
         context = driver.context
     assert held(tmp_path, *FORMS) == {file.name}
 
-    async def erase_again(store: Store) -> Replayed:
-        replaying = again(replace(context, store=store), settings, progress=quiet)
+    async def erase_again(inbox: Inbox) -> Replayed:
+        replaying = again(replace(context, inbox=inbox), settings, progress=quiet)
         return await replay_after_restore(replaying, without=None)
 
     await restore(
-        url, file, environment="sandbox", replace=True, clock=context.clock,
+        settings_of(url), file, replace=True, clock=context.clock,
         erase_again=erase_again, progress=lambda done, total: None,
     )  # fmt: skip
     assert holding(tmp_path / "t.db") == set()
@@ -164,7 +163,7 @@ async def test_what_is_kept_for_good_is_told_by_place(tmp_path: Path) -> None:
         body["data"]["payment"]["reference"] = f"pay-{PHONE}"
         await driver.send(body)
         refused = record("refused", "session_refused", T, reason=f"no wallet of {PHONE}")
-        async with driver.context.store.writing() as connection:
+        async with driver.context.database.writing() as connection:
             await add_records(connection, [refused], details=f'{{"asked": "{PHONE}"}}')
         await refold_until_quiet(driver.context, limit=10, progress=quiet)
         driver.clock.put(T + 40 * DAY)

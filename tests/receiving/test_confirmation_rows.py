@@ -27,7 +27,7 @@ from app.receiving.confirmation_store import (
     take_due,
     waiting_count,
 )
-from app.receiving.store import Store
+from app.receiving.inbox import Inbox
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Instant
 from reconcile.ledger.events import UNCONFIRMED, Event
 from tests.database.builders import arrival, context, keep, opened, rows, said
@@ -35,7 +35,7 @@ from tests.reconcile.build import T, seconds
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
+async def inbox(tmp_path: Path) -> AsyncIterator[Inbox]:
     """A serving store on a new database."""
     async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as opened_:
         yield opened_
@@ -51,15 +51,15 @@ def asking(after: int = 0, *, source: str = "shop") -> Asking:
     return Asking(source=source, now=seconds(after), lease=2 * MINUTE, longest=HOUR)
 
 
-async def marks(store: Store) -> list[tuple[Any, ...]]:
+async def marks(inbox: Inbox) -> list[tuple[Any, ...]]:
     """Event, seconds until it is due, and tries."""
-    found = await rows(store, "SELECT event_id, due_at, tries FROM confirmations ORDER BY 1")
+    found = await rows(inbox, "SELECT event_id, due_at, tries FROM confirmations ORDER BY 1")
     return [(name, (due - T) // SECOND, tries) for name, due, tries in found]
 
 
-async def put(store: Store, due_at: int, tries: int, event_id: str = "e1") -> None:
+async def put(inbox: Inbox, due_at: int, tries: int, event_id: str = "e1") -> None:
     """Say when one is due, in ticks after T."""
-    async with store.writing() as connection:
+    async with inbox.database.writing() as connection:
         await connection.exec_driver_sql(
             f"UPDATE confirmations SET due_at={T + due_at}, tries={tries} "
             f"WHERE event_id='{event_id}'"
@@ -82,71 +82,71 @@ LEASED, LONGEST = 2 * MINUTE, 2 * MINUTE + HOUR
         (0, 9, True),
     ],
 )
-async def test_which_are_due(store: Store, due_at: int, tries: int, due: bool) -> None:
+async def test_which_are_due(inbox: Inbox, due_at: int, tries: int, due: bool) -> None:
     """From its moment on; and what only a clock that was ahead can have put off for so long."""
-    await keep(store, arrival(unconfirmed("e1")))
-    await put(store, due_at, tries)
-    async with store.writing() as connection:
+    await keep(inbox, arrival(unconfirmed("e1")))
+    await put(inbox, due_at, tries)
+    async with inbox.database.writing() as connection:
         assert await any_due(connection, asking()) is due
         assert await any_due(connection, asking(source="other")) is False
         taken = await take_due(connection, asking(), limit=9)
     assert [each.tries for each in taken] == [tries] * due
-    assert await marks(store) == [("e1", 120 if due else due_at // SECOND, tries)]
+    assert await marks(inbox) == [("e1", 120 if due else due_at // SECOND, tries)]
 
 
-async def test_the_least_often_asked_come_first(store: Store) -> None:
+async def test_the_least_often_asked_come_first(inbox: Inbox) -> None:
     """Of those the longest due; up to a limit, and only of their source."""
     names = ("e1", "e2", "e3", "e4")
-    await keep(store, *(arrival(unconfirmed(name)) for name in names))
-    await keep(store, arrival(unconfirmed("e5", source="other")))
+    await keep(inbox, *(arrival(unconfirmed(name)) for name in names))
+    await keep(inbox, arrival(unconfirmed("e5", source="other")))
     for name, due_at, tries in (("e1", -5, 1), ("e2", -1, 0), ("e3", -2, 0), ("e4", -9, 2)):
-        await put(store, due_at, tries, name)
-    async with store.writing() as connection:
+        await put(inbox, due_at, tries, name)
+    async with inbox.database.writing() as connection:
         taken = await take_due(connection, asking(7), limit=3)
         assert await waiting_count(connection, "shop") == 4
     assert [each.event.event_id for each in taken] == ["e3", "e2", "e1"]
     assert taken[0] == Confirmation(
         event=unconfirmed("e3"), asked_since=T, tries=0, taken_until=seconds(127)
     )
-    assert {name: due for name, due, _ in await marks(store)} == {
+    assert {name: due for name, due, _ in await marks(inbox)} == {
         "e1": 127, "e2": 127, "e3": 127, "e4": -1, "e5": 0,
     }  # fmt: skip
 
 
-async def test_what_came_again_meanwhile_is_asked_about_at_once(store: Store) -> None:
+async def test_what_came_again_meanwhile_is_asked_about_at_once(inbox: Inbox) -> None:
     """It is neither put off nor settled by an answer to the question before."""
     event = unconfirmed("e1")
-    await keep(store, arrival(event), arrival(unconfirmed("e2")))
-    async with store.writing() as connection:
+    await keep(inbox, arrival(event), arrival(unconfirmed("e2")))
+    async with inbox.database.writing() as connection:
         one, other = await take_due(connection, asking(), limit=9)
         await put_off(connection, one, until=seconds(500))
-    assert await marks(store) == [("e1", 500, 1), ("e2", 120, 0)]
-    async with store.writing() as connection:
+    assert await marks(inbox) == [("e1", 500, 1), ("e2", 120, 0)]
+    async with inbox.database.writing() as connection:
         await settle(connection, one)
-    assert len(await marks(store)) == 2
-    await keep(store, arrival(unconfirmed("e2"), at=3))
-    async with store.writing() as connection:
+    assert len(await marks(inbox)) == 2
+    await keep(inbox, arrival(unconfirmed("e2"), at=3))
+    async with inbox.database.writing() as connection:
         await put_off(connection, other, until=seconds(500))
         await settle(connection, other)
-    assert await marks(store) == [("e1", 500, 1), ("e2", 3, 1)]
-    async with store.writing() as connection:
+    assert await marks(inbox) == [("e1", 500, 1), ("e2", 3, 1)]
+    async with inbox.database.writing() as connection:
         (again,) = await take_due(connection, asking(3), limit=9)
         await settle(connection, again)
-    assert await marks(store) == [("e1", 500, 1)]
+    assert await marks(inbox) == [("e1", 500, 1)]
 
 
 @pytest.mark.parametrize(("most", "left"), [(3, "123"), (2, "12"), (1, "1"), (0, "")])
 async def test_those_that_were_asked_about_most_are_given_up(
-    store: Store, most: int, left: str
+    inbox: Inbox, most: int, left: str
 ) -> None:
     """Of one source; as many as may wait stay."""
-    await keep(store, *(arrival(unconfirmed(f"e{n}")) for n in (1, 2, 3)))
-    await keep(store, arrival(unconfirmed("f1", source="other")))
+    await keep(inbox, *(arrival(unconfirmed(f"e{n}")) for n in (1, 2, 3)))
+    await keep(inbox, arrival(unconfirmed("f1", source="other")))
     for number, tries in ((1, 0), (2, 1), (3, 5)):
-        await put(store, 0, tries, f"e{number}")
-    async with store.writing() as connection:
+        await put(inbox, 0, tries, f"e{number}")
+    async with inbox.database.writing() as connection:
         assert await drop_most_asked(connection, "shop", keep=most) == 3 - most
-    assert [name for name, *_ in await marks(store)] == [*(f"e{n}" for n in left), "f1"]
+    assert [name for name, *_ in await marks(inbox)] == [*(f"e{n}" for n in left), "f1"]
 
 
 @pytest.mark.parametrize(
@@ -159,32 +159,32 @@ async def test_those_that_were_asked_about_most_are_given_up(
     ],
 )
 async def test_what_is_asked_about_after_the_index_was_rebuilt(
-    store: Store, claim: Any, kind: str, waits: bool
+    inbox: Inbox, claim: Any, kind: str, waits: bool
 ) -> None:
     """What no final answer came after; not what means nothing, nor of a source not asked."""
     answer = said("answer", claim, order="A", standing="fetched", kind=kind)
     await keep(
-        store,
+        inbox,
         arrival(unconfirmed("e1")),
         arrival(answer, at=1),
         arrival(unconfirmed("e2", order="B"), at=2),
         arrival(unconfirmed("e3", order="C", source="other"), at=3),
         arrival(said("e4", "ignored", order="D", standing=UNCONFIRMED), at=4),
     )
-    async with store.writing() as connection:
+    async with inbox.database.writing() as connection:
         await connection.exec_driver_sql("DELETE FROM confirmations")
         assert await is_known(connection, answer)
         assert not await is_known(connection, unconfirmed("e9"))
         await await_again(connection, now=seconds(9), not_known=NOT_KNOWN, never=["other"])
-    assert await marks(store) == [*([("e1", 9, 0)] if waits else []), ("e2", 9, 0)]
+    assert await marks(inbox) == [*([("e1", 9, 0)] if waits else []), ("e2", 9, 0)]
 
 
 # --- who asks -------------------------------------------------------------------------------------
 
 
-def confirmer(store: Store, *, at: int = 0, **askers: Any) -> Confirmer:
+def confirmer(inbox: Inbox, *, at: int = 0, **askers: Any) -> Confirmer:
     """One that asks these."""
-    return Confirmer(context=context(store, at=at), sources={}, askers=askers)
+    return Confirmer(context=context(inbox, at=at), sources={}, askers=askers)
 
 
 def provider(status: int | None, problem: str | None = None) -> Any:
@@ -209,11 +209,11 @@ def provider(status: int | None, problem: str | None = None) -> Any:
     ],
 )
 async def test_a_provider_that_gives_no_answer(
-    store: Store, log: StringIO, status: int | None, problem: str | None, reason: str | None
+    inbox: Inbox, log: StringIO, status: int | None, problem: str | None, reason: str | None
 ) -> None:
     """The log says of which event, and why; one that does not know it is asked again in silence."""
-    await keep(store, arrival(unconfirmed("e1")))
-    made = confirmer(store, shop=provider(status, problem))
+    await keep(inbox, arrival(unconfirmed("e1")))
+    made = confirmer(inbox, shop=provider(status, problem))
     log.truncate(0)
     assert await confirm_due(made, "shop") == 1
     assert await confirm_due(made, "shop") == 0
@@ -221,7 +221,7 @@ async def test_a_provider_that_gives_no_answer(
     assert [(line["source"], line["event_id"], line["reason"]) for line in lines] == (
         [("shop", "e1", reason)] if reason else []
     )
-    assert await marks(store) == [("e1", 5, 1)]
+    assert await marks(inbox) == [("e1", 5, 1)]
 
 
 @pytest.mark.parametrize(
@@ -261,32 +261,32 @@ def test_which_answers_are_final(claim: Any, kind: str, settles: bool) -> None:
     ],
 )
 async def test_when_it_is_asked_again(
-    store: Store, log: StringIO, after: int, tries: int, asked: int, pause: int | None
+    inbox: Inbox, log: StringIO, after: int, tries: int, asked: int, pause: int | None
 ) -> None:
     """Twice as long each time, up to an hour; or as long as it asks for. After thirty days no more,
     which the log says once."""
-    await keep(store, arrival(unconfirmed("e1")))
-    async with store.writing() as connection:
+    await keep(inbox, arrival(unconfirmed("e1")))
+    async with inbox.database.writing() as connection:
         (one,) = await take_due(connection, asking(after), limit=1)
     one = Confirmation(
         event=one.event, asked_since=T, tries=tries, taken_until=seconds(after + 120)
     )
-    await _later(context(store, at=after), one, asked * SECOND)
+    await _later(context(inbox, at=after), one, asked * SECOND)
     lines = [json.loads(line) for line in log.getvalue().splitlines()]
     over = [
         (line["event_id"], line["reason"]) for line in lines if "not confirmed" in line["event"]
     ]
     if pause is None:
-        assert await marks(store) == []
+        assert await marks(inbox) == []
         assert over == [("e1", "the provider gave no final answer in 30 days")]
     else:
-        assert await marks(store) == [("e1", after + pause, 1)]
+        assert await marks(inbox) == [("e1", after + pause, 1)]
         assert over == []
 
 
 @pytest.mark.parametrize(("waits", "left", "given_up"), [(3, 3, []), (4, 3, [("shop", 1)])])
 async def test_as_many_as_may_wait(
-    store: Store,
+    inbox: Inbox,
     log: StringIO,
     monkeypatch: pytest.MonkeyPatch,
     waits: int,
@@ -295,16 +295,16 @@ async def test_as_many_as_may_wait(
 ) -> None:
     """At the bound nobody is given up; beyond it the log says how many are."""
     monkeypatch.setattr(confirm, "MAX_WAITING", 3)
-    await keep(store, *(arrival(unconfirmed(f"e{n}")) for n in range(waits)))
-    await confirm_due(confirmer(store, shop=provider(404)), "shop")
+    await keep(inbox, *(arrival(unconfirmed(f"e{n}")) for n in range(waits)))
+    await confirm_due(confirmer(inbox, shop=provider(404)), "shop")
     lines = [json.loads(line) for line in log.getvalue().splitlines()]
     assert [
         (line["source"], line["count"]) for line in lines if line["event"].startswith("too many")
     ] == given_up
-    assert len(await marks(store)) == left
+    assert len(await marks(inbox)) == left
 
 
-async def test_an_error_of_one_is_raised_once_all_have_ended(store: Store) -> None:
+async def test_an_error_of_one_is_raised_once_all_have_ended(inbox: Inbox) -> None:
     """None goes on by itself."""
     ended: list[str] = []
 
@@ -313,11 +313,11 @@ async def test_an_error_of_one_is_raised_once_all_have_ended(store: Store) -> No
         if event.event_id == "e1":
             raise ValueError("planted")
 
-    await keep(store, *(arrival(unconfirmed(name)) for name in ("e1", "e2")))
+    await keep(inbox, *(arrival(unconfirmed(name)) for name in ("e1", "e2")))
     with pytest.raises(ValueError, match="planted"):
-        await confirm_due(confirmer(store, shop=SimpleNamespace(ask=ask)), "shop")
+        await confirm_due(confirmer(inbox, shop=SimpleNamespace(ask=ask)), "shop")
     assert sorted(ended) == ["e1", "e2"]
-    assert [name for name, *_ in await marks(store)] == ["e1"]
+    assert [name for name, *_ in await marks(inbox)] == ["e1"]
 
 
 def test_how_long_it_rests() -> None:

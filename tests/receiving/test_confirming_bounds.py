@@ -12,10 +12,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from app.config.settings import Settings
 from app.orders.reindex import reindex
 from app.receiving import confirm
-from app.receiving.context import AppContext
-from app.receiving.store import StoreSettings, open_store
+from app.receiving.inbox import open_inbox
 from reconcile.instants import HOUR
 from tests.api.driving import driving, event
 from tests.receiving.asking import (
@@ -162,8 +162,8 @@ async def test_a_rebuilt_index_asks_about_what_has_no_final_answer(asking: Any) 
         database.execute("INSERT INTO confirmations VALUES ('gone', 'weak', 'd', 1, 1, 1)")
     database.close()
     context = driver.context
-    async with open_store(StoreSettings(url=f"sqlite+aiosqlite:///{driver.path}")) as store:
-        again = AppContext(store=store, policy=context.policy, clock=context.clock)
+    async with open_inbox(Settings(database_url=f"sqlite+aiosqlite:///{driver.path}")) as inbox:
+        again = inbox.context(clock=context.clock, policy=context.policy)
         sources = driver.service.sources
         await reindex(again, sources=sources, progress=lambda count: None)
     found = driver.rows("SELECT event_id, tries > 0 FROM confirmations ORDER BY event_id")

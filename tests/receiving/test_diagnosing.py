@@ -15,8 +15,8 @@ from app.providers.doctor import Account
 from app.providers.profile import load_profile
 from app.receiving import diagnose as module
 from app.receiving.diagnose import diagnose_delivery, unexplained
+from app.receiving.inbox import Inbox
 from app.receiving.refusal_store import Rejection
-from app.receiving.store import Store
 from tests.database.builders import context, keep, opened, rejection
 from tests.reconcile.build import T
 
@@ -24,22 +24,22 @@ ACCOUNTS: Any = {name: SimpleNamespace(name=name) for name in ("shop", "till", "
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
+async def inbox(tmp_path: Path) -> AsyncIterator[Inbox]:
     """A serving store on a new database."""
     async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as opened_:
         yield opened_
 
 
-async def mistakes(store: Store, kept: Rejection) -> list[str]:
+async def mistakes(inbox: Inbox, kept: Rejection) -> list[str]:
     """What would explain it."""
-    await keep(store, kept)
-    found = await diagnose_delivery(context(store), kept.delivery_id, accounts=ACCOUNTS)
+    await keep(inbox, kept)
+    found = await diagnose_delivery(context(inbox), kept.delivery_id, accounts=ACCOUNTS)
     assert found.rejection == kept
     return [each.mistake for each in found.diagnoses]
 
 
 async def test_it_is_tried_with_its_own_source_and_with_all_others(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the request that it was, at the moment of its arrival."""
     asked: list[Any] = []
@@ -50,8 +50,8 @@ async def test_it_is_tried_with_its_own_source_and_with_all_others(
 
     monkeypatch.setattr(module, "diagnose", diagnose)
     kept = rejection(headers=":method: GET\n:url: /webhooks/shop?a=1\nx: y", body=b"{7}")
-    assert await mistakes(store, kept) == ["other_secret"]
-    assert await mistakes(store, replace(rejection(headers="x: y"), source="desk")) != []
+    assert await mistakes(inbox, kept) == ["other_secret"]
+    assert await mistakes(inbox, replace(rejection(headers="x: y"), source="desk")) != []
     (own, others, patient), (_, _, plain) = asked
     assert (own, others) == ("shop", ["till", "desk"])
     assert (patient.method, patient.url, patient.now) == ("GET", "/webhooks/shop?a=1", T)
@@ -67,26 +67,26 @@ async def test_it_is_tried_with_its_own_source_and_with_all_others(
         ({"source": "new", "verdict": "source_unknown"}, "source_unknown"),
     ],
 )
-async def test_what_needs_no_trial(store: Store, changes: Any, mistake: str) -> None:
+async def test_what_needs_no_trial(inbox: Inbox, changes: Any, mistake: str) -> None:
     """Its signature is right, or there is none to try it with."""
-    assert await mistakes(store, replace(rejection(), **changes)) == [mistake]
+    assert await mistakes(inbox, replace(rejection(), **changes)) == [mistake]
 
 
-async def test_what_cannot_be_tried_is_reported(store: Store) -> None:
+async def test_what_cannot_be_tried_is_reported(inbox: Inbox) -> None:
     """One that is not there, and one of which too little was kept."""
     with pytest.raises(NotFoundError, match="no refused delivery 'dlv_none'"):
-        await diagnose_delivery(context(store), "dlv_none", accounts=ACCOUNTS)
+        await diagnose_delivery(context(inbox), "dlv_none", accounts=ACCOUNTS)
     cut = replace(rejection(body=b"xy"), size=3)
     with pytest.raises(UsageError, match="only 2 of the 3 bytes of its body"):
-        await mistakes(store, cut)
+        await mistakes(inbox, cut)
 
 
-async def test_what_nothing_explains_says_which_secret_is_meant(store: Store) -> None:
+async def test_what_nothing_explains_says_which_secret_is_meant(inbox: Inbox) -> None:
     """A provider has several keys, and another one is easily taken for the one that signs."""
     account = Account(name="shop", profile=load_profile("stripe"), secrets=["whsec_" + "k7" * 16])
     kept = rejection(headers="stripe-signature: t=1,v1=00", body=b"{7}")
-    await keep(store, kept)
-    found = await diagnose_delivery(context(store), kept.delivery_id, accounts={"shop": account})
+    await keep(inbox, kept)
+    found = await diagnose_delivery(context(inbox), kept.delivery_id, accounts={"shop": account})
     assert (kept.verdict, found.diagnoses) == ("signature_mismatch", [])
     assert "SOURCES__SHOP__SECRETS is the endpoint's signing secret (whsec_" in (
         found.unexplained or ""
@@ -96,17 +96,17 @@ async def test_what_nothing_explains_says_which_secret_is_meant(store: Store) ->
     assert "SECRETS" not in missing
 
 
-async def test_an_unknown_name_is_reported_with_those_that_are_known(store: Store) -> None:
+async def test_an_unknown_name_is_reported_with_those_that_are_known(inbox: Inbox) -> None:
     """A slip in the address is seen at once."""
     kept = replace(rejection(), source="shp", verdict="source_unknown")
-    await keep(store, kept)
-    found = await diagnose_delivery(context(store), kept.delivery_id, accounts=ACCOUNTS)
+    await keep(inbox, kept)
+    found = await diagnose_delivery(context(inbox), kept.delivery_id, accounts=ACCOUNTS)
     assert found.diagnoses[0].sentence.endswith("that is configured: desk, shop, till.")
 
 
-async def test_a_name_in_capitals_is_reported_with_its_address(store: Store) -> None:
+async def test_a_name_in_capitals_is_reported_with_its_address(inbox: Inbox) -> None:
     """To configure what is configured would help nobody."""
     kept = replace(rejection(), source="Shop", verdict="source_unknown")
-    await keep(store, kept)
-    found = await diagnose_delivery(context(store), kept.delivery_id, accounts=ACCOUNTS)
+    await keep(inbox, kept)
+    found = await diagnose_delivery(context(inbox), kept.delivery_id, accounts=ACCOUNTS)
     assert found.diagnoses[0].sentence.endswith("have the provider send to /webhooks/shop.")

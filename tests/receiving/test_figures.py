@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import pytest
 
+from app.config.settings import Settings
+from app.database import database
 from app.receiving import (
     append_store,
     caught_up,
@@ -15,6 +17,7 @@ from app.receiving import (
     correlation_store,
     endpoint,
     guard,
+    inbox,
     inbox_file_store,
     inbox_queue,
     inbox_store,
@@ -24,10 +27,8 @@ from app.receiving import (
     receive,
     refusals,
     reverify,
-    store,
     unread,
 )
-from app.receiving.store import StoreSettings
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
@@ -83,9 +84,9 @@ FIGURES: Final[list[tuple[Any, str, Any]]] = [
     (refusals, "KEPT", 100),
     (reverify, "AT_ONCE", 100),
     (reverify, "FIRST_ACCEPTED", 20),
-    (store, "SERVER_S", 60),
-    (store, "TIDY_S", 5),
-    (store, "LOOKED_AT_FIRST", 64 * MIB),
+    (database, "SERVER_S", 60),
+    (inbox, "TIDY_S", 5),
+    (database, "LOOKED_AT_FIRST", 64 * MIB),
     (unread, "WINDOW", 7 * DAY),
     (unread, "DAYS", "7 days"),
     (unread, "ENOUGH", 1_000),
@@ -103,10 +104,10 @@ def test_a_figure_is_what_is_promised(module: Any, name: str, figure: Any) -> No
 
 def test_a_store_that_is_given_nothing_else() -> None:
     """What tools open it with, which read no settings."""
-    settings = StoreSettings(url="sqlite://")
-    assert (settings.environment, settings.notifies) == (None, False)
-    assert (settings.journal_queue, settings.journal_batch) == (4_096, 512)
-    assert (settings.inbox_max_bytes, settings.disk_low_water_mib) == (4 * GIB, 64)
+    settings = Settings()
+    assert (settings.environment, settings.shop.url) == (None, None)
+    assert (settings.inbox_queue, settings.inbox_batch) == (4_096, 512)
+    assert (settings.inbox_max_bytes, settings.disk_low_water_mb) == (4 * GIB, 64)
     assert (settings.rejections_max_count, settings.rejections_max_bytes) == (10_000, 64 * MIB)
 
 

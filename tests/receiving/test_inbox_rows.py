@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from app.context.unread import Backlog
 from app.receiving.framing import DamagedRow, Received, framed, items_in
 from app.receiving.inbox_store import (
     IDENTITY,
     POSITION,
     TIDY,
-    Backlog,
     Suspect,
     Unread,
     _in_database,

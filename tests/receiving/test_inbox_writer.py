@@ -11,10 +11,11 @@ from typing import Any, cast
 
 import pytest
 
+from app.context.unread import Backlog
 from app.core.errors import StorePoisoned, StoreUnavailable
 from app.receiving import inbox_writer_store
 from app.receiving.framing import Received
-from app.receiving.inbox_store import KEEP, Backlog, Progress, delete_up_to, put_counter
+from app.receiving.inbox_store import KEEP, Progress, delete_up_to, put_counter
 from app.receiving.inbox_writer_store import InboxWriter
 from tests.reconcile.build import T
 

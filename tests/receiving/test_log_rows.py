@@ -38,15 +38,15 @@ from app.receiving.delivery_log_store import (
     refused_naming,
 )
 from app.receiving.due_store import due_orders, marks_of, next_due
+from app.receiving.inbox import Inbox
 from app.receiving.refusal_store import Rejection, RejectionRing
-from app.receiving.store import Store
 from reconcile.instants import MILLISECOND, MINUTE, Instant
 from tests.database.builders import arrival, keep, opened, rejection, rows, said
 from tests.reconcile.build import T, seconds
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
+async def inbox(tmp_path: Path) -> AsyncIterator[Inbox]:
     """A serving store on a new database."""
     async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as opened_:
         yield opened_
@@ -94,16 +94,16 @@ def entries_of(refused: Rejection, unread: Arrival, taken: Arrival) -> list[LogE
     ]
 
 
-async def test_an_arrival_and_a_refusal_as_the_log_has_them(store: Store) -> None:
+async def test_an_arrival_and_a_refusal_as_the_log_has_them(inbox: Inbox) -> None:
     """Each member of it, in the list and alone; newest first, before an id, up to a limit."""
     taken = arrival(said("e1", order="A"))
     unread = arrival(None, at=1)
     refused = replace(rejection(body=b"{7}"), received_at=seconds(2))
-    async with store.reading() as connection:
+    async with inbox.database.reading() as connection:
         assert await newest_arrival(connection) == ""
-    await keep(store, taken, unread, refused)
+    await keep(inbox, taken, unread, refused)
     entries = entries_of(refused, unread, taken)
-    async with store.reading() as connection:
+    async with inbox.database.reading() as connection:
         for entry in entries:
             assert await find_in_log(connection, entry.delivery_id) == entry
         assert await find_in_log(connection, "dlv_none") is None
@@ -127,12 +127,12 @@ async def test_an_arrival_and_a_refusal_as_the_log_has_them(store: Store) -> Non
             assert await list_log(connection, **asked) == [entries[n] for n in found], words
 
 
-async def test_refused_arrivals_that_name_something(store: Store) -> None:
+async def test_refused_arrivals_that_name_something(inbox: Inbox) -> None:
     """Be it at the beginning of their bodies; of the latest ones, up to a limit, newest first."""
     refused = [rejection(body=body) for body in (b"ORD-1", b"x ORD-2 y", b"nothing", b'"ORD-1"')]
-    await keep(store, *refused)
+    await keep(inbox, *refused)
     names = [each.delivery_id for each in refused]
-    async with store.reading() as connection:
+    async with inbox.database.reading() as connection:
         for words, looked_at, limit, found in (
             (["ORD-1"], 9, 9, [3, 0]),
             (["ORD-1", "ORD-2"], 9, 9, [3, 1, 0]),
@@ -146,13 +146,13 @@ async def test_refused_arrivals_that_name_something(store: Store) -> None:
         assert (first.problem, first.headers, first.event_id) == ("not genuine", "a: b", None)
 
 
-async def test_bodies_as_they_are_read_again(store: Store) -> None:
+async def test_bodies_as_they_are_read_again(inbox: Inbox) -> None:
     """A repeat has none of its own; one of several has the whole beside it, and its event where
     that is gone."""
     event = said("e1", order="A")
     one, again, unread = arrival(event), arrival(event, at=1), arrival(None, at=2)
     part = arrival(said("e2", order="B"), at=3, whole=Envelope("f" * 64, b"[1,2]"))
-    await keep(store, one, again, unread, part)
+    await keep(inbox, one, again, unread, part)
     raw = RawDelivery(
         delivery_id=one.delivery_id,
         received_at=seconds(0),
@@ -166,7 +166,7 @@ async def test_bodies_as_they_are_read_again(store: Store) -> None:
         pruned_at=None,
         kept=None,
     )
-    async with store.reading() as connection:
+    async with inbox.database.reading() as connection:
         assert await raw_delivery(connection, one.delivery_id) == raw
         assert await raw_delivery(connection, again.delivery_id) is None
         assert await raw_delivery(connection, "dlv_none") is None
@@ -177,12 +177,12 @@ async def test_bodies_as_they_are_read_again(store: Store) -> None:
     ]
     assert several is not None
     assert (several.whole, several.lone, several.kept) == (b"[1,2]", False, None)
-    async with store.writing() as connection:
+    async with inbox.database.writing() as connection:
         await connection.exec_driver_sql("UPDATE envelopes SET body = NULL")
         await connection.exec_driver_sql(
             f"UPDATE deliveries SET body = NULL, pruned_at = 9 WHERE id = '{one.delivery_id}'"
         )
-    async with store.reading() as connection:
+    async with inbox.database.reading() as connection:
         several = await raw_delivery(connection, part.delivery_id)
         pruned = await raw_delivery(connection, one.delivery_id)
     assert several is not None
@@ -211,20 +211,20 @@ async def test_what_comes_by_id_is_put_in_the_order_of_arrival() -> None:
 # --- counts ---------------------------------------------------------------------------------------
 
 
-async def test_what_came_in_each_minute(store: Store) -> None:
+async def test_what_came_in_each_minute(inbox: Inbox) -> None:
     """Taken and refused apart, of all sources; those of names that no source has are one. What was
     counted long ago goes with what comes."""
     minute = int(T) // MINUTE
     unknown = replace(rejection(), verdict="source_unknown", source="made up")
     old = replace(rejection(), received_at=Instant(T - ARRIVALS_KEPT * MINUTE))
     edge = replace(rejection(), received_at=Instant(T - (ARRIVALS_KEPT - 1) * MINUTE))
-    await keep(store, old, edge)
-    async with store.reading() as connection:
+    await keep(inbox, old, edge)
+    async with inbox.database.reading() as connection:
         assert len(await arrivals_since(connection, 0)) == 2
     known = arrival(said("e1", order="A"), at=60)
     other = replace(arrival(said("e2", order="A")), source="other")
-    await keep(store, known, other, rejection(), rejection(), unknown)
-    async with store.reading() as connection:
+    await keep(inbox, known, other, rejection(), rejection(), unknown)
+    async with inbox.database.reading() as connection:
         found = await arrivals_since(connection, minute - ARRIVALS_KEPT)
         assert found == {minute - ARRIVALS_KEPT + 1: (0, 1), minute: (1, 3), minute + 1: (1, 0)}
         assert await arrivals_since(connection, minute + 1) == {minute + 1: (1, 0)}
@@ -234,25 +234,25 @@ async def test_what_came_in_each_minute(store: Store) -> None:
         assert await last_arrivals(connection, "made up") == (None, None)
 
 
-async def test_counts_of_long_ago_go_by_what_came_last(store: Store) -> None:
+async def test_counts_of_long_ago_go_by_what_came_last(inbox: Inbox) -> None:
     """Not by what is oldest in a transaction."""
     early = replace(rejection(), received_at=Instant(T - 10 * MINUTE))
     gone = replace(rejection(), received_at=Instant(T - (ARRIVALS_KEPT + 5) * MINUTE))
-    await keep(store, gone)
-    await keep(store, early, rejection())
-    async with store.reading() as connection:
+    await keep(inbox, gone)
+    await keep(inbox, early, rejection())
+    async with inbox.database.reading() as connection:
         first = min(await arrivals_since(connection, 0))
     assert first == int(T) // MINUTE - 10
-    async with store.writing() as connection:
+    async with inbox.database.writing() as connection:
         await run(connection, count_arrivals, [], [])
 
 
-async def test_what_was_read_by_source_and_verdict(store: Store) -> None:
+async def test_what_was_read_by_source_and_verdict(inbox: Inbox) -> None:
     """Redelivered and unreadable ones, too; a source's name may have blanks."""
     event = said("e1", order="A")
-    await keep(store, arrival(event), arrival(event), arrival(None, source="a b"))
-    await keep(store, arrival(event))
-    async with store.reading() as connection:
+    await keep(inbox, arrival(event), arrival(event), arrival(None, source="a b"))
+    await keep(inbox, arrival(event))
+    async with inbox.database.reading() as connection:
         assert await run(connection, read_counts) == {
             ("shop", "stored"): 1,
             ("shop", "duplicate"): 2,
@@ -261,7 +261,7 @@ async def test_what_was_read_by_source_and_verdict(store: Store) -> None:
 
 
 async def test_both_locks_are_taken_before_any_row(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That of links always, that of the ring where something was refused: in this order everywhere,
     else two could wait for each other."""
@@ -276,34 +276,34 @@ async def test_both_locks_are_taken_before_any_row(
         (Ready(None, []), ["linking"]),
     ):
         locks.clear()
-        async with store.writing() as connection:
+        async with inbox.database.writing() as connection:
             await run(connection, append_ready, [ready], memory=LinkMemory(), ring=ring)
         assert locks == taken
 
 
-async def test_a_delivery_is_appended_once_by_its_id(store: Store) -> None:
+async def test_a_delivery_is_appended_once_by_its_id(inbox: Inbox) -> None:
     """Within a transaction, too."""
     one = arrival(said("e1", order="A"))
-    found = await store.append([Ready(None, [one, one])])
+    found = await inbox.append([Ready(None, [one, one])])
     assert [verdict for _, verdict in found] == ["stored"]
-    assert await store.append([Ready(None, [one])]) == []
-    assert await rows(store, "SELECT count(*) FROM deliveries") == [(1,)]
+    assert await inbox.append([Ready(None, [one])]) == []
+    assert await rows(inbox, "SELECT count(*) FROM deliveries") == [(1,)]
 
 
 # --- due marks ------------------------------------------------------------------------------------
 
 
-async def test_what_is_said_of_an_order_sets_it_due(store: Store) -> None:
+async def test_what_is_said_of_an_order_sets_it_due(inbox: Inbox) -> None:
     """Since the first of it; each adds to its generation. What is nameless and has no order sets
     none."""
     await keep(
-        store,
+        inbox,
         arrival(said("e1", order="B"), at=5),
         arrival(said("e2", order="B"), at=3),
         arrival(said("e3", order="A"), at=4),
         arrival(said("e4", payment="p"), at=1),
     )
-    async with store.reading() as connection:
+    async with inbox.database.reading() as connection:
         marks = {each.order: each for each in await marks_of(connection, ["A", "B", "C"])}
         assert {name: (each.due_at, each.generation) for name, each in marks.items()} == {
             "A": (seconds(4), 1),
@@ -313,28 +313,28 @@ async def test_what_is_said_of_an_order_sets_it_due(store: Store) -> None:
         for now, limit, due in ((2, 9, []), (3, 9, ["B"]), (4, 9, ["B", "A"]), (9, 1, ["B"])):
             found = await run(connection, due_orders, now=seconds(now), limit=limit)
             assert [each.order for each in found] == due
-    await keep(store, arrival(said("e5", order="A", payment="p"), at=9))
-    async with store.reading() as connection:
+    await keep(inbox, arrival(said("e5", order="A", payment="p"), at=9))
+    async with inbox.database.reading() as connection:
         (mark,) = await marks_of(connection, ["A"])
         assert (mark.due_at, mark.generation) == (seconds(4), 2)
-    adopted = await rows(store, "SELECT order_key FROM events WHERE event_id = 'e4'")
+    adopted = await rows(inbox, "SELECT order_key FROM events WHERE event_id = 'e4'")
     assert adopted == [("A",)]
 
 
-async def test_an_order_that_changes_through_a_link_alone_is_due_with_it(store: Store) -> None:
+async def test_an_order_that_changes_through_a_link_alone_is_due_with_it(inbox: Inbox) -> None:
     """At the latest moment of the transaction: nothing of its own came."""
-    await keep(store, arrival(said("e1", order="A", payment="p")))
-    async with store.writing() as connection:
+    await keep(inbox, arrival(said("e1", order="A", payment="p")))
+    async with inbox.database.writing() as connection:
         await connection.exec_driver_sql("DELETE FROM order_due")
     await keep(
-        store,
+        inbox,
         arrival(said("e2", order="B", payment="p"), at=5),
         arrival(said("e3", order="C"), at=8),
     )
-    async with store.reading() as connection:
+    async with inbox.database.reading() as connection:
         marks = {each.order: each.due_at for each in await marks_of(connection, ["A", "B", "C"])}
     assert marks == {"A": seconds(8), "B": seconds(5), "C": seconds(8)}
-    assert await rows(store, "SELECT order_key, other FROM contested ORDER BY 1") == [
+    assert await rows(inbox, "SELECT order_key, other FROM contested ORDER BY 1") == [
         ("A", "B"), ("B", "A"),
     ]  # fmt: skip
 

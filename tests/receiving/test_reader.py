@@ -125,7 +125,7 @@ async def test_a_receiver_without_a_reader_knows_when_none_reads(tmp_path: Path)
         driver.clock.put(T + 60 * SECOND)
         assert "no `tallyhook worker` has read for 60 s" in str(await look())
         driver.clock.put(T)
-        await driver.service.store.writer.commit(put_counter, BEAT, T)
+        await driver.service.inbox.database.writer.commit(put_counter, BEAT, T)
         driver.clock.put(T + 59 * SECOND)
         assert await look() is None
         driver.clock.put(T + 60 * SECOND)
@@ -200,13 +200,13 @@ async def test_a_row_is_read_once_however_many_read(
     """Two readers with the same row in their hands: the second appends nothing."""
     async with driving(tmp_path, with_worker=False) as driver:
         await driver.send(event("e1"))
-        store = driver.service.store
-        rows = await store.inbox.next_rows(limit=9, most_bytes=9_999)
+        inbox = driver.service.inbox
+        rows = await inbox.next_rows(limit=9, most_bytes=9_999)
         ready = [reader._ready(reading(driver), row, row.items or ()) for row in rows]
-        both = await asyncio.gather(store.append(ready), store.append(ready))
+        both = await asyncio.gather(inbox.append(ready), inbox.append(ready))
         assert sorted(len(each) for each in both) == [0, 1]
         assert driver.rows("SELECT count(*) FROM deliveries") == [(1,)]
-        assert (await store.inbox.backlog()).records == 0
+        assert (await inbox.backlog()).records == 0
 
 
 async def test_a_delivery_whose_source_is_gone_is_kept(
@@ -216,7 +216,7 @@ async def test_a_delivery_whose_source_is_gone_is_kept(
     async with driving(tmp_path, with_worker=False) as driver:
         await driver.send(event("e1"))
         old = reading(driver)
-        await read_some(ReaderContext(old.context, {}, old.environment, old.holding))
+        await read_some(ReaderContext(old.context, old.inbox, {}, old.environment, old.holding))
         assert driver.rows("SELECT verdict, problem FROM deliveries") == [
             ("unreadable", "no source of this name is configured any more")
         ]
@@ -226,8 +226,8 @@ async def test_one_that_the_database_refuses_is_set_aside(tmp_path: Path) -> Non
     """Alone, after three tries; the others of its row go on. It is kept, reported, and read again
     when a person says so."""
     async with driving(tmp_path, with_worker=False) as driver:
-        store = driver.service.store
-        async with store.writing() as connection:
+        inbox = driver.service.inbox
+        async with inbox.database.writing() as connection:
             await connection.exec_driver_sql(
                 "CREATE TRIGGER no BEFORE INSERT ON events WHEN NEW.event_id = 'e2' "
                 "BEGIN SELECT RAISE(ABORT, 'no'); END"
@@ -244,10 +244,10 @@ async def test_one_that_the_database_refuses_is_set_aside(tmp_path: Path) -> Non
         assert aside.item is not None
         assert b"e2" in aside.item.body
         assert "tallyhook_inbox_set_aside 1.0" in (await driver.client.get("/metrics")).text
-        async with store.writing() as connection:
+        async with inbox.database.writing() as connection:
             await connection.exec_driver_sql("DROP TRIGGER no")
         await retry(driver.context)
-        store.accepted.set()
+        inbox.signals.accepted.set()
         await soon(lambda: driver.rows("SELECT count(*) FROM events") == [(5,)])
         assert await poisoned(driver.context) == []
 
@@ -258,7 +258,7 @@ async def test_its_order_is_held_until_it_was_read(tmp_path: Path) -> None:
         await driver.api("PUT", "/orders/ORD-1", json={"amount": "1500.00", "currency": "KES"})
         await driver.send(event("e1"))
         assert (await driver.api("GET", "/orders/ORD-1")).json()["fulfillable"]
-        async with driver.service.store.writing() as connection:
+        async with driver.service.inbox.database.writing() as connection:
             await connection.exec_driver_sql(
                 "CREATE TRIGGER no BEFORE INSERT ON events WHEN NEW.event_id = 'e2' "
                 "BEGIN SELECT RAISE(ABORT, 'no'); END"
@@ -275,7 +275,7 @@ async def test_its_order_is_held_until_it_was_read(tmp_path: Path) -> None:
             progress=lambda count: None,
         )
         assert any("set aside" in problem for problem in report.problems)
-        async with driver.service.store.writing() as connection:
+        async with driver.service.inbox.database.writing() as connection:
             await connection.exec_driver_sql("DROP TRIGGER no")
         assert await retry(driver.context) == 1
         await soon(lambda: driver.rows("SELECT count(*) FROM events") == [(2,)])
@@ -352,11 +352,11 @@ async def test_orders_of_one_under_which_three_readers_died_are_held(
         await read_some(reading(driver))
         assert (await driver.api("GET", "/orders/ORD-1")).json()["fulfillable"]
         await driver.send(event("e2", "refunded"))
-        store = driver.service.store
+        inbox = driver.service.inbox
         standing_still.setattr(Reader, "_round", nothing)
         standing_still.setattr(reader, "_append", dies)
-        rows = await store.inbox.next_rows(limit=9, most_bytes=9_999)
-        await store.writer.commit(suspect, rows)
+        rows = await inbox.next_rows(limit=9, most_bytes=9_999)
+        await inbox.database.writer.commit(suspect, rows)
         for _ in range(3):
             with pytest.raises(Died):
                 await Reader(reading(driver))._read_suspect()
@@ -378,8 +378,8 @@ async def dies(*_: Any) -> None:
 
 async def test_a_damaged_row_is_kept_and_holds_up_nobody(tmp_path: Path) -> None:
     async with driving(tmp_path, with_worker=False) as driver:
-        store = driver.service.store
-        async with store.receiving.inbox.writer.transaction() as connection:
+        inbox = driver.service.inbox
+        async with inbox.writer.writer.transaction() as connection:
             await connection.exec_driver_sql(
                 "INSERT INTO inbox (count, received_at, size, records) VALUES (1, 1, 3, x'00ff00')"
             )
@@ -417,8 +417,8 @@ def test_a_head_of_another_length_is_damage() -> None:
 
 async def test_what_came_another_way_needs_no_row(driver: Driver) -> None:
     """An answer that was asked for is appended by itself."""
-    store = driver.service.store
-    appended = await store.append([Ready(None, [arrival(said("e9", order="A"))])])
+    inbox = driver.service.inbox
+    appended = await inbox.append([Ready(None, [arrival(said("e9", order="A"))])])
     assert [verdict for _, verdict in appended] == ["stored"]
 
 

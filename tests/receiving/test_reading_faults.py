@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 
+from app.context.unread import EVERYTHING, Backlog, End
 from app.core.clock import SetClock
 from app.core.errors import StorePoisoned, StoreUnavailable
 from app.orders.set_aside import HOLDING
 from app.receiving import caught_up
 from app.receiving.caught_up import FAR_BEHIND, behind_s
-from app.receiving.inbox_store import EVERYTHING, Backlog, End, Suspect, Unread, next_suspects
+from app.receiving.inbox_store import Suspect, Unread, next_suspects
 from app.receiving.pace import SHORT_S, Pace
 from app.receiving.reader import Holding, Reader, ReaderContext, read_some
 from reconcile.instants import SECOND, TICK, Duration, Instant
@@ -34,7 +35,7 @@ class Store:
     def __init__(self, *, shared: bool = False) -> None:
         self.shared = shared
         self.accepted, self.drained = asyncio.Event(), asyncio.Event()
-        self.turn = self.writer = self.inbox = self
+        self.turn = self.writer = self
         self.turns: list[Any] = []
         self.committed: list[tuple[Any, ...]] = []
         self.rows: list[Unread] = []
@@ -119,8 +120,9 @@ class Reading:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, shared: bool = False) -> None:
         self.store, self.held, self.clock = Store(shared=shared), Held(), SetClock(T)
-        every: Any = SimpleNamespace(store=self.store, clock=self.clock)
-        self.context = ReaderContext(every, SOURCES, "sandbox", self.held.holding)
+        every: Any = SimpleNamespace(database=self.store, signals=self.store, clock=self.clock)
+        fake: Any = self.store
+        self.context = ReaderContext(every, fake, SOURCES, "sandbox", self.held.holding)
         self.reader = Reader(self.context)
 
         self.pauses: list[float] = []
@@ -427,11 +429,11 @@ async def test_rows_under_which_the_one_before_ended(
 async def test_what_is_read_is_in_the_log(tmp_path: Path, log: StringIO) -> None:
     """Each delivery with its verdict and what it says, and how long it had waited."""
     event = said("e1", order="A")
-    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as store:
+    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as inbox:
         one, other = received(arrival(event)), received(arrival(None))
         for item in (one, other):
-            await store.queue.submit(item)
-        await read_some(ReaderContext(context(store, at=2), SOURCES, "sandbox", HOLDING))
+            await inbox.queue.submit(item)
+        await read_some(ReaderContext(context(inbox, at=2), inbox, SOURCES, "sandbox", HOLDING))
     logged = [json.loads(line) for line in log.getvalue().splitlines()]
     first, second = [line for line in logged if line["event"] == "delivery"]
     assert (first["verdict"], first["event_id"], first["kind"], first["order"]) == (
@@ -460,8 +462,8 @@ def waiting_for(oldest: Instant | None) -> tuple[Any, list[End]]:
         return await backlog(), End(3, 4)
 
     inbox = SimpleNamespace(backlog_and_end=backlog_and_end, backlog=backlog)
-    store = SimpleNamespace(read=asyncio.Event(), inbox=inbox)
-    return SimpleNamespace(store=store, clock=SetClock(Instant(T + 5 * SECOND))), asked
+    signals, clock = SimpleNamespace(read=asyncio.Event()), SetClock(Instant(T + 5 * SECOND))
+    return SimpleNamespace(signals=signals, inbox=inbox, clock=clock), asked
 
 
 @pytest.mark.parametrize(
@@ -474,10 +476,10 @@ async def test_how_far_behind_it_is(
     """In whole seconds, at least one; nothing where all was read that was there at the question."""
     monkeypatch.setattr(caught_up, "READ_WITHIN_S", 0.0)
     every, asked = waiting_for(oldest)
-    every.store.read.set()
+    every.signals.read.set()
     assert await behind_s(every) == expected
     assert asked == [EVERYTHING]
-    assert not every.store.read.is_set()
+    assert not every.signals.read.is_set()
 
 
 @pytest.mark.parametrize(("age", "patient", "waits"), [

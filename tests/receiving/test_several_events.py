@@ -137,7 +137,7 @@ async def test_a_body_that_was_pruned_is_kept_again_for_what_is_new(tmp_path: Pa
     async with service(tmp_path, **more) as driver:
         await send(driver, item(1), item(2))
         ids = [row[0] for row in driver.rows("SELECT id FROM deliveries")]
-        async with driver.context.store.writing() as connection:
+        async with driver.context.database.writing() as connection:
             await prune(connection, ids, now=T + 90 * DAY)
         assert driver.rows("SELECT body FROM envelopes") == [(None,)]
         assert (await send(driver, item(1), item(2)))["verdict"] == "duplicate"
@@ -156,7 +156,7 @@ async def test_a_body_that_was_deleted_is_not_kept_again_for_what_cannot_be_read
     async with service(tmp_path, PROFILE.replace('unit = "minor"', 'unit = "major"')) as driver:
         await send(driver, *batch)
         ids = [row[0] for row in driver.rows("SELECT id FROM deliveries")]
-        async with driver.context.store.writing() as connection:
+        async with driver.context.database.writing() as connection:
             await prune(connection, ids, now=T + 90 * DAY)
         (tmp_path / "batches.toml").write_text(PROFILE)
         driver.service.webhooks.receiver.sources["shop"] = now(tmp_path)["shop"]
@@ -172,7 +172,7 @@ async def test_the_whole_body_goes_with_the_last_of_its_events(tmp_path: Path) -
         await send(driver, item(1), item(2))
         first, last = [row[0] for row in driver.rows("SELECT id FROM deliveries ORDER BY id")]
         for name, left in ((first, 1), (last, 0)):
-            async with driver.context.store.writing() as connection:
+            async with driver.context.database.writing() as connection:
                 await prune(connection, [name], now=T + 90 * DAY)
             assert driver.rows("SELECT count(body) FROM envelopes") == [(left,)]
             assert (await again(driver, tmp_path)).events == 2

@@ -13,10 +13,13 @@ from typing import Any
 
 import pytest
 
+from app.config.settings import Settings
 from app.core.errors import ConfigurationError, StoreUnavailable, UsageError
-from app.receiving import store as store_module
+from app.database import database as opening
+from app.database.database import Database
+from app.receiving.inbox import Inbox, open_inbox
 from app.receiving.inbox_file_store import InboxFile, identity_at, path_of
-from app.receiving.store import Store, StoreSettings, open_store
+from tests.contexts import settings_of
 from tests.database.builders import arrival, keep, opened, said
 from tests.database.made import put_new
 
@@ -27,18 +30,18 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "made" / "here" / "t.db"
 
 
-def settings(path: Path, **more: Any) -> StoreSettings:
+def settings(path: Path, **more: Any) -> Settings:
     """Of a store there."""
-    return StoreSettings(url=f"sqlite+aiosqlite:///{path}", environment="sandbox", **more)
+    return settings_of(path, **more)
 
 
 async def created(path: Path, *, anew: bool = False) -> Path:
     """Make one."""
-    store = Store(settings(path))
+    database = Database(settings(path))
     try:
-        return await store.create(anew=anew)
+        return await database.create(anew=anew)
     finally:
-        await store.close()
+        await database.close()
 
 
 def mode(path: Path) -> int:
@@ -65,12 +68,12 @@ async def test_a_database_that_is_made_is_its_owners_alone(path: Path) -> None:
 
 async def test_only_a_file_is_made_by_us() -> None:
     """PostgreSQL's databases are not."""
-    store = Store(StoreSettings(url="postgresql+asyncpg://nobody@127.0.0.1:1/none"))
+    database = Database(Settings(database_url="postgresql+asyncpg://nobody@127.0.0.1:1/none"))
     try:
         with pytest.raises(UsageError, match="createdb"):
-            await store.create(anew=False)
+            await database.create(anew=False)
     finally:
-        await store.close()
+        await database.close()
 
 
 async def test_a_database_that_is_not_there_is_named_by_its_whole_path(
@@ -79,20 +82,20 @@ async def test_a_database_that_is_not_there_is_named_by_its_whole_path(
     """Where the setting's is relative, the command may run in another folder than the service."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(StoreUnavailable, match=f"no database at {tmp_path}/var/t.db yet"):
-        async with open_store(settings(Path("var/t.db")), purpose="reading"):
+        async with open_inbox(settings(Path("var/t.db")), purpose="reading"):
             pass
 
 
 async def test_what_a_service_makes_is_its_owners_alone(path: Path) -> None:
     """Folders, database and inbox; whoever only reads makes nothing."""
     with pytest.raises(StoreUnavailable, match="there is no database at"):
-        async with open_store(settings(path), purpose="reading"):
+        async with open_inbox(settings(path), purpose="reading"):
             pass
     assert not path.parent.exists()
     before = os.umask(0)
     try:
-        async with open_store(settings(path)) as store:
-            assert store.path == path
+        async with open_inbox(settings(path)) as inbox:
+            assert inbox.database.path == path
             assert [mode(each) for each in (path.parent, path, path_of(path))] == [
                 0o700, 0o600, 0o600,
             ]  # fmt: skip
@@ -148,22 +151,22 @@ async def test_a_number_is_never_given_twice(
     """The next is above the position, above every row, and above what was ever given."""
     put_new(tmp_path / "t.db")
     url = f"sqlite+aiosqlite:///{tmp_path}/t.db"
-    async with opened(url) as store:
-        assert store.inbox_file is not None
-        path = store.inbox_file.path
-    with closing(sqlite3.connect(path)) as inbox, inbox:
+    async with opened(url) as inbox:
+        assert inbox.file is not None
+        path = inbox.file.path
+    with closing(sqlite3.connect(path)) as rows_of, rows_of:
         for row in rows:
-            inbox.execute("INSERT INTO inbox VALUES (?, 1, 1, 0, x'')", (row,))
-        inbox.execute("DELETE FROM sqlite_sequence")
+            rows_of.execute("INSERT INTO inbox VALUES (?, 1, 1, 0, x'')", (row,))
+        rows_of.execute("DELETE FROM sqlite_sequence")
         if given is not None:
-            inbox.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('inbox', ?)", (given,))
+            rows_of.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('inbox', ?)", (given,))
     file = InboxFile(tmp_path / "t.db", low_water_mib=0)
     await file.begin_after(position)
     await file.close()
-    with closing(sqlite3.connect(path)) as inbox, inbox:
+    with closing(sqlite3.connect(path)) as rows_of, rows_of:
         sql = "INSERT INTO inbox (count, received_at, size, records) VALUES (1, 1, 0, x'')"
-        inbox.execute(sql)
-        assert inbox.execute("SELECT max(seq) FROM inbox").fetchall() == [(following,)]
+        rows_of.execute(sql)
+        assert rows_of.execute("SELECT max(seq) FROM inbox").fetchall() == [(following,)]
 
 
 class Calls:
@@ -203,7 +206,7 @@ def test_all_of_a_file_is_read_from_the_disk_anew(
     calls = Calls(monkeypatch)
     for name in ("t.db", "t.db-wal", "t.db.inbox-wal"):
         (tmp_path / name).touch()
-    store_module._drop_cached_pages(tmp_path / "t.db")
+    opening.drop_cached_pages(tmp_path / "t.db")
     assert calls.dropped == ["t.db", "t.db-wal", "t.db.inbox-wal"]
     assert calls.open == set()
 
@@ -221,7 +224,7 @@ async def test_a_folder_is_synced_after_its_file(
             return folded
 
     writer: Any = Folding()
-    await store_module._sync_file(writer, tmp_path / "t.db")
+    await opening.sync_file(writer, tmp_path / "t.db")
     assert (calls.synced, calls.open) == ([tmp_path.name], set())
     lines = [json.loads(line)["event"] for line in log.getvalue().splitlines()]
     line = "another process is reading the database; its log stays until it ends"
@@ -231,30 +234,29 @@ async def test_a_folder_is_synced_after_its_file(
 async def test_a_store_is_given_back_whole(tmp_path: Path) -> None:
     """It can be opened at once again, and nothing of it stays locked; one that was never opened is
     given back, too."""
-    await Store(settings(tmp_path / "t.db")).close()
+    await Inbox(settings(tmp_path / "t.db"), purpose="serving").close()
     put_new(tmp_path / "t.db")
     for _ in range(2):
-        async with open_store(settings(tmp_path / "t.db")) as store:
-            assert (store.poison, store.looked, store.shared) == (None, True, False)
-            assert (store.notifies, store.environment, store.append_faults) == (
-                False, "sandbox", 0
-            )  # fmt: skip
+        async with open_inbox(settings(tmp_path / "t.db")) as inbox:
+            database = inbox.database
+            assert (database.poison, database.looked, database.shared) == (None, True, False)
+            assert (database.environment, inbox.append_faults) == ("sandbox", 0)
         assert "t.db-wal" not in os.listdir(tmp_path)
 
 
 @pytest.mark.parametrize("which", ["database", "inbox"])
 async def test_a_fault_of_one_file_ends_what_is_written_to_both(tmp_path: Path, which: str) -> None:
     """Whoever is to be notified is notified once."""
-    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as store:
+    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as inbox:
         reported: list[str] = []
-        store.on_poison = reported.append
-        assert store.inbox_file is not None
-        writers = {"database": store.writer, "inbox": store.inbox_file.writer}
+        inbox.database.on_poison = reported.append
+        assert inbox.file is not None
+        writers = {"database": inbox.database.writer, "inbox": inbox.file.writer}
         for reason in ("planted", "again"):
             writers[which].on_poison(reason)
         assert reported == ["planted"]
         assert {each.poison for each in writers.values()} == {"planted"}
-        assert store.poison == "planted"
+        assert inbox.database.poison == "planted"
 
 
 # --- a server that is not there yet ---------------------------------------------------------------
@@ -285,9 +287,9 @@ async def test_a_server_is_waited_for(
     free; the log says once which of the two it is."""
     now, waited, tries = [100.0], list[float](), [0]
     length = 60.0 if fails < 99 else 0.5
-    monkeypatch.setattr(store_module, "SERVER_S", length)
-    monkeypatch.setattr(store_module, "monotonic", lambda: now[0])
-    monkeypatch.setattr(store_module, "is_not_there_yet", lambda error: not_yet)
+    monkeypatch.setattr(opening, "SERVER_S", length)
+    monkeypatch.setattr(opening, "monotonic", lambda: now[0])
+    monkeypatch.setattr(opening, "is_not_there_yet", lambda error: not_yet)
     cause = Exception()
     if full:
         cause.sqlstate = "53300"  # type: ignore[attr-defined]
@@ -296,18 +298,18 @@ async def test_a_server_is_waited_for(
         waited.append(round(seconds, 9))
         now[0] = round(now[0] + seconds, 9)
 
-    async def opening() -> None:
+    async def tried() -> None:
         tries[0] += 1
         if tries[0] <= fails:
             raise StoreUnavailable("planted", reason="database") from cause
 
     monkeypatch.setattr("asyncio.sleep", sleep)
-    store: Any = type("Shared", (), {"shared": shared})()
+    inbox: Any = type("Shared", (), {"shared": shared})()
     if opened_:
-        await store_module._once_there(store, opening)
+        await opening.once_there(inbox, tried)
     else:
         with pytest.raises(StoreUnavailable, match="planted"):
-            await store_module._once_there(store, opening)
+            await opening.once_there(inbox, tried)
     assert waited == waits
     lines = [json.loads(line)["event"] for line in log.getvalue().splitlines()]
     which = "has no connection free" if full else "does not answer yet"
@@ -319,7 +321,7 @@ async def test_a_server_is_waited_for(
     [(None, "is empty: no table of Tallyhook's"), ("0001", "is at version 0001")],
 )
 def test_an_upgrade_that_is_due_is_reported(version: str | None, said: str) -> None:
-    assert said in str(store_module._upgrade_is_due(version))
+    assert said in str(opening._upgrade_is_due(version))
 
 
 async def test_the_inbox_is_left_as_it_was_where_it_is_not_ours(tmp_path: Path) -> None:
@@ -378,12 +380,12 @@ async def test_who_is_closed_last(tmp_path: Path, poison: str | None, order: lis
     await file.close()
     assert closed == order
     closed.clear()
-    store = Store(settings(tmp_path / "t.db"))
-    await store._reader.dispose()
-    await store.writer.close()
-    whole: Any = store
-    whole._reader, whole.writer = Given("reader"), Given("writer")
-    await store.close()
+    database = Database(settings(tmp_path / "t.db"))
+    await database.reader.dispose()
+    await database.writer.close()
+    whole: Any = database
+    whole.reader, whole.writer = Given("reader"), Given("writer")
+    await database.close()
     assert closed == order
 
 
@@ -392,44 +394,44 @@ async def test_why_nothing_can_be_appended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: Exception | None
 ) -> None:
     """By what the driver calls it, or the error itself; over as soon as one can be."""
-    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as store:
-        await _cannot_append(store, monkeypatch, cause)
+    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as inbox:
+        await _cannot_append(inbox, monkeypatch, cause)
 
 
 async def _cannot_append(
-    store: Store, monkeypatch: pytest.MonkeyPatch, cause: Exception | None
+    inbox: Inbox, monkeypatch: pytest.MonkeyPatch, cause: Exception | None
 ) -> None:
     error: Exception = ValueError("planted")
     error.__cause__ = cause
-    appended = store.writer.commit
+    appended = inbox.database.writer.commit
 
     async def commit(*words: Any, **more: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(store.writer, "commit", commit)
+    monkeypatch.setattr(inbox.database.writer, "commit", commit)
     for faults in (1, 2):
         with pytest.raises(ValueError, match="planted"):
-            await keep(store, arrival(said("e1", order="A")))
-        assert store.append_faults == faults
-    monkeypatch.setattr(store.writer, "transaction", lambda: (_ for _ in ()).throw(error))
+            await keep(inbox, arrival(said("e1", order="A")))
+        assert inbox.append_faults == faults
+    monkeypatch.setattr(inbox.database.writer, "transaction", lambda: (_ for _ in ()).throw(error))
     name = type(cause or error).__name__
-    assert f"cannot be appended ({name}): they are kept" in str(await store.cannot_append())
-    assert store.append_faults == 2
+    assert f"cannot be appended ({name}): they are kept" in str(await inbox.cannot_append())
+    assert inbox.append_faults == 2
     error = StoreUnavailable("planted; free some", reason="disk")
-    assert await store.cannot_append() == "planted; free some"
+    assert await inbox.cannot_append() == "planted; free some"
     monkeypatch.undo()
-    assert await store.cannot_append() is None
-    assert (store.append_faults, store.writer.commit) == (0, appended)
+    assert await inbox.cannot_append() is None
+    assert (inbox.append_faults, inbox.database.writer.commit) == (0, appended)
 
 
 async def test_what_is_strange_in_a_file_is_reported_without_writing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody who writes is held up by a check."""
-    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as store:
-        async with store.writing() as connection:
+    async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as inbox:
+        async with inbox.database.writing() as connection:
             await connection.exec_driver_sql("CREATE TABLE not_ours (a)")
-        monkeypatch.setattr(store.writer, "transaction", None)
-        (found,) = await store.strange_objects()
+        monkeypatch.setattr(inbox.database.writer, "transaction", None)
+        (found,) = await inbox.database.strange_objects()
         monkeypatch.undo()
     assert "not_ours" in found

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text
 
+from app.context.context import AppContext
 from app.evidence.seal import open_signer, seal_all
 from app.evidence.verify_log import verify_log
 from app.orders.history_store import gather
@@ -24,7 +25,6 @@ from app.orders.read_feed import Published, read_feed
 from app.orders.rebuild import refold_all
 from app.privacy.check import Rebuilding, check_database
 from app.providers.source import Source
-from app.receiving.context import AppContext
 from app.receiving.due_store import count_due
 from reconcile.instants import MINUTE, TICK, Instant
 from reconcile.ledger.events import Delivery
@@ -113,7 +113,7 @@ async def problems(world: World) -> list[str]:
 async def _read(context: AppContext) -> Stored:
     now = context.clock.now()
     feed = await read_feed(context, after=0, limit=10_000, wait_s=0)
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         orders = await _column(connection, "SELECT order_key FROM order_due ORDER BY order_key")
         histories = dict(await gather(connection, [row[0] for row in orders]))
         deliveries = await _column(

@@ -16,16 +16,15 @@ from typing import Any, TypeVar
 import httpx2
 
 from app.bootstrap import Service, working_parts
-from app.bootstrap_context import store_settings
 from app.bootstrap_serving import SHUTDOWN_S
 from app.checkout.client import CheckoutClient, ClientSettings
 from app.config.settings import Settings
+from app.context.context import AppContext
 from app.core.clock import Clock
 from app.core.errors import TallyhookError
 from app.evidence.seal import open_signer
 from app.providers.source import Source
-from app.receiving.context import AppContext
-from app.receiving.store import open_store
+from app.receiving.inbox import open_inbox
 from tests.simulation.asgi import Packet, Reply, call
 from tests.simulation.disk import Disk, Sizes
 from tests.simulation.faults import Faults
@@ -105,9 +104,9 @@ class Process:
         machine = self.machine
         url = f"sqlite+aiosqlite:///{self.disk.database}"
         settings = machine.settings.model_copy(update={"database_url": url})
-        async with open_store(store_settings(settings), purpose="serving") as store:
+        async with open_inbox(settings, purpose="serving") as inbox:
             self.client = CheckoutClient(machine.checkout, transport=machine.outward)
-            self.context = AppContext(store=store, policy=settings.policy(), clock=machine.clock)
+            self.context = inbox.context(clock=machine.clock, policy=settings.policy())
             parts = working_parts(
                 self.context,
                 settings,

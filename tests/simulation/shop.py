@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from app.checkout.client import CheckoutClient
 from app.checkout.open_checkout import CheckoutResult, open_checkout
 from app.checkout.request import CheckoutRequest
+from app.context.context import AppContext
 from app.core.errors import TallyhookError, UnreachableError
 from app.orders.order_facts import OrderFacts, tell_order
 from app.orders.read_feed import Published, read_feed
-from app.receiving.context import AppContext
 from app.sandbox.scenarios import SCENARIOS
 from reconcile.instants import Instant
 from reconcile.money import Money, major_text

@@ -13,11 +13,11 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import PlainValidator, create_model
 
+from app.context.context import AppContext
 from app.core.cells import BYTE_ORDER_MARK, csv_line, safe_cell
 from app.core.toml_file import EMPTY, TomlTable, read_toml
 from app.core.zones import zone_named
 from app.finance.report_period import JournalTotals, Progress, report_journal
-from app.receiving.context import AppContext
 from reconcile.instants import format_instant
 from reconcile.money import Money, major_text, to_json
 from reconcile.periods import IN_UTC, Calendar

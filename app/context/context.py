@@ -1,6 +1,6 @@
-"""What an operation works with: the open store, the merchant's policy and the one clock.
+"""What an operation works with: settings, the open database, the merchant's policy, the one clock.
 
-Command line, API and console hold an AppContext and hand it to operations, which ask its store.
+Command line, API and console hold an AppContext and hand it to operations.
 """
 
 from __future__ import annotations
@@ -9,15 +9,18 @@ from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from pathlib import Path
 
+from app.config.settings import Settings
+from app.context.signals import Signals
+from app.context.unread import UnreadInbox
 from app.core.clock import Clock
 from app.core.phone_key import PhoneKey
-from app.receiving.store import Store
+from app.database.database import Database
 from reconcile.ledger.policy import Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppContext:
-    """One open store, seen through one policy, on one clock.
+    """One open database, seen through one policy, on one clock.
 
     phone_key        what customers' phone numbers are found by; None: they are neither noted nor
                      found
@@ -27,7 +30,10 @@ class AppContext:
     merchant         the merchant's name, for the pages of reports; empty: nobody has said
     """
 
-    store: Store
+    settings: Settings
+    database: Database
+    inbox: UnreadInbox
+    signals: Signals
     policy: Policy
     clock: Clock
     phone_key: PhoneKey | None = None
@@ -40,3 +46,8 @@ class AppContext:
     def calendar_zone(self) -> tzinfo:
         """The zone of days, months and pages: UTC where nobody has said another."""
         return self.zone or UTC
+
+    @property
+    def notifies_shop(self) -> bool:
+        """Whether a shop is notified of every revision that is published."""
+        return self.settings.shop.url is not None

@@ -1,0 +1,28 @@
+"""News within one process that serves, reads or folds one database."""
+
+from __future__ import annotations
+
+import asyncio
+
+from app.core.signals import Signal
+
+
+class Signals:
+    """What one task sets and another waits for."""
+
+    def __init__(self) -> None:
+        self.evidence_arrived = Signal()
+        """Set when there is something new about an order."""
+        self.accepted = Signal()
+        """Set when the inbox has got something."""
+        self.read = Signal()
+        """Set when something of the inbox was read."""
+        self.folded = Signal()
+        """Set when a round of folding has ended."""
+        self.drained = asyncio.Event()
+        """Cleared while the reader of this process has a backlog before it."""
+        self.drained.set()
+        self.closing = asyncio.Event()
+        """Set when the service stops: nobody should wait for news any more."""
+        self.folded_elsewhere = False
+        """Whether another process folds and seals what this one reads."""

@@ -1,0 +1,58 @@
+"""What is accepted and not read yet, as rooms to the right of `receiving/` may ask for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+
+from reconcile.instants import Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """What is not read yet, without what is set aside: records, bytes, and when the oldest came."""
+
+    records: int = 0
+    size: int = 0
+    oldest: Instant | None = None
+
+    def __add__(self, other: Backlog) -> Backlog:
+        both = [each.oldest for each in (self, other) if each.oldest is not None]
+        return Backlog(
+            records=self.records + other.records,
+            size=self.size + other.size,
+            oldest=min(both, default=None),
+        )
+
+
+class End(NamedTuple):
+    """The last numbers of rows of the inbox's table, and of rows of its file."""
+
+    table: int
+    file: int
+
+
+EVERYTHING: Final = End(2**63 - 1, 2**63 - 1)
+
+
+class UnreadInbox(Protocol):
+    """The inbox, for everybody but its receiver and its reader."""
+
+    async def backlog(self, *, up_to: End = EVERYTHING) -> Backlog:
+        """Count what is not read yet, of the rows up to these numbers."""
+        ...
+
+    async def backlog_and_end(self, *, up_to: End = EVERYTHING) -> tuple[Backlog, End]:
+        """Count likewise, and return the last number of each kind by now."""
+        ...
+
+    async def tidy(self) -> bool:
+        """Leave nothing of what was read in the inbox. False where that was not done in time."""
+        ...
+
+    async def damage(self) -> list[str]:
+        """Describe damage to the inbox's own file, one sentence each."""
+        ...
+
+    async def rewrite(self) -> None:
+        """Write the inbox's own file anew, so that nothing deleted is left in it."""

@@ -1,0 +1,279 @@
+"""The inbox at work: deliveries are taken in at one end, and appended to the database at the other.
+
+    async with open_inbox(settings, purpose="serving") as inbox:
+        await inbox.queue.submit(received)               # the way of a delivery: into the inbox
+        await inbox.append(ready)                        # and out of it
+
+Its rows are in a table of the database on PostgreSQL, and in a file beside it on SQLite.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from time import monotonic
+from typing import Final, NamedTuple
+
+from app.config.settings import Settings
+from app.context.context import AppContext
+from app.context.signals import Signals
+from app.core.clock import Clock
+from app.core.errors import StorePoisoned, StoreUnavailable
+from app.database.database import (
+    AGAIN_S,
+    SERVER_S,
+    Database,
+    drop_cached_pages,
+    once_there,
+    sync_file,
+    system_errors_explained,
+)
+from app.database.engine import writing_engine
+from app.database.faults import PUT_BACK
+from app.database.postgresql import Purpose
+from app.database.statements import run
+from app.database.writer import Writer
+from app.receiving.append_store import TRIAL, Arrival, Ready, StoredVerdict, append, append_ready
+from app.receiving.correlation_store import LinkMemory
+from app.receiving.inbox_file_store import InboxFile
+from app.receiving.inbox_queue import InboxQueue
+from app.receiving.inbox_store import (
+    IDENTITY,
+    InboxRows,
+    ReadersTurn,
+    adopt,
+    ask_to_tidy,
+    fact,
+    position_of,
+    tidied,
+)
+from app.receiving.inbox_writer_store import InboxWriter
+from app.receiving.refusal_store import RejectionRing
+from reconcile.ledger.policy import Policy
+
+TIDY_S: Final = 5.0
+"""How long an erasure waits until the receiver has left nothing of what was read."""
+
+
+class Intake(NamedTuple):
+    """What takes deliveries in: the queue, and what writes what waits there to the inbox."""
+
+    queue: InboxQueue
+    writer: InboxWriter
+
+
+class Inbox(InboxRows):
+    """The inbox of a database. Made by `open_inbox`."""
+
+    append_faults = 0
+    """Times in a row that what was read could not be appended."""
+
+    def __init__(self, settings: Settings, *, purpose: Purpose) -> None:
+        self.settings = settings
+        self.database = Database(settings, purpose=purpose)
+        self.file: InboxFile | None = None
+        if self.database.path is not None:
+            low_water_mib = settings.disk_low_water_mb
+            self.file = InboxFile(self.database.path, low_water_mib=low_water_mib)
+        super().__init__(self.database, self.file)
+        self.signals = Signals()
+        self.turn = ReadersTurn(
+            self.database.reader, self.database.path, judged=self.database.writer.judged
+        )
+        self._ring = RejectionRing(
+            max_count=settings.rejections_max_count, max_bytes=settings.rejections_max_bytes
+        )
+        self._memory = LinkMemory()
+        self._intake: Intake | None = None
+
+    def context(self, *, clock: Clock, policy: Policy | None = None) -> AppContext:
+        """Build a context on this inbox and its database.
+
+        policy  None: as the settings say, where they alone decide
+        """
+        return AppContext(
+            settings=self.settings,
+            database=self.database,
+            inbox=self,
+            signals=self.signals,
+            clock=clock,
+            policy=policy or self.settings.policy(),
+        )
+
+    @property
+    def queue(self) -> InboxQueue:
+        """The queue in front of the inbox; of a receiver."""
+        assert self._intake is not None
+        return self._intake.queue
+
+    @property
+    def writer(self) -> InboxWriter:
+        """What the queue writes with; of a receiver."""
+        assert self._intake is not None
+        return self._intake.writer
+
+    async def append(self, ready: Sequence[Ready]) -> list[tuple[Arrival, StoredVerdict]]:
+        """Append what was read, and take it out of the inbox, in one transaction. Returns what was
+        appended, with its verdict: nothing that somebody else read meanwhile, and no delivery that
+        is known by its id already.
+
+        Raises as `Writer.commit` does.
+        """
+        try:
+            appended = await self.database.writer.commit(
+                append_ready, ready, memory=self._memory, ring=self._ring
+            )
+        except Exception:
+            self._memory.forget()
+            self.append_faults += 1
+            raise
+        self.append_faults = 0
+        self._memory.add(appended.links)
+        if appended.arrivals:
+            self.signals.evidence_arrived.set()
+        self.signals.read.set()
+        return list(zip(appended.arrivals, appended.verdicts, strict=True))
+
+    async def cannot_append(self) -> str | None:
+        """Why no delivery can be appended at present, one sentence; None where one can. One of
+        nobody's is appended, and taken back."""
+        try:
+            async with self.database.writer.transaction() as connection:
+                await run(connection, append, [TRIAL], LinkMemory())
+                raise _TakenBack
+        except _TakenBack:
+            self.append_faults = 0
+            return None
+        except StoreUnavailable as error:
+            return str(error)
+        except Exception as error:
+            kind = type(error.__cause__ or error).__name__
+            return (
+                f"deliveries that were accepted cannot be appended ({kind}): they are kept; run "
+                "`tallyhook db check`, and see the log"
+            )
+
+    async def tidy(self) -> bool:
+        """Leave nothing of what has been read in the inbox of an SQLite database: its receiver does
+        that, and where none runs, we. False where it was not done in time."""
+        file, lock = self.file, self.database.service
+        if file is None or lock is None or not file.is_there():
+            return True
+        up_to = (await self.backlog_and_end())[1].file
+        if self._intake is None:
+            with lock.if_free() as free:
+                if free:
+                    return await file.empty((await self.progress()).position)
+        await self.database.writer.commit(ask_to_tidy, up_to)
+        ends = monotonic() + TIDY_S
+        while monotonic() < ends:
+            async with file.reading() as connection:
+                if await run(connection, tidied) >= up_to:
+                    return True
+            await asyncio.sleep(AGAIN_S)
+        return False
+
+    async def damage(self) -> list[str]:
+        """Describe damage to the file, one sentence each. There is none where there is no file."""
+        there = self.file is not None and self.file.is_there()
+        return await self.file.damage() if self.file is not None and there else []
+
+    async def rewrite(self) -> None:
+        """Write the file anew, where there is one."""
+        if self.file is not None and self.file.is_there():
+            await self.file.writer.rewrite()
+            await self.file.writer.checkpoint()
+
+    # --- opening and closing ---------------------------------------------------------------------
+
+    async def open(self, purpose: Purpose) -> None:
+        """Open the database, and what of the inbox a purpose needs. Raises as `Database.open`."""
+        with system_errors_explained():
+            if purpose in ("serving", "working"):
+                await once_there(self.database, partial(self._open, purpose))
+            else:
+                await self._open(purpose)
+
+    async def _open(self, purpose: Purpose) -> None:
+        ends = monotonic() + SERVER_S
+        while purpose == "working" and self.file is not None and not await self.turn.take():
+            if monotonic() > ends:
+                raise StoreUnavailable("another process reads this inbox; end it", reason="busy")
+            await asyncio.sleep(AGAIN_S)
+        await self.database.open(purpose)
+        if self.file is not None and purpose in ("serving", "working", "alone"):
+            drop_cached_pages(self.file.path)
+        if purpose == "serving":
+            await self._open_intake()
+
+    async def _open_intake(self) -> None:
+        """From now on deliveries can be taken in."""
+        settings, database, file = self.settings, self.database, self.file
+        if file is not None:
+            writer = file.writer
+        else:  # a connection of its own: no other write holds a sender up
+            engine = writing_engine(settings.database_url, purpose="serving")
+            writer = Writer(engine, lock=None, log=None, place=None, space=database.writer.space)
+        database.fail_together(writer)
+        inbox = InboxWriter(
+            writer,
+            self,
+            database=database.writer,
+            shared=database.shared,
+            max_bytes=settings.inbox_max_bytes,
+        )
+        queue = InboxQueue(
+            inbox,
+            queue_limit=settings.inbox_queue,
+            batch_limit=settings.inbox_batch,
+            on_commit=lambda count: self.signals.accepted.set(),
+        )
+        self._intake = Intake(queue, inbox)
+        if file is not None:
+            await self._open_file(file)
+        await inbox.load()
+
+    async def _open_file(self, file: InboxFile) -> None:
+        assert self.database.environment is not None
+        async with self.database.writer.transaction() as connection:
+            known = await run(connection, fact, IDENTITY)
+            identity = await file.open(self.database.environment, known=known)
+            if known is None:
+                await run(connection, adopt, identity)
+            position = await run(connection, position_of)
+        await file.begin_after(position)
+        if file.is_small() and (found := await file.damage()):
+            raise StorePoisoned(f"{found[0]}: {PUT_BACK}")
+        await sync_file(file.writer, file.path)
+
+    async def close(self) -> None:
+        """Give everything back. Harmless where nothing was opened."""
+        await self.turn.release()
+        if self.file is not None:
+            await self.file.close()
+        elif self._intake is not None:
+            await self._intake.writer.writer.close()
+        await self.database.close()
+
+
+def inbox_of(context: AppContext) -> Inbox:
+    """Return the whole inbox of a context, for who reads it or serves."""
+    assert isinstance(context.inbox, Inbox)
+    return context.inbox
+
+
+class _TakenBack(Exception):
+    """Ends a trial, so that nothing of it is kept."""
+
+
+@asynccontextmanager
+async def open_inbox(settings: Settings, *, purpose: Purpose = "serving") -> AsyncIterator[Inbox]:
+    """Open a database with its inbox, for a purpose: see `Database.open`."""
+    inbox = Inbox(settings, purpose=purpose)
+    try:
+        await inbox.open(purpose)
+        yield inbox
+    finally:
+        await inbox.close()
