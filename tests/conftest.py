@@ -20,7 +20,6 @@ import typer.main
 from hypothesis import HealthCheck, settings
 
 from app.core.logs import configure_logging
-from app.database import schema
 from app.providers import profile
 from tests.inline import statements_at_once, statements_in_threads
 from tests.memory import memory
@@ -130,14 +129,12 @@ def _compiled_once(compile_: Callable[..., Any]) -> Callable[..., Any]:
 def made_once() -> Iterator[None]:
     """What a process of the product makes once, and one of tests for each command and each service:
     the tree of commands (40 ms), the authorities that are trusted, read from the disk (25 ms
-    for each client), at each start the definitions of all tables as words (5 ms), the profiles and
-    their names (8 ms), and the code of each page's template (30 ms). None is changed by who uses
-    it."""
+    for each client), the profiles and their names (8 ms), and the code of each page's template
+    (30 ms). None is changed by who uses it."""
     names = cache(profile.shipped_profiles)
     with (
         patch.object(profile, "read_profile", lru_cache(256)(profile.read_profile)),
         patch.object(profile, "shipped_profiles", lambda: list(names())),
-        patch.object(schema, "_words", cache(schema._words)),
         patch.object(jinja2.Environment, "compile", _compiled_once(jinja2.Environment.compile)),
         patch.object(typer.main, "get_command", cache(typer.main.get_command)),
         patch.object(httpcore2, "default_ssl_context", cache(httpcore2.default_ssl_context)),

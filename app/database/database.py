@@ -37,7 +37,7 @@ from app.database.facts import damage, note_server
 from app.database.faults import PUT_BACK, driver_errors, is_full, is_not_there_yet, why_not_opened
 from app.database.locks import MIGRATING, ServiceLock, WriteLock, take_lock
 from app.database.postgresql import Purpose
-from app.database.schema import Made, identity_of, read_as_newest
+from app.database.schema import Made, identity_of
 from app.database.statements import Plain, Result, Words, run, run_snapshot
 from app.database.writer import MIB, LogLength, Place, Space, Writer
 
@@ -194,7 +194,7 @@ class Database:
         self._make_folder()
         async with self.writer.transaction() as connection:
             current = await schema.current_version(connection)
-            if current != schema.newest_version() and self.shared:
+            if current != schema.NEWEST and self.shared:
                 raise _upgrade_is_due(current)
             await _bring_up_to_date(connection, current)
             self.environment = await schema.stamp_environment(connection, self.environment)
@@ -243,29 +243,17 @@ class Database:
         self._check_there()
         async with self.reading() as connection:
             current = await schema.current_version(connection)
-            if current != schema.newest_version():
+            if current != schema.NEWEST:
                 raise _upgrade_is_due(current)
             self.environment = await schema.stamp_environment(connection, self.environment)
 
     @asynccontextmanager
     async def previewing(self) -> AsyncIterator[tuple[AsyncConnection, str | None]]:
-        """One snapshot of a database of whatever version, read as if it were of the newest, and the
-        version that it has. Nothing is written, and nobody is kept waiting."""
+        """Yield a snapshot of a database that may not be up to date, and its version."""
         self._check_there()
         with system_errors_explained():
-            try:
-                async with self.reader.connect() as connection:
-                    # A temporary view is no write to the database, but PostgreSQL takes it for one.
-                    await connection.execution_options(postgresql_readonly=False)
-                    transaction = await connection.begin()
-                    try:
-                        version = await schema.current_version(connection)
-                        await read_as_newest(connection)
-                        yield connection, version
-                    finally:
-                        await transaction.rollback()
-            except driver_errors() as error:
-                raise self.writer.judged(error) from error
+            async with self.reading() as connection:
+                yield connection, await schema.current_version(connection)
 
     async def upgrade(self) -> tuple[str | None, str]:
         """Run the migrations that are due. Returns the versions before and after."""
@@ -278,7 +266,7 @@ class Database:
                 await schema.stamp_environment(connection, self.environment)
                 identity = await run(connection, identity_of)
             self._note_made(identity)
-        return before, schema.newest_version()
+        return before, schema.NEWEST
 
     async def create(self, *, anew: bool) -> Path:
         """Make the database of an SQLite URL. Raises UsageError where there is one already."""
@@ -296,7 +284,7 @@ class Database:
     async def strange_objects(self) -> list[str]:
         """What of the schema is not as the migrations make it, one sentence each."""
         async with self.reading() as connection:
-            if not self.shared or await schema.is_known(connection):
+            if not self.shared or await schema.is_own(connection):
                 return await schema.strange_objects(connection)
         async with self.writer.transaction() as connection:  # what to compare with is made there
             return await schema.strange_objects(connection)
@@ -329,13 +317,10 @@ class DatabaseContext(Protocol):
 
 
 async def _bring_up_to_date(connection: AsyncConnection, current: str | None) -> None:
-    """Run what is due, on a schema that is ours before and afterwards: a trigger that is not would
-    take part in a migration. Raises StrangeSchema where it is not."""
-    if current is not None:
-        await schema.require_own(connection, current)
-    if current != schema.newest_version():
+    """Run the migrations that are due. Raise StrangeSchema unless the schema is then ours."""
+    if current != schema.NEWEST:
         await schema.upgrade(connection)
-        await schema.require_own(connection, schema.newest_version())
+    await schema.require_own(connection)
 
 
 async def sync_file(writer: Writer, path: Path) -> None:
@@ -408,7 +393,7 @@ def _upgrade_is_due(current: str | None) -> ConfigurationError:
     at = (
         "is empty: no table of Tallyhook's is in it yet"
         if current is None
-        else f"is at version {current}, and this program needs {schema.newest_version()}"
+        else f"is at version {current}, and this program needs {schema.NEWEST}"
     )
     return ConfigurationError(
         [f"TALLYHOOK_DATABASE_URL: the database {at}; run `tallyhook db upgrade`"]

@@ -1,4 +1,5 @@
-"""Brings a database up to date and keeps its stamp: which environment it serves, for ever."""
+"""The schema of a database: its version, its migrations, and whether every object is what they
+make; the stamp of its environment; and the file that says that there is a database."""
 
 from __future__ import annotations
 
@@ -7,12 +8,11 @@ import hashlib
 import os
 import re
 from collections import Counter
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import Column, Connection, Table, create_engine, inspect, text
+from sqlalchemy import Connection, create_engine, inspect, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.schema import CreateSchema
@@ -26,192 +26,257 @@ from reconcile.instants import EARLIEST
 if TYPE_CHECKING:
     from alembic.config import Config
 
-Thing = tuple[str, str, str, str]
-"""One object: its kind, its name, the table that it belongs to, and what it was made by."""
+MIGRATIONS = Path(__file__).with_name("migrations")
 
-Migrate = Callable[[Connection, str], None]
-"""Runs the migrations up to a version, inside the caller's transaction."""
+VERSIONS: Final = ("0.1.0",)
+"""Versions of the schema that this program can bring up to date, oldest first: the revisions of its
+migrations. They stand here because alembic takes a tenth of a start to load."""
 
-MADE: Final[dict[str, str]] = {
-    "sqlite": "0f69dc45b75cd205fad3b793698df526c9f6f832cb8b35081b40ae5ebb09a1b9",
-    "postgresql": "470998dca7818d11158fda342918fb1c89fcda932aced32ff81ea35770b4f584",
+NEWEST: Final = VERSIONS[-1]
+"""The version that this program needs."""
+
+DIGESTS: Final = {
+    "sqlite": "7cc3462cf7c31de558899ca7538f88e90f4118f9635fb2caa592539d03007d91",
+    "postgresql": "5dd060ac6398b3695b48b907fe0732a44662f1c856e8b2512221aca4f6285c4e",
 }
-"""Digest of what all migrations make of an empty database, by dialect."""
+"""SHA-256 of all objects that the migrations make, by dialect; a test prints what belongs here.
+Where the digest of a database differs, the migrations are run to name the first difference."""
 
-_WORDS: Final = re.compile(
-    r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | `[^`]*` | \[[^\]]*\] | --[^\n]* | /\*.*?\*/
-        | [^\W]+ | \s+ | .""",
-    re.VERBOSE | re.DOTALL,
+
+# --- versions and migrations ----------------------------------------------------------------------
+
+
+async def current_version(connection: AsyncConnection) -> str | None:
+    """Return the version of the database, None for an empty one.
+
+    Raises ConfigurationError for a database of another program, or of a version that this program
+    does not know.
+    """
+    if not await connection.run_sync(lambda plain: inspect(plain).has_table("alembic_version")):
+        # On PostgreSQL extensions may have made tables.
+        if connection.dialect.name == "sqlite" and await connection.run_sync(
+            lambda plain: bool(inspect(plain).get_table_names())
+        ):
+            raise _refused(_ANOTHER_PROGRAM)
+        return None
+    version: str | None = await connection.scalar(text("SELECT version_num FROM alembic_version"))
+    if version is None or version in VERSIONS:
+        return version
+    if is_before_release(version):
+        raise _refused(
+            f"the database is at version {version}, from before 0.1.0, and cannot be brought up to "
+            "date: move it away and start with a new one, or keep using the program that made it"
+        )
+    if re.fullmatch(r"\d+\.\d+\.\d+", version):
+        raise _refused(
+            f"the database is at version {version}, and this program knows none after {NEWEST}: "
+            "start the newer program that brought it there, or put back a backup from before that"
+        )
+    raise _refused(_ANOTHER_PROGRAM)
+
+
+_ANOTHER_PROGRAM: Final = "names a database of another program; name one that is Tallyhook's own"
+
+
+def is_before_release(version: str) -> bool:
+    """Return whether this is a version from before 0.1.0: those were numbers of four digits."""
+    return len(version) == 4 and version.isdigit()
+
+
+def versions_after(version: str | None) -> list[tuple[str, str]]:
+    """List the migrations that bring a database of this version up to date: version and summary."""
+    from alembic.script import ScriptDirectory
+
+    script = ScriptDirectory.from_config(_alembic_config())
+    due = VERSIONS if version is None else VERSIONS[VERSIONS.index(version) + 1 :]
+    found = [(each, script.get_revision(each)) for each in due]
+    return [(each, " ".join(script.doc.split())) for each, script in found if script is not None]
+
+
+async def upgrade(connection: AsyncConnection) -> None:
+    """Run every migration that is due, inside the caller's transaction."""
+    await connection.run_sync(_migrate)
+
+
+def _migrate(connection: Connection) -> None:
+    from alembic import command
+
+    config = _alembic_config()
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+
+
+def _alembic_config() -> Config:
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    return config
+
+
+# --- whether the schema is what the migrations make -----------------------------------------------
+
+
+class SchemaObject(NamedTuple):
+    """One object of a schema. `table`: the table that it belongs to."""
+
+    kind: str
+    name: str
+    table: str
+    definition: str
+
+    def __str__(self) -> str:
+        """Name it in a sentence for people; a name may be a stranger's."""
+        kind, name, table = (
+            plain if len(plain) <= 80 else f"{plain[:80]}…" for plain in map(printable, self[:3])
+        )
+        return f"the database's {kind} {name}" + (f" of table {table}" if self.table else "")
+
+
+_SQLITE: Final = """
+SELECT type, name, CASE tbl_name WHEN name THEN '' ELSE tbl_name END, coalesce(sql, '')
+FROM sqlite_master
+"""
+
+_SQLITE_OWN: Final = frozenset(
+    {
+        "CREATE TABLE sqlite_stat1(tbl,idx,stat)",
+        "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)",
+        "CREATE TABLE sqlite_sequence(name,seq)",
+    }
 )
-
-_PLAIN: Final = re.compile(r'"([A-Za-z_][A-Za-z0-9_]*)"')
-
-_SQLITE: Final = "SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master"
-
-_OF_SQLITE: Final = {
-    (
-        "table",
-        name,
-        name,
-        statement("CREATE TABLE {name} ( {columns} )", name=name, columns=columns),
-    )
-    for name, columns in (
-        ("sqlite_stat1", "tbl , idx , stat"),
-        ("sqlite_stat4", "tbl , idx , neq , nlt , ndlt , sample"),
-        ("sqlite_sequence", "name , seq"),
-    )
-}
-"""SQLite's own: the planner's figures, which `ANALYZE` makes, and counts of rows, which stay when
-the table has gone that they are of."""
+"""Tables that SQLite makes for itself: those of ANALYZE, and the counters of AUTOINCREMENT. They
+are known by definition: a trigger can be entered in the catalog as a table of this name."""
 
 _POSTGRESQL: Final = """
-WITH place AS (SELECT oid AS ns, quote_ident(nspname) || '.' AS prefix
+WITH place AS (SELECT oid, quote_ident(nspname) || '.' AS prefix
                FROM pg_namespace WHERE oid = {place}),
-foreigners AS (SELECT classid, objid FROM pg_depend WHERE deptype = 'e'),
 relations AS (
-    SELECT c.*, place.prefix FROM pg_class c JOIN place ON c.relnamespace = place.ns
-    WHERE NOT EXISTS (SELECT FROM foreigners WHERE classid = 'pg_class'::regclass AND objid = c.oid)
+    SELECT * FROM pg_class WHERE relnamespace = (SELECT oid FROM place) AND NOT EXISTS (
+        SELECT FROM pg_depend WHERE deptype = 'e' AND classid = 'pg_class'::regclass
+            AND objid = pg_class.oid)
 ),
-things (kind, name, tbl, def, prefix) AS (
-    SELECT CASE relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'view' WHEN 'S' THEN 'sequence'
+objects (kind, name, tbl, definition) AS (
+    SELECT CASE WHEN relkind IN ('v', 'm') THEN 'view' WHEN relkind = 'S' THEN 'sequence'
                ELSE 'table' END,
-        relname::text, relname::text,
+        relname::text, '',
         concat_ws(' ', relkind, relpersistence, relrowsecurity, relforcerowsecurity,
             relispartition, pg_table_is_visible(oid),
-            CASE WHEN relkind IN ('v', 'm') THEN pg_get_viewdef(oid) END), prefix
+            CASE WHEN relkind IN ('v', 'm') THEN pg_get_viewdef(oid) END)
     FROM relations WHERE relkind NOT IN ('i', 'I', 't', 'c')
     UNION ALL
     SELECT 'column', a.attname::text, r.relname::text,
         concat_ws(' ', format_type(a.atttypid, a.atttypmod), a.attnotnull,
             (SELECT collname FROM pg_collation WHERE oid = a.attcollation),
-            pg_get_expr(d.adbin, d.adrelid), a.attgenerated, a.attidentity), r.prefix
+            pg_get_expr(d.adbin, d.adrelid), a.attgenerated, a.attidentity)
     FROM relations r JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum > 0
         AND NOT a.attisdropped
     LEFT JOIN pg_attrdef d ON d.adrelid = r.oid AND d.adnum = a.attnum
     WHERE r.relkind IN ('r', 'p', 'f')
     UNION ALL
     SELECT 'index', i.indexrelid::regclass::text, r.relname::text,
-        concat_ws(' ', pg_get_indexdef(i.indexrelid), i.indisvalid), r.prefix
+        concat_ws(' ', pg_get_indexdef(i.indexrelid), i.indisvalid)
     FROM relations r JOIN pg_index i ON i.indrelid = r.oid
     UNION ALL
     SELECT 'constraint', k.conname::text, r.relname::text,
-        concat_ws(' ', pg_get_constraintdef(k.oid), k.convalidated), r.prefix
+        concat_ws(' ', pg_get_constraintdef(k.oid), k.convalidated)
     FROM relations r JOIN pg_constraint k ON k.conrelid = r.oid WHERE k.contype <> 'n'
     UNION ALL
     SELECT 'trigger', t.tgname::text, r.relname::text,
-        concat_ws(' ', pg_get_triggerdef(t.oid), t.tgenabled), r.prefix
+        concat_ws(' ', pg_get_triggerdef(t.oid), t.tgenabled)
     FROM relations r JOIN pg_trigger t ON t.tgrelid = r.oid WHERE NOT t.tgisinternal
     UNION ALL
     SELECT 'rule', w.rulename::text, r.relname::text,
-        concat_ws(' ', pg_get_ruledef(w.oid), w.ev_enabled), r.prefix
+        concat_ws(' ', pg_get_ruledef(w.oid), w.ev_enabled)
     FROM relations r JOIN pg_rewrite w ON w.ev_class = r.oid WHERE w.rulename <> '_RETURN'
-    UNION ALL
-    SELECT 'policy', p.polname::text, r.relname::text, p.polcmd::text, r.prefix
-    FROM relations r JOIN pg_policy p ON p.polrelid = r.oid
-    UNION ALL
-    SELECT 'child table', h.inhrelid::regclass::text, r.relname::text, '', r.prefix
-    FROM relations r JOIN pg_inherits h ON h.inhparent = r.oid WHERE r.relkind = 'r'
     UNION ALL
     SELECT 'function', p.oid::regprocedure::text, '',
         CASE WHEN p.prokind IN ('f', 'p') THEN pg_get_functiondef(p.oid) ELSE 'aggregate' END
-            || pg_function_is_visible(p.oid), place.prefix
-    FROM pg_proc p JOIN place ON p.pronamespace = place.ns
-    WHERE NOT EXISTS (SELECT FROM foreigners WHERE classid = 'pg_proc'::regclass AND objid = p.oid)
-    UNION ALL
-    SELECT 'operator', o.oid::regoperator::text, '', '', place.prefix
-    FROM pg_operator o JOIN place ON o.oprnamespace = place.ns
-    WHERE NOT EXISTS (SELECT FROM foreigners
-                      WHERE classid = 'pg_operator'::regclass AND objid = o.oid)
+    FROM pg_proc p WHERE p.pronamespace = (SELECT oid FROM place) AND NOT EXISTS (
+        SELECT FROM pg_depend WHERE deptype = 'e' AND classid = 'pg_proc'::regclass
+            AND objid = p.oid)
 )
-SELECT kind, replace(name, prefix, ''), tbl, replace(def, prefix, '') FROM things
+SELECT kind, replace(name, prefix, ''), tbl, replace(definition, prefix, '') FROM objects, place
 """
+"""Every object of one schema but those of extensions, without the name of the schema."""
 
 _OURS: Final = "(SELECT relnamespace FROM pg_class WHERE oid = to_regclass('alembic_version'))"
-"""The schema in which the tables lie that this connection sees."""
+"""The schema whose tables this connection sees."""
 
 
-_NAMED: Final = "'{name}'::regnamespace"
-"""One by its name."""
-
-
-async def require_made(
-    connection: AsyncConnection, *, version: str, newest: bool, migrate: Migrate
-) -> None:
-    """Raises StrangeSchema where the schema is another than the migrations up to this version
-    make."""
-    if found := await strangers(connection, version=version, newest=newest, migrate=migrate):
+async def require_own(connection: AsyncConnection) -> None:
+    """Raise StrangeSchema, which names the first difference, unless the schema is exactly what the
+    migrations make."""
+    if found := await strange_objects(connection):
         raise StrangeSchema(found[0])
 
 
-async def strangers(
-    connection: AsyncConnection, *, version: str, newest: bool, migrate: Migrate
-) -> list[str]:
-    """What of the schema is not as the migrations make it, one sentence each.
+async def is_own(connection: AsyncConnection) -> bool:
+    """Return whether the digest of the schema is the known one; nothing is written to find out."""
+    return digest_of(await objects_of(connection)) == DIGESTS[connection.dialect.name]
 
-    newest  whether this is the version of the kept digest
-    """
-    dialect = connection.dialect.name
-    found = await things_of(connection)
-    if newest and digest_of(found) == MADE[dialect]:
+
+async def strange_objects(connection: AsyncConnection) -> list[str]:
+    """List how the schema differs from what the migrations make, one sentence each."""
+    found = await objects_of(connection)
+    if digest_of(found) == DIGESTS[connection.dialect.name]:
         return []
-    if dialect == "sqlite":
-        wanted = await asyncio.to_thread(_made_on_sqlite, migrate, version)
-    else:
-        wanted = await _made_on_postgresql(connection, migrate, version)
-    return _differences(found, wanted)
-
-
-async def things_of(connection: AsyncConnection, *, place: str = _OURS) -> list[Thing]:
-    """Every object there is, in an order of its own."""
     if connection.dialect.name == "sqlite":
-        return _normal(await connection.execute(text(_SQLITE)))
-    return _normal(await connection.execute(text(statement(_POSTGRESQL, place=place))))
+        wanted = await asyncio.to_thread(_made_on_sqlite)
+    else:
+        wanted = await _made_on_postgresql(connection)
+    known, there = ({each[:3] for each in objects} for objects in (wanted, found))
+    return [
+        f"{each} is not as Tallyhook makes it"
+        if each[:3] in known
+        else f"{each} is none of Tallyhook's"
+        for each in sorted((Counter(found) - Counter(wanted)).elements())
+    ] + [f"{each} is missing" for each in wanted if each[:3] not in there]
 
 
-def digest_of(things: list[Thing]) -> str:
-    """One digest of all of them."""
-    return hashlib.sha256(repr(things).encode()).hexdigest()
+async def objects_of(connection: AsyncConnection, *, place: str = _OURS) -> list[SchemaObject]:
+    """List every object of a schema, sorted. `place`: SQL for the oid of a PostgreSQL schema."""
+    if connection.dialect.name == "sqlite":
+        return _sorted(await connection.execute(text(_SQLITE)))
+    return _sorted(await connection.execute(text(statement(_POSTGRESQL, place=place))))
 
 
-def _normal(rows: Any) -> list[Thing]:
-    """Sorted, the definitions as words: how they are spaced and quoted means nothing."""
-    things = [
-        (str(kind), str(name), str(table), _words(str(definition)))
+def digest_of(objects: list[SchemaObject]) -> str:
+    """Return one SHA-256 of all of them, in hex."""
+    return hashlib.sha256(repr([tuple(each) for each in objects]).encode()).hexdigest()
+
+
+def _sorted(rows: Any) -> list[SchemaObject]:
+    """Sort objects, and collapse white space, which versions of SQLAlchemy set differently."""
+    objects = [
+        SchemaObject(str(kind), str(name), str(table), " ".join(str(definition).split()))
         for kind, name, table, definition in rows
     ]
-    return sorted(each for each in things if each not in _OF_SQLITE)
-
-
-def _words(definition: str) -> str:
-    words = (word for word in _WORDS.findall(definition) if not word.isspace())
-    return " ".join(_PLAIN.sub(r"\1", word) if word[0] == '"' else word for word in words)
+    return sorted(each for each in objects if each.definition not in _SQLITE_OWN)
 
 
 @cache
-def _made_on_sqlite(migrate: Migrate, version: str) -> list[Thing]:
+def _made_on_sqlite() -> list[SchemaObject]:
     engine = create_engine("sqlite://")
     try:
         with engine.connect() as connection, connection.begin():
-            migrate(connection, version)
-            return _normal(connection.execute(text(_SQLITE)))
+            _migrate(connection)
+            return _sorted(connection.execute(text(_SQLITE)))
     finally:
         engine.dispose()
 
 
-async def _made_on_postgresql(
-    connection: AsyncConnection, migrate: Migrate, version: str
-) -> list[Thing]:
-    """In a schema of its own, which is taken back before anybody else can see it."""
+async def _made_on_postgresql(connection: AsyncConnection) -> list[SchemaObject]:
+    """Run the migrations in a schema of their own, and roll it back before anybody can see it."""
     savepoint = await connection.begin_nested()
     try:
-        session = await connection.scalar(text("SELECT pg_backend_pid()"))
-        name = f"tallyhook_{session}"
+        name = f"tallyhook_{await connection.scalar(text('SELECT pg_backend_pid()'))}"
         await connection.execute(CreateSchema(name))
         await connection.execute(
             text("SELECT set_config('search_path', :name, true)"), {"name": name}
         )
-        await connection.run_sync(migrate, version)
-        return await things_of(connection, place=statement(_NAMED, name=name))
+        await connection.run_sync(_migrate)
+        return await objects_of(connection, place=statement("'{name}'::regnamespace", name=name))
     except DBAPIError as error:
         if getattr(error.orig, "sqlstate", None) != "42501":  # insufficient_privilege
             raise
@@ -223,176 +288,7 @@ async def _made_on_postgresql(
         await savepoint.rollback()
 
 
-def _differences(found: list[Thing], wanted: list[Thing]) -> list[str]:
-    """Counted, so that two objects of one name are not taken for one."""
-    extra = sorted((Counter(found) - Counter(wanted)).elements())
-    missing = sorted((Counter(wanted) - Counter(found)).elements())
-    known = {each[:3] for each in wanted}
-    there = {each[:3] for each in found}
-    sentences = [
-        f"{_called(each)} is not as Tallyhook makes it"
-        if each[:3] in known
-        else f"{_called(each)} is none of Tallyhook's"
-        for each in extra
-    ]
-    return sentences + [f"{_called(each)} is missing" for each in missing if each[:3] not in there]
-
-
-def _called(thing: Thing) -> str:
-    kind, name, table, _ = (_shown(part) for part in thing)
-    of = f" of table {table}" if table not in ("", name) else ""
-    return f"the database's {kind} {name}{of}"
-
-
-def _shown(name: str) -> str:
-    """A stranger's name in a line for people."""
-    plain = printable(name)
-    return plain if len(plain) <= 80 else f"{plain[:80]}…"
-
-
-async def read_as_newest(connection: AsyncConnection) -> None:
-    """Until the end of the transaction, read every table with the columns that it will have."""
-    await connection.run_sync(_hide_what_is_older)
-
-
-def _hide_what_is_older(connection: Connection) -> None:
-    from app.database.tables import metadata
-
-    there = {
-        name: {column["name"] for column in columns}
-        for (_, name), columns in inspect(connection).get_multi_columns().items()
-    }
-    for table in metadata.tables.values():
-        found = there.get(table.name, set())
-        if found.issuperset(column.name for column in table.columns):
-            continue
-        connection.execute(text(_view(connection, table, found)))
-
-
-def _view(connection: Connection, table: Table, found: set[str]) -> str:
-    quoted = connection.dialect.identifier_preparer.quote
-    columns = ", ".join(
-        quoted(each.name) if each.name in found else _default(connection, each)
-        for each in table.columns
-    )
-    name = quoted(table.name)
-    schema = quoted(connection.dialect.default_schema_name or "main")
-    return statement(
-        "CREATE TEMPORARY VIEW {name} AS SELECT {columns} {rows}",
-        name=name,
-        columns=columns,
-        rows=statement("FROM {schema}.{name}", schema=schema, name=name)
-        if found
-        else "WHERE 1 = 0",
-    )
-
-
-def _default(connection: Connection, column: Column[object]) -> str:
-    """What the column says of rows that are older than it."""
-    given = getattr(column.server_default, "arg", None)
-    return statement(
-        "CAST({value} AS {kind}) AS {name}",
-        value="NULL" if given is None else str(given),
-        kind=column.type.compile(connection.dialect).partition(" COLLATE")[0],
-        name=connection.dialect.identifier_preparer.quote(column.name),
-    )
-
-
-MIGRATIONS = Path(__file__).with_name("migrations")
-
-
-def newest_version() -> str:
-    """The version this code wants."""
-    return max(known_versions())
-
-
-def known_versions() -> frozenset[str]:
-    """Every version that this code can bring up to date; each begins its migration's file name."""
-    return frozenset(path.name[:4] for path in (MIGRATIONS / "versions").glob("[0-9]*.py"))
-
-
-def versions_after(version: str | None) -> list[tuple[str, str]]:
-    """The migrations from a version on to the newest: the number of each, and what it brings."""
-    from alembic.script import ScriptDirectory
-
-    script = ScriptDirectory.from_config(alembic_config())
-    due = [each for each in script.walk_revisions() if version is None or each.revision > version]
-    return [(each.revision, " ".join(each.doc.split())) for each in reversed(due)]
-
-
-async def current_version(connection: AsyncConnection) -> str | None:
-    """The version the database has; None for an empty one.
-
-    Raises ConfigurationError for a database of another program, or of a newer one than this.
-    """
-    if not await connection.run_sync(lambda plain: inspect(plain).has_table("alembic_version")):
-        if await connection.run_sync(_foreign):
-            raise ConfigurationError([_ANOTHER_PROGRAM])
-        return None
-    version: str | None = await connection.scalar(text("SELECT version_num FROM alembic_version"))
-    if version is not None and version not in known_versions():
-        newer = version.isdigit() and version > newest_version()
-        raise ConfigurationError([_of_newer(version) if newer else _ANOTHER_PROGRAM])
-    return version
-
-
-_ANOTHER_PROGRAM = (
-    "TALLYHOOK_DATABASE_URL: names a database of another program; name one that is Tallyhook's own"
-)
-
-
-def _of_newer(version: str) -> str:
-    return (
-        f"TALLYHOOK_DATABASE_URL: the database is at version {version}, and this program knows "
-        f"none after {newest_version()}: start the newer program that brought it there, or put "
-        "back a backup from before that"
-    )
-
-
-def _foreign(connection: Connection) -> bool:
-    """Whether tables are there before any of ours. On PostgreSQL extensions may have put them."""
-    return connection.dialect.name == "sqlite" and bool(inspect(connection).get_table_names())
-
-
-async def upgrade(connection: AsyncConnection) -> None:
-    """Run every migration that is due, inside the caller's transaction."""
-    await connection.run_sync(_migrate, "head")
-
-
-def _migrate(connection: Connection, version: str) -> None:
-    from alembic import command
-
-    config = alembic_config()
-    config.attributes["connection"] = connection
-    command.upgrade(config, version)
-
-
-async def require_own(connection: AsyncConnection, version: str) -> None:
-    """Raises StrangeSchema where an object is another than the migrations up to this version make,
-    or is none of theirs: see `objects`."""
-    newest = version == newest_version()
-    await require_made(connection, version=version, newest=newest, migrate=_migrate)
-
-
-async def is_known(connection: AsyncConnection) -> bool:
-    """Whether the schema is, by its digest, what all migrations make."""
-    found = digest_of(await things_of(connection))
-    return found == MADE[connection.dialect.name]
-
-
-async def strange_objects(connection: AsyncConnection) -> list[str]:
-    """What is not as all migrations make it, one sentence each."""
-    return await strangers(connection, version=newest_version(), newest=True, migrate=_migrate)
-
-
-def alembic_config() -> Config:
-    """Where the migrations are. Alembic is loaded only when they are run: that takes a tenth of a
-    start, and most starts find nothing due."""
-    from alembic.config import Config
-
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-    return config
+# --- the environment that the database serves -----------------------------------------------------
 
 
 async def stamp_environment(connection: AsyncConnection, environment: str | None) -> str | None:
@@ -439,7 +335,7 @@ _IDENTITY: Final = "id"
 
 
 def identity_of(connection: PlainConnection) -> str:
-    """The database's id; one of an earlier version is given one."""
+    """Return the id of the database, and give it one where it has none."""
     rows = connection.ask("SELECT value FROM meta WHERE name=?", (_IDENTITY,))
     if rows:
         return str(rows[0][0])

@@ -25,8 +25,6 @@ from sqlalchemy import BigInteger, Connection, LargeBinary, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.core.errors import ConfigurationError
-
 if TYPE_CHECKING:
     from sqlalchemy import MetaData
 
@@ -100,20 +98,6 @@ class WholeCursor:
 
 
 # --- plain synchronous functions over one connection ----------------------------------------------
-
-
-def downgrade() -> None:
-    """What every migration after the first does when it is asked to go back.
-
-    Raises ConfigurationError: nothing was changed, and a backup is the way.
-    """
-    raise ConfigurationError(
-        [
-            "TALLYHOOK_DATABASE_URL: a database is not taken back to an earlier version; "
-            "`tallyhook restore` a backup of before"
-        ]
-    )
-
 
 Rows = list[tuple[Any, ...]]
 Result = TypeVar("Result")

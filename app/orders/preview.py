@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.core.text import counted
+from app.database import schema
 from app.database.engine import Connection
-from app.database.schema import newest_version, versions_after
 from app.orders.history_store import scan, side_stream
 from app.orders.holds import fulfillable, only_by_new_rules
 from app.orders.ledger_store import ALL_PUBLISHED, LastPublished, last_published_in
@@ -106,12 +106,16 @@ async def previewed(
     policy: Policy,
     progress: Callable[[int, int], None],
 ) -> Preview:
-    """The preview, of a connection that reads the database as if it were of the newest version.
+    """Preview an upgrade. Orders are folded only where no migration is due.
 
-    version   the one that it has
+    version   the version of the database
     progress  is called with how many orders were looked at, and of how many
     """
-    preview = Preview(before=version, after=newest_version(), migrations=versions_after(version))
+    preview = Preview(
+        before=version, after=schema.NEWEST, migrations=schema.versions_after(version)
+    )
+    if preview.migrations:
+        return preview
     rules, total = rules_of(policy_text(policy)), await count_marks(connection)
     published = await side_stream(connection, ALL_PUBLISHED)
     async for histories in scan(connection):

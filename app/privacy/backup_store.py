@@ -39,10 +39,11 @@ from app.core.errors import (
     UsageError,
 )
 from app.core.text import counted, printable
+from app.database import schema
 from app.database.engine import BUSY_TIMEOUT_MS
 from app.database.locks import ServiceLock, WriteLock
 from app.database.schema import SUFFIX as MADE
-from app.database.schema import Made, known_versions
+from app.database.schema import Made
 from app.database.statements import statement
 from app.receiving.inbox_file_store import path_of
 from app.receiving.inbox_store import POSITION
@@ -305,14 +306,11 @@ _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _TOKENS: Final = (
     "SELECT name, hash FROM tokens WHERE revoked_at IS NULL AND (until IS NULL OR until > :now)"
 )
-_ENDLESS_TOKENS: Final = "SELECT name, hash FROM tokens WHERE revoked_at IS NULL"
-_HAVE_ENDS: Final = "SELECT count(*) FROM pragma_table_info('tokens') WHERE name='until'"
 _OPERATORS: Final = "SELECT name, role FROM operators WHERE disabled_at IS NULL"
 _HEAD: Final = (
     "SELECT max(coalesce((SELECT value FROM counters WHERE name='revisions'), 0), "
     "coalesce((SELECT max(seq) FROM revisions), 0))"
 )
-_HAS_LOG: Final = "SELECT count(*) FROM sqlite_master WHERE name='log_leaves'"
 _LOG: Final = "SELECT number + 1, hash FROM log_leaves ORDER BY number DESC LIMIT 1"
 _ORIGINS: Final = "SELECT name, value FROM meta WHERE name IN (?, ?)"
 
@@ -433,19 +431,16 @@ async def in_force(connection: AsyncConnection, *, now: Instant) -> InForce:
 
 
 def replaced_by(database: Path, *, now: Instant) -> Replaced | None:
-    """What the database says that is about to be replaced; None where there is none, or one that
-    cannot be read, or of a version before there were operators."""
+    """Read what matters of the database that is about to be replaced. Return None where there is
+    none, or none that this program can read."""
     if not database.exists():
         return None
     try:
         with closing(reading(database)) as connection:
-            (ends,) = connection.execute(_HAVE_ENDS).fetchone()  # a version before has no column
-            tokens_sql = _TOKENS if ends else _ENDLESS_TOKENS
-            tokens = frozenset(connection.execute(tokens_sql, {"now": now}).fetchall())
+            tokens = frozenset(connection.execute(_TOKENS, {"now": now}).fetchall())
             operators = frozenset(connection.execute(_OPERATORS).fetchall())
             (head,) = connection.execute(_HEAD).fetchone()
-            (logs,) = connection.execute(_HAS_LOG).fetchone()  # nor the table
-            log = connection.execute(_LOG).fetchone() if logs else None
+            log = connection.execute(_LOG).fetchone()
             origins = all_origins(dict(connection.execute(_ORIGINS, ORIGIN_ROWS).fetchall()))
     except (sqlite3.Error, ValueError):
         return None
@@ -461,11 +456,12 @@ def _check(contents: Contents, environment: str | None) -> None:
                 f"{environment}; restore it where it belongs"
             ]
         )
-    if contents.version not in known_versions():
+    if contents.version not in schema.VERSIONS:
+        age = "older" if schema.is_before_release(contents.version) else "newer"
         raise ConfigurationError(
             [
                 f"TALLYHOOK_DATABASE_URL: the backup is at version {contents.version}, which this "
-                "program does not know; restore it with the newer program that made it"
+                f"program does not know; restore it with the {age} program that made it"
             ]
         )
 

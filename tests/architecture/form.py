@@ -18,7 +18,6 @@ PUBLIC_NAMES_OF_OLD = {
 }  # fmt: skip
 """Columns, JSON keys and a table of the shop's, which keep their names."""
 
-MIGRATIONS = "app/database/migrations/versions"
 MAX_FUNCTION_LINES = 80
 MAX_IMPORT_SHARE = 6
 """Percent of all lines of the product. Files that are many and small import more than they do."""
@@ -77,7 +76,7 @@ def _import_lines(module: Module) -> int:
 def words_are_plain(module: Module) -> Iterator[str]:
     """No name of the product is made of a word that means something here alone. A column's name
     may be the name of what holds it."""
-    if not module.within("app", "reconcile") or module.within(MIGRATIONS, "app/database/tables"):
+    if not module.within("app", "reconcile") or module.within("app/database/tables"):
         return
     for node in module.nodes:
         for name in _names_in(node):
@@ -99,9 +98,7 @@ def _names_in(node: ast.AST) -> Iterator[str]:
 
 
 def functions_are_short(module: Module) -> Iterator[str]:
-    """Check that a function is at most 80 lines; a migration is one list of steps."""
-    if module.within(MIGRATIONS):
-        return
+    """Check that a function is at most 80 lines."""
     for node in module.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
@@ -268,9 +265,8 @@ _SQL = re.compile(
 
 def sql_is_put_together_in_one_place(module: Module) -> Iterator[str]:
     """A statement is whole: what it shares with others comes into it by `statement`, values by its
-    parameters, and lists with conditions are SQLAlchemy's to compose. What a migration did stays
-    as it was."""
-    if not module.within("app") or module.within(MIGRATIONS):
+    parameters, and lists with conditions are SQLAlchemy's to compose."""
+    if not module.within("app"):
         return
     for number, line in enumerate(module.text.splitlines(), 1):
         if "S608" in line:

@@ -14,25 +14,12 @@ import pytest
 
 from app.core.clock import SystemClock
 from app.core.errors import StoreUnavailable
-from app.database import schema
-from app.database.database import Database
 from app.orders.published_store import A_SECOND, AHEAD, MAX_NUMBER, first_after_restore
-from app.privacy.backup import Restored, restore
-from app.privacy.replay_erasures import Replayed
-from app.receiving.inbox import Inbox
 from reconcile.instants import EARLIEST, SECOND
-from tests.cli.test_backup import fill, flip, names, orders_in
+from tests.cli.test_backup import fill, flip, names
 from tests.cli.test_commands import Ended, Run, run
-from tests.contexts import settings_of
-from tests.database.old_versions import VERSIONS
 
 __all__ = ["run"]
-
-GIFT = (
-    "CREATE TRIGGER gift AFTER INSERT ON events BEGIN "
-    "UPDATE events SET claim='succeeded' WHERE event_id = new.event_id; END"
-)
-"""Makes an order that nobody paid fulfillable."""
 
 
 @pytest.fixture
@@ -66,101 +53,6 @@ def only_sentence(ended: Ended, code: int) -> str:
     assert (ended.code, ended.out) == (code, ""), ended
     (line,) = ended.err.splitlines()
     return line
-
-
-# --- schema ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("statements", "message"),
-    [
-        ([GIFT], "the database's trigger gift of table events is none of Tallyhook's"),
-        (["DROP TRIGGER revisions_no_delete"], "revisions_no_delete of table revisions is missing"),
-        (
-            ["ALTER TABLE ledgers RENAME TO l", "CREATE VIEW ledgers AS SELECT * FROM l"],
-            "is none of Tallyhook's",
-        ),
-        (
-            [
-                "PRAGMA writable_schema=ON",
-                "INSERT INTO sqlite_master SELECT type, 'sqlite_stat1', tbl_name, 0, "
-                "replace(sql, 'audit_no_update', 'sqlite_stat1') FROM sqlite_master "
-                "WHERE name='audit_no_update'",
-            ],
-            "trigger sqlite_stat1 of table audit is none of Tallyhook's",
-        ),
-    ],
-)
-def test_a_backup_with_other_objects_is_refused(
-    run: Run, tmp_path: Path, backed_up: Path, statements: list[str], message: str
-) -> None:
-    """One sentence names the first; the database that is there stays as it is."""
-    file = planted(backed_up, *statements)
-    before = names(tmp_path)
-    sentence = only_sentence(run("restore", str(file), "--force"), 4)
-    assert message in sentence
-    assert "nothing was changed" in sentence
-    assert names(tmp_path) == before
-    assert orders_in(tmp_path / "t.db") == ["A", "B"]
-
-
-def test_a_planted_trigger_stops_a_start_and_is_found_by_the_check(
-    run: Run, tmp_path: Path
-) -> None:
-    """Whoever put it there, and however: nothing is served or written from that file."""
-    fill(tmp_path, "A")
-    change(tmp_path / "t.db", GIFT)
-    for words in (["refold", "--all"], ["tokens", "add", "x"]):
-        sentence = only_sentence(run(*words), 4)
-        assert "trigger gift of table events is none of Tallyhook's; nothing is served" in sentence
-    checked = run("db", "check")
-    assert checked.code == 1
-    assert "trigger gift of table events" in checked.out
-    change(tmp_path / "t.db", "DROP TRIGGER gift")
-    assert run("db", "check").code == 0
-
-
-def test_what_the_planner_keeps_for_itself_is_no_stranger(run: Run, tmp_path: Path) -> None:
-    """ANALYZE by hand makes tables that change no answer."""
-    fill(tmp_path, "A")
-    change(tmp_path / "t.db", "ANALYZE")
-    assert run("db", "check").code == 0
-
-
-@pytest.mark.parametrize("version", [VERSIONS[0], VERSIONS[-2]])
-async def test_a_backup_of_an_earlier_version(tmp_path: Path, version: str) -> None:
-    """It is brought up to date before it is put in place; with a trigger in it, it is refused."""
-    old, url = tmp_path / "old.db", f"sqlite+aiosqlite:///{tmp_path}/new.db"
-    database = Database(settings_of(old))
-    try:
-        async with database.writer.transaction() as connection:
-            await connection.run_sync(schema._migrate, version)
-            await schema.stamp_environment(connection, "sandbox")
-    finally:
-        await database.close()
-
-    async def nobody(inbox: Inbox) -> Replayed:
-        return Replayed()
-
-    async def restored() -> Restored:
-        return await restore(
-            settings_of(url),
-            old,
-            replace=False,
-            clock=SystemClock(),
-            erase_again=nobody,
-            progress=lambda done, of: None,
-        )
-
-    change(old, "CREATE TRIGGER gift AFTER INSERT ON meta BEGIN SELECT 1; END")
-    with pytest.raises(StoreUnavailable, match="trigger gift of table meta"):
-        await restored()
-    assert not (tmp_path / "new.db").exists()
-    change(old, "DROP TRIGGER gift")
-    assert (await restored()).contents.version == version
-    with closing(sqlite3.connect(tmp_path / "new.db")) as copied:
-        found = copied.execute("SELECT version_num FROM alembic_version").fetchone()
-    assert found == (VERSIONS[-1],)
 
 
 # --- damage ---------------------------------------------------------------------------------------
@@ -390,15 +282,6 @@ def test_a_token_that_has_ended_lets_nobody_in(run: Run, tmp_path: Path) -> None
     found = run("restore", str(tmp_path / "b.db"), "--force", "--format", "json").document
     assert found["in_force"]["tokens"] == ["open"]
     assert found["gone"]["tokens"] == ["sooner"]
-
-
-def test_a_database_of_before_tokens_had_an_end(run: Run, tmp_path: Path, backed_up: Path) -> None:
-    """Its tokens are compared all the same."""
-    change(tmp_path / "t.db", "INSERT INTO tokens (name, hash, created_at, scopes) "
-           "VALUES ('before', 'h', 1, 'read')", "ALTER TABLE tokens DROP COLUMN until")  # fmt: skip
-    found = run("restore", str(backed_up), "--force", "--format", "json").document
-    assert found["compared"] is True
-    assert found["gone"]["tokens"] == ["before"]
 
 
 def test_where_nothing_can_be_compared_all_are_named(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -168,38 +167,6 @@ class LedgerLinesContract:
         await refresh_ledger_lines(context(inbox, at=9), progress=quiet)
         await refold_all(context(inbox, at=9), progress=quiet)
         assert await rows(inbox, "SELECT order_key FROM takings") == []
-
-    async def test_an_upgrade_forgets_takings_that_do_not_say_what_is_in_doubt(
-        self, inbox: Inbox
-    ) -> None:
-        """Those of unresolved orders; the next run makes them anew, and no others."""
-        less = {"order": "A", "payment": "p", "money": Money(minor=1, currency="KES")}
-        bodies = [said("e", "succeeded", **less), said("e", "succeeded", **less | {"money": DUE})]
-        await keep(inbox, *map(arrival, [*bodies, paid("B")]))
-        await refresh_ledger_lines(context(inbox, at=9), progress=quiet)
-        version = import_module(
-            "app.database.migrations.versions.0015_takings_of_unresolved_orders"
-        )
-        async with inbox.database.writing() as connection:
-            await connection.execute(text(version.FORGET))
-        assert await rows(inbox, "SELECT order_key FROM takings") == [("B",)]
-
-    async def test_an_upgrade_forgets_takings_that_do_not_say_what_is_owed_back(
-        self, inbox: Inbox
-    ) -> None:
-        """All of them: they are written in another form. The next run makes them anew."""
-        await several(inbox)
-        await refresh_ledger_lines(context(inbox, at=9), progress=quiet)
-        before = await cached(inbox, at=9)
-        version = import_module(
-            "app.database.migrations.versions.0022_takings_with_what_is_owed_and_in_doubt"
-        )
-        async with inbox.database.writing() as connection:
-            old = '["A",null,"succeeded"]'
-            await connection.execute(text("UPDATE takings SET told = :old"), {"old": old})
-            await connection.execute(text(version.FORGET))
-        await refresh_ledger_lines(context(inbox, at=9), progress=quiet)
-        assert await cached(inbox, at=9) == before
 
     @pytest.mark.alike
     async def test_an_order_that_cannot_be_folded_stops_no_other(

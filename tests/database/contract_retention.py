@@ -6,13 +6,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from alembic import command
-from sqlalchemy import inspect
 
 from app.access.operator_store import audit_entries
 from app.core.errors import StoreUnavailable
-from app.database import schema
-from app.database.tables import metadata
 from app.orders.prove import prove_orders
 from app.orders.rebuild import refold_all
 from app.orders.refold import refold_until_quiet
@@ -30,13 +26,11 @@ from app.privacy.prune import (
 from app.receiving.inbox import Inbox
 from reconcile.instants import DAY, SECOND
 from reconcile.money import Money
-from tests.contexts import settings_of
 from tests.database.builders import (
     SIGNER,
     SOURCES,
     arrival,
     context,
-    differences,
     dump,
     histories,
     keep,
@@ -48,7 +42,6 @@ from tests.database.builders import (
 )
 from tests.database.contract_checking import of_the_builders, quiet
 from tests.database.contract_histories import Part, deliver
-from tests.reconcile.build import T
 
 MONTH = 30 * DAY
 RETENTION = Retention(quiet=MONTH, phones=MONTH, rejections=MONTH, sources=frozenset({"shop"}))
@@ -58,9 +51,6 @@ LATER = 40 * DAY // SECOND
 TRUTH = ("deliveries", "events", "links", "contested", "records", "revisions")
 PRICE = Money(minor=150_000, currency="KES")
 PAID: dict[str, Any] = {"order": "A", "payment": "p", "session": "s", "money": PRICE}
-
-NOT_BEFORE = ("inbox", "id")
-"""Facts of a database that no earlier version knew."""
 
 
 async def pruned(inbox: Inbox, *, at: int = LATER, dry_run: bool = False) -> Pruning:
@@ -294,69 +284,3 @@ class RetentionContract:
         assert would.document() == did.document()
         assert (did.orders, did.deliveries) == (2, 15)
         assert len(await emptied(inbox)) == 8
-
-    async def test_an_upgrade_from_the_first_version(self, url: str) -> None:
-        """A database made at 0001 has every row after the upgrade, and nothing counts as pruned."""
-        inbox = Inbox(settings_of(url), purpose="upgrading")
-        try:
-            async with inbox.database.writing() as connection:
-                await connection.run_sync(to_first_version)
-                made = await connection.run_sync(lambda plain: inspect(plain).get_table_names())
-                old = [name for name in metadata.tables if name in made]
-                await schema.stamp_environment(connection, "sandbox")
-                await connection.run_sync(fill_first_version)
-            before = await dump(inbox, *old, leave_out=NEW_COLUMNS)
-            assert await inbox.database.upgrade() == ("0001", schema.newest_version())
-            after = await dump(inbox, *old, leave_out=NEW_COLUMNS)
-            after["meta"] = [row for row in after["meta"] if row[0] not in NOT_BEFORE]
-            assert after == before
-            assert await rows(inbox, "SELECT DISTINCT pruned_at FROM deliveries") == [(None,)]
-            async with inbox.database.reading() as connection:
-                assert await connection.run_sync(differences) == []
-            assert (await pruned(inbox)).deliveries == 2
-        finally:
-            await inbox.close()
-
-
-NEW_COLUMNS = (
-    "deliveries.pruned_at", "deliveries.envelope", "events.standing", "events.capture",
-    "events.refunded_total", "events.refunded_currency", "records.payment", "records.author",
-    "ledgers.rules", "tokens.scopes", "tokens.until", "tokens.operator",
-)  # fmt: skip
-"""Columns of its tables that later versions have added."""
-
-
-def to_first_version(connection: Any) -> None:
-    """Nothing but the first version's tables, whatever was there before."""
-    if connection.dialect.name == "sqlite":
-        metadata.drop_all(connection)
-        connection.exec_driver_sql("DROP TABLE IF EXISTS alembic_version")
-    else:  # functions and types would outlive their tables
-        connection.exec_driver_sql("DROP SCHEMA public CASCADE")
-        connection.exec_driver_sql("CREATE SCHEMA public")
-    config = schema.alembic_config()
-    config.attributes["connection"] = connection
-    command.upgrade(config, "0001")
-
-
-def fill_first_version(connection: Any) -> None:
-    """A declined order that came twice, with its ledger folded, and what belongs to it."""
-    delivery = "('{}', {}, 'shop', '{}', 'e1', 'digest', 4, 'webhook-id: x', {})"
-    first = delivery.format("d1", T, "stored", _BLOB[connection.dialect.name])
-    for sql in (
-        "INSERT INTO deliveries (id, received_at, source, verdict, event_id, digest, size, "
-        f"headers, body) VALUES {first}, {delivery.format('d2', T + 1, 'duplicate', 'NULL')}",
-        "INSERT INTO events (order_key, source, event_id, digest, delivery_id, received_at, kind, "
-        f"claim, occurred_at, order_ref, payment) VALUES ('A', 'shop', 'e1', 'digest', 'd1', {T}, "
-        f"'payment.declined', 'declined', {T}, 'A', 'p')",
-        "INSERT INTO links (reference, kind, source, order_key) "
-        "VALUES ('p', 'payment', 'shop', 'A')",
-        "INSERT INTO records (id, recorded_at, kind, order_key, at) "
-        f"VALUES ('r1', {T}, 'order_canceled', 'A', {T})",
-        f"INSERT INTO order_due (order_key, due_at, generation) VALUES ('A', {T}, 2)",
-        "INSERT INTO tokens (name, hash, created_at) VALUES ('shop', 'hash', 1)",
-    ):
-        connection.exec_driver_sql(sql)
-
-
-_BLOB = {"sqlite": "x'7b7d'", "postgresql": "'\\x7b7d'"}

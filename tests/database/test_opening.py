@@ -22,14 +22,12 @@ from app.database import database as opening
 from app.database import engine
 from app.database.faults import why_not_opened
 from app.database.postgresql import Purpose
-from app.database.schema import newest_version
 from app.database.statements import statement
 from app.database.writer import Writer
 from app.receiving import inbox as inbox_module
 from app.receiving.inbox import open_inbox
 from tests.contexts import settings_of
 from tests.database.builders import arrival, keep, opened, rows, said
-from tests.database.made import put_new
 
 READER = """
 import sqlite3, sys
@@ -278,7 +276,8 @@ async def test_a_disk_that_cannot_be_read_ahead_refuses_the_start(
     [
         ("CREATE TABLE users (a)", "of another program"),
         ("CREATE TABLE alembic_version AS SELECT '9f3a' AS version_num", "of another program"),
-        ("CREATE TABLE alembic_version AS SELECT '9999' AS version_num", "the newer program"),
+        ("CREATE TABLE alembic_version AS SELECT '9.0.0' AS version_num", "the newer program"),
+        ("CREATE TABLE alembic_version AS SELECT '0031' AS version_num", "from before 0.1.0"),
     ],
 )
 async def test_a_database_that_is_not_ours_is_refused_and_left_alone(
@@ -301,21 +300,6 @@ async def test_a_database_that_is_not_ours_is_refused_and_left_alone(
     await whole.close()
     with closing(sqlite3.connect(path)) as database:
         assert len(database.execute("SELECT name FROM sqlite_master").fetchall()) == 1
-
-
-async def test_who_folds_beside_brings_nothing_up_to_date(tmp_path: Path) -> None:
-    """A newer program that is put in place under a service that runs is started by it: what reads
-    and receives meanwhile is of the older one, and nobody has made a backup."""
-    path, older = tmp_path / "t.db", f"{int(newest_version()) - 1:04}"
-    put_new(path)
-    with closing(sqlite3.connect(path)) as database, database:
-        database.execute("UPDATE alembic_version SET version_num = ?", (older,))
-    settings = settings_of(path)
-    with pytest.raises(ConfigurationError, match=f"at version {older}, .* `tallyhook db upgrade`"):
-        async with open_inbox(settings, purpose="folding"):
-            pass
-    with closing(sqlite3.connect(path)) as database:
-        assert database.execute("SELECT version_num FROM alembic_version").fetchone() == (older,)
 
 
 async def test_one_reader_at_a_time_opens_a_database(

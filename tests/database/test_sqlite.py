@@ -76,15 +76,9 @@ class TestSqlite(
         return f"sqlite+aiosqlite:///{tmp_path}/t.db"
 
     @pytest.fixture
-    def old_url(self, tmp_path: Path) -> str:
+    def empty_url(self, tmp_path: Path) -> str:
         """A database that does not exist yet."""
-        return f"sqlite+aiosqlite:///{tmp_path}/old.db"
-
-    async def test_an_upgrade_from_the_first_version(  # type: ignore[override] # another fixture
-        self, tmp_path: Path
-    ) -> None:
-        """The same, on a database that does not exist yet."""
-        await super().test_an_upgrade_from_the_first_version(f"sqlite+aiosqlite:///{tmp_path}/t.db")
+        return f"sqlite+aiosqlite:///{tmp_path}/empty.db"
 
 
 async def test_how_connections_are_opened(tmp_path: Path) -> None:

@@ -81,9 +81,7 @@ def test_several_upgrade_at_once(empty_url: str, tmp_path: Path) -> None:
     said = [_words_of(each) for each in started]
     assert [each.wait(PATIENCE_S) for each in started] == [0] * 3, said
     assert sum("was empty; it has its tables now" in each for each in said) == 1
-    assert ask(empty_url, "SELECT version_num FROM alembic_version")[0][0] == (
-        schema.newest_version()
-    )
+    assert ask(empty_url, "SELECT version_num FROM alembic_version")[0][0] == (schema.NEWEST)
 
 
 def test_serve_asks_for_the_upgrade(empty_url: str, tmp_path: Path) -> None:
@@ -91,6 +89,21 @@ def test_serve_asks_for_the_upgrade(empty_url: str, tmp_path: Path) -> None:
     refused = command(tmp_path, "serve", "--port", "0", DATABASE_URL=empty_url)
     assert (refused.returncode, "run `tallyhook db upgrade`" in word(refused)) == (3, True)
     assert "the database is empty: no table of Tallyhook's is in it yet" in word(refused)
+
+
+def test_a_database_from_before_the_first_release_is_refused(
+    empty_url: str, tmp_path: Path
+) -> None:
+    """One sentence says what to do instead of `db upgrade`."""
+    ask(
+        empty_url,
+        "CREATE TABLE alembic_version AS SELECT '0031' AS version_num",
+    )
+    for words in (["serve", "--port", "0"], ["db", "upgrade"], ["orders", "list"]):
+        refused = command(tmp_path, *words, DATABASE_URL=empty_url)
+        assert refused.returncode == 3
+        assert "at version 0031, from before 0.1.0" in word(refused)
+        assert "move it away and start with a new one" in word(refused)
 
 
 def test_text_is_compared_by_its_bytes(url: str) -> None:

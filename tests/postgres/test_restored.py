@@ -21,8 +21,8 @@ pytestmark = pytest.mark.postgres
 
 IMPATIENT = """
 import sys
-from app.receiving import store
-store.SERVER_S = 0.5
+from app.database import database
+database.SERVER_S = 0.5
 from app.cli.main import run
 sys.exit(run(sys.argv[1:]))
 """

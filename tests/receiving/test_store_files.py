@@ -318,7 +318,7 @@ async def test_a_server_is_waited_for(
 
 @pytest.mark.parametrize(
     ("version", "said"),
-    [(None, "is empty: no table of Tallyhook's"), ("0001", "is at version 0001")],
+    [(None, "is empty: no table of Tallyhook's"), ("0.0.9", "is at version 0.0.9")],
 )
 def test_an_upgrade_that_is_due_is_reported(version: str | None, said: str) -> None:
     assert said in str(opening._upgrade_is_due(version))

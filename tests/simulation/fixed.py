@@ -14,7 +14,6 @@ import random
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +21,6 @@ from unittest.mock import patch
 
 from sqlalchemy.exc import SAWarning
 
-from app.database import schema
 from app.receiving.refusals import RejectionRate
 from tests.simulation.disk import DiskQueue, NoThread, connecting
 from tests.simulation.loop import VirtualLoop
@@ -50,7 +48,6 @@ DELETING_IDLE_S = 3_600.0
 @contextmanager
 def everything_fixed(loop: VirtualLoop, chance: random.Random) -> Iterator[None]:
     """No chance but the seed's, no time but the loop's, no thread, no collection of garbage."""
-    newest = _newest_version()
     replaced: dict[str, Any] = {
         "aiosqlite.core.SimpleQueue": DiskQueue,
         "aiosqlite.core.Thread": NoThread,
@@ -69,7 +66,6 @@ def everything_fixed(loop: VirtualLoop, chance: random.Random) -> Iterator[None]
         "sqlalchemy.pool.base.time": SimpleNamespace(time=loop.time),
         "app.database.writer.os": SimpleNamespace(**{**vars(os), "statvfs": _roomy}),
         "app.sandbox.provider.TRUTH_PAUSE_S": 10.0**9,
-        "app.database.schema.newest_version": lambda: newest,
         "starlette._exception_handler.run_in_threadpool": _inline,
     }
     with ExitStack() as stack:
@@ -108,11 +104,6 @@ def _no_collecting() -> Iterator[None]:
 def _roomy(_: Path) -> SimpleNamespace:
     """A disk with room: how full the real one is, other programs decide."""
     return SimpleNamespace(f_bavail=1 << 20, f_frsize=4_096)
-
-
-@cache
-def _newest_version() -> str:
-    return schema.newest_version()
 
 
 async def _inline(work: Any, *given: Any, **named: Any) -> Any:

@@ -19,6 +19,6 @@ events by the provider's profile, records by the operation that makes them.
 """
 
 from app.database.tables import core, finance, people
-from app.database.tables.core import ONLY, metadata
+from app.database.tables.core import metadata
 
-__all__ = ["ONLY", "core", "finance", "metadata", "people"]
+__all__ = ["core", "finance", "metadata", "people"]

@@ -28,9 +28,6 @@ CONVENTION = {
 }
 
 metadata = MetaData(naming_convention=CONVENTION)
-ONLY = "only"
-"""In the `info` of an index or a constraint: the one dialect that has it."""
-
 STRICT: dict[str, Any] = {"sqlite_strict": True}
 CLUSTERED: dict[str, Any] = {"sqlite_strict": True, "sqlite_with_rowid": False}
 
@@ -189,8 +186,8 @@ class EventRow(Table, table=True):
     __table_args__ = (
         # Where several receivers write, the database keeps equal events apart. On SQLite the one
         # writer has looked, and a key a third as long spares it a quarter of its work.
-        UniqueConstraint("event_id", "source", "digest", info={ONLY: "postgresql"}),
-        Index("ix_events_event_id", "event_id", info={ONLY: "sqlite"}),
+        UniqueConstraint("event_id", "source", "digest").ddl_if(dialect="postgresql"),
+        Index("ix_events_event_id", "event_id").ddl_if(dialect="sqlite"),
         # Without events of no order: SQLite would go through all of these to find one of them.
         Index(
             "ix_events_order_key",
@@ -323,10 +320,7 @@ class OrderDueRow(Table, table=True):
 
 
 class LedgerRow(Table, table=True):
-    """The last fold of an order, for listings. Can be dropped and rebuilt.
-
-    `rules` must be given: a process of an earlier version, which folds by others, cannot publish.
-    """
+    """The last fold of an order, for listings. Can be dropped and rebuilt."""
 
     __tablename__ = "ledgers"
     __table_args__ = (Index("ix_ledgers_outcome", "outcome", "order_key"), CLUSTERED)

@@ -230,9 +230,9 @@ class BookLineRow(Table, table=True):
     status: str | None = text_column(null=True)
     group_key: str | None = text_column(null=True)
     group_name: str | None = text_column(null=True)
+    phone: str | None = text_column(null=True)
     refunded: int | None = big_column(null=True)
     refunded_at: int | None = big_column(null=True)
-    phone: str | None = text_column(null=True)
 
 
 class BankLineRow(Table, table=True):
