@@ -418,7 +418,7 @@ class _Reading:
 
     def _sign(self) -> None:
         """Remember which content it is. Raises RefusedTable where it became another one."""
-        digest = opening.digest_of(self._wanted.path)
+        digest = opening.file_digest(self._wanted.path)
         if self.done.sha256 not in ("", digest):
             raise tables.RefusedTable(1, "the file changed while it was read: import it again")
         self.done.sha256 = digest

@@ -102,7 +102,9 @@ class Understanding:
             )
         zone = mapping.zone_column
         place = (
-            None if zone is None else shaping.place_of(zone, table.heading, row=table.heading_row)
+            None
+            if zone is None
+            else tables.column_place(zone, table.heading, row=table.heading_row)
         )
         self._zones = None if place is None else shaping.Zones(place, mapping.zones)
         self._totals = self._totals_of(form, mapping)

@@ -269,7 +269,7 @@ def _marks() -> Sequence[tuple[str, PresetKind, str, Mark]]:
 
 def _headings(path: Path, encoding: str | None) -> Iterator[tuple[int, Sequence[str]]]:
     """What may be the heading: the first rows, under every delimiter."""
-    form = opening.form_of(path)
+    form = opening.format_of(path)
     if form == "workbook":
         yield from opening.XlsxTable(path, sheet=None, recognize=len).first_rows()
     if form != "text":
