@@ -75,7 +75,7 @@ class ImportForm:
     names: str
     compare: Write
     write: Write
-    opens: presets.Open = opening.open_table
+    opens: presets.OpenTable = opening.open_table
 
     def too_many(self, other: int) -> str:
         """What is wrong with a row that is equal to another one, row `other`."""
@@ -148,7 +148,7 @@ class Wanted:
     """
 
     path: Path
-    chosen: presets.Chosen
+    chosen: presets.ChosenReading
     form: books.Form
     kind: ImportForm
     dry_run: bool = False
@@ -418,7 +418,7 @@ class _Reading:
 
     def _sign(self) -> None:
         """Remember which content it is. Raises RefusedTable where it became another one."""
-        digest = opening.digest_of(self._wanted.path)
+        digest = opening.file_digest(self._wanted.path)
         if self.done.sha256 not in ("", digest):
             raise tables.RefusedTable(1, "the file changed while it was read: import it again")
         self.done.sha256 = digest
@@ -559,7 +559,7 @@ class _Reading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImportRequest(presets.Asked):
+class ImportRequest(presets.ReadingRequest):
     """What a person asks for: which file, how it is to be read, and what is to be done with it.
     Where a digest is said, nothing but the file that has it is taken.
 
@@ -650,8 +650,8 @@ async def import_bank(
     return await import_file(context, wanted, by=request.by, progress=progress)
 
 
-def _unstated(context: AppContext) -> presets.Unstated:
-    return presets.Unstated(zone=context.zone, phone_country=context.phone_country or None)
+def _unstated(context: AppContext) -> presets.ReadingDefaults:
+    return presets.ReadingDefaults(zone=context.zone, phone_country=context.phone_country or None)
 
 
 def _rejects(request: ImportRequest) -> Path | None:

@@ -1,4 +1,4 @@
-"""Amounts in major units, exact, with the marks that were declared and no others; currencies."""
+"""Exact amounts in major units, with only the declared marks; currencies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reconcile.money import MAX_MINOR, MoneyError, exponent_of
 DECIMAL_MARKS: Final = (".", ",")
 
 THOUSANDS_MARKS: Final = ("", ",", ".", "'", "’", " ", "\u00a0", "\u202f")
-"""None, and those in use: the last are blanks that keep a number together."""
+"""No mark, and the marks in use: the last ones are blanks that keep a number together."""
 
 _CANONICAL: Final = re.compile(r"(-?)([0-9]{1,30})(?:\.([0-9]{1,60}))?")
 _MARKS: Final = re.compile(r"[.,'’ \u00a0\u202f]")
@@ -21,11 +21,11 @@ _MARKS: Final = re.compile(r"[.,'’ \u00a0\u202f]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
-    """How a file writes amounts.
+    """The marks in a file's amounts.
 
-    decimal, thousands  what divides the decimals from the whole, and what groups its thousands
+    decimal, thousands  the mark before the decimals, and the mark between groups of thousands
     brackets            whether (1.00) is -1.00
-    signs               what may stand before or behind an amount, and which currency it says
+    signs               signs that may stand before or behind an amount, and the currency of each
     """
 
     decimal: str = "."
@@ -43,7 +43,7 @@ class Amounts:
         signs = sorted(map(re.escape, marks.signs), key=len, reverse=True)
         self._sign = re.compile("|".join(signs)) if signs else None
         grouped = ""
-        if marks.thousands:  # in India two digits stand between the marks that follow the last
+        if marks.thousands:  # in India the groups before the last have two digits
             mark = re.escape(marks.thousands)
             grouped = f"[0-9]{{1,3}}(?:{mark}[0-9]{{2,3}})*{mark}[0-9]{{3}}|"
         self._pattern = re.compile(
@@ -51,14 +51,16 @@ class Amounts:
         )
 
     def read(self, cells: Sequence[str], currencies: Sequence[str]) -> list[int]:
-        """Minor units of each cell in its currency. Raises UnclearCell."""
+        """Return each cell's minor units in its currency. Raises UnclearCell."""
         return self._in_full(cells, currencies) or [
             self._minor(cell, currency) for cell, currency in zip(cells, currencies, strict=True)
         ]
 
     def _in_full(self, cells: Sequence[str], currencies: Sequence[str]) -> list[int] | None:
-        """The same where all are of one currency and written with all of its decimals and no other
-        mark, as most files do; a million of them feels the difference."""
+        """Read cells of one currency, each with all decimals and no other mark; else return None.
+
+        Most files write amounts so, and this is much faster for a million of them.
+        """
         exponent = exponent_of(currencies[0])
         if self._decimal != "." or not exponent or len(set(currencies)) > 1:
             return None
@@ -70,20 +72,29 @@ class Amounts:
         return found if len(found) == len(cells) else None
 
     def optional(self, cells: Sequence[str], currencies: Sequence[str]) -> list[int | None]:
-        """The same; None for empty cells."""
+        """Return each cell's minor units, None for empty cells. Raises UnclearCell."""
         return [
             self._minor(cell, currency) if cell.strip() else None
             for cell, currency in zip(cells, currencies, strict=True)
         ]
 
     def parts(self, cell: str) -> tuple[str, str, str, str]:
-        """Minus sign, digits before and after the decimal mark, and sign of a currency, each empty
-        where there is none. Raises UnclearCell."""
+        """Split a cell into minus sign, digits before and after the decimal mark, currency sign.
+
+        Each is empty if it is missing. Raises UnclearCell.
+        """
         pattern = _CANONICAL if type(cell) is Number else self._pattern
         match = pattern.fullmatch(cell) or pattern.fullmatch(cell.strip())
         shown = ""
         if match is None and (self._brackets or self._sign) and type(cell) is not Number:
-            bare, shown = self._undressed(cell.strip())
+            bare = cell.strip()
+            sign = self._sign.search(bare) if self._sign else None
+            if sign is not None:
+                shown = sign[0]
+                bare = " ".join((bare[: sign.start()] + bare[sign.end() :]).split())
+                bare = re.sub(r"^- ", "-", bare)
+            if self._brackets and bare.startswith("(") and bare.endswith(")"):
+                bare = f"-{bare[1:-1].strip()}"
             match = pattern.fullmatch(bare)
         if match is None:
             raise UnclearCell(self._why_not(cell.strip()))
@@ -91,16 +102,6 @@ class Amounts:
         if self._thousands and type(cell) is not Number:
             whole = whole.replace(self._thousands, "")
         return minus, whole, decimals, shown
-
-    def _undressed(self, text: str) -> tuple[str, str]:
-        """Without brackets, which become a minus sign, and without the sign of a currency."""
-        shown = self._sign.search(text) if self._sign else None
-        if shown is not None:
-            text = " ".join((text[: shown.start()] + text[shown.end() :]).split())
-            text = re.sub(r"^- ", "-", text)
-        if self._brackets and text.startswith("(") and text.endswith(")"):
-            text = f"-{text[1:-1].strip()}"
-        return text, "" if shown is None else shown[0]
 
     def _minor(self, cell: str, currency: str) -> int:
         sign, whole, decimals, shown = self.parts(cell)
@@ -140,7 +141,7 @@ class Amounts:
 
 
 def read_currencies(cells: Sequence[str]) -> list[str]:
-    """ISO 4217 codes, in capital letters. Raises UnclearCell."""
+    """Return ISO 4217 codes in capital letters. Raises UnclearCell."""
     plain = [cell.strip().upper() for cell in cells]
     for code in set(plain):
         try:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from app.core.masking import without_phones
 from app.core.text import printable
 from app.finance.files.amounts import Amounts, read_currencies
-from app.finance.files.books import WHOLE_ROW, Attempt, Cells, Columns, with_default
+from app.finance.files.books import NO_CURRENCY, WHOLE_ROW, Attempt, Cells, Columns, with_default
 from app.finance.files.mapping import Dates, Fields, FileMapping
 from app.finance.files.tables import UnclearCell
 from reconcile.instants import Instant, format_instant
@@ -17,7 +17,7 @@ from reconcile.money import Money, to_json
 from reconcile.periods import Calendar
 
 MAX_TEXT: Final = 4_000
-"""Characters kept of one text of a line; CAMT.053 allows 140 a line, and batches have many."""
+"""Characters kept of one text of a line; CAMT.053 allows 140 a line, and a batch has many lines."""
 
 MAX_NAME: Final = 200
 """Characters of an account or a reference."""
@@ -68,7 +68,6 @@ class BankForm:
         self._calendar = Calendar(mapping.zone or UTC)
 
     def missing(self, places: Mapping[str, int]) -> Iterator[str]:
-        """A bank's file needs an account, a day, an amount (or credit and debit) and a currency."""
         if "account" not in places and not self._has_account:
             yield (
                 "there is no column 'account', and bookings of two accounts must not be taken for "
@@ -86,13 +85,9 @@ class BankForm:
                 'heading, or say in a mapping which it is (amount = "…" under [columns])'
             )
         if "currency" not in places and not self._has_currency:
-            yield (
-                "there is no column 'currency': name it in the heading, or say in a mapping "
-                '(currency = "KES" under [defaults])'
-            )
+            yield NO_CURRENCY
 
     def values(self, cells: Cells, attempt: Attempt) -> Columns:
-        """The values of the rows, in the columns of STAGED."""
         accounts = attempt("account", _accounts, self._fill_account(cells["account"]))
         currencies = attempt("currency", read_currencies, self._fill_currency(cells["currency"]))
         amounts, credits, debits = (
@@ -105,7 +100,8 @@ class BankForm:
         references = attempt("reference", _references, cells["reference"])
         parties = attempt("counterparty", _texts, cells["counterparty"])
         texts = attempt("text", _texts, cells["text"])
-        days = attempt("booked_at", self._days, booked)
+        # The bank's days: the same file in another zone gives the same lines.
+        days = attempt("booked_at", lambda found: [*map(self._calendar.day_of, found)], booked)
         identity = (accounts, currencies, minor, days, entries, references, parties, texts)
         return (
             attempt(WHOLE_ROW, _subjects, *identity),
@@ -125,12 +121,8 @@ class BankForm:
             raise UnclearCell("is empty: a booking has a day")
         return found
 
-    def _days(self, booked: Sequence[Instant]) -> list[str]:
-        """The bank's days: another zone for the same file makes no other lines of them."""
-        return [self._calendar.day_of(each) for each in booked]
-
     def shown(self, row: Sequence[Any]) -> dict[str, Any]:
-        """A staged row, after its number, as people see it."""
+        """Return a staged row, which begins with its number, for people."""
         number, _, account, currency, minor, booked, entry, reference, counterparty, words = row
         return {
             "row": number,
@@ -145,12 +137,12 @@ class BankForm:
 
 
 def _texts(cells: Sequence[str]) -> list[str]:
-    """Texts of others, on one line each."""
+    """Return foreign texts, each on one line."""
     return [printable(" ".join(cell.split()))[:MAX_TEXT] for cell in cells]
 
 
 def _names(cells: Sequence[str]) -> list[str]:
-    """Accounts and references. Raises UnclearCell for one that is longer than any is."""
+    """Return accounts or references. Raises UnclearCell for one that is too long."""
     found = _texts(cells)
     if max(map(len, found)) > MAX_NAME:
         raise UnclearCell(f"is longer than {MAX_NAME} characters")
@@ -158,13 +150,12 @@ def _names(cells: Sequence[str]) -> list[str]:
 
 
 _NO_REFERENCE: Final = frozenset({"NONREF", "NOTPROVIDED"})
-"""What SWIFT and ISO 20022 have banks write where there is none; some write the one for the other.
-Taken for a name, it would make one booking of all of an amount and a day."""
+"""What SWIFT and ISO 20022 have banks write for a missing reference; some banks use the other's. As
+a name it would make one booking of all with one amount and day."""
 
 
 def reference_in(text: str) -> str:
-    """A reference without blanks around it; empty where what stands there says that there is
-    none."""
+    """Strip a reference; return an empty one if the text says that there is none."""
     plain = text.strip()
     return "" if plain.upper() in _NO_REFERENCE else plain
 
@@ -174,7 +165,6 @@ def _references(cells: Sequence[str]) -> list[str]:
 
 
 def _accounts(cells: Sequence[str]) -> list[str]:
-    """Raises UnclearCell for none, too."""
     found = _names(cells)
     if not all(found):
         raise UnclearCell("is empty: say of which account it is, as --account NAME")
@@ -184,30 +174,29 @@ def _accounts(cells: Sequence[str]) -> list[str]:
 def _signed(
     amounts: Sequence[int | None], credits: Sequence[int | None], debits: Sequence[int | None]
 ) -> list[int]:
-    """The amount with its sign. Raises UnclearCell where a row has none, or two."""
-    return [_one(*row) for row in zip(amounts, credits, debits, strict=True)]
-
-
-def _one(amount: int | None, credit: int | None, debit: int | None) -> int:
-    given = [each for each in (amount, credit, debit) if each]
-    if len(given) > 1:
-        raise UnclearCell("the row has more than one of amount, credit and debit")
-    if amount is None and credit is None and debit is None:
-        raise UnclearCell("the row has no amount")
-    if amount:
-        return amount
-    if credit is not None and credit < 0:
-        raise UnclearCell("a credit is negative: money that leaves is a debit")
-    return credit or -abs(debit or 0)
+    """Return amounts with their signs. Raises UnclearCell where a row has none, or two."""
+    signed = []
+    for amount, credit, debit in zip(amounts, credits, debits, strict=True):
+        if sum(1 for each in (amount, credit, debit) if each) > 1:
+            raise UnclearCell("the row has more than one of amount, credit and debit")
+        if amount is None and credit is None and debit is None:
+            raise UnclearCell("the row has no amount")
+        if not amount and credit is not None and credit < 0:
+            raise UnclearCell("a credit is negative: money that leaves is a debit")
+        signed.append(amount or credit or -abs(debit or 0))
+    return signed
 
 
 def _subjects(*columns: Sequence[Any]) -> list[str]:
-    """What makes a line the same in another file of that bank: account, currency, amount and day,
-    with the bank's reference of the entry, else with all that it states. Phone numbers are
-    hidden but for their last digits: what is erased cannot be found by trying numbers out."""
-    return [_subject(*row) for row in zip(*columns, strict=True)]
+    """Return what identifies each line in other files of its bank.
 
-
-def _subject(account: str, currency: str, minor: int, day: str, entry: str, *words: str) -> str:
-    names = (f"={entry}",) if entry else words
-    return "\x1f".join((account, currency, str(minor), day, *map(without_phones, names)))
+    That is account, currency, amount and day, with the bank's reference of the entry, else with all
+    texts. Of phone numbers only the last digits count: an erased number cannot be found by trying.
+    """
+    subjects = []
+    for account, currency, minor, day, entry, *words in zip(*columns, strict=True):
+        names = [f"={entry}"] if entry else words
+        subjects.append(
+            "\x1f".join((account, currency, str(minor), day, *map(without_phones, names)))
+        )
+    return subjects

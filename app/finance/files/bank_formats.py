@@ -1,12 +1,12 @@
-"""Tables of bank statements: CAMT.053, MT940 and OFX, one booked entry a row.
+"""Tables of bank statements: CAMT.053, MT940 and OFX, one booked entry per row.
 
     CAMT.053   ISO 20022 BankToCustomerStatement, any version    streamed, no entities
     MT940      SWIFT customer statement message                  streamed, line by line
     OFX        Open Financial Exchange, 1.x (SGML) and 2.x (XML)  whole, up to MAX_OFX_BYTES
 
-All three give the columns of HEADING. A row is numbered by its place among the entries, in MT940 by
-the line of its `:61:`. What is not booked yet is no row. Where a statement says what was in the
-account before and after, its entries must add up to that, or nothing of the file is taken.
+All three give the columns of HEADING. A row's number is its place among the entries, or in MT940
+the line of its `:61:`. Entries that are not booked yet are no rows. If a statement gives both its
+balances, its entries must add up to the difference, or nothing of the file is taken.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from xml.parsers import expat
 
 from app.finance.files import tables
 from app.finance.files.bank import MAX_TEXT, reference_in
-from app.finance.files.mapping import Fields as FieldsOf
-from app.finance.files.mapping import FileMapping
+from app.finance.files.mapping import Fields, FileMapping
 from app.finance.files.opening import Check, as_mapped, open_table, start_of
 
 HEADING: Final = (
@@ -40,39 +39,37 @@ HEADING: Final = (
 )
 
 Row = tuple[int, Sequence[str]]
-"""Its number and its cells, in the order of HEADING."""
+"""The number of a row, and its cells in the order of HEADING."""
 
 
 def open_bank_table(
-    path: Path, mapping: FileMapping, fields: FieldsOf, *, check: Check | None = None
+    path: Path, mapping: FileMapping, fields: Fields, *, check: Check | None = None
 ) -> tables.SourceTable:
-    """The table in a bank's file: one of the three formats, else as any other table is opened.
-    Raises as `open_table` does."""
-    table = _of_bank(path, mapping)
-    if table is None:
+    """Open a bank's file: one of the three formats, else any other table.
+
+    Raises as `open_table` does.
+    """
+    start = start_of(path)
+    text = start.decode("latin-1").lstrip("\xef\xbb\xbf\xff\xfe \t\r\n")
+    plain = text.replace("\0", "")  # of UTF-16
+    table: tables.SourceTable
+    if plain.startswith("OFXHEADER") or "<OFX>" in plain or "<?OFX" in plain:
+        table = OfxTable(path, encoding=mapping.encoding)
+    elif plain.startswith("<"):
+        table = CamtTable(path)
+    elif _SWIFT.match(text):
+        table = Mt940Table(path, encoding=mapping.encoding)
+    else:
         return open_table(path, mapping, fields, check=check)
     return as_mapped(table, mapping, fields, check=check)
 
 
-def _of_bank(path: Path, mapping: FileMapping) -> tables.SourceTable | None:
-    start = start_of(path)
-    text = start.decode("latin-1").lstrip("\xef\xbb\xbf\xff\xfe \t\r\n")
-    plain = text.replace("\0", "")  # of UTF-16
-    if plain.startswith("OFXHEADER") or "<OFX>" in plain or "<?OFX" in plain:
-        return OfxTable(path, encoding=mapping.encoding)
-    if plain.startswith("<"):
-        return CamtTable(path)
-    if _SWIFT.match(text):
-        return Mt940Table(path, encoding=mapping.encoding)
-    return None
-
-
 _SWIFT: Final = re.compile(r"\{1:|:20:|(?:[^\r\n]{0,80}\r?\n){0,3}:20:")
-"""An envelope, or a message without one, perhaps after a bank's own lines."""
+"""An envelope, or a message without one, perhaps after lines that a bank adds."""
 
 
 class _BankTable(ABC):
-    """What the three have in common: a heading of ours, and rows in batches."""
+    """Base of the three formats: the heading, and rows in batches."""
 
     heading: Sequence[str] = HEADING
     heading_row = 1
@@ -80,7 +77,6 @@ class _BankTable(ABC):
     of_ours = False
 
     def batches(self) -> Iterator[tables.Batch]:
-        """All booked entries."""
         rows, read = self._rows(), 0
         while part := list(islice(rows, tables.BATCH)):
             read += len(part)
@@ -93,7 +89,7 @@ class _BankTable(ABC):
 
     @abstractmethod
     def _rows(self) -> Iterator[Row]:
-        """Every booked entry, with its row's number."""
+        """Yield every booked entry, with its row's number."""
 
 
 def _cells(**found: str) -> Sequence[str]:
@@ -101,35 +97,35 @@ def _cells(**found: str) -> Sequence[str]:
 
 
 def _amount(text: str, *, debit: bool) -> str:
-    """A cell with the amount; what is none stays as it is, for the form to say so."""
+    """Return a cell with the amount; other text stays as it is, so that the form refuses it."""
     if not re.fullmatch(r"[0-9]{1,30}(\.[0-9]{0,60})?", text):
         return text
     return tables.Number(("-" if debit and text.strip("0.") else "") + text.removesuffix("."))
 
 
 def _joined(texts: Sequence[str]) -> str:
-    """Texts as one line, each once."""
+    """Join texts to one line, each once."""
     joined = " ".join(dict.fromkeys(" ".join(text.split()) for text in texts if text.strip()))
     return joined[:MAX_TEXT]
 
 
 @dataclass(slots=True)
-class _Balance:
-    """What one statement says was in the account, and what its entries come to."""
+class _Balances:
+    """One statement's balances, and the sum of its entries."""
 
     opening: Decimal | None = None
     closing: Decimal | None = None
     moved: Decimal = Decimal(0)
 
     def add(self, cell: str) -> None:
-        """One booked entry; one whose amount is not clear is a problem of its own."""
+        """Add a booked entry. If its amount is not clear, that is a problem of the row."""
         try:
             self.moved += Decimal(cell)
         except InvalidOperation:
             self.opening = None
 
     def check(self, row: int) -> None:
-        """Raises RefusedTable where the entries are not what lies between the balances."""
+        """Raise RefusedTable if the entries are not the difference of the balances."""
         if self.opening is None or self.closing is None:
             return
         if self.opening + self.moved != self.closing:
@@ -144,26 +140,24 @@ class _Balance:
 
 
 MAX_DEPTH: Final = 40
-"""Elements within each other; the schema nests fifteen."""
+"""Nested elements; the schema nests fifteen."""
 
 MAX_VALUE: Final = 8 * 1024
 """Characters of one element's text; the schema allows 500."""
 
 MAX_TAG: Final = 1024 * 1024
-"""Bytes of one tag or comment: until it ends, expat before 2.6 looks at all of it with each part,
-which takes time by the square of its length."""
+"""Bytes of one tag or comment. Until it ends, expat before 2.6 looks at all of it with each part,
+which takes time quadratic in its length."""
 
 _PART: Final = 64 * 1024
-
-_TEXTS: Final = ("Ustrd", "AddtlTxInf", "AddtlRmtInf")
 
 _CODES_OF_BALANCES: Final = {"OPBD": "opening", "PRCD": "opening", "CLBD": "closing"}
 """ISO 20022 BalanceType12Code: opening booked, previously closed booked, closing booked."""
 
 
 class CamtTable(_BankTable):
-    """One file of CAMT.053. Document types and entities are refused, whatever they declare: the
-    format has none, and they are how XML is made to read other files or to fill memory."""
+    """One file of CAMT.053. All document types and entities are refused: the format has none, and
+    XML with them can read other files or fill memory."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -179,7 +173,7 @@ class CamtTable(_BankTable):
 
 
 @dataclass(slots=True)
-class _Entry:
+class _CamtEntry:
     """One `Ntry` while it is read."""
 
     amount: str = ""
@@ -196,7 +190,7 @@ class _Entry:
 
 
 class _Camt:
-    """Follows the elements of one document; only where an element stands says what it means."""
+    """Follows the elements of one document; their path gives their meaning."""
 
     def __init__(self) -> None:
         self._parser = expat.ParserCreate(namespace_separator=" ")
@@ -210,22 +204,22 @@ class _Camt:
         self._path: list[str] = []
         self._value: list[str] = []
         self._length = 0
-        self._entry: _Entry | None = None
+        self._entry: _CamtEntry | None = None
         self._account: dict[str, str] = {}
-        self._balance, self._code, self._debit = _Balance(), "", False
+        self._balance, self._code, self._debit = _Balances(), "", False
         self._balance_amount = ""
         self._number = self._fed = 0
         self._ready: list[Row] = []
 
     def feed(self, part: bytes, *, last: bool) -> None:
-        """Read on. Raises RefusedTable for what is no such document."""
+        """Parse more bytes. Raises RefusedTable for a document of another kind."""
         try:
             self._parser.Parse(part, last)
         except expat.ExpatError as error:
             raise tables.RefusedTable(
                 error.lineno, f"the XML breaks here: {expat.ErrorString(error.code)}"
             ) from None
-        except (LookupError, ValueError):  # it says that it is in an encoding that expat has not
+        except (LookupError, ValueError):  # it declares an encoding that expat lacks
             raise tables.RefusedTable(
                 1, "the XML is in an encoding that is not read: have the bank write it in UTF-8"
             ) from None
@@ -237,7 +231,7 @@ class _Camt:
             )
 
     def ready(self) -> list[Row]:
-        """The entries that were read since this was last asked."""
+        """Return the entries read since the last call."""
         found, self._ready = self._ready, []
         return found
 
@@ -263,9 +257,9 @@ class _Camt:
             )
         self._value, self._length = [], 0
         if tag == "Stmt":
-            self._account, self._balance = {}, _Balance()
+            self._account, self._balance = {}, _Balances()
         elif tag == "Ntry":
-            self._entry = _Entry()
+            self._entry = _CamtEntry()
         elif tag == "Bal":
             self._code, self._debit, self._balance_amount = "", False, ""
         elif tag == "Amt" and self._entry is not None and self._path[-2] == "Ntry":
@@ -287,14 +281,14 @@ class _Camt:
             self._take(self._entry)
             self._entry = None
         elif self._entry is not None:
-            self._of_entry(self._entry, tag, value)
+            self._in_entry(self._entry, tag, value)
         elif tag == "Stmt":
             self._balance.check(max(self._number, 1))
         else:
-            self._of_statement(tag, value)
+            self._in_statement(tag, value)
         self._path.pop()
 
-    def _of_statement(self, tag: str, value: str) -> None:
+    def _in_statement(self, tag: str, value: str) -> None:
         within = self._path[-5:]
         if within[-2:] == ["Id", "IBAN"] and "Acct" in within:
             self._account.setdefault("IBAN", value)
@@ -312,45 +306,41 @@ class _Camt:
             if side is not None and isinstance(amount, tables.Number):
                 setattr(self._balance, side, Decimal(amount))
 
-    def _of_entry(self, entry: _Entry, tag: str, value: str) -> None:
-        above = self._path[-2]
-        if above == "Ntry":
-            if tag == "Amt":
+    def _in_entry(self, entry: _CamtEntry, tag: str, value: str) -> None:
+        match self._path[-2], tag:
+            case "Ntry", "Amt":
                 entry.amount = value
-            elif tag == "CdtDbtInd":
+            case "Ntry", "CdtDbtInd":
                 entry.debit = value == "DBIT"
-            elif tag == "Sts":
+            case "Ntry", "Sts":
                 entry.status = entry.status or value
-            elif tag == "AcctSvcrRef":
+            case "Ntry", "AcctSvcrRef":
                 entry.servicer = reference_in(value)
-            elif tag == "NtryRef":
+            case "Ntry", "NtryRef":
                 entry.own = reference_in(value)
-            elif tag == "AddtlNtryInf":
+            case "Ntry", "AddtlNtryInf":
                 entry.texts.append(value)
-        elif above == "Sts":
-            entry.status = value
-        elif above == "BookgDt":
-            entry.booked = value
-        elif above == "ValDt":
-            entry.valued = value
-        else:
-            self._of_details(entry, tag, value)
+            case "Ntry", _:
+                pass
+            case "Sts", _:
+                entry.status = value
+            case "BookgDt", _:
+                entry.booked = value
+            case "ValDt", _:
+                entry.valued = value
+            case "Refs", "EndToEndId" | "InstrId" | "TxId" | "PmtInfId" | "MsgId":
+                if reference_in(value):
+                    (entry.end_to_end if tag == "EndToEndId" else entry.texts).append(value)
+            case "Dbtr" | "Cdtr" as party, "Nm":
+                entry.parties[party].append(value)
+            case "Pty", "Nm" if self._path[-3] in entry.parties:
+                entry.parties[self._path[-3]].append(value)
+            case ("CdtrRefInf", "Ref") | (_, "Ustrd" | "AddtlTxInf" | "AddtlRmtInf"):
+                entry.texts.append(value)
 
-    def _of_details(self, entry: _Entry, tag: str, value: str) -> None:
-        above = self._path[-2]
-        if above == "Refs" and tag in ("EndToEndId", "InstrId", "TxId", "PmtInfId", "MsgId"):
-            if reference_in(value):
-                (entry.end_to_end if tag == "EndToEndId" else entry.texts).append(value)
-        elif tag == "Nm" and above in entry.parties:
-            entry.parties[above].append(value)
-        elif tag == "Nm" and above == "Pty" and self._path[-3] in entry.parties:
-            entry.parties[self._path[-3]].append(value)
-        elif tag in _TEXTS or (tag, above) == ("Ref", "CdtrRefInf"):
-            entry.texts.append(value)
-
-    def _take(self, entry: _Entry) -> None:
-        """Only what is booked (EntryStatus1Code BOOK) has moved money."""
+    def _take(self, entry: _CamtEntry) -> None:
         self._number += 1
+        # Only what is booked (EntryStatus1Code BOOK) has moved money.
         if entry.status not in ("BOOK", ""):
             return
         amount = _amount(entry.amount, debit=entry.debit)
@@ -359,9 +349,12 @@ class _Camt:
         end_to_end = list(dict.fromkeys(entry.end_to_end))
         if len(end_to_end) > 1:
             entry.texts += end_to_end
+        # The bank's day: a moment belongs to the day that it has in the bank's own zone.
+        booked = entry.booked or entry.valued
+        day = re.fullmatch(r"(\d{4}-\d\d-\d\d)(?:T.*|Z|[+-]\d\d:\d\d)?", booked)
         cells = _cells(
             account=self._account.get("IBAN") or self._account.get("Othr", ""),
-            booked_at=_day_in(entry.booked or entry.valued),
+            booked_at=tables.CellMoment(day[1]) if day else booked,
             amount=amount,
             currency=entry.currency,
             entry_reference=entry.servicer or entry.own,
@@ -370,12 +363,6 @@ class _Camt:
             text=_joined(entry.texts),
         )
         self._ready.append((self._number, cells))
-
-
-def _day_in(text: str) -> str:
-    """The bank's day: a moment is of the day that it bears in the bank's own zone."""
-    found = re.fullmatch(r"(\d{4}-\d\d-\d\d)(?:T.*|Z|[+-]\d\d:\d\d)?", text)
-    return tables.CellMoment(found[1]) if found else text
 
 
 # --- MT940 ----------------------------------------------------------------------------------------
@@ -399,8 +386,8 @@ _BALANCE: Final = re.compile(
 
 _CODE: Final = re.compile(r"\?(\d\d)")
 _KEYWORD: Final = re.compile(r"(?:EREF|KREF|MREF|CRED|DEBT|COAM|OAMT|SVWZ|ABWA|ABWE|IBAN|BIC)\+")
-"""Begins a part of the purpose, in a line of its own (DK, "Anlage 3"); what is broken at the end of
-a line goes on without one."""
+"""Begins a part of the purpose, on a line of its own (DK, "Anlage 3"); a part that is broken at the
+end of a line goes on without a keyword."""
 _PURPOSE: Final = (*range(20, 30), *range(60, 64))
 _NAMES: Final = (32, 33)
 _NAMED: Final = re.compile(r"/NAME/([^/]{1,70})")
@@ -442,14 +429,22 @@ class Mt940Table(_BankTable):
             elif tag in ("60F", "60M"):
                 found = _balance_in(number, value)
                 currency = found["currency"]
-                balance = _Balance(opening=_signed(found))
+                balance = _Balances(opening=_signed(found))
             elif tag == "61":
-                waiting = number, _entry_in(number, value)
+                entry = _ENTRY.fullmatch(value)
+                if entry is None:
+                    raise tables.RefusedTable(
+                        number,
+                        "field :61: is not as SWIFT has it (value date, D or C, amount with a "
+                        "comma, type, reference): a part of an entry cannot be left out, so "
+                        "nothing is taken",
+                    )
+                waiting = number, entry
                 if balance is None:
                     raise tables.RefusedTable(
                         number, "an entry comes before any opening balance (:60F:)"
                     )
-                balance.moved += _signed(waiting[1])
+                balance.moved += _signed(entry)
             elif tag == "86" and waiting is not None:
                 yield _swift_row(waiting, account, currency, value)
                 waiting = None
@@ -463,7 +458,7 @@ class Mt940Table(_BankTable):
             )
 
     def _fields(self) -> Iterator[tuple[int, str, str]]:
-        """(line, tag, value) of each field; its further lines belong to it."""
+        """Yield (line, tag, value) of each field, with its further lines."""
         begun: tuple[int, str, list[str]] | None = None
         for number, line in enumerate(tables.lines(self._path, self._encoding), 1):
             text = line.rstrip("\r\n")
@@ -486,17 +481,6 @@ class Mt940Table(_BankTable):
             yield begun[0], begun[1], "\n".join(begun[2])
 
 
-def _entry_in(number: int, value: str) -> re.Match[str]:
-    found = _ENTRY.fullmatch(value)
-    if found is None:
-        raise tables.RefusedTable(
-            number,
-            "field :61: is not as SWIFT has it (value date, D or C, amount with a comma, type, "
-            "reference): a part of an entry cannot be left out, so nothing is taken",
-        )
-    return found
-
-
 def _balance_in(number: int, value: str) -> re.Match[str]:
     found = _BALANCE.fullmatch(value.strip())
     if found is None:
@@ -507,7 +491,7 @@ def _balance_in(number: int, value: str) -> re.Match[str]:
 
 
 def _signed(found: re.Match[str]) -> Decimal:
-    """RC takes a credit back, RD a debit."""
+    # RC takes a credit back, RD a debit.
     amount = Decimal(found["amount"].replace(",", ".").removesuffix("."))
     return -amount if found["mark"] in ("D", "RC") else amount
 
@@ -517,11 +501,15 @@ def _swift_row(
 ) -> tuple[int, Sequence[str]]:
     number, found = entry
     text, name = _information(information)
-    amount = _signed(found)
+    year, month, day = 2000 + int(found["year"]), int(found["month"]), int(found["day"])
+    if found["entry"]:  # the entry's day has no year: it is near the value date
+        booked, day = int(found["entry"][:2]), int(found["entry"][2:])
+        year += (booked < month - 6) - (booked > month + 6)
+        month = booked
     return number, _cells(
         account=account,
-        booked_at=_swift_day(found),
-        amount=tables.Number(format(amount, "f")),
+        booked_at=tables.CellMoment(f"{year:04}-{month:02}-{day:02}"),
+        amount=tables.Number(format(_signed(found), "f")),
         currency=currency,
         entry_reference=reference_in(found["bank"] or ""),
         reference=reference_in(found["own"]),
@@ -530,19 +518,11 @@ def _swift_row(
     )
 
 
-def _swift_day(found: re.Match[str]) -> str:
-    """The entry's day. It has no year: it is the one that is near to the value date."""
-    year, month, day = 2000 + int(found["year"]), int(found["month"]), int(found["day"])
-    if found["entry"]:
-        booked, day = int(found["entry"][:2]), int(found["entry"][2:])
-        year += (booked < month - 6) - (booked > month + 6)
-        month = booked
-    return tables.CellMoment(f"{year:04}-{month:02}-{day:02}")
-
-
 def _information(written: str) -> tuple[str, str]:
-    """The text and the counterparty of field 86, in codes (`?20…?32…`), with SWIFT's own words
-    (`/NAME/`), or as it stands."""
+    """Return text and counterparty of field 86.
+
+    The field has codes (`?20…?32…`), SWIFT's own words (`/NAME/`), or plain text.
+    """
     flat = written.replace("\n", "")
     parts = _CODE.split(flat)
     if len(parts) < 3:
@@ -559,12 +539,12 @@ def _information(written: str) -> tuple[str, str]:
 
 
 MAX_OFX_BYTES: Final = 64 * 1024 * 1024
-"""Its elements may end anywhere, so it is read whole; a busy account has some megabytes a year."""
+"""OFX elements may end anywhere, so a file is read whole; a busy account has some MB a year."""
 
 MAX_OPEN: Final = 100
-"""Elements that are open at a time; one without a value counts as open until what holds it ends."""
+"""Elements open at a time; one without a value counts as open until its parent ends."""
 
-# Possessive: a name that does not end would be tried at each of its lengths.
+# Possessive: a name that does not end would otherwise be tried at each of its lengths.
 _ELEMENT: Final = re.compile(r"<(/?)([A-Za-z0-9._]++)[^<>]*+>([^<]*+)")
 _CHARSET: Final = re.compile(r"^CHARSET:\s*(\S+)", re.MULTILINE)
 _DECLARED: Final = re.compile(r"""^\s*<\?xml[^>]*encoding=["']([\w.-]+)["']""")
@@ -572,27 +552,46 @@ _POSTED: Final = re.compile(r"(\d{4})(\d\d)(\d\d)(?:\d{6}.*)?")
 _ACCOUNTS: Final = ("BANKACCTFROM", "CCACCTFROM")
 
 AMOUNT_IN: Final = "CURRENCY.CURSYM"
-"""The currency of an entry's amount where it is not the account's. OFX 2.2, section 5.2: with
-`<CURRENCY>` an amount is as it was, in that currency; with `<ORIGCURRENCY>` it was converted to the
-account's already, and only says where it came from."""
+"""The currency of an entry's amount if it is not the account's. OFX 2.2, section 5.2: with
+`<CURRENCY>` an amount is in that currency; with `<ORIGCURRENCY>` it was converted to the account's,
+and the element only tells the original one."""
 
 
 class OfxTable(_BankTable):
     """One file of OFX, of bank or card accounts."""
 
     def __init__(self, path: Path, *, encoding: str | None) -> None:
-        size = path.stat().st_size
-        if size > MAX_OFX_BYTES:
+        if path.stat().st_size > MAX_OFX_BYTES:
             raise tables.RefusedTable(
                 1, f"the file is larger than {MAX_OFX_BYTES >> 20} MiB: fetch it month by month"
             )
-        self._body = _ofx_text(path.read_bytes(), encoding)
+        content = path.read_bytes()
+        head = content[:2_000].decode("latin-1")
+        declared = _DECLARED.search(head)
+        charset = _CHARSET.search(head)
+        name = encoding or (declared[1] if declared else "utf-8")
+        if encoding is None and charset is not None and charset[1].isdigit():
+            name = f"cp{charset[1]}"
+        try:
+            text = content.decode(tables.known_encoding(name))
+        except UnicodeDecodeError as error:
+            raise tables.RefusedTable(
+                1, f"byte {error.start:,} of the file is not {name}: say --encoding NAME"
+            ) from None
+        if "<!" in text:
+            raise tables.RefusedTable(
+                1, "the file declares a document type or entities: fetch it anew"
+            )
+        begins = re.search(r"<OFX>", text, re.IGNORECASE)
+        if begins is None:
+            raise tables.RefusedTable(1, "there is no <OFX> in the file: fetch it anew")
+        self._body = text[begins.start() :]
 
     def _rows(self) -> Iterator[Row]:
         within: list[str] = []
         account, currency, number = "", "", 0
         entry: dict[str, str] | None = None
-        for found in _ELEMENT.finditer(self._body):  # a list of all takes thirty times the file
+        for found in _ELEMENT.finditer(self._body):  # a list of them takes thirty times the file
             close, tag, text = found.groups()
             name, value = tag.upper(), unescape(text).strip()
             if close:
@@ -625,29 +624,6 @@ class OfxTable(_BankTable):
                     )
         if entry is not None or not re.search(r"</OFX>\s*\Z", self._body, re.IGNORECASE):
             raise tables.RefusedTable(max(number, 1), "the file ends before </OFX>: fetch it anew")
-
-
-def _ofx_text(content: bytes, encoding: str | None) -> str:
-    """The document after its heading. Raises RefusedTable for entities of its own, and for bytes
-    that are no such text."""
-    head = content[:2_000].decode("latin-1")
-    declared = _DECLARED.search(head)
-    charset = _CHARSET.search(head)
-    name = encoding or (declared[1] if declared else "utf-8")
-    if encoding is None and charset is not None and charset[1].isdigit():
-        name = f"cp{charset[1]}"
-    try:
-        text = content.decode(tables.known_encoding(name))
-    except UnicodeDecodeError as error:
-        raise tables.RefusedTable(
-            1, f"byte {error.start:,} of the file is not {name}: say --encoding NAME"
-        ) from None
-    if "<!" in text:
-        raise tables.RefusedTable(1, "the file declares a document type or entities: fetch it anew")
-    begins = re.search(r"<OFX>", text, re.IGNORECASE)
-    if begins is None:
-        raise tables.RefusedTable(1, "there is no <OFX> in the file: fetch it anew")
-    return text[begins.start() :]
 
 
 def _ofx_row(entry: dict[str, str], account: str, currency: str) -> Sequence[str]:

@@ -1,8 +1,8 @@
-"""Order books: what the merchant's shop, invoices, member list or accounting say is owed and paid.
+"""Order books: what the shop, invoices, member list or accounting say is owed and paid.
 
-A line of a book is compared with what was received. It is no statement of the shop about an
-order's price: it makes no such record, and no ledger rests on it. Only what an order was paid by is
-taken as the shop's word: the payment or session that leads the provider's events to the order.
+A book's line is compared with what was received. It is no statement of the shop about an order's
+price: it makes no such record, and no ledger rests on it. Only the payment or session that an order
+was paid by is taken as the shop's word: it links the provider's events to the order.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Protocol
 
 from app.core.masking import masked_phone
@@ -23,26 +24,26 @@ from reconcile.instants import format_instant, format_known
 from reconcile.matching.books import BOOK_KINDS, BOOK_STATUSES, match_keys
 from reconcile.money import Money, to_json
 
-# --- what is common to the forms of files ---------------------------------------------------------
+# --- shared by the forms of files -----------------------------------------------------------------
 
 
 Cells = Mapping[str, Sequence[str]]
-"""By the name of a field: the cells of its column."""
+"""The cells of each field's column."""
 
 Columns = Sequence[Any]
 """The values of many rows, column by column; None for a column that is not clear."""
 
-
 MAX_NAME: Final = 60
-"""Characters that are shown of the name of a column that is not read."""
+"""Characters shown of the name of a column that is not read."""
 
+Attempt = Callable[..., Any]
+"""`attempt(field, read, *arguments)` returns what `read` returns for the arguments, or None if one
+of them is None, or if the cells of the field are not clear."""
 
-class Attempt(Protocol):
-    """`attempt(field, read, *arguments)`: what `read` gives for the arguments."""
-
-    def __call__(self, name: str, read: Callable[..., Any], /, *arguments: Any) -> Any:
-        """None where it, or what one of its arguments rests on, is not clear."""
-        ...
+NO_CURRENCY: Final = (
+    "there is no column 'currency': name it in the heading, or say in a mapping "
+    '(currency = "KES" under [defaults])'
+)
 
 
 class Form(Protocol):
@@ -51,29 +52,29 @@ class Form(Protocol):
     FIELDS: Fields
     STAGED: Sequence[str]
     NAMED_BY: Sequence[str]
-    """The fields by which a row names what it is about."""
+    """The fields that name what a row is about."""
     ADDED_UP: Sequence[str]
-    """The fields of money of which a totals row has the sum: the first that the file has."""
+    """The money fields that a totals row may add up: the first that the file has."""
 
     def missing(self, places: Mapping[str, int]) -> Iterator[str]:
-        """What the heading lacks, one sentence each."""
+        """Yield a sentence for each thing that the heading lacks."""
         ...
 
     def values(self, cells: Cells, attempt: Attempt) -> Columns:
-        """The values of the rows, in the columns of STAGED; None for what is not clear."""
+        """Return the values of the rows, in the columns of STAGED."""
         ...
 
     def shown(self, row: Sequence[Any]) -> dict[str, Any]:
-        """A staged row, after its number, as people see it: the phone masked."""
+        """Return a staged row, which begins with its number, for people: the phone masked."""
         ...
 
 
 @dataclass(slots=True)
 class Understood:
-    """What a batch says: the rows that are clear, each after its number, and the problems.
+    """The clear rows of a batch, each after its number, and its problems.
 
-    unclear  the other rows, each after its number, with None for what is not clear
-    totals   the numbers of rows that add up those above, which are none of the file's rows
+    unclear  the other rows, each after its number, with None for values that are not clear
+    totals   the numbers of rows that add up those above; they are not rows of the file's data
     """
 
     rows: list[tuple[Any, ...]] = field(default_factory=list)
@@ -92,25 +93,7 @@ class Understanding:
     def __init__(self, table: tables.SourceTable, form: Form, mapping: FileMapping) -> None:
         self._form, self._heading, self._table = form, table.heading, table
         self._made = shaping.all_made(mapping, table.heading, row=table.heading_row)
-        self._places = self._places_of(table, form, mapping)
-        lacking = list(form.missing(self._places))
-        if lacking:
-            sentence = "; ".join(lacking)
-            names = [name for name in form.FIELDS.names if repr(name) in sentence]
-            raise tables.RefusedTable(
-                table.heading_row, sentence + tables.found_instead(names, table.heading)
-            )
-        zone = mapping.zone_column
-        place = (
-            None if zone is None else shaping.place_of(zone, table.heading, row=table.heading_row)
-        )
-        self._zones = None if place is None else shaping.Zones(place, mapping.zones)
-        self._totals = self._totals_of(form, mapping)
-
-    def _places_of(
-        self, table: tables.SourceTable, form: Form, mapping: FileMapping
-    ) -> dict[str, int]:
-        """The column of each field; of one that is made of several the first."""
+        # The column of each field; the first one of a field that is made of several.
         plain = {tables.plain_name(name) for name in table.heading}
         named = {
             name: column
@@ -118,19 +101,26 @@ class Understanding:
             else ""
             for name, column in mapping.columns.items()
         }
-        places = tables.places_of(
+        self._places = tables.places_of(
             table.heading, fields=form.FIELDS.names, named=named, row=table.heading_row
-        )
-        return places | {name: cells.places[0] for name, cells in self._made.items()}
-
-    def _totals_of(self, form: Form, mapping: FileMapping) -> shaping.Totals:
+        ) | {name: cells.places[0] for name, cells in self._made.items()}
+        lacking = list(form.missing(self._places))
+        if lacking:
+            sentence = "; ".join(lacking)
+            names = [name for name in form.FIELDS.names if repr(name) in sentence]
+            raise tables.RefusedTable(
+                table.heading_row, sentence + tables.found_instead(names, table.heading)
+            )
+        self._zones = None
+        if mapping.zone_column is not None:
+            place = tables.column_place(mapping.zone_column, table.heading, row=table.heading_row)
+            self._zones = shaping.Zones(place, mapping.zones)
         added_up = next((name for name in form.ADDED_UP if name in self._places), form.ADDED_UP[0])
         minor = "minor" if "minor" in form.STAGED else added_up
-        made = self._made.get(added_up)
-        return shaping.Totals(
+        self._totals = shaping.Totals(
             references=[self._places[name] for name in form.NAMED_BY if name in self._places],
             amount=self._places.get(added_up),
-            made=made,
+            made=self._made.get(added_up),
             currency=self._places.get("currency"),
             debit=self._places.get("debit") if added_up == "credit" else None,
             staged=(form.STAGED.index("currency"), form.STAGED.index(minor)),
@@ -138,27 +128,28 @@ class Understanding:
         )
 
     def passed_over(self) -> list[str]:
-        """The heading's other columns, which nothing is read from: one may only be misspelled."""
+        """Return the columns that nothing is read from: one may only be misspelled."""
         read = set(self._places.values())
         read |= {place for cells in self._made.values() for place in cells.places}
         others = [name for place, name in enumerate(self._heading) if place not in read]
         return [name.strip()[:MAX_NAME] for name in others if name.strip()]
 
     def ignored(self) -> Mapping[shaping.Ignored, int]:
-        """How many rows were left out so far, by what for."""
+        """Return how many rows were left out so far, by the rule that did."""
         return self._table.ignored if isinstance(self._table, shaping.Shaped) else {}
 
     def name_of(self, field: str) -> str | None:
-        """What the heading calls a field; None where it has none."""
+        """Return the heading's name of a field; None if the file has no such column."""
         return self._heading[self._places[field]] if field in self._places else None
 
     def batch(self, batch: tables.Batch) -> Understood:
-        """Its rows and problems; rows that are totals are kept apart."""
+        """Read a batch; rows that are totals are kept apart."""
         found, rest = Understood(), batch
         for number, row in self._totals.named(batch).items():
-            before, rest = _split(rest, number)
-            self._take(before, found)
-            # Where rows of a file are left out it is unknown what its totals should be.
+            place = bisect_left(rest.numbers, number)
+            self._take(tables.Batch(rest.rows[:place], rest.numbers[:place], rest.broken), found)
+            rest = tables.Batch(rest.rows[place + 1 :], rest.numbers[place + 1 :], rest.broken)
+            # If rows of a file are left out, its totals cannot be checked.
             why_not = None if self.ignored() else self._totals.why_not(row)
             if why_not is None:
                 found.totals.append(number)
@@ -170,32 +161,50 @@ class Understanding:
         return found
 
     def _take(self, batch: tables.Batch, into: Understood) -> None:
+        """Read all rows at once, or one by one if some are not clear."""
+        width, rows = len(self._heading), list[tuple[Any, ...]]()
         if not batch.rows:
             return
-        found = self._understood(batch)
-        self._totals.add(found.rows)
-        into.rows += found.rows
-        into.unclear += found.unclear
-        into.problems += found.problems
-        into.read += found.read
-
-    def _understood(self, batch: tables.Batch) -> Understood:
-        width = len(self._heading)
         if not batch.broken and all(len(row) == width for row in batch.rows):
             try:
-                columns = self._values(batch.rows, _at_once)
+                columns = self._values(batch.rows, lambda _, read, *arguments: read(*arguments))
             except tables.UnclearCell:
                 pass
             else:
                 rows = list(zip(batch.numbers, *columns, strict=True))
-                return Understood(rows=rows, read=len(rows))
-        found = Understood()
+                into.read += len(rows)
+        rows = rows or self._one_by_one(batch, into)
+        self._totals.add(rows)
+        into.rows += rows
+
+    def _one_by_one(self, batch: tables.Batch, into: Understood) -> list[tuple[Any, ...]]:
+        """Read row by row for the problems; return the clear rows."""
+        width, rows = len(self._heading), list[tuple[Any, ...]]()
         for number, row in zip(batch.numbers, batch.rows, strict=True):
-            if number in batch.broken:
-                self._broken(batch.broken[number], row, found)
+            broken = batch.broken.get(number)
+            if broken is None and not "".join(row).strip():
+                continue
+            into.read += 1
+            if broken is not None and broken.column is None:  # nobody knows what the row is about
+                into.problems.append(broken)
+                continue
+            unclear: list[tuple[str, str]] = []
+            whole = [*row, *[""] * (width - len(row))][:width]
+            columns = self._values([whole], partial(_attempt_one, unclear))
+            if broken is not None:
+                problems = [broken]
+            elif len(row) < width or any(row[width:]):
+                sentence = f"the row has {len(row)} cells, and the heading {width}"
+                problems = [tables.Problem(row=number, column=None, sentence=sentence)]
             else:
-                self._row(number, row, found)
-        return found
+                problems = [
+                    tables.Problem(row=number, column=self.name_of(name), sentence=sentence)
+                    for name, sentence in unclear
+                ]
+            into.problems += problems
+            values = (number, *(None if column is None else column[0] for column in columns))
+            (into.unclear if problems else rows).append(values)
+        return rows
 
     def _values(self, rows: Sequence[Sequence[str]], attempt: Attempt) -> Columns:
         columns = list(zip(*rows, strict=True))
@@ -212,95 +221,51 @@ class Understanding:
                 cells[name] = attempt(name, self._zones.read, cells[name], zones)
         return self._form.values(cells, attempt)
 
-    def _row(self, number: int, row: Sequence[str], found: Understood) -> None:
-        width = len(self._heading)
-        if not any(row) or not "".join(row).strip():
-            return
-        found.read += 1
-        misfit = len(row) < width or any(row[width:])
-        trying = _Trying()
-        values = self._tried(number, row, trying)
-        if misfit:
-            sentence = f"the row has {len(row)} cells, and the heading {width}"
-            found.problems.append(tables.Problem(row=number, column=None, sentence=sentence))
-        else:
-            for name, sentence in trying.unclear:
-                problem = tables.Problem(row=number, column=self.name_of(name), sentence=sentence)
-                found.problems.append(problem)
-        (found.unclear if misfit or trying.unclear else found.rows).append(values)
 
-    def _broken(self, problem: tables.Problem, row: Sequence[str], found: Understood) -> None:
-        found.read += 1
-        found.problems.append(problem)
-        if problem.column is not None:  # else nobody knows what it speaks of
-            found.unclear.append(self._tried(problem.row, row, _Trying()))
-
-    def _tried(self, number: int, row: Sequence[str], trying: _Trying) -> tuple[Any, ...]:
-        width = len(self._heading)
-        columns = self._values([[*row, *[""] * (width - len(row))][:width]], trying)
-        return (number, *(None if column is None else column[0] for column in columns))
-
-
-def _split(batch: tables.Batch, number: int) -> tuple[tables.Batch, tables.Batch]:
-    """The rows before the one of this number, and those after it."""
-    place = bisect_left(batch.numbers, number)
-    before, after = slice(0, place), slice(place + 1, None)
-    return (
-        tables.Batch(batch.rows[before], batch.numbers[before], batch.broken),
-        tables.Batch(batch.rows[after], batch.numbers[after], batch.broken),
-    )
-
-
-def _at_once(_name: str, read: Callable[..., Any], /, *arguments: Any) -> Any:
-    return read(*arguments)
-
-
-class _Trying:
-    """Tries one row, and notes what is not clear."""
-
-    def __init__(self) -> None:
-        self.unclear: list[tuple[str, str]] = []
-
-    def __call__(self, name: str, read: Callable[..., Any], /, *arguments: Any) -> Any:
-        if any(argument is None for argument in arguments):
-            return None
-        try:
-            return read(*arguments)
-        except tables.UnclearCell as error:
-            self.unclear.append((name, str(error)))
-            return None
+def _attempt_one(
+    unclear: list[tuple[str, str]], name: str, read: Callable[..., Any], /, *arguments: Any
+) -> Any:
+    """Read the cells of one row; note in `unclear` the field and why it is not clear."""
+    if any(argument is None for argument in arguments):
+        return None
+    try:
+        return read(*arguments)
+    except tables.UnclearCell as error:
+        unclear.append((name, str(error)))
+        return None
 
 
 def with_default(default: str | None) -> Callable[[Sequence[str]], Sequence[str]]:
-    """Fills empty cells."""
+    """Return a function that fills empty cells."""
     if default is None:
         return lambda cells: cells
     return lambda cells: cells if all(cells) else [cell or default for cell in cells]
 
 
 WHOLE_ROW: Final = ""
-"""The name under which a row is tried as a whole: its problem has no column."""
+"""The name for reading a row as a whole: its problem has no column."""
 
 
 # --- references, closed vocabularies and phone numbers in cells -----------------------------------
 
 
 APART: Final = "\x1f"
-"""Divides references where many are looked at as one text; none holds it, for it is no sign."""
-
+"""Separates references that are checked as one text; none holds it, as it is not printable."""
 
 _NOTHING: Final = "-–—_./* \t\u00a0"
-"""What stands alone in a cell for which there is nothing to say."""
+"""Characters that mean nothing when a cell has no others."""
 
 
 def _plain(cells: Sequence[str]) -> list[str]:
-    """Without blanks around them; empty where a dash stands for nothing. Else all rows with a dash
-    would be of one payment, or of one group."""
+    """Strip cells; those that mean nothing become empty.
+
+    Otherwise all rows with a dash would be of one payment, or of one group.
+    """
     return [cell.strip() if cell.strip(_NOTHING) else "" for cell in cells]
 
 
 def read_references(cells: Sequence[str]) -> list[str]:
-    """Names, without blanks around them. Raises UnclearCell, for empty ones too."""
+    """Return references without blanks around them. Raises UnclearCell, also for an empty cell."""
     plain = _plain(cells)
     if not all(plain):
         raise tables.UnclearCell("is empty")
@@ -316,12 +281,18 @@ def read_references(cells: Sequence[str]) -> list[str]:
 
 
 def read_optional_references(cells: Sequence[str]) -> list[str | None]:
-    """The same; None for empty cells. Raises UnclearCell."""
+    """Return references, None for empty cells. Raises UnclearCell."""
     plain = _plain(cells)
     if all(plain):
         return list(read_references(plain))
     given = iter(read_references(found) if (found := [cell for cell in plain if cell]) else ())
     return [next(given) if cell else None for cell in plain]
+
+
+def optional_match_keys(names: Sequence[str | None]) -> list[str | None]:
+    """Return the match keys of names, None for a missing one."""
+    keys = iter(match_keys([name for name in names if name is not None]))
+    return [None if name is None else next(keys) for name in names]
 
 
 _WHOLE: Final = re.compile(r"[1-9][0-9]{7,14}")
@@ -334,8 +305,12 @@ class Vocabulary:
     def __init__(
         self, vocabulary: Sequence[str], *, meant: Mapping[str, str], default: str | None
     ) -> None:
-        """meant: what other words the file uses mean, where * stands for any text, and the first
-        that fits counts; default: of empty cells; None: unknown."""
+        """Set what cells may say.
+
+        meant    the meaning of other words in the file: * stands for any text, the first that fits
+                 counts
+        default  the word of empty cells; None: unknown
+        """
         self._vocabulary = vocabulary
         self._meaning: dict[str, str | None] = {word: word for word in vocabulary}
         self._meaning |= {word.strip().casefold(): meaning for word, meaning in meant.items()}
@@ -346,7 +321,7 @@ class Vocabulary:
         self._known: dict[str, str | None] = dict(self._meaning)
 
     def read(self, cells: Sequence[str]) -> list[str | None]:
-        """The word of each cell, None for empty ones without a default. Raises UnclearCell."""
+        """Return the word of each cell, None for empty ones without default. Raises UnclearCell."""
         known = self._known
         try:
             return [known[cell] for cell in cells]
@@ -379,7 +354,7 @@ class Phones:
         self._country = country
 
     def read(self, cells: Sequence[str]) -> list[str | None]:
-        """The digits of each cell, None for empty ones. Raises UnclearCell, which shows nothing."""
+        """Return each cell's digits, None for empty ones. Raises UnclearCell, which shows none."""
         whole = _WHOLE.fullmatch
         return [None if not cell else cell if whole(cell) else self._one(cell) for cell in cells]
 
@@ -401,19 +376,19 @@ class Phones:
 
 _STATUSES: Final = {
     "cancelled": "canceled",
-    # What went back stands in a column of its own; what came is paid all the same.
+    # The refund is in a column of its own; what came counts as paid all the same.
     "partially_refunded": "paid",
     "partially refunded": "paid",
 }
 
 
 REFERENCES: Final = ("source", "session", "payment")
-"""What a row says that its order was paid by: the last columns of STAGED, which are no part of a
-line."""
+"""The columns of a row that say what its order was paid by: the last of STAGED. They are no part of
+a line."""
 
 
 class BookForm:
-    """The form of an order book. STAGED has no line id: the store gives it."""
+    """An order book. STAGED has no line id: the store gives it."""
 
     FIELDS = Fields(
         names=(
@@ -455,11 +430,11 @@ class BookForm:
     )
 
     def __init__(self, mapping: FileMapping, *, sources: Collection[str] | None = None) -> None:
-        """sources: the names that a source may have; None: any.
+        """Set up the form. sources: the names that a source may have; None: any.
 
         Raises UsageError for defaults that are no words or currency.
         """
-        self._references = References(mapping.defaults.get("source", ""), sources)
+        self._source, self._sources = mapping.defaults.get("source", ""), sources
         words, defaults = mapping.words, mapping.defaults
         self._has_currency = "currency" in defaults
         self._fill_currency = with_default(defaults.get("currency"))
@@ -476,7 +451,6 @@ class BookForm:
         self._phones = Phones(mapping.phone_country)
 
     def missing(self, places: Mapping[str, int]) -> Iterator[str]:
-        """A book needs references, amounts and a currency."""
         for name in ("reference", "amount"):
             if name not in places:
                 yield (
@@ -484,13 +458,9 @@ class BookForm:
                     f'which one it is ({name} = "…" under [columns])'
                 )
         if "currency" not in places and not self._has_currency:
-            yield (
-                "there is no column 'currency': name it in the heading, or say in a mapping "
-                '(currency = "KES" under [defaults]), or with --currency KES'
-            )
+            yield f"{NO_CURRENCY}, or with --currency KES"
 
     def values(self, cells: Cells, attempt: Attempt) -> Columns:
-        """The values of the rows, in the columns of STAGED."""
         references = attempt("reference", read_references, cells["reference"])
         kinds = attempt("kind", self._kinds.read, cells["kind"])
         filled = self._fill_currency(cells["currency"])
@@ -500,22 +470,25 @@ class BookForm:
         attempt("amount", _check_signs, amounts, kinds, statuses)
         refunded = attempt("refunded_amount", self._refunds, cells["refunded_amount"], currencies)
         attempt("refunded_amount", _check_refunds, refunded, amounts)
+        placed_at = attempt("placed_at", self._dates.read, cells["placed_at"])
+        groups = attempt("group", read_optional_references, cells["group"])
         return (
             attempt("reference", match_keys, references),
             kinds,
             references,
             amounts,
             currencies,
-            attempt("placed_at", self._dates.read, cells["placed_at"]),
+            placed_at,
             statuses,
-            *(attempt("group", _groups, cells["group"]) or (None, None)),
+            attempt("group", optional_match_keys, groups),
+            groups,
             refunded,
             attempt("refunded_at", self._dates.read, cells["refunded_at"]),
             attempt("phone", self._phones.read, cells["phone"]),
             *(
                 attempt(
                     "source",
-                    self._references.read,
+                    self._paid_by,
                     kinds,
                     cells["source"],
                     cells["session_reference"],
@@ -526,7 +499,6 @@ class BookForm:
         )
 
     def shown(self, row: Sequence[Any]) -> dict[str, Any]:
-        """A staged row, after its number, as people see it: the phone masked."""
         staged = dict(zip(self.STAGED, row[1:], strict=True))
         currency, phone, refunded = staged["currency"], staged["phone"], staged["refunded"]
         back: dict[str, Any] = {}
@@ -549,11 +521,46 @@ class BookForm:
         }
 
     def _refunds(self, cells: Sequence[str], currencies: Sequence[str]) -> Sequence[int | None]:
-        """What went back, without its sign: some exports write it negative."""
+        """Return what went back without its sign: some exports write it negative."""
         if not any(cells):
             return (None,) * len(cells)
         read = self._amounts.optional(cells, currencies)
         return [None if minor is None else abs(minor) for minor in read]
+
+    def _paid_by(
+        self,
+        kinds: Sequence[str],
+        cells: Sequence[str],
+        session_cells: Sequence[str],
+        payment_cells: Sequence[str],
+    ) -> tuple[Sequence[str | None], Sequence[str | None], Sequence[str | None]]:
+        """Return sources, sessions and payments; None for a row without. Raises UnclearCell."""
+        if not any(session_cells) and not any(payment_cells):
+            nothing = (None,) * len(kinds)
+            return nothing, nothing, nothing
+        sessions = read_optional_references(session_cells)
+        payments = read_optional_references(payment_cells)
+        sources = list[str | None]()
+        for kind, cell, session, payment in zip(kinds, cells, sessions, payments, strict=True):
+            if session is None and payment is None:
+                sources.append(None)
+                continue
+            source = (cell.strip() or self._source).lower()
+            if kind != "order":
+                raise tables.UnclearCell(
+                    f"is of {kind} lines nothing: what was paid by, only order lines say"
+                )
+            if not source:
+                raise tables.UnclearCell(
+                    "is missing beside a session or payment: say whose it is, in a column or in a "
+                    'mapping (source = "…" under [defaults]), or leave the references out '
+                    '(payment_reference = "" under [columns])'
+                )
+            if self._sources is not None and source not in self._sources:
+                known = ", ".join(sorted(self._sources)) or "(none)"
+                raise tables.UnclearCell(f"is none of the sources there are: {known}")
+            sources.append(source)
+        return sources, sessions, payments
 
 
 def _shown_money(minor: int, currency: str) -> dict[str, str]:
@@ -561,7 +568,7 @@ def _shown_money(minor: int, currency: str) -> dict[str, str]:
 
 
 def _check_refunds(refunded: Sequence[int | None], amounts: Sequence[int]) -> None:
-    """What is negative is a refund by itself. Raises UnclearCell."""
+    """Refuse a refund of a negative line, which is a refund itself. Raises UnclearCell."""
     for back, amount in zip(refunded, amounts, strict=True):
         if back and amount < 0:
             raise tables.UnclearCell(
@@ -572,8 +579,10 @@ def _check_refunds(refunded: Sequence[int | None], amounts: Sequence[int]) -> No
 def _check_signs(
     amounts: Sequence[int], kinds: Sequence[str], statuses: Sequence[str | None]
 ) -> None:
-    """Only an accounting entry may be negative, and a row that states what of another row's charge
-    went back (`story_of`). Raises UnclearCell."""
+    """Refuse a negative line that is no accounting entry or refund (`story_of`).
+
+    Raises UnclearCell.
+    """
     if min(amounts) < 0:
         for amount, kind, status in zip(amounts, kinds, statuses, strict=True):
             if amount < 0 and kind != "entry" and status != "refunded":
@@ -582,32 +591,25 @@ def _check_signs(
                 )
 
 
-def _groups(cells: Sequence[str]) -> tuple[Sequence[str | None], Sequence[str | None]]:
-    """Keys and names."""
-    names = read_optional_references(cells)
-    keys = iter(match_keys([name for name in names if name is not None]))
-    return [None if name is None else next(keys) for name in names], names
-
-
 # --- rows that are one order's story --------------------------------------------------------------
 
 
 _PLACE: Final = {name: place for place, name in enumerate(BookForm.STAGED, 1)}
-"""Of a column, in a staged row after its number."""
+"""The place of each column in a staged row, which begins with its number."""
 
 REFUND_ALONE: Final = (
     "is a refund, and the order that it is of is not in the file: put both rows into one file, or "
     "say that the row is an accounting entry (kind)"
 )
-"""The problem of a negative row that has no row to be joined with."""
+"""The problem of a negative row without a row to join it with."""
 
 
 def story_of(rows: Sequence[Sequence[Any]]) -> tuple[Any, ...] | None:
-    """The one row that these staged rows of one order come to; None where they do not add up.
+    """Join the staged rows of one order to one; return None if they do not add up.
 
-    One says that the order is paid; the others say what of that was refunded, with or without a
-    minus sign, in the same currency and not more in all. What the paid row leaves open, such as a
-    payment, is taken from the others.
+    One row says that the order is paid. The others say what of it was refunded, with or without a
+    minus sign, in the same currency and not more in all. They supply what the paid row leaves open,
+    such as a payment.
     """
     paid = [row for row in rows if row[_PLACE["status"]] == "paid"]
     back = [row for row in rows if row[_PLACE["status"]] == "refunded"]
@@ -617,76 +619,19 @@ def story_of(rows: Sequence[Sequence[Any]]) -> tuple[Any, ...] | None:
         return None
     story = list(paid[0])
     charged = story[_PLACE["minor"]]
-    refunded = (story[_PLACE["refunded"]] or 0) + sum(map(_went_back, back))
+    refunded = story[_PLACE["refunded"]] or 0
+    refunded += sum(row[_PLACE["refunded"]] or abs(row[_PLACE["minor"]]) for row in back)
     if charged < 0 or refunded > charged:
         return None
     for row in back:
         story = [own if own is not None else other for own, other in zip(story, row, strict=True)]
-    dates = [at for row in back if (at := _refund_date(row)) is not None]
-    dates += [at for at in [paid[0][_PLACE["refunded_at"]]] if at is not None]
+    refund_dates = [paid[0][_PLACE["refunded_at"]]]
+    for row in back:
+        given = row[_PLACE["refunded_at"]]
+        refund_dates.append(row[_PLACE["placed_at"]] if given is None else given)
     story[_PLACE["placed_at"]] = paid[0][_PLACE["placed_at"]]
     story[_PLACE["refunded"]] = refunded
-    story[_PLACE["refunded_at"]] = max(dates, default=None)
+    dated = [at for at in refund_dates if at is not None]
+    story[_PLACE["refunded_at"]] = max(dated, default=None)
     story[_PLACE["status"]] = "refunded" if refunded == charged else "paid"
     return tuple(story)
-
-
-def _went_back(row: Sequence[Any]) -> int:
-    return int(row[_PLACE["refunded"]] or abs(row[_PLACE["minor"]]))
-
-
-def _refund_date(row: Sequence[Any]) -> Any:
-    given = row[_PLACE["refunded_at"]]
-    return row[_PLACE["placed_at"]] if given is None else given
-
-
-# --- what orders were paid by ---------------------------------------------------------------------
-
-
-class References:
-    """Reads what orders were paid by: a source, and a session or a payment of it."""
-
-    def __init__(self, default: str, sources: Collection[str] | None) -> None:
-        self._default, self._sources = default, sources
-
-    def read(
-        self,
-        kinds: Sequence[str],
-        sources: Sequence[str],
-        sessions: Sequence[str],
-        payments: Sequence[str],
-    ) -> tuple[Sequence[str | None], Sequence[str | None], Sequence[str | None]]:
-        """Sources, sessions and payments; None where a row names nothing. Raises UnclearCell."""
-        if not any(sessions) and not any(payments):
-            nothing = (None,) * len(kinds)
-            return nothing, nothing, nothing
-        sessions_, payments_ = (
-            read_optional_references(sessions),
-            read_optional_references(payments),
-        )
-        named = [s is not None or p is not None for s, p in zip(sessions_, payments_, strict=True)]
-        return (
-            [
-                self._source(cell, kind) if each else None
-                for cell, kind, each in zip(sources, kinds, named, strict=True)
-            ],
-            sessions_,
-            payments_,
-        )
-
-    def _source(self, cell: str, kind: str) -> str:
-        source = (cell.strip() or self._default).lower()
-        if kind != "order":
-            raise tables.UnclearCell(
-                f"is of {kind} lines nothing: what was paid by, only order lines say"
-            )
-        if not source:
-            raise tables.UnclearCell(
-                "is missing beside a session or payment: say whose it is, in a column or in a "
-                'mapping (source = "…" under [defaults]), or leave the references out '
-                '(payment_reference = "" under [columns])'
-            )
-        if self._sources is not None and source not in self._sources:
-            known = ", ".join(sorted(self._sources)) or "(none)"
-            raise tables.UnclearCell(f"is none of the sources there are: {known}")
-        return source

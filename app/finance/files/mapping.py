@@ -1,4 +1,4 @@
-"""What a merchant says about a file: names of columns, marks, dates, words. A TOML file.
+"""What a merchant declares about a file: column names, marks, dates, words. A TOML file.
 
 delimiter = ";"            encoding = "cp1252"        sheet = "Orders"
 decimal = ","              thousands = "."
@@ -9,7 +9,7 @@ brackets = "negative"      zone_column = "TimeZone"   optional = ["payout"]
 
 [columns]                  # our name = the file's name; "" leaves a column out
 reference = "Order No."
-phone = ["Phone", "Billing Phone"]    # the first that says something
+phone = ["Phone", "Billing Phone"]    # the first nonempty one
 
 [joined]                   # cells with a blank between them
 placed_at = ["Date", "Time"]
@@ -18,9 +18,9 @@ placed_at = ["Date", "Time"]
 add = ["Paid In"]
 subtract = ["Withdrawn"]
 unsigned = true            # each counts without a minus sign of its own
-sign = "DR/CR"             # the column that says which way it went, in words of
-plus = ["CR"]              # these, which leave it as it is, and
-minus = ["DR"]             # these, which turn its sign round
+sign = "DR/CR"             # the column that says the direction, in
+plus = ["CR"]              # words that keep the sum's sign, and
+minus = ["DR"]             # words that turn it round
 
 [defaults]                 # for files without the column, and for empty cells
 currency = "KES"
@@ -34,7 +34,7 @@ Status = ["Completed"]
 [ignore]                   # no rows with one of these
 Type = ["Payout", "*withdrawal*"]
 
-[fold]                     # rows that follow each other with the same name are one
+[fold]                     # consecutive rows of the same name are one
 by = "Name"
 sum = ["Line amount"]
 
@@ -86,7 +86,7 @@ DateForm = Literal["iso", "day_first", "month_first", "unix_s", "unix_ms", "exce
 DATE_FORMS: Final[tuple[DateForm, ...]] = get_args(DateForm)
 
 REMEMBERED: Final = 100_000
-"""Dates kept as read, about 10 MB: most files repeat theirs."""
+"""Dates kept after parsing, about 10 MB: most files repeat theirs."""
 
 
 _ISO: Final = re.compile(
@@ -101,31 +101,27 @@ _SLASHED: Final = re.compile(
 )
 _SERIAL: Final = re.compile(r"\d{5,7}(?:\.\d{1,30})?", re.ASCII)
 _SERIAL_1970: Final = 25_569
-"""The days that Excel counts from the beginning of 1900 to that of 1970."""
+"""The days from the beginning of 1900 to the beginning of 1970, as Excel counts them."""
 _MOST_DAYS: Final = 2_932_895
-"""Days from 1970 to the last but one of the year 9999: a part of it may round up to the next."""
+"""Days from 1970 to the last but one of the year 9999: a fraction may round up to the next."""
 _NUMBER: Final = re.compile(r"\d{1,15}", re.ASCII)
 _OFFSET: Final = re.compile(r"([+-])(\d\d):?(\d\d)", re.ASCII)
 
 
 def zone_of(name: str) -> tzinfo:
-    """`+03:00`, or a name such as `Africa/Nairobi`. Raises UsageError."""
+    """Return the zone of an offset such as `+03:00`, or of a name. Raises UsageError."""
     offset = _OFFSET.fullmatch(name)
     if name in ("Z", "UTC"):
         return UTC
     if offset is not None:
-        return _offset(offset)
+        minutes = int(offset[2]) * 60 + int(offset[3])
+        return timezone(timedelta(minutes=minutes if offset[1] == "+" else -minutes))
     try:
         return zone_named(name)
     except UsageError:
         raise UsageError(
             f"{name[:40]!r} is no time zone; say one such as +03:00 or Africa/Nairobi"
         ) from None
-
-
-def _offset(match: re.Match[str]) -> tzinfo:
-    minutes = int(match[2]) * 60 + int(match[3])
-    return timezone(timedelta(minutes=minutes if match[1] == "+" else -minutes))
 
 
 NO_ZONE: Final = (
@@ -135,16 +131,16 @@ NO_ZONE: Final = (
 
 
 class Dates:
-    """Reads cells as instants. Where an hour comes twice, as in autumn, the first one is meant."""
+    """Reads cells as instants. Of an hour that comes twice, as in autumn, the first is meant."""
 
     def __init__(self, form: DateForm, zone: tzinfo | None) -> None:
-        """zone: of dates that name none; None: unknown, and a time of day without one is
-        not clear. A day alone is then one of UTC, as months are."""
+        """zone: of dates that name none. If it is None, a time of day without a zone is not clear,
+        and a day alone is a UTC day, as months are."""
         self._zone = zone
         forms: dict[DateForm, Callable[[str], Instant]] = {
             "iso": self._iso,
-            "day_first": self._day_first,
-            "month_first": self._month_first,
+            "day_first": lambda text: self._slashed(text, day=1, month=3),
+            "month_first": lambda text: self._slashed(text, day=3, month=1),
             "unix_s": lambda text: _since_epoch(text, SECOND),
             "unix_ms": lambda text: _since_epoch(text, MILLISECOND),
             "excel": self._excel,
@@ -153,7 +149,7 @@ class Dates:
         self._known: dict[str, Instant | None] = {"": None}
 
     def read(self, cells: Sequence[str]) -> list[Instant | None]:
-        """The instant of each cell; None for empty ones. Raises UnclearCell."""
+        """Return the instant of each cell; None for empty ones. Raises UnclearCell."""
         known = self._known
         try:
             return [known[cell] for cell in cells]
@@ -161,17 +157,14 @@ class Dates:
             if len(known) > REMEMBERED:
                 known.clear()
             for cell in cells:
-                if cell not in known:
-                    known[cell] = self._one(cell)
+                if cell in known:
+                    continue
+                text = cell.strip()
+                if text and type(cell) is CellMoment:  # a workbook writes a day as its midnight
+                    known[cell] = self._iso(text.removesuffix("T00:00:00"))
+                else:
+                    known[cell] = self._read(text) if text else None
         return [known[cell] for cell in cells]
-
-    def _one(self, cell: str) -> Instant | None:
-        text = cell.strip()
-        if not text:
-            return None
-        if type(cell) is CellMoment:  # a workbook writes a day as its midnight
-            return self._iso(text.removesuffix("T00:00:00"))
-        return self._read(text)
 
     def _iso(self, text: str) -> Instant:
         match = _ISO.fullmatch(text)
@@ -197,12 +190,6 @@ class Dates:
         )
         return instant + Duration((fraction or "").ljust(6, "0")[:6])
 
-    def _day_first(self, text: str) -> Instant:
-        return self._slashed(text, day=1, month=3)
-
-    def _month_first(self, text: str) -> Instant:
-        return self._slashed(text, day=3, month=1)
-
     def _slashed(self, text: str, *, day: int, month: int) -> Instant:
         match = _SLASHED.fullmatch(text)
         if match is None:
@@ -221,7 +208,7 @@ class Dates:
         return self._instant(date, time, match[9])
 
     def _excel(self, text: str) -> Instant:
-        """Days since the end of 1899, with their part, to the second."""
+        """Read days since the end of 1899 and their fraction, to the second."""
         if _SERIAL.fullmatch(text) is None:
             return self._iso(text)
         days, part = divmod(Decimal(text), 1)
@@ -258,22 +245,22 @@ def _since_epoch(text: str, unit: Duration) -> Instant:
     return EARLIEST + int(text) * unit
 
 
-# --- what a merchant says about a file ------------------------------------------------------------
+# --- what a merchant declares about a file --------------------------------------------------------
 
 
 MAX_BYTES: Final = 64 * 1024
-"""Bytes of a mapping file; a page of it has two thousand."""
+"""Bytes of a mapping file; one page has two thousand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fields:
-    """What a kind of file can say. Each is one of its own: what follows from it is worked out once.
+    """The columns of a kind of file. Compared by identity, so that results can be cached by it.
 
-    names     its columns
-    words     of those that hold words: the vocabulary of each
-    defaults  which columns a mapping may give a value for all rows
-    amounts   which columns hold money
-    dates     which columns hold dates
+    names     the columns
+    words     the vocabulary of each column that holds words
+    defaults  columns that a mapping may give one value for all rows
+    amounts   columns that hold money
+    dates     columns that hold dates
     """
 
     names: Sequence[str]
@@ -285,24 +272,24 @@ class Fields:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstOf:
-    """A field that is the first of several columns that says something in a row."""
+    """A field read from the first of several columns that is not empty in a row."""
 
     names: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedOf:
-    """A field that is several cells with a blank between them."""
+    """A field made of several cells with a blank between them."""
 
     names: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SumOf:
-    """An amount that is columns added and subtracted; unsigned: each without its minus sign.
+    """An amount made of columns added and subtracted; unsigned: each without its minus sign.
 
-    sign         a column that says which way the sum went; None: its own sign does
-    plus, minus  the words there that leave it as it is, and those that turn it round
+    sign         the column that says the sum's direction; None: its own sign does
+    plus, minus  the words in that column that keep the sum's sign, and those that turn it round
     """
 
     add: Sequence[str]
@@ -314,31 +301,33 @@ class SumOf:
 
     @property
     def names(self) -> Sequence[str]:
-        """All of them; that of the sign is the last."""
+        """All columns; the sign's column is the last."""
         return (*self.add, *self.subtract, *([] if self.sign is None else [self.sign]))
 
 
 Made = FirstOf | JoinedOf | SumOf
-"""A field that is no column as it stands."""
+"""A field that no single column holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """Rows that follow each other with the same text in column `by`, or with none, are one row;
-    its cells are those of the first that says something, but for columns of `sum`."""
+    """Consecutive rows that are one row: those with the same text in column `by`, or with none.
+
+    Each cell is the first nonempty one, but cells of columns in `sum` are added.
+    """
 
     by: str
     sum: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class RowRules:
     """Which rows of a file are its data.
 
-    heading_row            the row in which the names of columns stand; None: it is found
-    skip_first, skip_last  rows after the heading and at the end that are none
-    keep                   by a column's name: words of which one stands in every row
-    ignore                 by a column's name: words of rows that are left out
+    heading_row            the row of the column names; None: it is found
+    skip_first, skip_last  number of rows after the heading and at the end that are no data
+    keep                   by column name: every row has one of these words
+    ignore                 by column name: rows with one of these words are left out
     """
 
     heading_row: int | None = None
@@ -350,14 +339,14 @@ class Shape:
 
     @property
     def names(self) -> Iterator[str]:
-        """The columns that it speaks of."""
+        """The columns that the rules name."""
         yield from (*self.keep, *self.ignore)
         if self.fold is not None:
             yield from (self.fold.by, *self.fold.sum)
 
     @property
     def changes_rows(self) -> bool:
-        """Whether there is anything to do beyond finding the heading."""
+        """Whether there is more to do than finding the heading."""
         return bool(
             self.skip_first or self.skip_last or self.keep or self.ignore or self.fold is not None
         )
@@ -365,9 +354,9 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileMapping:
-    """A mapping that makes sense. Nothing said: names and forms are the usual ones.
+    """A valid mapping. What it leaves out has the usual names and forms.
 
-    signed  whether it is a preset's, which is made for what the signs of its file mean
+    signed  whether it is a preset's, which is made for the meaning of the signs in its file
     """
 
     delimiter: str | None = None
@@ -382,20 +371,20 @@ class FileMapping:
     optional: frozenset[str] = frozenset()
     zone_column: str | None = None
     zones: Mapping[str, str] = field(default_factory=dict)
-    shape: Shape = field(default_factory=Shape)
+    shape: RowRules = field(default_factory=RowRules)
     defaults: Mapping[str, str] = field(default_factory=dict)
     words: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     signed: bool = False
 
     def looked_for(self, fields: Fields) -> list[str]:
-        """The names of all columns that something is read from."""
+        """Return the names of all columns that something is read from."""
         singles = [self.columns.get(name, name) for name in fields.names]
         made = [name for each in self.made.values() for name in each.names]
         zone = [] if self.zone_column is None else [self.zone_column]
         return [name for name in dict.fromkeys((*singles, *made, *zone, *self.shape.names)) if name]
 
 
-def _checked(is_right: Callable[[str], bool], sentence: str) -> AfterValidator:
+def _checked(is_right: Callable[[str], object], sentence: str) -> AfterValidator:
     def read(value: str) -> str:
         if not is_right(value):
             raise ValueError(sentence)
@@ -415,12 +404,8 @@ def _known(read: Callable[[str], object]) -> AfterValidator:
     return AfterValidator(known)
 
 
-def _is_calling_code(text: str) -> bool:
-    return text.isascii() and text.isdigit() and 1 <= len(text) <= 3
-
-
 def one_or_more(value: Any) -> Sequence[str]:
-    """Checks texts in square brackets. Raises ValueError."""
+    """Check texts in square brackets. Raises ValueError."""
     if not isinstance(value, list) or not all(isinstance(each, str) and each for each in value):
         raise ValueError('must be texts in square brackets, such as ["Paid In"]')
     return tuple(value)
@@ -444,13 +429,10 @@ def _row_count(least: int) -> AfterValidator:
 def _words_of_columns(value: Any) -> Mapping[str, Sequence[str]]:
     if not isinstance(value, dict):
         raise ValueError('must be a section of columns, such as Status = ["Completed"]')
-    return {column: _words(column, words) for column, words in value.items()}
-
-
-def _words(column: str, words: Any) -> Sequence[str]:
-    if not isinstance(words, list) or not all(isinstance(each, str) for each in words):
-        raise ValueError(f'{column!r} must be words in square brackets, such as ["Completed"]')
-    return tuple(words)
+    for column, words in value.items():
+        if not isinstance(words, list) or not all(isinstance(each, str) for each in words):
+            raise ValueError(f'{column!r} must be words in square brackets, such as ["Completed"]')
+    return {column: tuple(words) for column, words in value.items()}
 
 
 def _currencies_of_signs(value: Any) -> Mapping[str, str]:
@@ -473,16 +455,16 @@ def _offsets(value: Any) -> Mapping[str, str]:
 
 
 MOST_ROWS: Final = 1_000
-"""Rows that may be skipped; what is before and after a table is a page at most."""
+"""Rows that may be skipped; the text before or after a table is a page at most."""
 
 NONE: Final[Any] = []
-"""The default of texts that may be left out."""
+"""The default of texts that may be omitted."""
 
 _Texts = Annotated[Any, AfterValidator(one_or_more)]
 _Columns = Annotated[Any, AfterValidator(_words_of_columns)]
 
 
-class _Sum(TomlTable):
+class _SumKeys(TomlTable):
     add: _Texts = NONE
     subtract: _Texts = NONE
     unsigned: Annotated[Any, AfterValidator(yes_or_no)] = False
@@ -491,13 +473,13 @@ class _Sum(TomlTable):
     minus: _Texts = NONE
 
 
-class _Fold(TomlTable):
+class _FoldKeys(TomlTable):
     by: str
     sum: _Texts = NONE
 
 
 class MappingFile(TomlTable):
-    """The keys of a mapping that do not depend on the kind of file."""
+    """The keys of a mapping that are the same for every kind of file."""
 
     heading_row: Annotated[Any, _row_count(1)] | None = None
     skip_first: Annotated[Any, _row_count(0)] = 0
@@ -507,7 +489,7 @@ class MappingFile(TomlTable):
     optional: _Texts = NONE
     keep: _Columns = EMPTY
     ignore: _Columns = EMPTY
-    fold: _Fold | None = None
+    fold: _FoldKeys | None = None
     currency_signs: Annotated[Any, AfterValidator(_currencies_of_signs)] = EMPTY
     zones: Annotated[Any, AfterValidator(_offsets)] = EMPTY
     delimiter: (
@@ -525,36 +507,36 @@ class MappingFile(TomlTable):
     ] = "iso"
     zone: Annotated[str, _known(zone_of)] | None = None
     phone_country: (
-        Annotated[str, _checked(_is_calling_code, 'must be a calling code such as "254"')] | None
+        Annotated[
+            str,
+            _checked(re.compile("[0-9]{1,3}").fullmatch, 'must be a calling code such as "254"'),
+        ]
+        | None
     ) = None
 
 
 @cache
 def _model(fields: Fields, base: type[TomlTable] = MappingFile) -> type[TomlTable]:
-    """What a mapping of this kind of file may hold."""
+    """Build the model of a mapping for this kind of file."""
     column = Annotated[Any, AfterValidator(_text_or_texts)] | None
-    columns: dict[str, Any] = dict.fromkeys(fields.names, (column, None))
-    joined: dict[str, Any] = dict.fromkeys(fields.names, (_Texts | None, None))
-    amounts: dict[str, Any] = dict.fromkeys(fields.amounts, (_Sum | None, None))
-    defaults: dict[str, Any] = {name: (_default(name, fields), None) for name in fields.defaults}
-    words: dict[str, Any] = {
-        name: (dict[str, Literal[tuple(known)]], EMPTY)  # type: ignore[misc]
-        for name, known in fields.words.items()
+    tables: dict[str, dict[str, Any]] = {
+        "columns": dict.fromkeys(fields.names, (column, None)),
+        "joined": dict.fromkeys(fields.names, (_Texts | None, None)),
+        "amounts": dict.fromkeys(fields.amounts, (_SumKeys | None, None)),
+        "defaults": {name: (_default_type(name, fields), None) for name in fields.defaults},
+        "words": {
+            name: (dict[str, Literal[tuple(known)]], EMPTY)  # type: ignore[misc]
+            for name, known in fields.words.items()
+        },
     }
-    tables: dict[str, Any] = {
+    models: dict[str, Any] = {
         name: (create_model(name, __base__=TomlTable, **keys), EMPTY)
-        for name, keys in (
-            ("columns", columns),
-            ("joined", joined),
-            ("amounts", amounts),
-            ("defaults", defaults),
-            ("words", words),
-        )
+        for name, keys in tables.items()
     }
-    return create_model("mapping", __base__=base, **tables)
+    return create_model("mapping", __base__=base, **models)
 
 
-def _default(name: str, fields: Fields) -> Any:
+def _default_type(name: str, fields: Fields) -> Any:
     if name in fields.words:
         return Literal[tuple(fields.words[name])] | None
     if name == "currency":
@@ -569,13 +551,12 @@ def read_mapping(
     name: str = "the mapping",
     beside: Mapping[str, Any] | None = None,
 ) -> FileMapping:
-    """The mapping in a file's content. Raises UsageError that says all that is wrong with it.
+    """Return the mapping in a file's content. Raises UsageError with all its mistakes.
 
-    name    what the file is called in mistakes
-    beside  keys that were said beside it, such as its encoding, and go before it
+    name    the file's name in mistakes
+    beside  keys given outside the file, such as its encoding; they replace the file's own
     """
-    values = mapping_values(content, fields, name=name, beside=beside)
-    return mapping_of(values)
+    return mapping_of(mapping_values(content, fields, name=name, beside=beside))
 
 
 def mapping_values(
@@ -586,15 +567,17 @@ def mapping_values(
     beside: Mapping[str, Any] | None = None,
     base: type[TomlTable] = MappingFile,
 ) -> Values:
-    """The checked values of a file of this form, or of one that has more keys. Raises as
-    `read_mapping` does."""
+    """Return the checked values of a mapping, or of a file with more keys.
+
+    Raises as `read_mapping` does.
+    """
     try:
         return read_toml(
             content,
             _model(fields, base),
             name=name,
             most_bytes=MAX_BYTES,
-            together=lambda values: [*_same_mark(values), *_stated_once(values, fields)],
+            together=lambda values: _mistakes(values, fields),
             beside=beside,
         )
     except ConfigurationError as error:
@@ -602,8 +585,11 @@ def mapping_values(
 
 
 def mapping_of(values: Values, *, only_named: Sequence[str] = ()) -> FileMapping:
-    """The mapping that these values are. only_named: fields that are not read from a column of
-    their usual name, but where the mapping names one."""
+    """Build the mapping of these values.
+
+    only_named  fields that are read only from a column that the mapping names, not from the column
+                of their usual name
+    """
     columns = given_in(values["columns"])
     made: dict[str, Made] = {
         field: FirstOf(names=names)
@@ -632,7 +618,7 @@ def mapping_of(values: Values, *, only_named: Sequence[str] = ()) -> FileMapping
         optional=frozenset(values["optional"]),
         zone_column=values["zone_column"],
         zones=values["zones"],
-        shape=Shape(
+        shape=RowRules(
             heading_row=values["heading_row"],
             skip_first=values["skip_first"],
             skip_last=values["skip_last"],
@@ -646,17 +632,13 @@ def mapping_of(values: Values, *, only_named: Sequence[str] = ()) -> FileMapping
 
 
 def given_in(table: Values) -> Values:
-    """Without what was not said."""
+    """Return the table without its missing values."""
     return {key: value for key, value in table.items() if value is not None}
 
 
-def _same_mark(values: Values) -> Iterator[Mistake]:
+def _mistakes(values: Values, fields: Fields) -> Iterator[Mistake]:
     if values.get("decimal") == values.get("thousands", ""):
         yield Mistake("thousands", "decimal and thousands are the same mark")
-
-
-def _stated_once(values: Values, fields: Fields) -> Iterator[Mistake]:
-    """Each field is said in one way, and what is optional is one."""
     named = {table: set(given_in(values.get(table) or {})) for table in ("columns", "joined")}
     for name in sorted(named["columns"] & named["joined"]):
         yield Mistake(f"joined.{name}", "there is a column for it already")

@@ -1,4 +1,4 @@
-"""Opens a file as a table, by what its content is; its name does not matter."""
+"""Opens a file as a table by its content; the file's name does not matter."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import zipfile
 import zlib
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from itertools import islice
 from pathlib import Path
@@ -32,52 +31,46 @@ from app.finance.files.mapping import Fields, FileMapping
 
 
 MAX_DIGITS: Final = 100
-"""Characters of one number; no amount needs a third of them."""
+"""Characters of one number; no amount needs a third as many."""
 
 MAX_BROKEN: Final = 100
-"""Of the first lines, so many may be no objects even where fewer are: that many problems can be
-reported one by one. A JSON document over several lines has more."""
+"""Broken lines among the first ones, up to which the file counts as JSON Lines even if more lines
+are broken than whole: each can be reported. A JSON document over several lines has more."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Broken:
-    """A line that is no object: what is wrong with it, and its text."""
-
-    sentence: str
-    text: str
+_BrokenLine = tuple[str, str]
+"""A line that is no object: the sentence on it, and its text."""
 
 
 class JsonLines:
-    """One file of JSON Lines. Its heading is made of all names of the first BATCH lines."""
+    """One file of JSON Lines. Its heading has the names used in the first BATCH lines."""
 
     heading_row = 1
     of_ours = False
     notes: Sequence[str] = ()
 
     def __init__(self, path: Path, *, encoding: str | None, names: Sequence[str]) -> None:
-        """names: the columns that are looked for; others are passed over."""
+        """names: the columns that are looked for; others are skipped."""
         self._path, self._encoding = path, tables.encoding_of(path, encoding)
-        self._wanted = {tables.plain_name(name): name for name in names}
-        self.heading: Sequence[str] = self._heading()
-
-    def _heading(self) -> list[str]:
-        """The names that the first rows use, as they write them."""
+        wanted = {tables.plain_name(name) for name in names}
+        first = list(islice(self._objects(), tables.BATCH))
+        broken = [(number, row[0]) for number, row in first if isinstance(row, tuple)]
+        if broken and len(broken) >= min(len(first), max(MAX_BROKEN, len(first) // 2) + 1):
+            number, sentence = broken[0]
+            others = ", nor are others: JSON Lines has one object on each line"
+            raise tables.RefusedTable(number, sentence + (others if len(broken) > 1 else ""))
         found: dict[str, str] = {}
-        looked = list(islice(self._objects(), tables.BATCH))
-        _refuse_other_things(looked)
-        for _, row in looked:
-            for name in () if isinstance(row, _Broken) else row:
-                plain = tables.plain_name(name)
-                if plain in self._wanted:
-                    found.setdefault(plain, name)
+        for _, row in first:
+            for name in () if isinstance(row, tuple) else row:
+                if tables.plain_name(name) in wanted:
+                    found.setdefault(tables.plain_name(name), name)
         if not found:
+            by_plain_name = {tables.plain_name(name): name for name in names}
             raise tables.RefusedTable(
-                1, f"the file names none of: {', '.join(self._wanted.values())}"
+                1, f"the file names none of: {', '.join(by_plain_name.values())}"
             )
-        return list(found.values())
+        self.heading: Sequence[str] = list(found.values())
 
     def batches(self) -> Iterator[tables.Batch]:
-        """All rows."""
         places = {tables.plain_name(name): place for place, name in enumerate(self.heading)}
         objects, read = self._objects(), 0
         while part := list(islice(objects, tables.BATCH)):
@@ -86,106 +79,86 @@ class JsonLines:
                 raise tables.RefusedTable(
                     part[0][0], f"there are more than {tables.MAX_ROWS:,} rows: import it in parts"
                 )
-            yield _batch(part, places)
+            rows: list[Sequence[str]] = []
+            broken: dict[int, tables.Problem] = {}
+            for number, row in part:
+                if isinstance(row, tuple):
+                    sentence, text = row
+                    # An apostrophe may come before it among the rejects: leave room for it.
+                    rows.append([text.strip()[: tables.MAX_CELL - 1], *[""] * (len(places) - 1)])
+                    broken[number] = tables.Problem(row=number, column=None, sentence=sentence)
+                else:
+                    rows.append(_object_cells(row, places, number, broken))
+            yield tables.Batch(rows, [number for number, _ in part], broken)
 
-    def _objects(self) -> Iterator[tuple[int, dict[str, Any] | _Broken]]:
+    def _objects(self) -> Iterator[tuple[int, dict[str, Any] | _BrokenLine]]:
         for number, line in enumerate(tables.lines(self._path, self._encoding), 1):
             if not line.strip():
                 continue
             try:
                 found = _DECODER.decode(line)
-            except (ValueError, RecursionError) as error:
-                found = _Broken(f"the line is not a JSON object: {_reason(error)}", line)
+            except json.JSONDecodeError as error:
+                reason = f"it breaks at character {error.pos + 1}"
+            except _UnfitJson as error:
+                reason = str(error)
+            except (ValueError, RecursionError):
+                reason = "it is nested too deeply"
             else:
-                if not isinstance(found, dict) or len(found) > tables.MAX_COLUMNS:
-                    sentence = f"the line is no JSON object of at most {tables.MAX_COLUMNS} names"
-                    found = _Broken(sentence, line)
-            yield number, found
+                if isinstance(found, dict) and len(found) <= tables.MAX_COLUMNS:
+                    yield number, found
+                else:
+                    most = tables.MAX_COLUMNS
+                    yield number, (f"the line is no JSON object of at most {most} names", line)
+                continue
+            yield number, (f"the line is not a JSON object: {reason}", line)
 
 
-def _refuse_other_things(looked: Sequence[tuple[int, object]]) -> None:
-    """Raises RefusedTable with the first line that is no object where nearly none is."""
-    broken = [(number, row) for number, row in looked if isinstance(row, _Broken)]
-    if broken and len(broken) >= min(len(looked), max(MAX_BROKEN, len(looked) // 2) + 1):
-        number, row = broken[0]
-        others = ", nor are others: JSON Lines has one object on each line"
-        raise tables.RefusedTable(number, row.sentence + (others if len(broken) > 1 else ""))
-
-
-def _batch(
-    part: Sequence[tuple[int, dict[str, Any] | _Broken]], places: dict[str, int]
-) -> tables.Batch:
-    rows: list[Sequence[str]] = []
-    broken = {}
-    for number, row in part:
-        if isinstance(row, _Broken):
-            # One less than a cell may have: an apostrophe may come before it among the rejects.
-            rows.append([row.text.strip()[: tables.MAX_CELL - 1], *[""] * (len(places) - 1)])
-            broken[number] = tables.Problem(row=number, column=None, sentence=row.sentence)
-            continue
-        cells, problem = _cells(row, places, number)
-        rows.append(cells)
-        if problem is not None:
-            broken[number] = problem
-    return tables.Batch(rows, [number for number, _ in part], broken)
-
-
-def _cells(
-    row: dict[str, Any], places: dict[str, int], number: int
-) -> tuple[list[str], tables.Problem | None]:
-    """The cells, and the first one's problem that is none."""
-    cells, problem = [""] * len(places), None
+def _object_cells(
+    row: dict[str, Any], places: dict[str, int], number: int, broken: dict[int, tables.Problem]
+) -> list[str]:
+    """Return the cells of an object; `broken` takes the first problem of its cells."""
+    cells = [""] * len(places)
     for name, value in row.items():
         place = places.get(tables.plain_name(name))
         if place is None or value is None:
             continue
-        sentence = _misfit(value, cells[place])
-        if sentence is None:
+        if not isinstance(value, str):
+            sentence = "is neither a text nor a number"
+        elif len(value) > tables.MAX_CELL:
+            sentence = f"has more than {tables.MAX_CELL:,} characters"
+        elif cells[place]:
+            sentence = "is there twice"
+        else:
             cells[place] = value
-        elif problem is None:
-            problem = tables.Problem(row=number, column=name[:80], sentence=sentence)
-    return cells, problem
+            continue
+        broken.setdefault(number, tables.Problem(row=number, column=name[:80], sentence=sentence))
+    return cells
 
 
-def _misfit(value: Any, before: str) -> str | None:
-    """Why a value cannot be the cell; `before` is what the row said of it already."""
-    if not isinstance(value, str):
-        return "is neither a text nor a number"
-    if len(value) > tables.MAX_CELL:
-        return f"has more than {tables.MAX_CELL:,} characters"
-    return "is there twice" if before else None
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, json.JSONDecodeError):
-        return f"it breaks at character {error.pos + 1}"
-    return str(error) if isinstance(error, _Unfit) else "it is nested too deeply"
-
-
-class _Unfit(ValueError):
-    """JSON that says something a table cannot."""
+class _UnfitJson(ValueError):
+    """JSON that no table can hold."""
 
 
 def _number(text: str) -> tables.Number:
     if len(text) > MAX_DIGITS:
-        raise _Unfit(f"it has a number of more than {MAX_DIGITS} characters")
+        raise _UnfitJson(f"it has a number of more than {MAX_DIGITS} characters")
     try:
         value = Decimal(text)
     except InvalidOperation:
-        raise _Unfit("it has a number with an exponent out of all bounds") from None
+        raise _UnfitJson("it has a number with an exponent out of all bounds") from None
     if value and abs(value.adjusted()) > MAX_DIGITS:
-        raise _Unfit("it has a number that is too large or too small")
+        raise _UnfitJson("it has a number that is too large or too small")
     return tables.Number(format(value, "f"))
 
 
 def _constant(_name: str) -> NoReturn:
-    raise _Unfit("it has NaN or Infinity")
+    raise _UnfitJson("it has NaN or Infinity")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        raise _Unfit("it has the same name twice")
+        raise _UnfitJson("it has the same name twice")
     return result
 
 
@@ -203,15 +176,15 @@ MAX_ENTRIES: Final = 2_000
 """Parts of a workbook; one of a hundred sheets has some hundreds."""
 
 MAX_CONTENT: Final = 1024 * MIB
-"""Bytes of all parts unpacked: a million rows of eight cells have about 400 MB."""
+"""Bytes of all parts unpacked: a million rows of eight cells take about 400 MB."""
 
 MAX_RATIO: Final = 200
-"""Bytes unpacked for each one packed, beyond FREE_CONTENT; sheets have some 10 to 50."""
+"""Unpacked bytes for each packed one, beyond FREE_CONTENT; sheets have 10 to 50."""
 
 FREE_CONTENT: Final = 10 * MIB
 
 MAX_CELLS: Final = 20_000_000
-"""Rows times columns of a sheet; the library takes some 30 bytes for each."""
+"""Rows times columns of a sheet; the library takes about 30 bytes for each."""
 
 MAX_TAG: Final = MIB
 """Bytes from one `<` to the next: a cell has 32,767 characters at most."""
@@ -221,19 +194,19 @@ _ENCRYPTED: Final = 0x1
 _LOCAL_HEADER: Final = 30
 
 _SHEET: Final = b"sheetData"
-# None looks beyond the next `<`: a sheet of unclosed cells would take time by the square of their
+# No pattern looks beyond the next `<`: a sheet of unclosed cells would take time quadratic in their
 # number.
 _CELL: Final = re.compile(rb"<(?:\w+:)?c[\s/>]")
 _PLACED: Final = rb"<(?:\w+:)?c\s(?:[^<>]*?\s)?r\s*=\s*[\"']"
 _COLUMN: Final = re.compile(_PLACED + rb"([A-Za-z]{1,9})[0-9]")
 _ROW: Final = re.compile(rb"<(?:\w+:)?(?:c|row)\s(?:[^<>]*?\s)?r\s*=\s*[\"'][A-Za-z]{0,9}([0-9]+)")
 _UNCLOSED: Final = re.compile(rb"<(?:\w+:)?(?:c|row)\s[^<>]*(?:<|\Z)")
-"""A tag in which another begins, which no XML has (XML 1.0, section 3.1); what is looked at ends
+"""A tag in which another begins, which XML forbids (XML 1.0, section 3.1). The searched text ends
 before a `<`."""
 
 
 def check_workbook(path: Path) -> None:
-    """Raises RefusedTable for an archive that is no workbook to be opened."""
+    """Raise RefusedTable for an archive that must not be opened as a workbook."""
     try:
         with zipfile.ZipFile(path) as archive, path.open("rb") as file:
             entries = archive.infolist()
@@ -267,7 +240,7 @@ def _check_entries(entries: list[zipfile.ZipInfo], size: int) -> None:
 
 
 def _check_content(entry: zipfile.ZipInfo, file: BinaryIO) -> None:
-    """Unpack it, to nothing, and look where its cells are."""
+    """Unpack an entry without keeping it, and check where its cells are."""
     scan = _Cells() if entry.filename.lower().endswith(".xml") else _NoCells()
     length = 0
     for part in _unpacked(entry, file):
@@ -281,14 +254,14 @@ def _check_content(entry: zipfile.ZipInfo, file: BinaryIO) -> None:
 
 
 class _Cells:
-    """The last row and column of which cells were seen in a part that may be a sheet."""
+    """The last row and column with a cell, seen in a part that may be a sheet."""
 
     def __init__(self) -> None:
         self._rows = self._columns = 0
         self._rest = b""
 
     def look(self, part: bytes) -> None:
-        """Look at what follows, up to the last tag, which may not be whole yet."""
+        """Scan more bytes, up to the last tag, which may be incomplete."""
         text = self._rest + part
         cut = max(text.rfind(b"<"), 0)
         text, self._rest = text[:cut], text[cut:]
@@ -303,7 +276,7 @@ class _Cells:
                 "the workbook has cells that do not say where they are: save it anew with a "
                 "spreadsheet program, or as CSV",
             )
-        self._rows = max(self._rows, *map(_row_number, set(_ROW.findall(text))), 0)
+        self._rows = max(self._rows, *(int(row[:9]) for row in _ROW.findall(text)), 0)
         self._columns = max(self._columns, *map(_column_number, set(placed)), 0)
         if self._rows * self._columns > MAX_CELLS:
             raise tables.RefusedTable(
@@ -314,13 +287,13 @@ class _Cells:
 
 
 class _NoCells:
-    """A picture or the like. A sheet under its name would be read all the same."""
+    """A part such as a picture. The library would read a sheet hidden under such a name."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def look(self, part: bytes) -> None:
-        """Look at what follows."""
+        """Scan more bytes."""
         text = self._rest + part
         if _SHEET in text:
             raise tables.RefusedTable(
@@ -330,7 +303,7 @@ class _NoCells:
 
 
 def _unpacked(entry: zipfile.ZipInfo, file: BinaryIO) -> Iterator[bytes]:
-    """The content that is really there, in parts."""
+    """Yield the content that is really there, in parts."""
     file.seek(entry.header_offset)
     header = file.read(_LOCAL_HEADER)
     names = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
@@ -351,10 +324,6 @@ def _unpacked(entry: zipfile.ZipInfo, file: BinaryIO) -> Iterator[bytes]:
     yield inflate.flush()
 
 
-def _row_number(digits: bytes) -> int:
-    return int(digits[:9])
-
-
 def _column_number(letters: bytes) -> int:
     number = 0
     for letter in letters.upper():
@@ -363,14 +332,14 @@ def _column_number(letters: bytes) -> int:
 
 
 _NOT_EXACT: Final = 2**53
-"""From here on a workbook's numbers are not those that were typed: they are shown as they are."""
+"""From here on a workbook's numbers are not exact: they are shown as they are."""
 
 _PANIC: Final = "PanicException"
-"""What the library raises where it did not expect what it found; it is no Exception."""
+"""What the library raises for content it did not expect; it is no Exception."""
 
 
 class XlsxTable:
-    """One sheet; its heading is the row that is given or found (`heading_in`)."""
+    """One sheet; its heading is the given row, or is found (`heading_in`)."""
 
     of_ours = False
     notes: Sequence[str] = ()
@@ -383,10 +352,17 @@ class XlsxTable:
         recognize: tables.Recognize,
         heading_row: int | None = None,
     ) -> None:
-        """recognize: how many columns of a heading are known."""
+        """recognize: counts the known columns of a heading."""
         check_workbook(path)
         self._sheet = _sheet(path, sheet)
-        found = self.first_rows() if heading_row is None else self._row_given(heading_row)
+        if heading_row is None:
+            found = self.first_rows()
+        else:
+            found = list(islice(self._rows(), heading_row - 1, heading_row))
+            if not found or not any(found[0][1]):
+                raise tables.RefusedTable(
+                    heading_row, "there is no heading in this row, where the mapping says it is"
+                )
         if not found:
             raise tables.RefusedTable(1, "the sheet is empty")
         self.heading_row, heading = found[tables.heading_in([recognize(row) for _, row in found])]
@@ -399,24 +375,15 @@ class XlsxTable:
             )
 
     def first_rows(self) -> list[tuple[int, list[str]]]:
-        """Those among which the heading is looked for, each with its number."""
+        """Return the rows among which the heading is looked for, each with its number."""
         return list(islice((each for each in self._rows() if any(each[1])), tables.SEARCHED_ROWS))
 
-    def _row_given(self, number: int) -> list[tuple[int, list[str]]]:
-        rows = list(islice(self._rows(), number - 1, number))
-        if not rows or not any(rows[0][1]):
-            raise tables.RefusedTable(
-                number, "there is no heading in this row, where the mapping says it is"
-            )
-        return rows
-
     def batches(self) -> Iterator[tables.Batch]:
-        """All rows after the heading."""
         rows = islice(self._rows(), self.heading_row, None)
         width = len(self.heading)
         while part := list(islice(rows, tables.BATCH)):
-            cut = [row if any(row[width:]) else row[:width] for _, row in part]
-            yield tables.Batch(list(cut), [number for number, _ in part])
+            cut: list[Sequence[str]] = [row if any(row[width:]) else row[:width] for _, row in part]
+            yield tables.Batch(cut, [number for number, _ in part])
 
     def _rows(self) -> Iterator[tuple[int, list[str]]]:
         for number, row in enumerate(self._sheet.iter_rows(), 1):
@@ -450,11 +417,11 @@ def _sheet(path: Path, name: str | None) -> CalamineSheet:
 
 
 def _text(cell: Any) -> str:
-    """The cell as text of its own kind."""
+    """Return the cell as text of its own type."""
     if isinstance(cell, bool):
         return str(cell).upper()
     if isinstance(cell, int | float):
-        if not abs(cell) < _NOT_EXACT:  # nor is what is no number
+        if not abs(cell) < _NOT_EXACT:  # also true of NaN
             return repr(cell)
         return tables.Number(
             int(cell) if cell == int(cell) else format(Decimal(f"{cell:.15g}"), "f")
@@ -464,16 +431,16 @@ def _text(cell: Any) -> str:
     return str(cell)[: tables.MAX_CELL]
 
 
-# --- opens a file as a table, by what its content is ----------------------------------------------
+# --- opens a file as a table, by its content ------------------------------------------------------
 
 
 _ZIP: Final = b"PK\x03\x04"
 _OLD_OFFICE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _ARRAY: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*[{\]]")
-"""How a JSON array of objects begins, and no heading of a table does."""
+"""The beginning of a JSON array of objects, which no table's heading has."""
 
 Check = Callable[[tables.SourceTable], None]
-"""Raises RefusedTable for a table that is not the one that is meant."""
+"""Raises RefusedTable for a table of another export."""
 
 
 def open_table(
@@ -483,42 +450,42 @@ def open_table(
     *,
     check: Check | None = None,
 ) -> tables.SourceTable:
-    """The table in a file, of which only the rows that are its data are given. Raises RefusedTable,
-    NotFoundError or UsageError where there is none, and OSError where it cannot be read.
+    """Open the table in a file; it yields only the rows that are data.
 
-    check  looks at the heading before anything else is looked for in it
+    check  looks at the heading before anything else does
+    Raises RefusedTable, NotFoundError or UsageError for a file without a table, and OSError where
+    it cannot be read.
     """
-    return as_mapped(_opened(path, mapping, fields), mapping, fields, check=check)
-
-
-def as_mapped(
-    table: tables.SourceTable, mapping: FileMapping, fields: Fields, *, check: Check | None
-) -> tables.SourceTable:
-    """A table that is open, as `open_table` gives it. Raises as `check` and `Shaped` do."""
-    if check is not None:
-        check(table)
-    return shaping.Shaped(table, mapping, fields) if mapping.shape.changes_rows else table
-
-
-def _opened(path: Path, mapping: FileMapping, fields: Fields) -> tables.SourceTable:
-    form, names = form_of(path), mapping.looked_for(fields)
+    form, names = format_of(path), mapping.looked_for(fields)
     wanted = {tables.plain_name(name) for name in names}
 
     def recognize(heading: Sequence[str]) -> int:
         return len(wanted & {tables.plain_name(name) for name in heading})
 
     heading_row = mapping.shape.heading_row
+    table: tables.SourceTable
     if form == "workbook":
-        return XlsxTable(path, sheet=mapping.sheet, recognize=recognize, heading_row=heading_row)
-    if form == "json_lines":
-        return JsonLines(path, encoding=mapping.encoding, names=names)
-    return tables.CsvTable(
-        path,
-        encoding=mapping.encoding,
-        delimiter=mapping.delimiter,
-        recognize=recognize,
-        heading_row=heading_row,
-    )
+        table = XlsxTable(path, sheet=mapping.sheet, recognize=recognize, heading_row=heading_row)
+    elif form == "json_lines":
+        table = JsonLines(path, encoding=mapping.encoding, names=names)
+    else:
+        table = tables.CsvTable(
+            path,
+            encoding=mapping.encoding,
+            delimiter=mapping.delimiter,
+            recognize=recognize,
+            heading_row=heading_row,
+        )
+    return as_mapped(table, mapping, fields, check=check)
+
+
+def as_mapped(
+    table: tables.SourceTable, mapping: FileMapping, fields: Fields, *, check: Check | None
+) -> tables.SourceTable:
+    """Apply the mapping's row rules to an open table. Raises as `check` and `Shaped` do."""
+    if check is not None:
+        check(table)
+    return shaping.Shaped(table, mapping, fields) if mapping.shape.changes_rows else table
 
 
 _NO_TABLES: Final = (
@@ -527,13 +494,11 @@ _NO_TABLES: Final = (
     (b"\xff\xd8\xff", "a picture"),
     (b"GIF8", "a picture"),
 )
-"""How files begin that people send in place of the export, and what each is."""
-
-FileForm = Literal["workbook", "json_lines", "text"]
+"""The beginnings of files that people send instead of the export, and what each is."""
 
 
-def form_of(path: Path) -> FileForm:
-    """What a file is, by its first bytes. Raises as `open_table` does."""
+def format_of(path: Path) -> Literal["workbook", "json_lines", "text"]:
+    """Recognize a file's format by its first bytes. Raises as `open_table` does."""
     start = start_of(path)
     if start.startswith(_OLD_OFFICE):
         raise tables.RefusedTable(
@@ -556,23 +521,22 @@ def form_of(path: Path) -> FileForm:
             "this is one JSON array: write each of its objects on a line of its own, "
             "without the brackets around them and the commas between",
         )
-    return "json_lines" if _begins_an_object(start) else "text"
+    begins_an_object = start.removeprefix(BOM_UTF8).lstrip().startswith(b"{")
+    return "json_lines" if begins_an_object else "text"
 
 
-def _begins_an_object(start: bytes) -> bool:
-    return start.removeprefix(BOM_UTF8).lstrip().startswith(b"{")
-
-
-def digest_of(path: Path) -> str:
-    """The SHA-256 of a file, in hex. Raises as `open_table` does."""
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file, in hex. Raises as `open_table` does."""
     start_of(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def start_of(path: Path) -> bytes:
-    """The first bytes. Raises NotFoundError or UsageError where there is no file, RefusedTable for
-    one that is too large."""
+    """Return the first bytes of a file.
+
+    Raises NotFoundError or UsageError where there is no file, RefusedTable for one too large.
+    """
     if not path.exists():
         raise NotFoundError(f"there is no file {path.name}")
     if not path.is_file():

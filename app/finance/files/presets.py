@@ -1,14 +1,15 @@
-"""Presets: mappings of exports that many merchants have, each known by a name and by its heading;
-and how a file is to be read: as a mapping or a preset says, or as the preset that it looks like.
+"""Presets: mappings for widely used exports. Also chooses how to read a file: by a mapping, by a
+preset, or by the preset whose heading it has.
 
-A preset is a mapping with three things more: the kind of file, the columns by which a heading is
-that of the export, and where its facts come from. `../presets/README.md` says how to write one.
+A preset is a mapping with a kind of file, the columns that identify the export's heading, and the
+sources of its facts. `../presets/README.md` says how to write one.
 """
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import tzinfo
 from difflib import get_close_matches
@@ -36,7 +37,7 @@ from app.finance.files.mapping import (
 SHIPPED: Final = Path(__file__).parents[1] / "presets"
 
 NO_PRESET: Final = "none"
-"""What is said where a file is to be read by the usual names of columns, whatever it looks like."""
+"""In place of a preset's name: read the file by the usual column names, whatever it looks like."""
 
 PresetKind = Literal["book", "statement"]
 
@@ -53,14 +54,13 @@ COMMANDS: Final[Mapping[PresetKind, str]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
-    """By what a heading is known: all of these columns, and none of the others."""
+class HeadingMark:
+    """How to recognize a heading: it has all `columns` and none of `without`."""
 
     columns: Sequence[str]
     without: Sequence[str] = ()
 
     def fits(self, heading: Sequence[str]) -> bool:
-        """Whether this heading has it."""
         names = {tables.plain_name(name) for name in heading}
         return names.issuperset(map(tables.plain_name, self.columns)) and names.isdisjoint(
             map(tables.plain_name, self.without)
@@ -69,21 +69,21 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:
-    """One export.
+    """The mapping of one export.
 
-    title   what it is called by who makes it
-    source  where the names of its columns are documented
+    title   the export's name at its maker
+    source  where its column names are documented
     """
 
     name: str
     kind: PresetKind
     title: str
-    mark: Mark
+    mark: HeadingMark
     source: Sequence[str]
     mapping: FileMapping
 
     def check(self, table: tables.SourceTable) -> None:
-        """Raises RefusedTable for a table that is another one."""
+        """Raise RefusedTable for a table of another export."""
         names = {tables.plain_name(name) for name in table.heading}
         missing = [name for name in self.mark.columns if tables.plain_name(name) not in names]
         if missing:
@@ -112,12 +112,12 @@ class _PresetFile(MappingFile):
 
 
 def shipped_presets() -> list[str]:
-    """Names that `load_preset` knows without a path, sorted."""
+    """Return the names that `load_preset` knows without a path, sorted."""
     return sorted(path.stem for path in SHIPPED.glob("*.toml"))
 
 
 def preset_text(name_or_path: str) -> str:
-    """The file of a preset: of a shipped name, or of a path (it has a `/` or ends in `.toml`).
+    """Return the file of a preset: a shipped name, or a path (it has a `/` or ends in `.toml`).
 
     Raises NotFoundError where there is none, UsageError where it cannot be read.
     """
@@ -128,11 +128,8 @@ def preset_text(name_or_path: str) -> str:
     except FileNotFoundError:
         raise NotFoundError(f"there is no preset file {path.name}") from None
     except (OSError, UnicodeError) as error:
-        raise UsageError(f"the preset {path.name} cannot be read: {_why(error)}") from None
-
-
-def _why(error: Exception) -> str:
-    return "it is not UTF-8" if isinstance(error, UnicodeError) else getattr(error, "strerror", "")
+        why = "it is not UTF-8" if isinstance(error, UnicodeError) else error.strerror
+        raise UsageError(f"the preset {path.name} cannot be read: {why}") from None
 
 
 def _path_of(name_or_path: str) -> Path:
@@ -149,47 +146,38 @@ def _path_of(name_or_path: str) -> Path:
 
 
 def load_preset(name_or_path: str, *, beside: Mapping[str, Any] | None = None) -> Preset:
-    """The preset of a name or path, as `preset_text` takes. beside: keys that go before its own.
+    """Return the preset of a name or path, as `preset_text` takes it.
 
-    Raises UsageError with all that is wrong with it, and as `preset_text` does.
+    beside  keys given outside its file; they replace the file's own
+    Raises UsageError with all its mistakes, and as `preset_text` does.
     """
-    text = preset_text(name_or_path)
     path = _path_of(name_or_path)
-    return read_preset(path.stem, text, file=path.name, beside=beside)
+    return read_preset(path.stem, preset_text(name_or_path), file=path.name, beside=beside)
 
 
 def read_preset(
     name: str, text: str, *, file: str, beside: Mapping[str, Any] | None = None
 ) -> Preset:
-    """The preset in a text. Raises UsageError with all that is wrong with it."""
-    fields = KINDS.get(_kind_in(text), books.BookForm.FIELDS)
+    """Return the preset in a text. Raises UsageError with all its mistakes."""
+    kind: Any = None
+    with suppress(ValueError):  # reading the values reports it
+        kind = tomllib.loads(text).get("kind") if len(text) <= MAX_BYTES else None
+    fields = next((known for each, known in KINDS.items() if each == kind), books.BookForm.FIELDS)
     values = mapping_values(text.encode(), fields, name=file, beside=beside, base=_PresetFile)
     return Preset(
         name=name,
         kind=values["kind"],
         title=values["title"],
-        mark=Mark(**values["recognize"]),
+        mark=HeadingMark(**values["recognize"]),
         source=values["rests_on"]["source"],
         mapping=mapping_of(values, only_named=fields.names),
     )
 
 
-def _kind_in(text: str) -> Any:
-    """What it says it is; anything where it says none: reading it then reports that."""
-    if len(text) > MAX_BYTES:
-        return None
-    try:
-        kind = tomllib.loads(text).get("kind")
-    except ValueError:
-        return None
-    return kind if isinstance(kind, str) else None
-
-
-# --- presets as people look at them ---------------------------------------------------------------
+# --- presets for people ---------------------------------------------------------------------------
 
 
 def list_presets() -> list[dict[str, Any]]:
-    """Every shipped preset."""
     return [
         {
             "preset": preset.name,
@@ -202,7 +190,7 @@ def list_presets() -> list[dict[str, Any]]:
 
 
 def show_preset(name_or_path: str) -> dict[str, Any]:
-    """A preset and its file, which may be copied and changed. Raises as `load_preset` does."""
+    """Return a preset and its file, to copy and change. Raises as `load_preset` does."""
     preset = load_preset(name_or_path)
     return {
         "preset": preset.name,
@@ -220,7 +208,7 @@ def show_preset(name_or_path: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recognized:
-    """A shipped preset that a file looks like, and the row that is its heading."""
+    """A shipped preset whose heading a file has, and that heading's row."""
 
     name: str
     kind: PresetKind
@@ -230,7 +218,7 @@ class Recognized:
 
     @property
     def because(self) -> str:
-        """Why, in a sentence."""
+        """The reason as a sentence."""
         return (
             f"Read with the preset {self.name} ({self.title}), for row {self.row:,} has its "
             f"columns: {', '.join(self.columns)}."
@@ -238,8 +226,10 @@ class Recognized:
 
 
 def recognized(path: Path, *, encoding: str | None = None) -> list[Recognized]:
-    """The shipped presets that a file looks like, by name; none for what cannot be read, for
-    reading it reports why."""
+    """Return the shipped presets whose heading a file has, by name.
+
+    Return none for a file that cannot be read: reading it reports why.
+    """
     try:
         headings = list(_headings(path, encoding))
     except (tables.RefusedTable, TallyhookError, OSError):
@@ -252,24 +242,27 @@ def recognized(path: Path, *, encoding: str | None = None) -> list[Recognized]:
 
 
 def known_exports() -> list[tuple[str, PresetKind, str]]:
-    """(name, kind, title) of every shipped preset, by name."""
+    """Return (name, kind, title) of every shipped preset, by name."""
     return [(name, kind, title) for name, kind, title, _ in _marks()]
 
 
 @cache
-def _marks() -> Sequence[tuple[str, PresetKind, str, Mark]]:
-    """Of every shipped preset what it is known by: without reading all of them as mappings, which
-    takes a second."""
+def _marks() -> Sequence[tuple[str, PresetKind, str, HeadingMark]]:
+    """Return name, kind, title and mark of every shipped preset.
+
+    Reading all of them as mappings would take a second.
+    """
     found = []
     for name in shipped_presets():
         values = tomllib.loads(preset_text(name))
-        found.append((name, values["kind"], values["title"], Mark(**values["recognize"])))
+        mark = HeadingMark(**values["recognize"])
+        found.append((name, values["kind"], values["title"], mark))
     return found
 
 
 def _headings(path: Path, encoding: str | None) -> Iterator[tuple[int, Sequence[str]]]:
-    """What may be the heading: the first rows, under every delimiter."""
-    form = opening.form_of(path)
+    """Yield the first rows, each of which may be the heading, under every delimiter."""
+    form = opening.format_of(path)
     if form == "workbook":
         yield from opening.XlsxTable(path, sheet=None, recognize=len).first_rows()
     if form != "text":
@@ -283,15 +276,15 @@ def _headings(path: Path, encoding: str | None) -> Iterator[tuple[int, Sequence[
             return
 
 
-# --- how a file is to be read ---------------------------------------------------------------------
+# --- choosing how to read a file ------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """Which file, and what is said of it. What is declared beside the mapping goes before it.
+class ReadingRequest:
+    """A file, and what the caller declares about it, which replaces a mapping's own keys.
 
-    preset    whose mapping it is: a name, a path, or NO_PRESET; None: which one the file looks like
-    currency  of rows that name none
+    preset    a preset's name or path, or NO_PRESET; None: the preset whose heading the file has
+    currency  the currency of rows without one
     """
 
     path: Path
@@ -304,8 +297,8 @@ class Asked:
     currency: str | None = None
 
 
-class Open(Protocol):
-    """Opens a file as a table; as `open_table` does, or so that it knows more formats."""
+class OpenTable(Protocol):
+    """Opens a file as a table, as `open_table` does; it may know more formats."""
 
     def __call__(
         self,
@@ -318,11 +311,11 @@ class Open(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
-    """How a file is to be read.
+class ChosenReading:
+    """How to read a file.
 
-    preset  whose mapping it is; None: of no preset
-    notes   why, and what else is known of the file, one sentence each
+    preset  the preset of the mapping, if it has one
+    notes   the reason, and other facts about the file, one sentence each
     """
 
     mapping: FileMapping
@@ -330,26 +323,26 @@ class Chosen:
     notes: Sequence[str] = ()
 
     def open(
-        self, path: Path, form: books.Form, *, opens: Open = opening.open_table
+        self, path: Path, form: books.Form, *, opens: OpenTable = opening.open_table
     ) -> tables.SourceTable:
-        """The file's table. Raises as `open_table` does, also for a file of another export."""
+        """Open the file's table. Raises as `open_table` does, also for a file of another export."""
         check = None if self.preset is None else self.preset.check
         return opens(path, self.mapping, form.FIELDS, check=check)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unstated:
-    """What counts where a file's mapping does not say it; None: unknown.
+class ReadingDefaults:
+    """Values for what a file's mapping leaves out; None: unknown.
 
-    zone           of times without one
+    zone           the zone of times without one
     phone_country  the calling code of phone numbers without one
     """
 
     zone: tzinfo | None
     phone_country: str | None = None
 
-    def beside(self, found: Chosen) -> Chosen:
-        """The same, with this where it says nothing."""
+    def beside(self, found: ChosenReading) -> ChosenReading:
+        """Return the reading with these values where its mapping has none."""
         mapping = replace(
             found.mapping,
             zone=self.zone if found.mapping.zone is None else found.mapping.zone,
@@ -358,56 +351,54 @@ class Unstated:
         return replace(found, mapping=mapping)
 
 
-def choose(request: Asked, kind: PresetKind, *, unstated: Unstated) -> Chosen:
-    """The mapping or preset that is said, else the preset that the file looks like, else the usual
-    names of columns.
+def choose(
+    request: ReadingRequest, kind: PresetKind, *, unstated: ReadingDefaults
+) -> ChosenReading:
+    """Choose the mapping or preset of the request, else the preset whose heading the file has, else
+    the usual column names.
 
-    Raises UsageError or NotFoundError for one that is none, and where several presets fit.
+    Raises UsageError or NotFoundError for one that is invalid, and where several presets fit.
     """
-    return unstated.beside(_chosen(request, kind))
-
-
-def choose_mapping(request: Asked, fields: Fields, *, unstated: Unstated) -> Chosen:
-    """As `choose`, for a kind of file that has no presets: the mapping that is said, else the usual
-    names of columns."""
-    return unstated.beside(Chosen(mapping=_mapping(request, fields)))
-
-
-def _chosen(request: Asked, kind: PresetKind) -> Chosen:
     if request.mapping is not None and request.preset is not None:
         raise UsageError(
             "say --preset or --mapping: a preset is a mapping. `tallyhook presets show NAME` "
             "prints it, to be copied, changed, and said as --preset FILE"
         )
     if request.mapping is None and request.preset is None:
-        return _looks_like(request, kind)
-    if request.preset in (None, NO_PRESET):
-        return Chosen(mapping=_mapping(request, KINDS[kind]))
-    return _with_preset(request, str(request.preset), kind)
+        chosen = _by_heading(request, kind)
+    elif request.preset in (None, NO_PRESET):
+        chosen = ChosenReading(mapping=_mapping(request, KINDS[kind]))
+    else:
+        chosen = _with_preset(request, str(request.preset), kind)
+    return unstated.beside(chosen)
 
 
-def _looks_like(request: Asked, kind: PresetKind) -> Chosen:
+def choose_mapping(
+    request: ReadingRequest, fields: Fields, *, unstated: ReadingDefaults
+) -> ChosenReading:
+    """Choose for a kind of file without presets: the request's mapping, else usual column names."""
+    return unstated.beside(ChosenReading(mapping=_mapping(request, fields)))
+
+
+def _by_heading(request: ReadingRequest, kind: PresetKind) -> ChosenReading:
     found = recognized(request.path, encoding=request.encoding)
     fitting = [each for each in found if each.kind == kind]
     if len(fitting) > 1:
         names = " or ".join(f"--preset {each.name}" for each in fitting)
         reasons = " ".join(each.because for each in fitting)
         raise UsageError(f"the file looks like {len(fitting)} exports: say {names}. {reasons}")
-    if not fitting:
-        notes = [_of_another_kind(each) for each in found]
-        return Chosen(mapping=_mapping(request, KINDS[kind]), notes=notes)
-    (one,) = fitting
-    return replace(_with_preset(request, one.name, kind), notes=[one.because])
+    if fitting:
+        chosen = _with_preset(request, fitting[0].name, kind)
+        return replace(chosen, notes=[fitting[0].because])
+    notes = [
+        f"The file looks like {each.name} ({each.title}), which is {KIND_NAMES[each.kind]}: "
+        f"import it with `{COMMANDS[each.kind]}`."
+        for each in found
+    ]
+    return ChosenReading(mapping=_mapping(request, KINDS[kind]), notes=notes)
 
 
-def _of_another_kind(found: Recognized) -> str:
-    return (
-        f"The file looks like {found.name} ({found.title}), which is {KIND_NAMES[found.kind]}: "
-        f"import it with `{COMMANDS[found.kind]}`."
-    )
-
-
-def _with_preset(request: Asked, name: str, kind: PresetKind) -> Chosen:
+def _with_preset(request: ReadingRequest, name: str, kind: PresetKind) -> ChosenReading:
     preset = load_preset(name, beside=_beside(request))
     if preset.kind != kind:
         raise UsageError(
@@ -415,20 +406,19 @@ def _with_preset(request: Asked, name: str, kind: PresetKind) -> Chosen:
             f"`{COMMANDS[preset.kind]}`"
         )
     mapping = replace(_in_currency(preset.mapping, request), signed=True)
-    return Chosen(mapping=mapping, preset=preset)
+    return ChosenReading(mapping=mapping, preset=preset)
 
 
 BESIDE: Final = ("delimiter", "encoding", "dates", "zone")
-"""Keys of a mapping that may be said beside it."""
+"""Keys of a mapping that may be given outside it."""
 
 
-def _beside(request: Asked) -> dict[str, str]:
-    """What was said beside the mapping, as keys of it."""
-    stated = {key: getattr(request, key) for key in BESIDE}
-    return {key: value for key, value in stated.items() if value is not None}
+def _beside(request: ReadingRequest) -> dict[str, str]:
+    given = {key: getattr(request, key) for key in BESIDE}
+    return {key: value for key, value in given.items() if value is not None}
 
 
-def _in_currency(mapping: FileMapping, request: Asked) -> FileMapping:
+def _in_currency(mapping: FileMapping, request: ReadingRequest) -> FileMapping:
     if request.currency is None:
         return mapping
     try:
@@ -438,7 +428,7 @@ def _in_currency(mapping: FileMapping, request: Asked) -> FileMapping:
     return replace(mapping, defaults={**mapping.defaults, "currency": code})
 
 
-def _mapping(request: Asked, fields: Fields) -> FileMapping:
+def _mapping(request: ReadingRequest, fields: Fields) -> FileMapping:
     content = b""
     if request.mapping is not None:
         try:

@@ -1,16 +1,16 @@
-"""The rows of a table that are its data, and the cells of fields that are made of several columns.
+"""The data rows of a table, and the cells of fields that are made of several columns.
 
-    1 cut      rows after the heading and at the end that are none
-    2 choose   rows without a word that must be there, or with one that must not
-    3 fold     rows of one order that follow each other become one
-    4 total    what a file adds up by itself is neither an order nor a payment
+    1 cut      drop rows after the heading and at the end that are no data
+    2 choose   drop rows without a required word, or with an ignored one
+    3 fold     make one row of consecutive rows of one order
+    4 total    set aside rows that add up others: they are neither orders nor payments
 
-A file of rows that were rejected before holds rows as they are after all this: nothing is cut, and
-the rest changes nothing.
+A file of rejected rows holds rows as they are after these steps: nothing is cut, and the other
+steps change nothing.
 
-A row is a total where its reference is such a word, or, without a reference, its first cell that
-says anything; and where its sum is that of the rows above. One that is called so and is another sum
-is a problem: it may be a total of rows that are missing, or an order of that name.
+A row is a total if its reference is such a word, or its first nonempty cell if it has no reference,
+and if its sum is that of the rows above. With another sum the row is a problem: it may add up rows
+that are missing, or be an order of that name.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
+from functools import partial
 from itertools import islice
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from app.finance.files import tables
 from app.finance.files.amounts import Amounts, Marks, read_currencies
@@ -36,31 +37,11 @@ from app.finance.files.mapping import (
 )
 from reconcile.money import Money
 
-# --- where columns stand --------------------------------------------------------------------------
-
-
-def place_of(name: str, heading: Sequence[str], *, row: int) -> int:
-    """The place of the column that a mapping names. Raises RefusedTable where none or two are."""
-    places = [
-        place
-        for place, each in enumerate(heading)
-        if tables.plain_name(each) == tables.plain_name(name)
-    ]
-    if len(places) > 1:
-        raise tables.RefusedTable(
-            row, "there are two columns of this name", column=heading[places[0]]
-        )
-    if not places:
-        raise tables.no_column(name, heading, row=row)
-    return places[0]
-
-
 # --- words, with * for any text -------------------------------------------------------------------
 
 
-class Words:
-    """Tells cells that are one of some words, in any case; but for those that a word with `!`
-    before it leaves out."""
+class WordFilter:
+    """Matches cells against words, in any case. Cells that match a word after `!` are left out."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = [(word, pattern_of(word)) for word in words if not word.startswith("!")]
@@ -68,7 +49,7 @@ class Words:
         self._known: dict[str, str | None] = {}
 
     def fitting(self, cell: str) -> str | None:
-        """The word that a cell is, as it was declared; None where it is none."""
+        """Return the declared word that the cell matches, or None."""
         if cell not in self._known:
             if len(self._known) > MAX_REMEMBERED:
                 self._known.clear()
@@ -79,17 +60,17 @@ class Words:
 
 
 MAX_WORD: Final = 200
-"""Characters of a cell that is compared with words: patterns take long over long texts."""
+"""Characters of a cell that are compared: patterns take long over long texts."""
 
 MAX_REMEMBERED: Final = 10_000
-"""Cells of which it is remembered what they are: few columns of words have more."""
+"""Cells whose result is cached: few columns of words have more."""
 
 
 def pattern_of(word: str) -> re.Pattern[str]:
-    """What matches a cell without blanks around it, in small letters.
+    """Return a pattern for cells that are stripped and in small letters.
 
-    What stands between two stars is taken where it comes first, and never looked for again: that
-    leaves the most for the rest, and strangers' texts cannot make it take long.
+    The text between two stars matches where it comes first, without backtracking. That leaves most
+    for the rest of the pattern, and a stranger's text cannot make it slow.
     """
     first, *inner = map(re.escape, word.strip().casefold().split("*"))
     if not inner:
@@ -103,15 +84,14 @@ def pattern_of(word: str) -> re.Pattern[str]:
 
 
 Ignored = tuple[str, str]
-"""A column, and the word in it for which rows were left out; an empty one where none that must be
-there is."""
+"""A column, and the word for which rows were left out; empty where a required word is missing."""
 
 
 class Shaped:
-    """A table of which only some rows are data, or several of them one."""
+    """A table with only the rows that are data; several may be folded into one."""
 
     def __init__(self, table: tables.SourceTable, mapping: FileMapping, fields: Fields) -> None:
-        """Raises RefusedTable where a column that a rule speaks of is not there."""
+        """Raise RefusedTable if a column that a rule names is missing."""
         self.heading, self.heading_row = table.heading, table.heading_row
         self.notes, self.of_ours = table.notes, table.of_ours
         self._table, self._shape = table, mapping.shape
@@ -123,14 +103,12 @@ class Shaped:
             self._fold = _Folding(mapping.shape.fold, self, names, mapping.marks)
         self.ignored: Counter[Ignored] = Counter()
 
-    def _rules(self, rules: Mapping[str, Sequence[str]]) -> list[tuple[str, int, Words]]:
-        return [
-            (name, place_of(name, self.heading, row=self.heading_row), Words(words))
-            for name, words in rules.items()
-        ]
+    def _rules(self, rules: Mapping[str, Sequence[str]]) -> list[tuple[str, int, WordFilter]]:
+        place = partial(tables.column_place, heading=self.heading, row=self.heading_row)
+        return [(name, place(name), WordFilter(words)) for name, words in rules.items()]
 
     def batches(self) -> Iterator[tables.Batch]:
-        """The rows that are data, from the first one each time it is called."""
+        """Yield the data rows; each call begins at the first."""
         self.ignored.clear()
         batches = self._chosen(self._cut(self._table.batches()))
         yield from batches if self._fold is None else self._fold.batches(batches)
@@ -174,8 +152,8 @@ class Shaped:
         return True
 
 
-def _cell(row: Sequence[str], place: int) -> str:
-    return row[place] if place < len(row) else ""
+def _cell(row: Sequence[str], place: int | None) -> str:
+    return "" if place is None or place >= len(row) else row[place]
 
 
 def _each(
@@ -187,12 +165,12 @@ def _each(
 
 
 class _Folding:
-    """Makes one row of those of an order."""
+    """Makes one row of the rows of an order."""
 
     def __init__(self, fold: Fold, table: Shaped, looked_for: Sequence[str], marks: Marks) -> None:
-        row = table.heading_row
-        self._heading, self._by = table.heading, place_of(fold.by, table.heading, row=row)
-        self._sum = [place_of(name, table.heading, row=row) for name in fold.sum]
+        place = partial(tables.column_place, heading=table.heading, row=table.heading_row)
+        self._heading, self._by = table.heading, place(fold.by)
+        self._sum = [place(name) for name in fold.sum]
         wanted = {tables.plain_name(name) for name in looked_for}
         self._compared = [
             place
@@ -202,7 +180,7 @@ class _Folding:
         self._amounts = SumOfCells(marks)
 
     def batches(self, batches: Iterator[tables.Batch]) -> Iterator[tables.Batch]:
-        """One row for each order, under the number of its first."""
+        """Yield one row for each order, with the number of its first."""
         broken: dict[int, tables.Problem] = {}
         orders = self._orders(_each(batches, broken), broken)
         while part := list(islice(orders, tables.BATCH)):
@@ -245,7 +223,14 @@ class _Folding:
                 if not whole[place].strip():
                     whole[place] = cell
                 elif cell.strip() and cell.strip() != whole[place].strip():
-                    broken.setdefault(first, self._differs(first, number, place))
+                    sentence = (
+                        f"row {number:,} says something else, and they are of one "
+                        f"{self._heading[self._by]}: they should be rows of one order"
+                    )
+                    column = self._heading[place]
+                    broken.setdefault(
+                        first, tables.Problem(row=first, column=column, sentence=sentence)
+                    )
         try:
             for place in self._sum:
                 whole[place] = self._amounts.total([_cell(each, place) for _, each in group], [])
@@ -254,35 +239,17 @@ class _Folding:
             broken.setdefault(first, tables.Problem(row=first, column=column, sentence=str(error)))
         return first, whole
 
-    def _differs(self, first: int, number: int, place: int) -> tables.Problem:
-        sentence = (
-            f"row {number:,} says something else, and they are of one "
-            f"{self._heading[self._by]}: they should be rows of one order"
-        )
-        return tables.Problem(row=first, column=self._heading[place], sentence=sentence)
-
 
 # --- fields that are made of several columns ------------------------------------------------------
-
-
-class MadeCells(Protocol):
-    """The cells of a field, made of columns."""
-
-    @property
-    def places(self) -> Sequence[int]:
-        """Where these columns stand."""
-        ...
-
-    def read(self, columns: Sequence[Sequence[str]]) -> Sequence[str]:
-        """One for each row. Raises UnclearCell."""
-        ...
 
 
 def made_cells(
     made: Made, heading: Sequence[str], *, row: int, optional: bool, marks: Marks
 ) -> MadeCells | None:
-    """How a field is read under this heading; None where it is optional, and the file has none of
-    it. Raises RefusedTable for columns that are not there."""
+    """Choose how to read a field under this heading; None if it is optional and not in the file.
+
+    Raises RefusedTable if its columns are missing.
+    """
     found = {tables.plain_name(name) for name in heading} & {
         tables.plain_name(name) for name in made.names
     }
@@ -297,16 +264,18 @@ def made_cells(
                 f"{tables.found_instead(made.names, heading)}",
             )
         there = [name for name in made.names if tables.plain_name(name) in found]
-        return FirstCells([place_of(name, heading, row=row) for name in there])
-    places = [place_of(name, heading, row=row) for name in made.names]
+        return FirstCells([tables.column_place(name, heading, row=row) for name in there])
+    places = [tables.column_place(name, heading, row=row) for name in made.names]
     if isinstance(made, JoinedOf):
         return JoinedCells(places)
     return SummedCells(made, places, marks)
 
 
 def all_made(mapping: FileMapping, heading: Sequence[str], *, row: int) -> dict[str, MadeCells]:
-    """How each field that is made of several columns is read under this heading, in this row of
-    the file. Raises RefusedTable as `made_cells` does."""
+    """Choose how to read each made field under this heading. Raises as `made_cells` does.
+
+    row  the heading's row in the file
+    """
     found = {
         name: made_cells(
             made, heading, row=row, optional=name in mapping.optional, marks=mapping.marks
@@ -318,47 +287,46 @@ def all_made(mapping: FileMapping, heading: Sequence[str], *, row: int) -> dict[
 
 @dataclass(frozen=True, slots=True)
 class FirstCells:
-    """The first that says something."""
+    """The first nonempty cell of several columns."""
 
     places: Sequence[int]
 
     def read(self, columns: Sequence[Sequence[str]]) -> Sequence[str]:
-        """One for each row."""
         rows = zip(*(columns[place] for place in self.places), strict=True)
         return [next((cell for cell in row if cell.strip()), "") for row in rows]
 
 
 @dataclass(frozen=True, slots=True)
 class JoinedCells:
-    """All of them, with a blank between."""
+    """The cells of several columns, joined by blanks."""
 
     places: Sequence[int]
 
     def read(self, columns: Sequence[Sequence[str]]) -> Sequence[str]:
-        """One for each row; a moment where the first of them is one."""
-        return [_joined(row) for row in zip(*(columns[each] for each in self.places), strict=True)]
-
-
-def _joined(row: Sequence[str]) -> str:
-    if isinstance(row[0], tables.CellMoment):
-        # A workbook's day may come with a midnight, and its time of day with one of 1899.
-        row = [row[0].partition("T")[0], *(cell.rpartition("T")[2] for cell in row[1:])]
-        return tables.CellMoment(" ".join(cell.strip() for cell in row if cell.strip()))
-    return " ".join(cell.strip() for cell in row if cell.strip())
+        """Return one cell for each row: a moment if its first cell is one."""
+        found = []
+        for row in zip(*(columns[place] for place in self.places), strict=True):
+            dated = isinstance(row[0], tables.CellMoment)
+            if dated:
+                # A workbook's day may come with a midnight, and its time of day with one of 1899.
+                row = (row[0].partition("T")[0], *(cell.rpartition("T")[2] for cell in row[1:]))
+            text = " ".join(cell.strip() for cell in row if cell.strip())
+            found.append(tables.CellMoment(text) if dated else text)
+        return found
 
 
 _EXACT: Final = Context(prec=200)
-"""An amount has ninety digits at most: nothing is rounded."""
+"""An amount has at most ninety digits, so nothing is rounded."""
 
 
 class SumOfCells:
-    """Adds cells up, and writes the sum as the file would."""
+    """Adds cells, and writes the sum as the file would."""
 
     def __init__(self, marks: Marks, *, unsigned: bool = False) -> None:
         self._amounts, self._decimal, self._unsigned = Amounts(marks), marks.decimal, unsigned
 
     def total(self, add: Sequence[str], subtract: Sequence[str]) -> str:
-        """Empty where all are. Raises UnclearCell."""
+        """Return the sum, empty if all cells are. Raises UnclearCell."""
         parts = [(1, *self._amounts.parts(cell)) for cell in add if cell.strip()]
         parts += [(-1, *self._amounts.parts(cell)) for cell in subtract if cell.strip()]
         if not parts:
@@ -376,16 +344,16 @@ class SumOfCells:
 
 
 class SummedCells:
-    """Some columns less others; a further one may say which way the sum went."""
+    """Some columns less others; one more may give the direction of the sum."""
 
     def __init__(self, made: SumOf, places: Sequence[int], marks: Marks) -> None:
         self.places: Sequence[int] = places
         self._split, self._end = len(made.add), len(made.add) + len(made.subtract)
         self._sum = SumOfCells(marks, unsigned=made.unsigned)
-        self._ways = None if made.sign is None else (Words(made.plus), Words(made.minus))
+        self._ways = None if made.sign is None else (WordFilter(made.plus), WordFilter(made.minus))
 
     def read(self, columns: Sequence[Sequence[str]]) -> Sequence[str]:
-        """One for each row. Raises UnclearCell."""
+        """Return one cell for each row. Raises UnclearCell."""
         rows = zip(*(columns[place] for place in self.places), strict=True)
         return [self._one(row) for row in rows]
 
@@ -407,18 +375,21 @@ class SummedCells:
         return f"-{total}" if turns else total
 
 
+MadeCells = FirstCells | JoinedCells | SummedCells
+"""Cells of a field, made of the columns at `places`."""
+
 _OFFSET: Final = re.compile(r"(?:UTC|GMT)?\s?([+-]\d\d:?\d\d)", re.ASCII | re.IGNORECASE)
 _UTC: Final = frozenset({"utc", "gmt", "z"})
 
 
 class Zones:
-    """Writes the offset of a zone behind a time of day, which the date is then read with."""
+    """Appends the zone's offset to a time of day, before the date is read."""
 
     def __init__(self, place: int, offsets: Mapping[str, str]) -> None:
         self.place, self._offsets = place, offsets
 
     def read(self, cells: Sequence[str], zones: Sequence[str]) -> Sequence[str]:
-        """The cells with their offsets; dates alone have none. Raises UnclearCell."""
+        """Return the cells with offsets; dates without a time get none. Raises UnclearCell."""
         return [self._one(cell, zone) for cell, zone in zip(cells, zones, strict=True)]
 
     def _one(self, cell: str, zone: str) -> str:
@@ -444,7 +415,7 @@ _HINTS: Final = ("total", "sum")
 
 
 class Totals:
-    """Tells the totals rows of one table from the others, and knows the sums above them."""
+    """Tells totals rows from others, and keeps the sums of the rows above."""
 
     def __init__(
         self,
@@ -457,19 +428,21 @@ class Totals:
         staged: tuple[int, int],
         amounts: Amounts,
     ) -> None:
-        """references, amount, currency, debit: places in the heading; None: no such column. made:
-        how the amount is made of several columns. debit: of what left, where the amount is only
-        what came. staged: the places of currency and amount in a staged row, after its number."""
+        """Set the columns to read; each is a place in the heading, or None if it is missing.
+
+        made    how to make the amount of several columns
+        debit   money that left, where `amount` is only money that came
+        staged  places of currency and amount in a staged row, after its number
+        """
         self._references, self._amount, self._currency = references, amount, currency
-        self._debit = debit
-        self._made = made
+        self._debit, self._made = debit, made
         self._staged, self._amounts = staged, amounts
         self._above: Counter[str] = Counter()
         self._above_unsigned: Counter[str] = Counter()
         self._since: Counter[str] = Counter()
 
     def named(self, batch: tables.Batch) -> Mapping[int, Sequence[str]]:
-        """The rows that are called totals, by their numbers."""
+        """Return the rows that are called totals, by number."""
         text = self._text(batch.rows).casefold()
         if not any(hint in text for hint in _HINTS):
             return {}
@@ -477,8 +450,10 @@ class Totals:
         return {number: row for number, row in rows if self._is_named(row)}
 
     def _text(self, rows: Sequence[Sequence[str]]) -> str:
-        """Of all rows at once, for a million of them: the text in which a name may stand. That is
-        the first references, where no row is without one and there is no second."""
+        """Return all text in which a name may stand, at once for speed over a million rows.
+
+        That is the one reference column if every row has a reference, else everything.
+        """
         if len(self._references) == 1:
             place = self._references[0]
             try:
@@ -490,12 +465,14 @@ class Totals:
         return "\n".join(["\t".join(row) for row in rows])
 
     def _is_named(self, row: Sequence[str]) -> bool:
-        given = [row[place] for place in self._references if place < len(row)]
-        given = [cell for cell in given if cell.strip()]
-        return any(map(_is_word, given or [cell for cell in row if cell.strip()][:1]))
+        given = [cell for place in self._references if (cell := _cell(row, place)).strip()]
+        return any(
+            _WORDS.fullmatch(" ".join(cell.casefold().strip(" \t:.*=").split()))
+            for cell in given or [cell for cell in row if cell.strip()][:1]
+        )
 
     def add(self, rows: Sequence[Sequence[Any]]) -> None:
-        """Rows that are clear, each after its number."""
+        """Add clear rows, each after its number."""
         place, minor = (place + 1 for place in self._staged)
         currencies = [row[place] for row in rows]
         minors = [row[minor] for row in rows]
@@ -509,13 +486,21 @@ class Totals:
             self._above_unsigned[currency] += sum(map(abs, own))
 
     def why_not(self, row: Sequence[str]) -> str | None:
-        """None where the row adds up those above it, all or since the last such row, or has no sum
-        at all; else what keeps it from being a total."""
-        sums = (self._above, self._since, self._above_unsigned)
+        """Return why a row called a total is none; None if it is one.
+
+        It is one if it adds up the rows above, all or since the last total, or has no sum at all.
+        """
+        came, left = _cell(row, self._amount), _cell(row, self._debit)
         try:
-            cell = self._sum_of(row)
-            written = cell.strip() or _cell_of(row, self._debit).strip()
-            if written and not any(self._adds_up(row, cell, each) for each in sums):
+            if self._made is not None:
+                whole = [*row, *[""] * max(self._made.places)]
+                came = self._made.read([[cell] for cell in whole])[0]
+            named = _cell(row, self._currency).strip()
+            if (came.strip() or left.strip()) and not any(
+                self._sum(came, left, each) == sums[each]
+                for sums in (self._above, self._since, self._above_unsigned)
+                for each in (read_currencies([named]) if named else sorted(sums))
+            ):
                 above = [str(Money(minor=m, currency=c)) for c, m in sorted(self._above.items())]
                 return (
                     "is called a total, and is not the sum of the rows above, which is "
@@ -526,25 +511,6 @@ class Totals:
         self._since = Counter()
         return None
 
-    def _sum_of(self, row: Sequence[str]) -> str:
-        if self._made is None:
-            return _cell_of(row, self._amount)
-        return self._made.read([[cell] for cell in [*row, *[""] * max(self._made.places)]])[0]
-
-    def _adds_up(self, row: Sequence[str], cell: str, sums: Counter[str]) -> bool:
-        named = _cell_of(row, self._currency).strip()
-        currencies = read_currencies([named]) if named else sorted(sums)
-        return any(self._sum(row, cell, each) == sums[each] for each in currencies)
-
-    def _sum(self, row: Sequence[str], cell: str, currency: str) -> int:
-        """What came less what left, in minor units. Raises UnclearCell."""
-        came, left = self._amounts.optional([cell, _cell_of(row, self._debit)], [currency] * 2)
-        return (came or 0) - abs(left or 0)
-
-
-def _cell_of(row: Sequence[str], place: int | None) -> str:
-    return "" if place is None or place >= len(row) else row[place]
-
-
-def _is_word(cell: str) -> bool:
-    return bool(_WORDS.fullmatch(" ".join(cell.casefold().strip(" \t:.*=").split())))
+    def _sum(self, came: str, left: str, currency: str) -> int:
+        plus, minus = self._amounts.optional([came, left], [currency] * 2)
+        return (plus or 0) - abs(minus or 0)

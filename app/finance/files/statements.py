@@ -1,9 +1,9 @@
 """Statements: the provider's settlement or transaction file, one movement of money a row.
 
-What leaves the merchant is negative: a refund of 500 has gross -500, however its file writes it,
-and a fee is positive where it costs. gross - fee = net holds for every row that is taken. A fee in
-a row of its own is known by its sign: what is negative costs, what is positive was given back,
-where a preset or a mapping says that signs of the file mean that; else a positive one is refused.
+What leaves the merchant is negative: a refund of 500 has gross -500, however its file writes it. A
+fee is positive where it costs. gross - fee = net holds for every row that is taken. The sign of a
+fee in a row of its own says its direction: negative costs, positive was given back. That needs a
+preset or mapping that says that the file's signs mean this; else a positive fee is refused.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from typing import Any, Final
 from app.finance.files import amounts, books, tables
 from app.finance.files.mapping import Dates, Fields, FileMapping, SumOf
 from reconcile.instants import format_known
-from reconcile.matching.books import STATEMENT_KINDS, match_keys
+from reconcile.matching.books import STATEMENT_KINDS
 from reconcile.money import Money, to_json
 
 Minor = Sequence[int | None]
+_OF_PAYOUTS: Final = frozenset({"fee", "carried"})
 
 
 class StatementForm:
-    """The form of a statement."""
+    """A statement."""
 
     FIELDS = Fields(
         names=(
@@ -59,9 +60,12 @@ class StatementForm:
     )
 
     def __init__(self, mapping: FileMapping, *, source: str, own_orders: bool = False) -> None:
-        """source: the provider account whose statement it is; "" where that is not known.
-        own_orders: whether its orders are named with it, `@till:1001`; the provider names them
-        without."""
+        """Set up the form.
+
+        source      the provider account whose statement it is; "" if that is not known
+        own_orders  whether its orders are named with the source, `@till:1001`; the provider names
+                    them without
+        """
         self._source = source
         self._before = f"@{source}:" if own_orders else ""
         self._has_currency = "currency" in mapping.defaults
@@ -80,7 +84,6 @@ class StatementForm:
         self._dates = Dates(mapping.dates, mapping.zone)
 
     def missing(self, places: Mapping[str, int]) -> Iterator[str]:
-        """A statement needs a reference, a gross amount (or net and fee) and a currency."""
         if not {"payment_reference", "order_reference"} & places.keys():
             yield (
                 "there is no column 'payment_reference' and none 'order_reference': name one in "
@@ -93,13 +96,9 @@ class StatementForm:
                 'or say in a mapping which it is (gross = "…" under [columns])'
             )
         if "currency" not in places and not self._has_currency:
-            yield (
-                "there is no column 'currency': name it in the heading, or say in a mapping "
-                '(currency = "KES" under [defaults]), or with --currency KES'
-            )
+            yield f"{books.NO_CURRENCY}, or with --currency KES"
 
     def values(self, cells: books.Cells, attempt: books.Attempt) -> books.Columns:
-        """The values of the rows, in the columns of STAGED."""
         own = attempt(
             "payment_reference", books.read_optional_references, cells["payment_reference"]
         )
@@ -119,7 +118,7 @@ class StatementForm:
             for name in ("gross", "fee", "net")
         )
         money = attempt(books.WHOLE_ROW, self._complete, kinds, gross, fee, net)
-        keys = attempt("order_reference", _keys, orders)
+        keys = attempt("order_reference", books.optional_match_keys, orders)
         return (
             attempt(books.WHOLE_ROW, _subjects, kinds, payments, keys, payouts),
             kinds,
@@ -136,23 +135,30 @@ class StatementForm:
     def _complete(
         self, kinds: Sequence[str], gross: Minor, fee: Minor, net: Minor
     ) -> tuple[list[int], list[int], list[int]]:
-        """Gross, fee and net, none of them missing. Raises UnclearCell."""
-        if self._of_preset and any(map(_brings, kinds, gross, net)):
+        """Return gross, fee and net of each row, none of them missing. Raises UnclearCell."""
+        if self._of_preset and any(
+            kind == "refund" and ((n if g is None else g) or 0) > 0
+            for kind, g, n in zip(kinds, gross, net, strict=True)
+        ):
             raise tables.UnclearCell(
                 "the row is a refund, and by its sign money came, as of one that failed, or of "
                 "something that you bought: leave such rows out with a copy of the preset (under "
                 "[ignore]), or say there what they are (under [words.type])"
             )
-        if self._fee_added_up:  # parts of a fee of which none says anything come to nothing
+        if self._fee_added_up:  # a fee whose parts are all empty is zero
             fee = [0 if f is None and g is None else f for f, g in zip(fee, gross, strict=True)]
         given = list(zip(kinds, gross, fee, net, strict=True))
-        if not self._fee_signed and any(_gives_more(*row) for row in given):
+        # Many files write a cost as negative, so a payment's negative fee must be confirmed.
+        if not self._fee_signed and any(
+            kind == "payment" and f is not None and f < 0 and None in (g, n)
+            for kind, g, f, n in given
+        ):
             raise tables.UnclearCell(
                 "the fee is negative and not both gross and net are given, so that more would be "
                 "paid out than came: write a fee that costs as positive, or turn the sign round "
                 'in a mapping (subtract = ["Fee"] under [amounts.fee])'
             )
-        rows = [_row(*row) for row in given]
+        rows = [_complete_row(*row) for row in given]
         if not self._signed and any(
             kind == "fee" and row[1] < 0 and not written
             for kind, row, written in zip(kinds, rows, fee, strict=True)
@@ -166,7 +172,7 @@ class StatementForm:
         return [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]
 
     def _orders(self, cells: Any) -> Any:
-        """The order of each row as this instance names it."""
+        """Return the order of each row under this instance's name."""
         found, before = books.read_optional_references(cells), self._before
         if not before or found is None:
             return found
@@ -175,7 +181,7 @@ class StatementForm:
         ]
 
     def shown(self, row: Sequence[Any]) -> dict[str, Any]:
-        """A staged row, after its number, as people see it."""
+        """Return a staged row, which begins with its number, for people."""
         number, _, kind, _, _, payment, order, currency, *minor, settled_at, payout = row
         gross, fee, net = (to_json(Money(minor=each, currency=currency)) for each in minor)
         return {
@@ -194,7 +200,7 @@ class StatementForm:
 def _payments(
     kinds: Sequence[str], own: Sequence[str | None], originals: Sequence[str | None]
 ) -> Sequence[str | None]:
-    """The payment of each row: of what goes back the one that it is of, where the row names it."""
+    """Return each row's payment: of a refund or dispute the original one, if the row names it."""
     if not any(originals):
         return own
     return [
@@ -203,49 +209,34 @@ def _payments(
     ]
 
 
-def _keys(orders: Sequence[str | None]) -> Sequence[str | None]:
-    given = iter(match_keys([order for order in orders if order is not None]))
-    return [None if order is None else next(given) for order in orders]
-
-
-_OF_PAYOUTS: Final = frozenset({"fee", "carried"})
-
-
 def _subjects(
     kinds: Sequence[str],
     payments: Sequence[str | None],
     keys: Sequence[str | None],
     payouts: Sequence[str | None],
 ) -> list[str]:
-    """What each row is about: its payment, else its order; a fee, or what is carried, may be about
-    a payout alone."""
+    """Return what each row is about: its payment, else its order.
+
+    A fee, or a carried amount, may be about a payout alone.
+    """
     if all(payments):
         return [f"p:{payment}" for payment in payments]
-    return [_subject(*row) for row in zip(kinds, payments, keys, payouts, strict=True)]
+    subjects = []
+    for kind, payment, key, payout in zip(kinds, payments, keys, payouts, strict=True):
+        if payment is not None:
+            subjects.append(f"p:{payment}")
+        elif key is not None:
+            subjects.append(f"o:{key}")
+        elif kind in _OF_PAYOUTS and payout is not None:
+            subjects.append(f"x:{payout}")
+        else:
+            raise tables.UnclearCell("the row names neither a payment nor an order")
+    return subjects
 
 
-def _subject(kind: str, payment: str | None, key: str | None, payout: str | None) -> str:
-    if payment is not None:
-        return f"p:{payment}"
-    if key is not None:
-        return f"o:{key}"
-    if kind in _OF_PAYOUTS and payout is not None:
-        return f"x:{payout}"
-    raise tables.UnclearCell("the row names neither a payment nor an order")
-
-
-def _brings(kind: str, gross: int | None, net: int | None) -> bool:
-    """Whether a refund is positive: money that comes, where the signs of a file mean something."""
-    return kind == "refund" and ((net if gross is None else gross) or 0) > 0
-
-
-def _gives_more(kind: str, gross: int | None, fee: int | None, net: int | None) -> bool:
-    """Whether a payment's fee is negative, and nothing else in the row says that it is meant so:
-    many files write what costs as negative."""
-    return kind == "payment" and fee is not None and fee < 0 and None in (gross, net)
-
-
-def _row(kind: str, gross: int | None, fee: int | None, net: int | None) -> tuple[int, int, int]:
+def _complete_row(
+    kind: str, gross: int | None, fee: int | None, net: int | None
+) -> tuple[int, int, int]:
     if kind in _OF_PAYOUTS and gross is None and fee is None:
         fee = 0
     if gross is None:

@@ -4,10 +4,10 @@
     XLSX         `XlsxTable`  the first sheet, or the named one
     JSON Lines   `JsonLines`  one object a line
 
-Cells are text as the file writes it. Where the format has types, a number is `Number`, canonical
-decimal digits, and a date is `CellMoment`, in the form of ISO 8601: neither depends on what a
-mapping declares about text. Delimited text is read here, by the standard library's reader, made
-strict and bounded; the other two are read in `opening`.
+Cells are text as the file writes it. Where the format has types, a number is a `Number` in
+canonical decimal digits, and a date is a `CellMoment` in ISO 8601. Neither depends on what a
+mapping declares about text. Delimited text is read here by the standard library's reader, strict
+and bounded; the other two formats are read in `opening`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import partial
-from itertools import chain, islice
+from itertools import accumulate, chain, groupby, islice
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -28,55 +28,67 @@ from app.core.cells import BYTE_ORDER_MARK, csv_line, plain_text, safe_cell
 from app.core.errors import UsageError
 
 Recognize = Callable[[Sequence[str]], int]
-"""A heading → how many of its columns are known."""
+"""Counts how many columns of a heading are known."""
 
 _APART: Final = re.compile(r"[\s_]+")
 
 
 def plain_name(name: str) -> str:
-    """The form in which names of columns are compared: `Placed At` and `placed_at` are one."""
+    """Return the form in which column names are compared: `Placed At` and `placed_at` are equal."""
     return _APART.sub("", name.strip().casefold())
 
 
 def places_of(
     heading: Sequence[str], *, fields: Sequence[str], named: Mapping[str, str], row: int
 ) -> dict[str, int]:
-    """For each field that the file has the place of its column.
+    """Return the column's place for each field that the file has.
 
-    named  what the mapping says: field to the heading's name; an empty name leaves it out
-    Raises RefusedTable where the heading names one field twice, or lacks a name of the mapping.
+    named  the mapping's columns: field to heading name; an empty name leaves the field out
+    Raises RefusedTable where two columns have one name, or a column of the mapping is missing.
     """
-    wanted = {field: plain_name(named.get(field, field)) for field in fields}
-    plain = [plain_name(name) for name in heading]
+    plain = {plain_name(name) for name in heading} - {""}
     found = {}
-    for wish, name in wanted.items():
-        places = [place for place, each in enumerate(plain) if each == name and name]
-        if len(places) > 1:
-            raise RefusedTable(row, "there are two columns of this name", column=heading[places[0]])
-        if places:
-            found[wish] = places[0]
-        elif named.get(wish):
-            raise no_column(named[wish], heading, row=row)
+    for wish in fields:
+        name = named.get(wish, wish)
+        if plain_name(name) in plain:
+            found[wish] = column_place(name, heading, row=row)
+        elif name and wish in named:
+            raise no_column(name, heading, row=row)
     return found
 
 
+def column_place(name: str, heading: Sequence[str], *, row: int) -> int:
+    """Return the place of the column of this name. Raises RefusedTable for none, or two."""
+    plain = plain_name(name)
+    places = [place for place, each in enumerate(heading) if plain_name(each) == plain]
+    if len(places) > 1:
+        raise RefusedTable(row, "there are two columns of this name", column=heading[places[0]])
+    if not places:
+        raise no_column(name, heading, row=row)
+    return places[0]
+
+
 def no_column(name: str, heading: Sequence[str], *, row: int) -> RefusedTable:
-    """Of a column that a mapping names and the heading lacks: the nearest, and those it has."""
+    """Build the error for a column of the mapping that is missing; it names the nearest."""
     return RefusedTable(
         row, f"there is no column {name!r}, which the mapping names{found_instead([name], heading)}"
     )
 
 
 MAX_NAMED: Final = 20
-"""Columns that are named in a sentence."""
+"""Column names listed in a sentence."""
 
 
 def found_instead(wanted: Sequence[str], heading: Sequence[str]) -> str:
-    """What a sentence on missing columns ends in: the nearest names, and all that are there.
+    """End a sentence on missing columns: the nearest names, and the names that the file has.
 
-    Cells that could be a phone number are no names, in a file without a heading.
+    A file may lack a heading, so cells that could be a phone number are not shown.
     """
-    names = [name.strip() for name in heading if name.strip() and not _is_digits(name)]
+    names = [
+        name.strip()
+        for name in heading
+        if name.strip() and sum(map(str.isdigit, name)) <= QUOTED_DIGITS
+    ]
     plain = {plain_name(name): name for name in names}
     near = [
         plain[found[0]]
@@ -93,21 +105,17 @@ QUOTED_NAME: Final = 60
 """Characters of a column's name in a sentence."""
 
 
-def _is_digits(name: str) -> bool:
-    return sum(character.isdigit() for character in name) > QUOTED_DIGITS
-
-
 QUOTED_LENGTH: Final = 24
 QUOTED_DIGITS: Final = 6
-"""A cell is quoted if it is short and has fewer digits than any phone number."""
+"""A cell is quoted if it is at most this long and has fewer digits than any phone number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """One sentence about a place in a file.
 
-    row     counted from the file's first line, which is 1; for a row of several lines its first
-    column  as the file's heading names it; None where the whole row or file is meant
+    row     counted from the file's first line, which is 1; the first line of a row of several
+    column  as in the file's heading; None for the whole row or file
     """
 
     row: int
@@ -115,16 +123,16 @@ class Problem:
     sentence: str
 
     def document(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the problem for JSON."""
         return {"row": self.row, "column": self.column, "sentence": self.sentence}
 
 
 class UnclearCell(ValueError):
-    """A cell that says nothing for certain; the message is one sentence."""
+    """A cell whose meaning is not certain; the message is one sentence."""
 
 
 class RefusedTable(Exception):
-    """The file cannot be read, or not any further than to this problem."""
+    """A file that cannot be read, or not beyond the row of this problem."""
 
     def __init__(self, row: int, sentence: str, *, column: str | None = None) -> None:
         super().__init__(sentence)
@@ -132,9 +140,9 @@ class RefusedTable(Exception):
 
 
 def quoted(cell: str) -> str:
-    """The cell in quotation marks where it is harmless to show, else what it is."""
+    """Quote the cell if it is harmless to show, else describe it."""
     text = cell.strip()
-    digits = sum(character.isdigit() for character in text)
+    digits = sum(map(str.isdigit, text))
     if len(text) > QUOTED_LENGTH or digits > QUOTED_DIGITS or not text.isprintable():
         return "what stands there"
     return f"{text!r}" if text else "an empty cell"
@@ -144,12 +152,12 @@ _PLAIN: Final = re.compile(r"[-+]?[0-9][0-9.,]*")
 
 
 def rejects_beside(path: Path) -> Path:
-    """Where the rejects of a file go when nothing is said."""
+    """Return the default path for a file's rejected rows."""
     return path.with_name(f"{path.stem}.rejects.csv")
 
 
 def refuse_to_replace(path: Path) -> None:
-    """Raises UsageError where there is something already: a person may be correcting it."""
+    """Raise UsageError if the path exists: a person may be correcting that file."""
     if path.exists():
         raise UsageError(f"there is {path.name} already: move it away, or say --rejects FILE")
 
@@ -157,53 +165,42 @@ def refuse_to_replace(path: Path) -> None:
 def write_rejects(
     path: Path, table: SourceTable, problems: Iterable[Problem], *, decimal: str = "."
 ) -> None:
-    """Write the rows of these problems, which come in the order of the rows.
+    """Write the rows with these problems, which come in row order.
 
-    decimal  what marks decimals in texts, by the mapping: the numbers of a workbook are texts here
+    decimal  the mapping's decimal mark: the numbers of a workbook are written as text here
     Raises UsageError where the file cannot be made.
     """
     try:
         made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(made, "w", encoding="utf-8", newline="") as file:
             file.write(BYTE_ORDER_MARK + csv_line([*map(harmless, table.heading), *ADDED]))
-            file.writelines(map(csv_line, _rows(table, problems, decimal)))
+            file.writelines(map(csv_line, _rejected_rows(table, problems, decimal)))
     except OSError as error:
         raise UsageError(
             f"the rejects cannot be written to {path.name}: {error.strerror}; nothing was imported"
         ) from None
 
 
-def _rows(table: SourceTable, problems: Iterable[Problem], decimal: str) -> Iterator[list[str]]:
-    of_rows = _by_row(problems)
-    wanted = next(of_rows, None)
-    for batch in table.batches():
-        for number, row in zip(batch.numbers, batch.rows, strict=True):
-            if wanted is None:
-                return
-            if number == wanted[0]:
-                cells = (
-                    cell.replace(".", decimal) if isinstance(cell, Number) else cell for cell in row
-                )
-                yield [*map(harmless, cells), str(number), safe_cell(wanted[1])]  # it quotes them
-                wanted = next(of_rows, None)
-
-
-def _by_row(problems: Iterable[Problem]) -> Iterator[tuple[int, str]]:
-    """Each row once, with all that is wrong with it."""
-    row, sentences = 0, list[str]()
-    for problem in problems:
-        if problem.row != row and sentences:
-            yield row, "; ".join(sentences)
-            sentences = []
-        row = problem.row
-        place = f"{problem.column}: " if problem.column is not None else ""
-        sentences.append(f"{place}{problem.sentence}")
-    if sentences:
-        yield row, "; ".join(sentences)
+def _rejected_rows(
+    table: SourceTable, problems: Iterable[Problem], decimal: str
+) -> Iterator[list[str]]:
+    rows = (
+        pair for batch in table.batches() for pair in zip(batch.numbers, batch.rows, strict=True)
+    )
+    for wanted, of_row in groupby(problems, key=lambda problem: problem.row):
+        row = next((row for number, row in rows if number == wanted), None)
+        if row is None:
+            return
+        sentences = "; ".join(
+            each.sentence if each.column is None else f"{each.column}: {each.sentence}"
+            for each in of_row
+        )
+        cells = (cell.replace(".", decimal) if isinstance(cell, Number) else cell for cell in row)
+        yield [*map(harmless, cells), str(wanted), safe_cell(sentences)]  # it quotes cells
 
 
 def harmless(cell: str) -> str:
-    """The cell as text that no spreadsheet runs."""
+    """Return the cell as text that no spreadsheet evaluates."""
     return cell if _PLAIN.fullmatch(cell) else safe_cell(cell)
 
 
@@ -217,33 +214,33 @@ MAX_COLUMNS: Final = 500
 """Columns of a heading; a statement has some dozens."""
 
 MAX_CELL: Final = 128 * 1024
-"""Characters of a cell: what Python's own reader of CSV allows."""
+"""Characters of a cell: the limit of Python's CSV reader."""
 
 ADDED: Final = ("rejected row", "problem")
-"""The last columns of a file of rejected rows: what we have added to what was there."""
+"""The last columns of a file of rejected rows, which we add."""
 
 BATCH: Final = 4_000
 """Rows in memory at a time."""
 
 
 class Number(str):
-    """A number as its format wrote it: `-1500.25`, with no mark but a decimal point."""
+    """A number as its format wrote it: `-1500.25`, with a decimal point as its only mark."""
 
     __slots__ = ()
 
 
 class CellMoment(str):
-    """A date or a date and time as its format wrote it, in the form of ISO 8601, without a zone."""
+    """A date, or date and time, as its format wrote it, in ISO 8601 without a zone."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Some rows that follow each other, and the number of each in the file.
+    """Consecutive rows, and each one's number in the file.
 
-    broken  by their number, rows that are not as their format must be: a problem of a column leaves
-            the other cells; where the whole row has one, its text stands in the first cell
+    broken  problems of rows that break the format, by row number. A problem of a column leaves the
+            other cells; for a problem of the whole row its text stands in the first cell
     """
 
     rows: list[Sequence[str]]
@@ -252,30 +249,30 @@ class Batch:
 
 
 class SourceTable(Protocol):
-    """An open file. Reading raises RefusedTable where it cannot be read any further."""
+    """An open file. Reading raises RefusedTable where it cannot go on."""
 
     heading: Sequence[str]
-    """The names of the columns, as the file has them."""
+    """The column names as the file has them."""
 
     heading_row: int
-    """The row in which they stand."""
+    """The row of the column names."""
 
     notes: Sequence[str]
-    """What was found out about the file that a person may want to know, one sentence each."""
+    """Facts about the file that a person may want to know, one sentence each."""
 
     of_ours: bool
-    """Whether it is a file of rows that were rejected before."""
+    """Whether this is a file of rejected rows that we wrote."""
 
     def batches(self) -> Iterator[Batch]:
-        """All rows after the heading, from the first one each time it is called."""
+        """Yield all rows after the heading; each call begins at the first."""
         ...
 
 
-# --- lines of text from a file whose encoding is known for certain, or the byte where it is not ---
+# --- lines of text, or the byte at which the encoding fails ---------------------------------------
 
 
 MAX_LINE: Final = 1024 * 1024
-"""Characters of a line; a line of thousands is a file of something else."""
+"""Characters of a line; thousands of characters mean another kind of file."""
 
 _MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -288,13 +285,13 @@ _ENCODINGS: Final = re.compile(
     r"ascii|utf-8|utf-8-sig|utf-16(-[lb]e)?|iso8859-\d+|cp\d+|mac-\w+|koi8-\w|gb\w+|big5\w*|euc_\w+"
     r"|shift_jis\w*|tis-620"
 )
-"""Encodings of text that programs write tables in; Python knows more that are none."""
+"""Text encodings in which programs write tables. Python's list has others that are not for text."""
 
 _SEARCHED: Final = 1024 * 1024
 
 
 def known_encoding(name: str) -> str:
-    """Python's name of it. Raises UsageError for what is no encoding of tables."""
+    """Return Python's name of the encoding. Raises UsageError for one that tables do not use."""
     try:
         found = codecs.lookup(name).name
     except (LookupError, ValueError):
@@ -307,9 +304,11 @@ def known_encoding(name: str) -> str:
 
 
 def encoding_of(path: Path, declared: str | None) -> str:
-    """The declared one, else what the byte order mark says, else UTF-8 where the whole file is
-    that, else the one of GUESSED that decodes it. UTF-8 where none does, or both do: reading it
-    then names the byte."""
+    """Return the encoding of a file.
+
+    The declared one counts, else the byte order mark, else UTF-8 if the whole file decodes, else
+    the only one of GUESSED that decodes it. Otherwise UTF-8: reading then names the wrong byte.
+    """
     if declared is not None:
         return known_encoding(declared)
     with path.open("rb") as file:
@@ -324,13 +323,13 @@ def encoding_of(path: Path, declared: str | None) -> str:
 
 
 GUESSED: Final = {"cp1252": "Windows-1252", "cp932": "Shift-JIS"}
-"""Encodings that are distinguished by what decodes: each has bytes that the other cannot have."""
+"""Encodings told apart by which one decodes: each has bytes that the other cannot have."""
 
 _NO_CONTROLS: Final = bytes(byte for byte in range(32) if byte not in b"\t\n\f\r")
 
 
 def _fitting(path: Path) -> list[str]:
-    """Those of GUESSED in which the whole file is text."""
+    """Return the encodings of GUESSED in which the whole file is text."""
     return [name for name in GUESSED if _decodes(path, name)]
 
 
@@ -348,7 +347,7 @@ def _decodes(path: Path, encoding: str) -> bool:
 
 
 def lines(path: Path, encoding: str) -> Iterator[str]:
-    """The lines with their ends. Raises RefusedTable for bytes that are no such text."""
+    """Yield the lines with their ends. Raises RefusedTable for bytes that do not decode."""
     number = 0
     with path.open(encoding=encoding, newline="") as file:
         try:
@@ -375,7 +374,7 @@ _NO_WORKBOOK: Final = (
 
 
 def _undecodable(path: Path, encoding: str) -> RefusedTable:
-    """Where the first bytes stand that are no text; looked for anew, for readers read ahead."""
+    """Find the first bytes that do not decode; readers read ahead, so search again."""
     decoder = codecs.getincrementaldecoder(encoding)()
     before, row = 0, 1
     with path.open("rb") as file:
@@ -396,11 +395,10 @@ def _undecodable(path: Path, encoding: str) -> RefusedTable:
 
 
 def _no_text(path: Path, row: int, why: str) -> RefusedTable:
-    """Of a workbook by its name the encoding is no matter: what is no text is no workbook either,
-    or it would have been opened as one."""
-    return (
-        RefusedTable(1, _NO_WORKBOOK) if path.suffix.lower() == ".xlsx" else RefusedTable(row, why)
-    )
+    # A file named as a workbook that is not text is damaged: else it had opened as a workbook.
+    if path.suffix.lower() == ".xlsx":
+        return RefusedTable(1, _NO_WORKBOOK)
+    return RefusedTable(row, why)
 
 
 def _sentence(offset: int, encoding: str, fitting: Sequence[str]) -> str:
@@ -422,7 +420,7 @@ _DECLARATION: Final = re.compile(r"sep=(.)\s*", re.IGNORECASE)
 
 
 class CsvTable:
-    """One file of delimited text; its heading is the line that is given or found (`heading_in`)."""
+    """One file of delimited text; its heading is the given line, or is found (`heading_in`)."""
 
     def __init__(
         self,
@@ -433,13 +431,16 @@ class CsvTable:
         recognize: Recognize,
         heading_row: int | None = None,
     ) -> None:
-        """recognize: how many columns of a heading are known, to find it and its delimiter.
+        """Find the heading and the delimiter.
 
-        Of rows that were rejected before, the file itself says its delimiter: what is declared is
-        how the export was written, and a spreadsheet may have saved the file as it writes.
+        recognize  counts the known columns of a heading
+        A file of rejected rows shows its own delimiter: the mapping describes the export, and a
+        spreadsheet may have saved this file its own way.
         """
         self._path = path
-        of_ours = _delimiter_of_ours(_first_line(path))
+        with path.open("rb") as file:
+            first_line = file.readline(MAX_LINE).decode("latin-1")  # the heading we wrote is ASCII
+        of_ours = _delimiter_of_ours(first_line)
         if of_ours is not None:
             delimiter, encoding = of_ours, None if _decodes(path, "utf-8") else encoding
         self._encoding = encoding_of(path, encoding)
@@ -450,24 +451,21 @@ class CsvTable:
         self.of_ours = tuple(heading[-len(ADDED) :]) == ADDED
         self.heading: Sequence[str] = self._as_it_was(heading)
         self.heading_row = self._skipped + 1
-        self.notes: Sequence[str] = self._notes(encoding)
+        self.notes: Sequence[str] = []
+        if encoding is None and self._encoding in GUESSED:
+            name = GUESSED[self._encoding]
+            self.notes = [f"Read as {name}, which decodes the file where UTF-8 does not."]
         if len(self.heading) > MAX_COLUMNS:
             raise RefusedTable(self.heading_row, f"there are more than {MAX_COLUMNS} columns")
 
-    def _notes(self, declared: str | None) -> list[str]:
-        if declared is not None or self._encoding not in GUESSED:
-            return []
-        name = GUESSED[self._encoding]
-        return [f"Read as {name}, which decodes the file where UTF-8 does not."]
-
     def _as_it_was(self, row: Sequence[str]) -> Sequence[str]:
-        """Without the marks with which rejected rows were made safe for a spreadsheet."""
+        """Remove the marks that made rejected rows safe for a spreadsheet."""
         return [*map(plain_text, row)] if self.of_ours else row
 
     def _heading_line(
         self, delimiter: str | None, recognize: Recognize, given: int | None
     ) -> tuple[int, str, str | None]:
-        """How many lines are before the heading, its line, and the delimiter declared before it."""
+        """Return the number of lines before the heading, its line, and a declared delimiter."""
         declared, found = None, list[tuple[int, str]]()
         for number, line in enumerate(lines(self._path, self._encoding)):
             declaration = _DECLARATION.fullmatch(line)
@@ -482,7 +480,11 @@ class CsvTable:
         if _delimiter_of_ours(found[0][1]) is not None:
             return (*found[0], declared)
         if given is not None:
-            return (*_row_given(found, given), declared)
+            if found[-1][0] + 1 != given:
+                raise RefusedTable(
+                    given, "there is no heading in this row, where the mapping says it is"
+                )
+            return (*found[-1], declared)
         marks = DELIMITERS if (delimiter or declared) is None else (delimiter or declared or "",)
         place = heading_in(
             [max(_score(line, mark, recognize)[0] for mark in marks) for _, line in found]
@@ -500,7 +502,6 @@ class CsvTable:
             raise self._unreadable(error) from None
 
     def batches(self) -> Iterator[Batch]:
-        """All rows after the heading."""
         reader = self._reader()
         self._next(reader)
         read = 0
@@ -517,25 +518,19 @@ class CsvTable:
                 raise RefusedTable(
                     line, f"there are more than {MAX_ROWS:,} rows: import it in parts"
                 )
-            numbers = self._numbers(rows, line + 1, self._line(reader))
+            first, last = line + 1, self._line(reader)
+            numbers: Sequence[int] = range(first, last + 1)
+            if len(numbers) != len(rows):  # some rows have several lines
+                heights = (1 + sum(len(_LINE_END.findall(cell)) for cell in row) for row in rows)
+                numbers = list(accumulate(heights, initial=first))[:-1]
             yield Batch([*map(self._as_it_was, rows)] if self.of_ours else rows, numbers)
 
     def _line(self, reader: Iterator[list[str]]) -> int:
-        """The number of the last line that was read, in the file."""
+        """Return the number of the last line read from the file."""
         return self._skipped + int(reader.line_num)  # type: ignore[attr-defined]
 
-    @staticmethod
-    def _numbers(rows: Sequence[Sequence[str]], first: int, last: int) -> Sequence[int]:
-        if last - first + 1 == len(rows):
-            return range(first, last + 1)
-        numbers = []
-        for row in rows:
-            numbers.append(first)
-            first += 1 + sum(len(_LINE_END.findall(cell)) for cell in row)
-        return numbers
-
     def _unreadable(self, error: csv.Error) -> RefusedTable:
-        """Say where the row begins that cannot be read; looked for anew, row by row."""
+        """Find the row that cannot be read, by reading again row by row."""
         reader, line = self._reader(), self._skipped
         try:
             while True:
@@ -549,39 +544,27 @@ class CsvTable:
             )
 
 
-def _first_line(path: Path) -> str:
-    """As far as it is ASCII, whatever its encoding."""
-    with path.open("rb") as file:
-        return file.readline(MAX_LINE).decode("latin-1")
-
-
 def _delimiter_of_ours(line: str) -> str | None:
-    """The delimiter of a file of rejected rows, whose heading this is; None for another line."""
+    """Return the delimiter if this is the heading of a file of rejected rows."""
     end = line.rstrip().replace('"', "")
     return next((mark for mark in DELIMITERS if end.endswith(mark.join(ADDED))), None)
 
 
-def _row_given(found: Sequence[tuple[int, str]], given: int) -> tuple[int, str]:
-    """The line of the heading's row. Raises RefusedTable where it has nothing."""
-    number, line = found[-1]
-    if number + 1 != given:
-        raise RefusedTable(given, "there is no heading in this row, where the mapping says it is")
-    return number, line
-
-
 SEARCHED_ROWS: Final = 50
-"""Rows that say something among which the heading is looked for."""
+"""Nonempty rows among which the heading is looked for."""
 
 
 def heading_in(known: Sequence[int]) -> int:
-    """The place of the heading among the first rows, by how many names of columns each has: the
-    first of those that have most, if that is more than one; else the first row."""
+    """Return the index of the heading, given how many column names each of the first rows has.
+
+    It is the first row with the most, if that is more than one; else the first row.
+    """
     most = max(known)
     return known.index(most) if most > 1 else 0
 
 
 def cells_of_line(line: str, delimiter: str) -> list[str]:
-    """The cells of one line by itself; none where it is no row."""
+    """Split a single line into cells. Return none if it is no row."""
     try:
         return next(csv.reader(chain([line]), delimiter=delimiter))
     except (csv.Error, StopIteration):
@@ -589,7 +572,7 @@ def cells_of_line(line: str, delimiter: str) -> list[str]:
 
 
 def _delimiter_of(line: str, recognize: Recognize) -> str:
-    """The one under which most columns of the heading are known.
+    """Return the delimiter that gives the heading with the most known columns.
 
     Raises RefusedTable where two are equally good.
     """

@@ -1,6 +1,6 @@
-"""The report as one page that needs nothing beside it: tables, and three charts above theirs.
+"""The report as one self-contained page: tables, three of them below a chart.
 
-On paper every sheet bears the masthead, and what is folded on the screen is left out.
+On paper every sheet has the masthead, and parts folded on the screen are left out.
 """
 
 from __future__ import annotations
@@ -14,31 +14,30 @@ from app.core.pages import css_text, page
 from app.core.text import counted
 from app.core.zones import zone_named
 from app.finance.reports import layout
-from reconcile.reporting.report import PeriodReport, Scope
+from reconcile.reporting.report import PeriodReport
 from reconcile.reporting.tables import Column
 
 ROWS_MAX: Final = 1_000
-"""Rows of a table in the page: more would make it slow to open, and nobody reads them there."""
+"""Rows of a table in the page: with more it would open slowly, and nobody reads them there."""
 
 LIST_MAX: Final = 100
-"""Lines of a list in the page: the oldest. Whoever works through all of them takes the workbook."""
+"""Lines of a list in the page, the oldest ones. The workbook has all."""
 
 _SMALL: Final = frozenset({"next_step", "since", "cites"})
-"""Columns that stand in small print below the last one, for a page has no room beside it."""
+"""Columns in small print below the last one: the page is too narrow for them."""
 
 _FOLDED: Final = frozenset({"times", "delays"})
-"""Tables whose chart says as much: folded beneath it."""
+"""Tables folded below a chart that says as much."""
 
 
 def html(report: PeriodReport) -> bytes:
-    """The page in UTF-8."""
     shown = list(layout.parts(report))
+    merchant = (report.scope.merchant,) if report.scope.merchant else ()
+    period = layout.period_words(report.scope)
     values = {
-        "title": " · ".join(
-            (*_named(report.scope), f"Period report {layout.period_words(report.scope)}")
-        ),
+        "title": " · ".join((*merchant, f"Period report {period}")),
         "merchant": report.scope.merchant,
-        "period": layout.period_words(report.scope),
+        "period": period,
         "facts": layout.fact_lines(report.scope),
         "on_each_sheet": css_text(" · ".join(layout.masthead(report.scope))),
         "headlines": [whole(each) for each in layout.headlines(report)],
@@ -53,12 +52,8 @@ def html(report: PeriodReport) -> bytes:
     return page("report.html", values).encode("utf-8", "backslashreplace")
 
 
-def _named(scope: Scope) -> tuple[str, ...]:
-    return (scope.merchant,) if scope.merchant else ()
-
-
 def whole(text: str) -> Markup:
-    """A text, escaped, whose amounts stand on one line each."""
+    """Escape a text; no line breaks within its amounts."""
     found = [
         Markup('<span class="money">{}</span>').format(piece) if place % 2 else escape(piece)
         for place, piece in enumerate(layout.money_apart(text))
@@ -66,7 +61,7 @@ def whole(text: str) -> Markup:
     return Markup("").join(found)
 
 
-def _section(part: layout.Part, report: PeriodReport) -> dict[str, Any]:
+def _section(part: layout.ReportPart, report: PeriodReport) -> dict[str, Any]:
     table, zone = part.table, zone_named(report.scope.zone)
     shown = part.rows[: LIST_MAX if table.name in layout.LISTS else ROWS_MAX]
     columns = layout.shown_columns(table)
@@ -85,8 +80,8 @@ def _section(part: layout.Part, report: PeriodReport) -> dict[str, Any]:
     }
 
 
-def _folded(part: layout.Part, report: PeriodReport) -> bool:
-    """Whether a reader must ask for its rows. What does not agree is shown unasked."""
+def _folded(part: layout.ReportPart, report: PeriodReport) -> bool:
+    """Whether the rows are shown only on request. Ties that do not hold are always shown."""
     if part.table.name == "ties" and not report.ties_hold:
         return False
     return part.proves or part.table.name in _FOLDED
@@ -108,7 +103,7 @@ def _row(row: Any, wide: list[Column], small: list[Column], *, zone: tzinfo) -> 
 
 
 def _look(column: Column) -> str:
-    """The class of its cells: how they are set, and where they may be broken."""
+    """Return the CSS class of a column's cells."""
     if column.kind in ("count", "money"):
         return "number"
     if column.kind == "instant":

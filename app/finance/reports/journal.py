@@ -1,7 +1,7 @@
-"""The journal as beancount, as CSV or as JSON, one transaction at a time.
+"""The journal as beancount, CSV or JSON, one transaction at a time.
 
-Texts of others (orders, payments, ids) stand only in quoted strings, or in cells that no
-spreadsheet takes for a formula.
+Foreign texts (orders, payments, ids) stand only in quoted strings, or in cells that no spreadsheet
+takes for a formula.
 """
 
 from __future__ import annotations
@@ -39,11 +39,10 @@ DEFAULTS: Final[Mapping[Role, str]] = {
 }
 
 _NAME = re.compile(r"(Assets|Liabilities|Equity|Income|Expenses)(:[A-Z0-9][A-Za-z0-9-]*)+")
-"""What beancount takes for an account."""
+"""Account names that beancount accepts."""
 
 NAME_MAX: Final = 200
 """Characters of an account's name."""
-
 
 MAX_BYTES: Final = 16 * 1024
 """Bytes of a mapping of accounts; it has ten lines."""
@@ -70,7 +69,7 @@ class _AccountFile(TomlTable):
 
 
 def accounts_of(text: str, *, name: str = "the mapping of accounts") -> Mapping[Role, str]:
-    """The accounts that a mapping names, the others as by default.
+    """Return the accounts in a mapping, and the defaults of the others.
 
     Raises ConfigurationError with every mistake.
     """
@@ -83,10 +82,10 @@ JournalFormat = Literal["beancount", "csv", "json"]
 Accounts = Mapping[Role, str]
 
 Writer = Callable[[Transaction], str]
-"""Makes the lines of one transaction."""
+"""Returns the lines of one transaction."""
 
 _OPENED: Final = "1970-01-01"
-"""Before every transaction there can be."""
+"""A day before every possible transaction."""
 
 CSV_COLUMNS: Final = (
     "transaction",
@@ -111,9 +110,9 @@ async def write_journal(
     accounts: Accounts = DEFAULTS,
     progress: Progress,
 ) -> JournalTotals:
-    """Hand a period's journal to `write`, piece by piece: it is as long as the period.
+    """Write a period's journal piece by piece: it is as long as the period.
 
-    Raises UsageError for a period that is none.
+    Raises UsageError for an invalid period.
     """
 
     def put(text: str) -> None:
@@ -129,7 +128,7 @@ async def write_journal(
 
 
 def head(form: JournalFormat, *, accounts: Accounts, scope: Scope) -> str:
-    """What stands before the first transaction."""
+    """Return the text before the first transaction."""
     if form == "json":
         document = dumps(scope_document(scope), ensure_ascii=False, indent=2)
         return document.removesuffix("\n}") + ',\n  "transactions": ['
@@ -141,8 +140,7 @@ def head(form: JournalFormat, *, accounts: Accounts, scope: Scope) -> str:
 
 
 def writer(form: JournalFormat, *, accounts: Accounts, calendar: Calendar = IN_UTC) -> Writer:
-    """Writes transactions in the order in which they come, on the calendar's days; CSV and JSON
-    count them."""
+    """Return a writer of transactions, dated by the calendar; CSV and JSON number them."""
     if form == "beancount":
         return lambda each: _beancount(each, accounts, day=calendar.day_of(each.at))
     one, numbers = _csv if form == "csv" else _json, iter(range(1, 2**63))
@@ -150,8 +148,7 @@ def writer(form: JournalFormat, *, accounts: Accounts, calendar: Calendar = IN_U
 
 
 def foot(form: JournalFormat, *, accounts: Accounts, totals: JournalTotals) -> str:
-    """What stands after the last transaction: in JSON how many there are, and what was posted to
-    each account."""
+    """Return the text after the last transaction: in JSON a count, and the sum of each account."""
     if form != "json":
         return ""
     keys = sorted(totals.sums, key=lambda key: (ROLES.index(key[0]), key[1]))
@@ -165,8 +162,7 @@ def foot(form: JournalFormat, *, accounts: Accounts, totals: JournalTotals) -> s
 
 
 def _json(transaction: Transaction, accounts: Accounts, *, number: int, day: str) -> str:
-    """A line of its own. Half a surrogate pair becomes an escape as the line is encoded, which JSON
-    reads back."""
+    # A lone surrogate becomes an escape when the line is encoded, which JSON reads back.
     postings = [
         _posted(accounts, each.role, Money(minor=each.minor, currency=transaction.currency))
         for each in transaction.postings
@@ -186,19 +182,11 @@ def _json(transaction: Transaction, accounts: Accounts, *, number: int, day: str
 
 
 def _posted(accounts: Accounts, role: Role, money: Money) -> dict[str, Any]:
-    return {
-        "account": accounts[role],
-        "role": role,
-        "minor": money.minor,
-        "money": to_json(money),
-    }
+    return {"account": accounts[role], "role": role, "minor": money.minor, "money": to_json(money)}
 
 
 def _beancount(transaction: Transaction, accounts: Accounts, *, day: str) -> str:
-    lines = [
-        "",
-        f"{day} * {_quoted(transaction.what)} {_quoted(transaction.order or '')}",
-    ]
+    lines = ["", f"{day} * {_quoted(transaction.what)} {_quoted(transaction.order or '')}"]
     lines += [f"  {name}: {_quoted(text)}" for name, text in _named(transaction) if text]
     lines += [
         f"  {accounts[posting.role]}  {_major(posting.minor, transaction)} {transaction.currency}"
@@ -242,5 +230,5 @@ _ESCAPES: Final = str.maketrans(
 
 
 def _quoted(text: str) -> str:
-    """A string that ends where it should, whatever is in it. Control characters show as `\\x0a`."""
+    """Quote a string safely. Control characters are shown as `\\x0a`."""
     return f'"{text.encode("utf-8", "backslashreplace").decode().translate(_ESCAPES)}"'

@@ -1,7 +1,7 @@
-"""The report as people turn it over: its tables in their order, summaries first, with their charts;
-and what a cell of it is, for a form that has no types of its own.
+"""The report for people: its tables in their order, summaries first, with charts; and its cells as
+text for forms without types.
 
-Leaves out: how a table is set. Page, paper and workbook read the parts that this gives.
+Leaves out how tables are drawn: page, PDF and workbook read the parts given here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from reconcile.instants import (
 )
 from reconcile.money import Money, major_text
 from reconcile.periods import Calendar
-from reconcile.reporting.report import AGES, GROUPS, MISTAKES_OF_FILES, PeriodReport, Scope, Tie
+from reconcile.reporting.report import AGES, GROUPS, MISTAKES_OF_FILES, PeriodReport, Scope
 from reconcile.reporting.summary import SUMMARIES
 from reconcile.reporting.tables import TABLES, Column, Table
 from reconcile.reporting.words import (
@@ -42,15 +42,15 @@ from reconcile.reporting.words import (
 )
 
 LISTS: Final = frozenset({"break_lines", "late_lines", "change_lines"})
-"""Single things, one a row: as long as the period."""
+"""Tables of single things, one per row: as long as the period."""
 
 PROOFS: Final = frozenset({"breaks", "matching", "ties", "unlisted"}) | LISTS
-"""What proves the rest in full, and the lists: for whoever asks, and not for the first look."""
+"""Tables that prove the rest in full, and the lists: not for a first look."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """One table with its rows, and the chart above it, if it has one."""
+class ReportPart:
+    """One table with its rows, and the chart above it if it has one."""
 
     table: Table
     rows: Sequence[Any]
@@ -58,19 +58,18 @@ class Part:
 
     @property
     def proves(self) -> bool:
-        """Whether it is one of PROOFS."""
         return self.table.name in PROOFS
 
 
-def parts(report: PeriodReport) -> Iterator[Part]:
-    """Every table that has rows, but for the notes, in the order in which it is read."""
-    for table, rows in in_order(report):
+def parts(report: PeriodReport) -> Iterator[ReportPart]:
+    """Yield the tables of `shown_tables` with their charts."""
+    for table, rows in shown_tables(report):
         drawn = _CHARTS.get(table.name)
-        yield Part(table=table, rows=rows, chart=None if drawn is None else drawn(report))
+        yield ReportPart(table=table, rows=rows, chart=None if drawn is None else drawn(report))
 
 
-def in_order(report: PeriodReport) -> Iterator[tuple[Table, Sequence[Any]]]:
-    """The same tables without their charts."""
+def shown_tables(report: PeriodReport) -> Iterator[tuple[Table, Sequence[Any]]]:
+    """Yield every table that has rows, except the notes, in reading order."""
     found = {table.name: (table, rows(report)) for table, rows in SUMMARIES}
     found |= {table.name: (table, table.rows(report)) for table in TABLES}
     for name in _ORDER:
@@ -102,12 +101,12 @@ _ORDER: Final = (
     "change_lines",
     "unlisted",
 )
-"""Totals, where every order stands and why, what is wrong, what changed late, the way of the money;
-then what proves it."""
+"""Totals, outcomes and their reasons, what is wrong, what changed late, the way of the money; then
+the proofs."""
 
 
 def day_words(start: Instant, report: PeriodReport) -> str:
-    """The first day of a stretch for an axis: `4 Oct`; a month where the stretches are months."""
+    """Name the first day of a stretch for an axis: `4 Oct`, or its month if it is a month long."""
     zone = zone_named(report.scope.zone)
     day = format_instant(wall_clock(start, zone))[:10]
     month = MONTHS[int(day[5:7]) - 1][:3]
@@ -162,26 +161,28 @@ _CHARTS: Final[dict[str, Callable[[PeriodReport], Markup]]] = {
 
 
 def headlines(report: PeriodReport) -> tuple[str, str]:
-    """What stands above every table."""
+    """Return the two sentences above all tables."""
     return verdict(report), at_risk(report)
 
 
 def verdict(report: PeriodReport) -> str:
-    """Whether all ties hold, else which do not."""
-    broken = [_named(tie) for tie in report.ties if not tie.holds]
+    """Say whether all ties hold, else which do not."""
+    broken = [
+        tie.name if tie.currency is None else f"{tie.name} ({tie.currency})"
+        for tie in report.ties
+        if not tie.holds
+    ]
     if not broken:
         agree = f"All {len(report.ties)} control sums agree"
         return f"{agree}: every order and every amount is accounted for."
     return f"{len(broken)} of {len(report.ties)} control sums do not agree: {', '.join(broken)}."
 
 
-def _named(tie: Tie) -> str:
-    return tie.name if tie.currency is None else f"{tie.name} ({tie.currency})"
-
-
 def at_risk(report: PeriodReport) -> str:
-    """How many breaks nobody has accepted, and their money by currency: that which may be lost, and
-    apart from it that of mistakes of unit."""
+    """Count the breaks that are not accepted, and sum their money at risk by currency.
+
+    Money of unit mistakes is told apart.
+    """
     risk, units, count = Counter[str](), Counter[str](), Counter[str]()
     for row in report.breaks:
         count["accepted" if row.state == "accepted" else "open"] += row.count
@@ -205,7 +206,7 @@ def _moneys(sums: Counter[str]) -> str:
 
 
 def cell_text(column: Column, row: Any) -> str:
-    """One cell as text for programs: decimals without separators, RFC 3339, `yes` or `no`."""
+    """Return a cell as text for programs: plain decimals, RFC 3339, `yes` or `no`."""
     value = getattr(row, column.name)
     if value is None:
         return ""
@@ -219,8 +220,8 @@ def cell_text(column: Column, row: Any) -> str:
 
 
 def cell_words(column: Column, row: Any, *, zone: tzinfo = UTC) -> str:
-    """One cell as text for people: decimals in groups of three, durations and codes in words, times
-    as the zone's clocks show them."""
+    """Return a cell as text for people: grouped decimals, durations and codes in words, times of
+    the zone."""
     value = getattr(row, column.name)
     if column.kind == "duration":
         return "longer" if value is None else f"up to {format_duration(value)}"
@@ -236,8 +237,8 @@ def cell_words(column: Column, row: Any, *, zone: tzinfo = UTC) -> str:
 
 
 def word_of(column: Column, row: Any, *, zone: tzinfo = UTC) -> str:
-    """A cell that is text, for people: what a code is called, a sentence with its times as the
-    zone's clocks show them, else the text."""
+    """Return a text cell for people: a code's name, a sentence with times of the zone, or the
+    text."""
     text = cell_text(column, row)
     if column.name in _SENTENCES:
         return local_text(text, zone)
@@ -251,29 +252,28 @@ def word_of(column: Column, row: Any, *, zone: tzinfo = UTC) -> str:
 
 
 _SENTENCES: Final = frozenset({"sentence", "because"})
-"""Columns of what the engine says."""
+"""Columns with sentences of the engine."""
 
 _TITLES: Final = {table.name: table.title for table in TABLES}
 
 
 def moment(instant: Instant, zone: tzinfo = UTC) -> str:
-    """For people: `2026-10-22 23:59`, to the minute and in the zone; a day's first is its date."""
+    """Return `2026-10-22 23:59` in the zone, to the minute; only the date for a day's beginning."""
     instant = wall_clock(instant, zone)
     text = format_instant(instant - instant % MINUTE).replace("T", " ").removesuffix(":00Z")
     return text.removesuffix(" 00:00")
 
 
 _FOR_PROGRAMS: Final = frozenset({"reason", "identity"})
-"""Columns beside which the same stands in words."""
+"""Columns that repeat in codes what another column says in words."""
 
 
 def shown_columns(table: Table) -> tuple[Column, ...]:
-    """The columns that people read."""
     return tuple(column for column in table.columns if column.name not in _FOR_PROGRAMS)
 
 
 def heading_lines(column: Column) -> list[str]:
-    """A heading, on two lines where it may be longer than the numbers below it."""
+    """Return a heading, on two lines if it may be longer than the numbers below it."""
     words = column.heading
     if column.kind == "text" or len(words) <= 9 or " " not in words:
         return [words]
@@ -284,11 +284,11 @@ def heading_lines(column: Column) -> list[str]:
     return [words[:middle], words[middle + 1 :]]
 
 
-# --- what the report is of ------------------------------------------------------------------------
+# --- the report's scope ---------------------------------------------------------------------------
 
 
 def period_words(scope: Scope) -> str:
-    """`2026-10-01 to 2026-10-31`, the first and the last day; a moment where it ends within one."""
+    """Return `2026-10-01 to 2026-10-31`, first and last day; a moment if it ends within a day."""
     zone = zone_named(scope.zone)
     end = moment(scope.end, zone)
     if wall_clock(scope.end, zone) % DAY == 0:
@@ -297,8 +297,10 @@ def period_words(scope: Scope) -> str:
 
 
 def closed_words(scope: Scope) -> str:
-    """Who closed the period, and when; or that this is no report of a closing, as also one of a
-    closed month is that was made later."""
+    """Say who closed the period and when, or that this is not the report of a closing.
+
+    A report made later of a closed month is not the closing's report either.
+    """
     if scope.closed_at is None:
         return "Not a closed report: its figures may still change"
     return f"Closed by {scope.closed_by}, {moment(scope.closed_at, zone_named(scope.zone))}"
@@ -308,16 +310,14 @@ _SANDBOX: Final = "Sandbox: no real money"
 
 
 def masthead(scope: Scope) -> tuple[str, ...]:
-    """What stands on every page: whose report it is, of when, and who closed it; and that its money
-    is none, where it is of a sandbox."""
+    """Return the texts of every page: merchant, period, closing, and whether it is a sandbox."""
     sandbox = (_SANDBOX,) if scope.environment == "sandbox" else ()
     named = (scope.merchant,) if scope.merchant else ()
     return (*named, f"Period {period_words(scope)}", closed_words(scope), *sandbox)
 
 
 def fact_lines(scope: Scope) -> tuple[tuple[str, str], ...]:
-    """The same for people who read it once, with what else they must know; the merchant's name
-    stands above it."""
+    """Return names and texts for the first page; the merchant's name stands above them."""
     return (
         ("Period", period_words(scope)),
         ("Closing", closed_words(scope)),
@@ -332,13 +332,16 @@ _MONEY: Final = re.compile(r"(?<!\w)([A-Z]{3} [-−]?[0-9](?:[0-9,]*[0-9])?(?:\.
 
 
 def money_apart(text: str) -> list[str]:
-    """A text in pieces, every second of which is an amount with its currency: no line may end
-    within one."""
+    """Split a text so that every second piece is an amount with its currency, kept on one line."""
     return _MONEY.split(text)
 
 
 def scope_lines(scope: Scope) -> tuple[tuple[str, str], ...]:
-    """What the report is of, as names and texts for programs."""
+    """Return the scope as names and texts for programs."""
+    closed = scope.closed_at is not None and (
+        ("closed by", scope.closed_by),
+        ("closed at", format_instant(scope.closed_at)),
+    )
     return (
         ("from", format_instant(scope.start)),
         ("to", format_instant(scope.end)),
@@ -347,11 +350,5 @@ def scope_lines(scope: Scope) -> tuple[tuple[str, str], ...]:
         ("environment", scope.environment),
         *((("zone", scope.zone),) if scope.zone != "UTC" else ()),
         *((("merchant", scope.merchant),) if scope.merchant else ()),
-        *_closed(scope),
+        *(closed or ()),
     )
-
-
-def _closed(scope: Scope) -> tuple[tuple[str, str], ...]:
-    if scope.closed_at is None:
-        return ()
-    return ("closed by", scope.closed_by), ("closed at", format_instant(scope.closed_at))

@@ -1,6 +1,6 @@
-"""The report on paper: what a reader needs within some pages, and how much more there is elsewhere.
+"""The report on paper: some pages with the essentials, and counts of what the other forms have.
 
-Typst lays it out (`app/core/pages/paper.py`), an extra (`pdf`).
+Typst lays it out (`app/core/pages/paper.py`); it is an extra (`pdf`).
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from reconcile.reporting.report import PeriodReport
 from reconcile.reporting.tables import Column
 
 ROWS_MAX: Final = 90
-"""Rows of one table: three currencies with every cause of a break and their subtotals."""
+"""Rows of one table: three currencies with every cause of a break, and subtotals."""
 
 ROWS_IN_ALL: Final = 320
-"""Rows of the whole document. With its charts that is eight pages."""
+"""Rows of the whole document; with charts that is eight pages."""
 
 _CHART_ALONE: Final = frozenset({"times", "delays"})
-"""What its chart says is enough; the numbers are in the other forms."""
+"""Tables whose chart is enough; the numbers are in the other forms."""
 
 _WIDE: Final = frozenset({"sentence", "because", "left", "right"})
 _LEFT_OUT: Final = frozenset({"next_step", "cites", "source", "severity"})
-"""Columns for which a page has no room; the other forms have them."""
+"""Columns too wide for a page; the other forms have them."""
 
 _LONG: Final = re.compile(r"(?<=[-_/.:,@])(?=\w)|(?<=\w{14})(?=\w)")
-"""Where a long reference may go on in the next line."""
+"""Where a long reference may wrap."""
 
 Piece = dict[str, str]
-"""A part of a cell: `money`, which no line breaks, or `text`."""
+"""A part of a cell: `money`, which does not wrap, or `text`."""
 
 
 def pdf(report: PeriodReport) -> bytes:
-    """The PDF's bytes. Raises ImportError where typst is not installed."""
+    """Return the PDF. Raises ImportError if typst is not installed."""
     template = pages.TEMPLATES / "report.typ"
     return paper.typeset(template, root=pages.TEMPLATES, given="report", values=document(report))
 
 
 def document(report: PeriodReport) -> dict[str, Any]:
-    """What the template sets."""
+    """Return the values for the template."""
     left, sections, elsewhere = ROWS_IN_ALL, [], []
     for part in layout.parts(report):
         rows = _rows(part, most=max(min(ROWS_MAX, left), 0))
@@ -66,8 +66,8 @@ def document(report: PeriodReport) -> dict[str, Any]:
     }
 
 
-def _rows(part: layout.Part, *, most: int) -> list[Any]:
-    """The rows that are printed. Of what must agree, that which does not."""
+def _rows(part: layout.ReportPart, *, most: int) -> list[Any]:
+    """Return the rows to print; of the ties only those that do not hold."""
     if part.table.name == "ties":
         return [row for row in part.rows if not row.holds][:most]
     if part.proves or part.table.name in _CHART_ALONE:
@@ -75,7 +75,7 @@ def _rows(part: layout.Part, *, most: int) -> list[Any]:
     return list(part.rows[:most])
 
 
-def _section(part: layout.Part, rows: list[Any], report: PeriodReport) -> dict[str, Any]:
+def _section(part: layout.ReportPart, rows: list[Any], report: PeriodReport) -> dict[str, Any]:
     columns = [each for each in layout.shown_columns(part.table) if each.name not in _LEFT_OUT]
     zone = zone_named(report.scope.zone)
     return {
@@ -98,7 +98,7 @@ def _cell(column: Column, row: Any, zone: tzinfo) -> list[Piece]:
 
 
 def _pieces(text: str) -> list[Piece]:
-    """A text in pieces between which a line may end; amounts are whole."""
+    """Split a text into pieces between which a line may end; amounts stay whole."""
     found: list[Piece] = []
     for place, piece in enumerate(layout.money_apart(_printable(text))):
         if place % 2:
@@ -109,5 +109,5 @@ def _pieces(text: str) -> list[Piece]:
 
 
 def _printable(text: str) -> str:
-    """Without half characters, which JSON cannot carry."""
+    """Escape lone surrogates, which JSON cannot carry."""
     return text.encode("utf-8", "backslashreplace").decode()

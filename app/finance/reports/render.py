@@ -1,6 +1,6 @@
-"""One report value in any format, as bytes. The same report gives the same bytes.
+"""A report in any format, as bytes. The same report gives the same bytes.
 
-Each format is a function `(report) -> bytes`, whose module is imported when it is asked for.
+Each format is a function `(report) -> bytes` in a module that is imported when it is needed.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ ReportFormat = Literal["table", "json", "csv", "xlsx", "html", "pdf"]
 REPORT_FORMATS: Final[tuple[ReportFormat, ...]] = get_args(ReportFormat)
 
 BINARY: Final[frozenset[ReportFormat]] = frozenset({"xlsx", "pdf"})
-"""Formats that are not text, which a terminal cannot show."""
+"""Formats that a terminal cannot show."""
 
 _TEXTS: Final[frozenset[ReportFormat]] = frozenset({"table", "json", "csv"})
 
 
 def check_format(format: ReportFormat) -> None:
-    """Raises UsageError where a format needs what is not installed: before the work, not after."""
+    """Raise UsageError if a format needs a package that is not installed: before the work."""
     if format == "pdf" and find_spec("typst") is None:
         raise UsageError(
             "PDF needs typst, which is not installed: run `pip install typst` in the environment "
@@ -31,10 +31,7 @@ def check_format(format: ReportFormat) -> None:
 
 
 def render(report: PeriodReport, format: ReportFormat) -> bytes:
-    """The report's bytes in a format.
-
-    Raises as `check_format`.
-    """
+    """Return the report's bytes in a format. Raises as `check_format`."""
     check_format(format)
     module = "text_forms" if format in _TEXTS else f"{format}_form"
     form = getattr(import_module(f"app.finance.reports.{module}"), format)

@@ -22,13 +22,13 @@ from reconcile.reporting.tables import TABLES, Table, report_document
 
 
 def json(report: PeriodReport) -> bytes:
-    """One document, indented, in UTF-8, with a line end."""
+    """Return one indented document in UTF-8, with a line end."""
     text = dumps(report_document(report), ensure_ascii=False, indent=2)
     return text.encode("utf-8", "backslashreplace") + b"\n"
 
 
 _SCOPE: Final = ("from", "to", "as_of", "basis", "environment")
-"""Every report has these; zone, merchant and closing have columns where there is one."""
+"""Every report has these; zone, merchant and closing have columns only where they are known."""
 COLUMNS: Final = (
     "section",
     *dict.fromkeys((*_SCOPE, *(column.name for table in TABLES for column in table.columns))),
@@ -37,12 +37,11 @@ _TEXT: Final = frozenset({"text", "list"})
 
 
 def csv(report: PeriodReport) -> bytes:
-    """One CSV table: a line for each row of each table, which `section` names.
+    """Return one CSV table: a line for each row of each table, named in `section`.
 
-    A column that a table does not have is empty in its lines. Text that a spreadsheet would take
-    for a formula is marked (`app.core.cells`); numbers are plain decimals in major units of
-    `currency`. UTF-8 with a byte order mark, without which spreadsheet programs guess the
-    encoding.
+    Cells of columns that a table lacks are empty. Text that a spreadsheet would take for a formula
+    is marked (`app.core.cells`); numbers are plain decimals in major units of `currency`. UTF-8
+    with a byte order mark: without it spreadsheet programs guess the encoding.
     """
     scope = {name.replace(" ", "_"): text for name, text in layout.scope_lines(report.scope)}
     columns = tuple(dict.fromkeys((*COLUMNS, *scope)))
@@ -63,29 +62,28 @@ def _line(columns: Sequence[str], cells: Mapping[str, str]) -> str:
 
 
 LINES_MAX: Final = 40
-"""Lines of a list shown: about a screen. The other formats have them all; totals are all here."""
+"""Lines shown of a list, about a screen. Totals are complete; the other formats have every line."""
 
 _TOO_WIDE: Final = frozenset({"cites", "next_step"})
 
 WIDTH: Final = 132
-"""Columns of text. Fixed, so that the same report is the same text everywhere."""
-
+"""Width of the text. Fixed, so that a report gives the same text everywhere."""
 
 _FOLDED: Final = 8
-"""Characters that a column needs whose texts go on in the next line."""
+"""Characters for a column whose texts wrap."""
 
 _APART: Final = 2
-"""Blanks between two columns."""
+"""Blanks between columns."""
 
 _WHOLE: Final = frozenset({"currency", "period"})
-"""Columns of short words, which stay on one line."""
+"""Columns of short words, which do not wrap."""
 
 _LEAST: Final = {"breaks": 18, "cause": 14, "bucket": 14, "flow": 14, "figure": 14}
 
 
 def table(report: PeriodReport) -> bytes:
-    """For a terminal: every table that has rows, in the order of the page, lists only in their
-    first lines, no colours."""
+    """Return text for a terminal: every table that has rows, only the first lines of lists, no
+    colours."""
     file = io.StringIO()
     console = Console(file=file, width=WIDTH, color_system=None, force_terminal=False)
     if report.scope.merchant:
@@ -94,7 +92,7 @@ def table(report: PeriodReport) -> bytes:
         console.print(Text(f"{name:<16}{printable(words)}"))
     for sentence in (*layout.headlines(report), *(note.sentence for note in report.notes)):
         console.print(Text(_held(sentence)))
-    for each, rows in layout.in_order(report):
+    for each, rows in layout.shown_tables(report):
         shown = rows[:LINES_MAX] if each.name in layout.LISTS else rows
         _print(console, each, shown, zone_named(report.scope.zone))
         if len(shown) < len(rows):
@@ -103,12 +101,12 @@ def table(report: PeriodReport) -> bytes:
 
 
 _HELD: Final = "\ue000"
-"""Stands for a blank within an amount while lines are broken; no text has it: `printable` shows it
+"""Replaces a blank within an amount while lines are broken. No text has it: `printable` escapes it
 as `\\ue000`."""
 
 
 def _held(text: str) -> str:
-    """A text whose amounts no line breaks, until `_HELD` is a blank again."""
+    """Replace blanks within amounts, so that no line breaks there, by `_HELD`."""
     pieces = layout.money_apart(printable(text))
     return "".join(
         piece.replace(" ", _HELD) if place % 2 else piece for place, piece in enumerate(pieces)
@@ -135,7 +133,7 @@ def _print(console: Console, table: Table, rows: Sequence[Any], zone: tzinfo) ->
         words = [_held(layout.cell_words(column, row, zone=zone)) for column in columns]
         shown.add_row(*map(Text, words))
         widths = [max(known, len(each)) for known, each in zip(widths, words, strict=True)]
-    # A table is rather wider than usual than that a digit of it is cut off.
+    # Rather a table wider than WIDTH than a digit cut off.
     stiff = [width if whole else _FOLDED for width, whole in zip(widths, whole, strict=True)]
     needed = sum(stiff) + _APART * (len(columns) + 1)
     console.print(shown, width=max(WIDTH, needed), crop=False, no_wrap=needed > WIDTH or None)

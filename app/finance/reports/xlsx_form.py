@@ -1,7 +1,7 @@
 """The report as a workbook: a summary, then a sheet for each table, in words and with charts.
 
 Numbers are numbers and dates are dates; text is never a formula or a link. Sheets are written row
-by row into temporary files, so that memory does not grow with them.
+by row into temporary files, so that memory use is constant.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from xlsxwriter.worksheet import Worksheet
 
 from app.core.zones import wall_clock, zone_named
 from app.finance.reports import layout
-from reconcile.instants import DAY, Instant
+from reconcile.instants import DAY
 from reconcile.money import exponent_of
 from reconcile.reporting.report import AGES, PeriodReport
 from reconcile.reporting.summary import age_totals
 from reconcile.reporting.tables import Column, Kind
 
 ROWS_MAX: Final = 1_048_576
-"""Rows that a sheet can have, its header among them. What is more goes on in a further sheet."""
+"""Rows of a sheet with its header; more rows go on in another sheet."""
 
 _EXACT: Final = 10**15
-"""Cells hold binary floating point, exact to fifteen digits; larger numbers are written as text."""
+"""Cells are binary floating point, exact to fifteen digits; larger numbers are written as text."""
 
 _TEXT_MAX: Final = 32_767
-"""Characters that a cell can hold; no program opens a workbook that has more in one."""
+"""Characters of a cell; no program opens a workbook with more in one."""
 
 _CREATED: Final = datetime(2026, 1, 1)  # the format knows no time zones
 _EPOCH_DAY: Final = 25_569
@@ -49,7 +49,7 @@ _WIDTHS: Final[dict[Kind, int]] = {
     "list": 40,
 }
 _HEADER_MAX: Final = 250
-"""Characters that a printed page's header can have."""
+"""Characters of a printed page's header."""
 
 _WIDE: Final = {
     "breaks": 32,
@@ -73,13 +73,12 @@ _SHEETS: Final = {
     "matching": "Matching",
     "late_lines": "List of late money",
 }
-"""Names of sheets whose tables' titles are longer than a sheet's name may be."""
+"""Sheet names for tables whose titles are too long."""
 
 _CHART_SIZE: Final = {"width": 900, "height": 320}
 
 
 def xlsx(report: PeriodReport) -> bytes:
-    """The workbook's bytes."""
     file = io.BytesIO()
     workbook = xlsxwriter.Workbook(
         file,
@@ -90,9 +89,8 @@ def xlsx(report: PeriodReport) -> bytes:
             "strings_to_numbers": False,
         },
     )
-    words = {"title": "Period report", "company": report.scope.merchant, "created": _CREATED}
-    workbook.set_properties({name: _fitting(each) if isinstance(each, str) else each
-                             for name, each in words.items()})  # fmt: skip
+    merchant = _fitting(report.scope.merchant)
+    workbook.set_properties({"title": "Period report", "company": merchant, "created": _CREATED})
     book = _Book(workbook, report)
     book.summary()
     for part in layout.parts(report):
@@ -102,7 +100,7 @@ def xlsx(report: PeriodReport) -> bytes:
 
 
 class _Book:
-    """Writes sheets. Formats are made once: every cell of a kind shares one."""
+    """Writes sheets. Cells of a kind share one format object."""
 
     def __init__(self, workbook: Workbook, report: PeriodReport) -> None:
         self._workbook, self._report = workbook, report
@@ -114,7 +112,7 @@ class _Book:
         self._numbers: dict[tuple[str, bool], Format] = {}
 
     def summary(self) -> None:
-        """The first sheet: what the report is of, and what it comes to."""
+        """Write the first sheet: the report's scope and results."""
         report, line = self._report, count()
         sheet = self._sheet("Summary")
         sheet.set_column(0, 0, 22)
@@ -136,8 +134,8 @@ class _Book:
             sheet.write_string(row, 0, "Please note")
             sheet.write_string(row, 1, _fitting(note.sentence))
 
-    def table(self, part: layout.Part) -> None:
-        """One table, in as many sheets as it needs, its chart beside it."""
+    def table(self, part: layout.ReportPart) -> None:
+        """Write one table to as many sheets as it needs, its chart beside it."""
         table, rows = part.table, part.rows
         columns = [column for column in table.columns if column.name != "reason"]
         title = _SHEETS.get(table.name, table.title)
@@ -150,12 +148,12 @@ class _Book:
             sheet.repeat_rows(0)
             self._rows(sheet, columns, rows[begin : begin + ROWS_MAX - 1])
             if number == 0 and table.name in _DRAWN:
-                # Beside the table: a row that is written cannot be gone back to.
+                # Beside the table: with constant memory, rows above cannot be written later.
                 chart = _DRAWN[table.name](self._workbook, name, self._report)
                 sheet.insert_chart(0, len(columns) + 1, chart, {"object_position": 3})
 
     def _sheet(self, name: str) -> Worksheet:
-        """A sheet whose printed pages each say what they are of."""
+        """Add a sheet whose printed pages have the masthead."""
         sheet = self._workbook.add_worksheet(name)
         masthead = " · ".join(layout.masthead(self._report.scope)).replace("&", "&&")
         sheet.set_header("&L" + _fitting(masthead)[:_HEADER_MAX])
@@ -178,7 +176,8 @@ class _Book:
         kind, value = column.kind, getattr(row, column.name)
         total = getattr(row, "total", False)
         if kind == "instant":
-            sheet.write_number(*at, _days(wall_clock(value, self._zone)), self._date)
+            days = wall_clock(value, self._zone) / DAY + _EPOCH_DAY
+            sheet.write_number(*at, days, self._date)
         elif kind == "count" and abs(value) < _EXACT:
             sheet.write_number(*at, value, self._number(0, bold=total))
         elif kind == "money" and abs(value) < _EXACT:
@@ -203,18 +202,17 @@ class _Book:
 
 
 def _times_chart(workbook: Workbook, sheet: str, report: PeriodReport) -> Chart:
-    """One column a stretch, its outcomes on each other."""
+    """Draw a column for each stretch, stacked by outcome."""
     chart = _columns_chart(workbook, "Outcomes over time", stacked=True)
     last = len(report.times)
-    for place, (colour, pattern) in enumerate(_SERIES, 1):
+    for place, look in enumerate(_LOOKS, 1):
         chart.add_series(
             {
                 "name": [sheet, 0, place],
                 "categories": [sheet, 1, 0, last, 0],
                 "values": [sheet, 1, place, last, place],
                 "gap": 40,
-                "pattern": {"pattern": pattern, "fg_color": colour, "bg_color": "#FFFFFF"},
-                "border": {"color": "#333333", "width": 0.5},
+                **look,
             }
         )
     chart.set_x_axis({"date_axis": False, "num_format": "d mmm", "num_font": {"rotation": -45}})
@@ -222,20 +220,18 @@ def _times_chart(workbook: Workbook, sheet: str, report: PeriodReport) -> Chart:
 
 
 def _ages_chart(workbook: Workbook, sheet: str, report: PeriodReport) -> Chart:
-    """One column an age, the currencies on each other."""
+    """Draw a column for each age, stacked by currency."""
     chart = _columns_chart(workbook, "Breaks by age", stacked=True)
     rows = age_totals(report)
     each = len(AGES) + 1
     for number, begin in enumerate(range(1, len(rows) + 1, each)):
-        colour, pattern = _SERIES[number % len(_SERIES)]
         chart.add_series(
             {
                 "name": rows[begin - 1].currency,
                 "categories": [sheet, begin, 1, begin + len(AGES) - 1, 1],
                 "values": [sheet, begin, 2, begin + len(AGES) - 1, 2],
                 "gap": 60,
-                "pattern": {"pattern": pattern, "fg_color": colour, "bg_color": "#FFFFFF"},
-                "border": {"color": "#333333", "width": 0.5},
+                **_LOOKS[number % len(_LOOKS)],
             }
         )
     return chart
@@ -266,23 +262,25 @@ def _columns_chart(workbook: Workbook, title: str, *, stacked: bool) -> Chart:
     return chart
 
 
-_SERIES: Final = (
-    ("#2F4B6E", "percent_90"),
-    ("#9A3B26", "wide_upward_diagonal"),
-    ("#7A5C00", "percent_30"),
-    ("#666666", "light_horizontal"),
+_LOOKS: Final = tuple(
+    {
+        "pattern": {"pattern": pattern, "fg_color": colour, "bg_color": "#FFFFFF"},
+        "border": {"color": "#333333", "width": 0.5},
+    }
+    for colour, pattern in (
+        ("#2F4B6E", "percent_90"),
+        ("#9A3B26", "wide_upward_diagonal"),
+        ("#7A5C00", "percent_30"),
+        ("#666666", "light_horizontal"),
+    )
 )
-"""Colours and patterns: series differ in black and white, too."""
+"""Looks of series, which differ in black and white too."""
 
 _DRAWN: Final = {"times": _times_chart, "age_totals": _ages_chart, "delays": _delays_chart}
 
 
-def _days(instant: Instant) -> float:
-    return instant / DAY + _EPOCH_DAY
-
-
 def _fitting(text: str) -> str:
-    """Text that a cell can hold. Half a surrogate pair has no UTF-8."""
+    """Cut text to what a cell can hold; a lone surrogate, which has no UTF-8, is escaped."""
     if not text.isascii():
         text = text.encode("utf-8", "backslashreplace").decode()
     return text if len(text) < _TEXT_MAX // 2 else text[: _TEXT_MAX // 2 - 1] + "…"

@@ -10,7 +10,7 @@ from app.finance.files.bank_formats import open_bank_table
 from app.finance.files.books import BookForm, Form, Understanding
 from app.finance.files.mapping import FileMapping, read_mapping
 from app.finance.files.opening import open_table
-from app.finance.files.presets import Open
+from app.finance.files.presets import OpenTable
 from app.finance.files.statements import StatementForm
 from app.finance.files.tables import RefusedTable
 
@@ -41,7 +41,7 @@ def _read(
     mapping: FileMapping,
     path: Path,
     *,
-    opens: Open = open_table,
+    opens: OpenTable = open_table,
 ) -> Found:
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     rows: list[dict[str, Any]] = []

@@ -10,7 +10,7 @@ from time import thread_time
 import pytest
 
 from app.core.errors import UsageError
-from app.finance.files.shaping import Words, pattern_of
+from app.finance.files.shaping import WordFilter, pattern_of
 from tests.finance.files.reading import Found, book, statement
 
 KES = '[defaults]\ncurrency = "KES"\n'
@@ -381,5 +381,5 @@ def test_a_pattern_matches_what_its_stars_stand_for() -> None:
 def test_a_strangers_text_takes_no_longer_however_many_stars_a_pattern_has() -> None:
     """What a customer writes stands in cells: with five stars each row took seventeen seconds."""
     began = thread_time()
-    assert Words(["*a*a*a*a*b"]).fitting("a" * 200) is None
+    assert WordFilter(["*a*a*a*a*b"]).fitting("a" * 200) is None
     assert thread_time() - began < 1
