@@ -297,11 +297,11 @@ def erase(
 
 
 def _print_places(form: printing.Format) -> None:
-    from app.privacy.places import EVERY
+    from app.privacy.places import FILES, columns
 
     rows = [
-        {"where": each.where, "personal": each.mark, "what": each.why, "erasure": each.effect_words}
-        for each in EVERY
+        {"where": where, "personal": m.personal, "what": m.what, "erasure": m.erased_words}
+        for where, m in (*columns(), *FILES)
     ]
     printing.emit(rows, columns=("where", "personal", "what", "erasure"), form=form)
 

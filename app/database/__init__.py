@@ -7,6 +7,7 @@ __all__ = (
     "faults",
     "locks",
     "mapping",
+    "marks",
     "postgresql",
     "schema",
     "statements",

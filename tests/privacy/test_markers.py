@@ -22,7 +22,7 @@ from app.evidence.attachments import AttachRequest, attach
 from app.orders.record_store import add_records
 from app.orders.refold import refold_until_quiet
 from app.privacy.backup import back_up, restore
-from app.privacy.places import PLACES
+from app.privacy.places import columns
 from app.privacy.replay_erasures import Replayed, replay_after_restore
 from app.receiving.inbox import Inbox
 from reconcile.instants import DAY, MINUTE
@@ -45,8 +45,12 @@ OTHERWISE = {
 }
 """Of whom a number is: no number stands there. Rows are looked for instead."""
 
-GOES = {each.where for each in PLACES if each.effect != "kept" and each.mark != "not"}
-KEPT = {each.where for each in PLACES if each.effect == "kept" and each.mark == "possibly_personal"}
+GOES = {where for where, mark in columns() if mark.erased != "kept" and mark.personal != "not"}
+KEPT = {
+    where
+    for where, mark in columns()
+    if (mark.erased, mark.personal) == ("kept", "possibly_personal")
+}
 
 
 def spoken_of(told: str) -> bool:

@@ -19,6 +19,8 @@ from sqlalchemy import (
 )
 from sqlmodel import Field, SQLModel
 
+from app.database import marks
+
 # --- what every table shares ----------------------------------------------------------------------
 
 CONVENTION = {
@@ -41,9 +43,23 @@ class Table(SQLModel):
 TEXT = Text().with_variant(Text(collation="C"), "postgresql")
 
 
-def text_column(*, primary: bool = False, null: bool = False) -> Any:
-    """Text, compared and sorted by its bytes as on SQLite, whatever the server's locale."""
-    return Field(sa_column=Column(TEXT, primary_key=primary, nullable=null))
+def text_column(
+    mark: marks.Mark, *, primary: bool = False, null: bool = False, default: str | None = None
+) -> Any:
+    """Text, compared and sorted by its bytes as on SQLite, whatever the server's locale.
+
+    default  what the database writes where a row does not say it, as SQL
+    """
+    kept = None if default is None else text(default)
+    return Field(
+        sa_column=Column(
+            TEXT,
+            primary_key=primary,
+            nullable=null,
+            server_default=kept,
+            info={marks.MARK: mark},
+        )
+    )
 
 
 def big_column(*, null: bool = False, primary: bool = False) -> Any:
@@ -52,9 +68,12 @@ def big_column(*, null: bool = False, primary: bool = False) -> Any:
     return Field(sa_column=Column(kind, nullable=null, primary_key=primary, autoincrement=False))
 
 
-def blob_column(*, null: bool = True) -> Any:
+def blob_column(mark: marks.Mark, *, primary: bool = False, null: bool = True) -> Any:
     """Bytes, which may be missing."""
-    return Field(sa_column=Column(LargeBinary, nullable=null))
+    null = null and not primary
+    return Field(
+        sa_column=Column(LargeBinary, primary_key=primary, nullable=null, info={marks.MARK: mark})
+    )
 
 
 # --- the tables of what was heard -----------------------------------------------------------------
@@ -65,8 +84,8 @@ class MetaRow(Table, table=True):
 
     __tablename__ = "meta"
     __table_args__ = CLUSTERED
-    name: str = text_column(primary=True)
-    value: str = text_column()
+    name: str = text_column(marks.FACTS, primary=True)
+    value: str = text_column(marks.FACTS)
 
 
 class CounterRow(Table, table=True):
@@ -75,7 +94,7 @@ class CounterRow(Table, table=True):
 
     __tablename__ = "counters"
     __table_args__ = CLUSTERED
-    name: str = text_column(primary=True)
+    name: str = text_column(marks.not_personal("names of ours"), primary=True)
     value: int = big_column()
 
 
@@ -102,7 +121,9 @@ class InboxRow(Table, table=True):
     count: int = big_column()
     received_at: int = big_column()
     size: int = big_column()
-    records: bytes = blob_column(null=False)
+    records: bytes = blob_column(
+        marks.personal("what arrived, until it is read", erased="deleted"), null=False
+    )
 
 
 class SuspectRow(Table, table=True):
@@ -115,8 +136,8 @@ class SuspectRow(Table, table=True):
     received_at: int = big_column()
     tries: int = big_column()
     aside: int = big_column()
-    orders: str = text_column()
-    record: bytes = blob_column(null=False)
+    orders: str = text_column(marks.SET_ASIDE)
+    record: bytes = blob_column(marks.SET_ASIDE, null=False)
 
 
 class DeliveryRow(Table, table=True):
@@ -155,18 +176,18 @@ class DeliveryRow(Table, table=True):
         ),
         STRICT,
     )
-    id: str = text_column(primary=True)
+    id: str = text_column(marks.CODES, primary=True)
     received_at: int = big_column()
-    source: str = text_column()
-    verdict: str = text_column()
-    event_id: str | None = text_column(null=True)
-    digest: str = text_column()
+    source: str = text_column(marks.CODES)
+    verdict: str = text_column(marks.CODES)
+    event_id: str | None = text_column(marks.REFERENCE, null=True)
+    digest: str = text_column(marks.CODES)
     size: int = big_column()
-    headers: str = text_column()
-    body: bytes | None = blob_column()
-    problem: str | None = text_column(null=True)
+    headers: str = text_column(marks.ARRIVED)
+    body: bytes | None = blob_column(marks.ARRIVED)
+    problem: str | None = text_column(marks.PROBLEM, null=True)
     pruned_at: int | None = big_column(null=True)
-    envelope: str | None = text_column(null=True)
+    envelope: str | None = text_column(marks.CODES, null=True)
 
 
 class EnvelopeRow(Table, table=True):
@@ -175,8 +196,8 @@ class EnvelopeRow(Table, table=True):
 
     __tablename__ = "envelopes"
     __table_args__ = STRICT
-    digest: str = text_column(primary=True)
-    body: bytes | None = blob_column()
+    digest: str = text_column(marks.CODES, primary=True)
+    body: bytes | None = blob_column(marks.ARRIVED)
 
 
 class EventRow(Table, table=True):
@@ -212,28 +233,35 @@ class EventRow(Table, table=True):
             BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True
         ),
     )
-    order_key: str | None = text_column(null=True)
-    source: str = text_column()
-    event_id: str = text_column()
-    digest: str = text_column()
-    delivery_id: str = text_column()
+    order_key: str | None = text_column(marks.REFERENCE, null=True)
+    source: str = text_column(marks.CODES)
+    event_id: str = text_column(marks.REFERENCE)
+    digest: str = text_column(marks.CODES)
+    delivery_id: str = text_column(marks.CODES)
     received_at: int = big_column()
-    kind: str = text_column()
-    claim: str = text_column()
+    kind: str = text_column(marks.REFERENCE)
+    claim: str = text_column(marks.CODES)
     occurred_at: int | None = big_column(null=True)
-    order_ref: str | None = text_column(null=True)
-    session: str | None = text_column(null=True)
-    payment: str | None = text_column(null=True)
-    movement: str | None = text_column(null=True)
+    order_ref: str | None = text_column(marks.REFERENCE, null=True)
+    session: str | None = text_column(marks.REFERENCE, null=True)
+    payment: str | None = text_column(marks.REFERENCE, null=True)
+    movement: str | None = text_column(marks.REFERENCE, null=True)
     amount: int | None = big_column(null=True)
-    currency: str | None = text_column(null=True)
+    currency: str | None = text_column(marks.CODES, null=True)
     order_amount: int | None = big_column(null=True)
-    order_currency: str | None = text_column(null=True)
-    reason: str | None = text_column(null=True)
-    standing: str = Field(sa_column=Column(TEXT, nullable=False, server_default=text("'said'")))
-    capture: str | None = text_column(null=True)
+    order_currency: str | None = text_column(marks.CODES, null=True)
+    reason: str | None = text_column(
+        marks.possibly_personal(
+            "the provider's words for a failure; of what may be a phone number the last digits "
+            "alone",
+            erased="emptied",
+        ),
+        null=True,
+    )
+    standing: str = text_column(marks.CODES, default="'said'")
+    capture: str | None = text_column(marks.REFERENCE, null=True)
     refunded_total: int | None = big_column(null=True)
-    refunded_currency: str | None = text_column(null=True)
+    refunded_currency: str | None = text_column(marks.CODES, null=True)
 
 
 class ConfirmationRow(Table, table=True):
@@ -241,9 +269,9 @@ class ConfirmationRow(Table, table=True):
 
     __tablename__ = "confirmations"
     __table_args__ = (Index("ix_confirmations_source", "source", "tries", "due_at"), CLUSTERED)
-    event_id: str = text_column(primary=True)
-    source: str = text_column(primary=True)
-    digest: str = text_column(primary=True)
+    event_id: str = text_column(marks.REFERENCE, primary=True)
+    source: str = text_column(marks.CODES, primary=True)
+    digest: str = text_column(marks.CODES, primary=True)
     asked_since: int = big_column()
     due_at: int = big_column()
     tries: int = big_column()
@@ -254,10 +282,10 @@ class LinkRow(Table, table=True):
 
     __tablename__ = "links"
     __table_args__ = CLUSTERED
-    reference: str = text_column(primary=True)
-    kind: str = text_column(primary=True)
-    source: str = text_column(primary=True)
-    order_key: str = text_column()
+    reference: str = text_column(marks.REFERENCE, primary=True)
+    kind: str = text_column(marks.CODES, primary=True)
+    source: str = text_column(marks.CODES, primary=True)
+    order_key: str = text_column(marks.REFERENCE)
 
 
 class ContestedRow(Table, table=True):
@@ -265,8 +293,8 @@ class ContestedRow(Table, table=True):
 
     __tablename__ = "contested"
     __table_args__ = CLUSTERED
-    order_key: str = text_column(primary=True)
-    other: str = text_column(primary=True)
+    order_key: str = text_column(marks.REFERENCE, primary=True)
+    other: str = text_column(marks.REFERENCE, primary=True)
 
 
 class RecordRow(Table, table=True):
@@ -284,21 +312,32 @@ class RecordRow(Table, table=True):
         ),
         STRICT,
     )
-    id: str = text_column(primary=True)
+    id: str = text_column(marks.CODES, primary=True)
     recorded_at: int = big_column()
-    kind: str = text_column()
-    order_key: str = text_column()
+    kind: str = text_column(marks.CODES)
+    order_key: str = text_column(marks.REFERENCE)
     at: int = big_column()
     amount: int | None = big_column(null=True)
-    currency: str | None = text_column(null=True)
-    source: str | None = text_column(null=True)
-    key: str | None = text_column(null=True)
-    session: str | None = text_column(null=True)
+    currency: str | None = text_column(marks.CODES, null=True)
+    source: str | None = text_column(marks.CODES, null=True)
+    key: str | None = text_column(marks.CODES, null=True)
+    session: str | None = text_column(marks.REFERENCE, null=True)
     expires_at: int | None = big_column(null=True)
-    reason: str | None = text_column(null=True)
-    details: str | None = text_column(null=True)
-    payment: str | None = text_column(null=True)
-    author: str | None = text_column(null=True)
+    reason: str | None = text_column(
+        marks.possibly_personal(
+            "the shop's words, or the payment service's without the customer's number",
+            because="it is sealed",
+        ),
+        null=True,
+    )
+    details: str | None = text_column(
+        marks.possibly_personal(
+            "what was asked for and answered, without the customer's number", because="it is sealed"
+        ),
+        null=True,
+    )
+    payment: str | None = text_column(marks.REFERENCE, null=True)
+    author: str | None = text_column(marks.STAFF, null=True)
 
 
 class OrderDueRow(Table, table=True):
@@ -314,7 +353,7 @@ class OrderDueRow(Table, table=True):
         ),
         CLUSTERED,
     )
-    order_key: str = text_column(primary=True)
+    order_key: str = text_column(marks.REFERENCE, primary=True)
     due_at: int | None = big_column(null=True)
     generation: int = big_column()
 
@@ -324,14 +363,14 @@ class LedgerRow(Table, table=True):
 
     __tablename__ = "ledgers"
     __table_args__ = (Index("ix_ledgers_outcome", "outcome", "order_key"), CLUSTERED)
-    order_key: str = text_column(primary=True)
+    order_key: str = text_column(marks.REFERENCE, primary=True)
     as_of: int = big_column()
-    outcome: str = text_column()
+    outcome: str = text_column(marks.CODES)
     fulfillable: int = big_column()
-    findings: str = text_column()
-    substance: str = text_column()
+    findings: str = text_column(marks.CODES)
+    substance: str = text_column(marks.REFERENCE)
     next_decision_at: int | None = big_column(null=True)
-    rules: str = text_column()
+    rules: str = text_column(marks.CODES)
 
 
 class RevisionRow(Table, table=True):
@@ -344,14 +383,19 @@ class RevisionRow(Table, table=True):
         STRICT,
     )
     seq: int = big_column(primary=True)
-    order_key: str = text_column()
+    order_key: str = text_column(marks.REFERENCE)
     at: int = big_column()
-    outcome: str = text_column()
+    outcome: str = text_column(marks.CODES)
     fulfillable: int = big_column()
-    substance: str = text_column()
-    before_outcome: str | None = text_column(null=True)
+    substance: str = text_column(marks.REFERENCE)
+    before_outcome: str | None = text_column(marks.CODES, null=True)
     before_fulfillable: int | None = big_column(null=True)
-    because: str = text_column()
+    because: str = text_column(
+        marks.possibly_personal(
+            "cites references, and reasons of events and records",
+            because="it is sealed and published",
+        )
+    )
 
 
 class OrderListingRow(Table, table=True):
@@ -360,9 +404,9 @@ class OrderListingRow(Table, table=True):
 
     __tablename__ = "order_listings"
     __table_args__ = CLUSTERED
-    word: str = text_column(primary=True)
+    word: str = text_column(marks.CODES, primary=True)
     seq: int = big_column(primary=True)
-    order_key: str = text_column()
+    order_key: str = text_column(marks.REFERENCE)
 
 
 class ArrivalsRow(Table, table=True):
@@ -372,7 +416,7 @@ class ArrivalsRow(Table, table=True):
     __tablename__ = "arrivals"
     __table_args__ = (Index("ix_arrivals_source", "source", "minute"), CLUSTERED)
     minute: int = big_column(primary=True)
-    source: str = text_column(primary=True)
+    source: str = text_column(marks.not_personal("names of the settings"), primary=True)
     taken: int = big_column()
     refused: int = big_column()
 
@@ -382,12 +426,12 @@ class RejectionRow(Table, table=True):
 
     __tablename__ = "rejections"
     __table_args__ = STRICT
-    id: str = text_column(primary=True)
+    id: str = text_column(marks.CODES_DELETED, primary=True)
     received_at: int = big_column()
-    source: str = text_column()
-    verdict: str = text_column()
-    digest: str = text_column()
+    source: str = text_column(marks.CODES_DELETED)
+    verdict: str = text_column(marks.CODES_DELETED)
+    digest: str = text_column(marks.CODES_DELETED)
     size: int = big_column()
-    headers: str = text_column()
-    body: bytes | None = blob_column()
-    problem: str | None = text_column(null=True)
+    headers: str = text_column(marks.REFUSED)
+    body: bytes | None = blob_column(marks.REFUSED)
+    problem: str | None = text_column(marks.PROBLEM_DELETED, null=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from sqlalchemy import Index, text
 
+from app.database import marks
 from app.database.tables.core import CLUSTERED, STRICT, Table, big_column, blob_column, text_column
 
 
@@ -23,17 +24,17 @@ class LedgerLineRow(Table, table=True):
         ),
         CLUSTERED,
     )
-    key: str = text_column(primary=True)
-    order_key: str = text_column(primary=True)
+    key: str = text_column(marks.REFERENCE, primary=True)
+    order_key: str = text_column(marks.REFERENCE, primary=True)
     minor: int = big_column()
-    currency: str = text_column()
-    source: str = text_column()
-    payment: str = text_column()
-    cite: str = text_column()
+    currency: str = text_column(marks.CODES)
+    source: str = text_column(marks.CODES)
+    payment: str = text_column(marks.REFERENCE)
+    cite: str = text_column(marks.REFERENCE)
     at: int = big_column()
     opened_at: int = big_column()
     plain: int = big_column()
-    told: str = text_column()
+    told: str = text_column(marks.REFERENCE)
     generation: int = big_column()
     until: int | None = big_column(null=True)
 
@@ -45,9 +46,9 @@ class RulesRow(Table, table=True):
     __table_args__ = STRICT
     number: int = big_column(primary=True)
     at: int = big_column()
-    who: str = text_column()
-    digest: str = text_column()
-    toml: str = text_column()
+    who: str = text_column(marks.STAFF)
+    digest: str = text_column(marks.RULES)
+    toml: str = text_column(marks.RULES)
 
 
 class RunRow(Table, table=True):
@@ -67,7 +68,9 @@ class RunRow(Table, table=True):
     lived: int = big_column()
     breaks: int = big_column()
     ties: int = big_column()
-    result: str = text_column()
+    result: str = text_column(
+        marks.possibly_personal("cites references", because="it says what was found then")
+    )
 
 
 class BreakRow(Table, table=True):
@@ -80,11 +83,11 @@ class BreakRow(Table, table=True):
         Index("ix_breaks_order_ref", "order_ref"),
         CLUSTERED,
     )
-    id: str = text_column(primary=True)
-    cause: str = text_column()
-    order_ref: str | None = text_column(null=True)
-    payment: str | None = text_column(null=True)
-    subject: str | None = text_column(null=True)
+    id: str = text_column(marks.CODES, primary=True)
+    cause: str = text_column(marks.CODES)
+    order_ref: str | None = text_column(marks.REFERENCE, null=True)
+    payment: str | None = text_column(marks.REFERENCE, null=True)
+    subject: str | None = text_column(marks.REFERENCE, null=True)
 
 
 class BreakVersionRow(Table, table=True):
@@ -92,13 +95,13 @@ class BreakVersionRow(Table, table=True):
 
     __tablename__ = "break_versions"
     __table_args__ = CLUSTERED
-    break_id: str = text_column(primary=True)
+    break_id: str = text_column(marks.CODES, primary=True)
     version: int = big_column(primary=True)
-    digest: str = text_column()
+    digest: str = text_column(marks.CODES)
     minor: int = big_column()
-    currency: str = text_column()
+    currency: str = text_column(marks.CODES)
     since: int = big_column()
-    seen: str = text_column()
+    seen: str = text_column(marks.REFERENCE)
 
 
 class BreakSeenRow(Table, table=True):
@@ -107,7 +110,7 @@ class BreakSeenRow(Table, table=True):
     __tablename__ = "break_seen"
     __table_args__ = CLUSTERED
     run: int = big_column(primary=True)
-    break_id: str = text_column(primary=True)
+    break_id: str = text_column(marks.CODES, primary=True)
     version: int = big_column()
 
 
@@ -116,11 +119,11 @@ class BreakTurnRow(Table, table=True):
 
     __tablename__ = "break_turns"
     __table_args__ = CLUSTERED
-    break_id: str = text_column(primary=True)
+    break_id: str = text_column(marks.CODES, primary=True)
     run: int = big_column(primary=True)
-    turn: str = text_column()
+    turn: str = text_column(marks.CODES)
     version: int = big_column()
-    cites: str = text_column()
+    cites: str = text_column(marks.REFERENCE)
 
 
 class BreakDeedRow(Table, table=True):
@@ -129,15 +132,15 @@ class BreakDeedRow(Table, table=True):
     __tablename__ = "break_deeds"
     __table_args__ = (Index("ix_break_deeds_break_id", "break_id", "number"), STRICT)
     number: int = big_column(primary=True)
-    break_id: str = text_column()
+    break_id: str = text_column(marks.CODES)
     at: int = big_column()
-    who: str = text_column()
-    deed: str = text_column()
-    value: str = text_column()
-    reason: str = text_column()
-    second: str | None = text_column(null=True)
+    who: str = text_column(marks.STAFF)
+    deed: str = text_column(marks.CODES)
+    value: str = text_column(marks.REFERENCE)
+    reason: str = text_column(marks.TRAIL_WORDS)
+    second: str | None = text_column(marks.STAFF, null=True)
     minor: int = big_column()
-    currency: str = text_column()
+    currency: str = text_column(marks.CODES)
 
 
 class ClosingRow(Table, table=True):
@@ -145,12 +148,12 @@ class ClosingRow(Table, table=True):
 
     __tablename__ = "closings"
     __table_args__ = STRICT
-    period: str = text_column(primary=True)
+    period: str = text_column(marks.CODES, primary=True)
     as_of: int = big_column()
     closed_at: int = big_column()
-    who: str = text_column()
-    digest: str = text_column()
-    document: str = text_column()
+    who: str = text_column(marks.STAFF)
+    digest: str = text_column(marks.CODES)
+    document: str = text_column(marks.CLOSED)
 
 
 class ClosingPrintRow(Table, table=True):
@@ -158,9 +161,13 @@ class ClosingPrintRow(Table, table=True):
 
     __tablename__ = "closing_prints"
     __table_args__ = STRICT
-    period: str = text_column(primary=True)
-    format: str = text_column(primary=True)
-    content: bytes | None = blob_column()
+    period: str = text_column(marks.CODES, primary=True)
+    format: str = text_column(marks.CODES, primary=True)
+    content: bytes | None = blob_column(
+        marks.possibly_personal(
+            "holds references", because="it is the closed month's report as it was printed"
+        )
+    )
 
 
 class ImportRow(Table, table=True):
@@ -179,10 +186,14 @@ class ImportRow(Table, table=True):
         STRICT,
     )
     number: int = big_column(primary=True)
-    kind: str = text_column()
-    file: str = text_column()
-    sha256: str = text_column()
-    who: str = text_column()
+    kind: str = text_column(marks.CODES)
+    file: str = text_column(
+        marks.possibly_personal(
+            "the name of the merchant's file", because="it says where lines came from"
+        )
+    )
+    sha256: str = text_column(marks.CODES)
+    who: str = text_column(marks.STAFF)
     started_at: int = big_column()
     published_at: int | None = big_column(null=True)
     written: int = big_column()
@@ -192,7 +203,7 @@ class ImportRow(Table, table=True):
     unchanged: int = big_column()
     rejected: int = big_column()
     withdraws: int | None = big_column(null=True)
-    reason: str | None = text_column(null=True)
+    reason: str | None = text_column(marks.IMPORT_WORDS, null=True)
 
 
 class BookLineRow(Table, table=True):
@@ -218,19 +229,27 @@ class BookLineRow(Table, table=True):
         ),
         CLUSTERED,
     )
-    match_key: str = text_column(primary=True)
-    kind: str = text_column(primary=True)
+    match_key: str = text_column(marks.REFERENCE, primary=True)
+    kind: str = text_column(marks.CODES, primary=True)
     since: int = big_column(primary=True)
     until: int | None = big_column(null=True)
-    line: str = text_column()
-    reference: str = text_column()
+    line: str = text_column(marks.CODES)
+    reference: str = text_column(marks.REFERENCE)
     minor: int = big_column()
-    currency: str = text_column()
+    currency: str = text_column(marks.CODES)
     placed_at: int | None = big_column(null=True)
-    status: str | None = text_column(null=True)
-    group_key: str | None = text_column(null=True)
-    group_name: str | None = text_column(null=True)
-    phone: str | None = text_column(null=True)
+    status: str | None = text_column(marks.CODES, null=True)
+    group_key: str | None = text_column(marks.REFERENCE, null=True)
+    group_name: str | None = text_column(
+        marks.possibly_personal(
+            "a reference of the shop's own",
+            because="payments are matched by it, and a closed month is proved by it",
+        ),
+        null=True,
+    )
+    phone: str | None = text_column(
+        marks.personal("the customer's number", erased="emptied"), null=True
+    )
     refunded: int | None = big_column(null=True)
     refunded_at: int | None = big_column(null=True)
 
@@ -242,19 +261,19 @@ class BankLineRow(Table, table=True):
 
     __tablename__ = "bank_lines"
     __table_args__ = CLUSTERED
-    subject: str = text_column(primary=True)
+    subject: str = text_column(marks.CODES, primary=True)
     ordinal: int = big_column(primary=True)
     since: int = big_column(primary=True)
     until: int | None = big_column(null=True)
-    line: str = text_column()
-    account: str = text_column()
-    currency: str = text_column()
+    line: str = text_column(marks.CODES)
+    account: str = text_column(marks.not_personal("the merchant's own account"))
+    currency: str = text_column(marks.CODES)
     minor: int = big_column()
     booked_at: int = big_column()
-    entry: str = text_column()
-    reference: str = text_column()
-    counterparty: str = text_column()
-    told: str = text_column()
+    entry: str = text_column(marks.BANK_WORDS)
+    reference: str = text_column(marks.BANK_WORDS)
+    counterparty: str = text_column(marks.BANK_WORDS)
+    told: str = text_column(marks.BANK_WORDS)
 
 
 class ScheduledRunRow(Table, table=True):
@@ -264,10 +283,10 @@ class ScheduledRunRow(Table, table=True):
 
     __tablename__ = "scheduled_runs"
     __table_args__ = CLUSTERED
-    name: str = text_column(primary=True)
+    name: str = text_column(marks.CODES, primary=True)
     due_at: int = big_column(primary=True)
-    cron: str = text_column()
-    state: str = text_column()
+    cron: str = text_column(marks.CODES)
+    state: str = text_column(marks.CODES)
     asked: int = big_column()
     late: int = big_column()
     tries: int = big_column()
@@ -275,8 +294,8 @@ class ScheduledRunRow(Table, table=True):
     until: int | None = big_column(null=True)
     ended_at: int | None = big_column(null=True)
     run: int | None = big_column(null=True)
-    problem: str | None = text_column(null=True)
-    delivered: str = text_column()
+    problem: str | None = text_column(marks.SCHEDULE_WORDS, null=True)
+    delivered: str = text_column(marks.SCHEDULE_WORDS)
 
 
 class StatementLineRow(Table, table=True):
@@ -293,19 +312,19 @@ class StatementLineRow(Table, table=True):
         ),
         CLUSTERED,
     )
-    subject: str = text_column(primary=True)
-    kind: str = text_column(primary=True)
-    source: str = text_column(primary=True)
+    subject: str = text_column(marks.REFERENCE, primary=True)
+    kind: str = text_column(marks.CODES, primary=True)
+    source: str = text_column(marks.CODES, primary=True)
     ordinal: int = big_column(primary=True)
     since: int = big_column(primary=True)
     until: int | None = big_column(null=True)
-    line: str = text_column()
-    match_key: str | None = text_column(null=True)
-    payment: str | None = text_column(null=True)
-    order_ref: str | None = text_column(null=True)
-    currency: str = text_column()
+    line: str = text_column(marks.CODES)
+    match_key: str | None = text_column(marks.REFERENCE, null=True)
+    payment: str | None = text_column(marks.REFERENCE, null=True)
+    order_ref: str | None = text_column(marks.REFERENCE, null=True)
+    currency: str = text_column(marks.CODES)
     gross: int = big_column()
     fee: int = big_column()
     net: int = big_column()
     settled_at: int | None = big_column(null=True)
-    payout: str | None = text_column(null=True)
+    payout: str | None = text_column(marks.REFERENCE, null=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, UniqueConstraint, text
+from sqlalchemy import BigInteger, Column, Index, Integer, UniqueConstraint, text
 from sqlmodel import Field
 
+from app.database import marks
 from app.database.tables.core import (
     CLUSTERED,
     STRICT,
-    TEXT,
     Table,
     big_column,
     blob_column,
@@ -22,10 +22,15 @@ class LogLeafRow(Table, table=True):
     __tablename__ = "log_leaves"
     __table_args__ = (UniqueConstraint("subject"), STRICT)
     number: int = big_column(primary=True)
-    kind: str = text_column()
-    subject: str = text_column()
-    document: str = text_column()
-    hash: bytes = blob_column(null=False)
+    kind: str = text_column(marks.CODES)
+    subject: str = text_column(marks.REFERENCE)
+    document: str = text_column(
+        marks.possibly_personal(
+            "holds references, and reasons of records",
+            because="the sealed log would no longer verify",
+        )
+    )
+    hash: bytes = blob_column(marks.CODES, null=False)
 
 
 class LogNodeRow(Table, table=True):
@@ -35,7 +40,7 @@ class LogNodeRow(Table, table=True):
     __table_args__ = CLUSTERED
     level: int = big_column(primary=True)
     place: int = big_column(primary=True)
-    hash: bytes = blob_column(null=False)
+    hash: bytes = blob_column(marks.HASHES, null=False)
 
 
 class LogCheckpointRow(Table, table=True):
@@ -44,9 +49,9 @@ class LogCheckpointRow(Table, table=True):
     __tablename__ = "log_checkpoints"
     __table_args__ = STRICT
     size: int = big_column(primary=True)
-    head: bytes = blob_column(null=False)
+    head: bytes = blob_column(marks.SIGNED_HASHES, null=False)
     at: int = big_column()
-    note: str = text_column()
+    note: str = text_column(marks.SIGNED_HASHES)
 
 
 class LogKeyRow(Table, table=True):
@@ -56,9 +61,9 @@ class LogKeyRow(Table, table=True):
     __tablename__ = "log_keys"
     __table_args__ = STRICT
     number: int = big_column(primary=True)
-    public: str = text_column()
+    public: str = text_column(marks.PUBLIC_KEYS)
     since: int = big_column()
-    endorsement: str | None = text_column(null=True)
+    endorsement: str | None = text_column(marks.PUBLIC_KEYS, null=True)
 
 
 class LogDepartureRow(Table, table=True):
@@ -68,10 +73,10 @@ class LogDepartureRow(Table, table=True):
     __tablename__ = "log_departures"
     __table_args__ = CLUSTERED
     size: int = big_column(primary=True)
-    way: str = text_column(primary=True)
-    head: bytes = blob_column(null=False)
+    way: str = text_column(marks.COSIGNATURES, primary=True)
+    head: bytes = blob_column(marks.COSIGNATURES, null=False)
     at: int = big_column()
-    line: str | None = text_column(null=True)
+    line: str | None = text_column(marks.COSIGNATURES, null=True)
 
 
 class LogWitnessRow(Table, table=True):
@@ -80,13 +85,13 @@ class LogWitnessRow(Table, table=True):
 
     __tablename__ = "log_witnesses"
     __table_args__ = CLUSTERED
-    witness: str = text_column(primary=True)
+    witness: str = text_column(marks.WITNESSES, primary=True)
     size: int = big_column()
     cosigned_at: int | None = big_column(null=True)
     next_at: int = big_column()
     failures: int = big_column()
     since: int | None = big_column(null=True)
-    problem: str | None = text_column(null=True)
+    problem: str | None = text_column(marks.WITNESSES, null=True)
 
 
 class UnsealedRow(Table, table=True):
@@ -101,8 +106,8 @@ class UnsealedRow(Table, table=True):
             BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True
         ),
     )
-    kind: str = text_column()
-    ids: str = text_column()
+    kind: str = text_column(marks.CODES)
+    ids: str = text_column(marks.REFERENCE)
     count: int = big_column()
 
 
@@ -114,9 +119,14 @@ class OrderKeyRow(Table, table=True):
     __tablename__ = "order_keys"
     __table_args__ = (UniqueConstraint("order_key"), STRICT)
     number: int = big_column(primary=True)
-    order_key: str | None = text_column(null=True)
-    key: bytes | None = blob_column()
-    commitment: bytes = blob_column(null=False)
+    order_key: str | None = text_column(marks.REFERENCE_EMPTIED, null=True)
+    key: bytes | None = blob_column(
+        marks.possibly_personal(
+            "says which order leaves of the log name, whose reference may be made of a number",
+            erased="emptied",
+        )
+    )
+    commitment: bytes = blob_column(marks.COMMITMENT, null=False)
     leaves: int = big_column()
     last: int = big_column()
 
@@ -131,7 +141,7 @@ class OrderTreeRow(Table, table=True):
     at: int = big_column()
     size: int = big_column()
     orders: int = big_column()
-    root: bytes = blob_column(null=False)
+    root: bytes = blob_column(marks.HASHES, null=False)
 
 
 class OrderStateRow(Table, table=True):
@@ -140,7 +150,7 @@ class OrderStateRow(Table, table=True):
 
     __tablename__ = "order_states"
     __table_args__ = CLUSTERED
-    commitment: bytes = Field(sa_column=Column(LargeBinary, primary_key=True))
+    commitment: bytes = blob_column(marks.COMMITMENT, primary=True)
     size: int = big_column(primary=True)
     leaves: int = big_column()
     last: int = big_column()
@@ -155,7 +165,7 @@ class OrderNodeRow(Table, table=True):
     level: int = big_column(primary=True)
     place: int = big_column(primary=True)
     size: int = big_column(primary=True)
-    hash: bytes = blob_column(null=False)
+    hash: bytes = blob_column(marks.HASHES, null=False)
 
 
 class UnansweredRow(Table, table=True):
@@ -163,9 +173,11 @@ class UnansweredRow(Table, table=True):
 
     __tablename__ = "unanswered"
     __table_args__ = (Index("ix_unanswered_due_at", "due_at"), CLUSTERED)
-    key: str = text_column(primary=True)
-    order_key: str = text_column()
-    request: str = text_column()
+    key: str = text_column(marks.CODES_DELETED, primary=True)
+    order_key: str = text_column(marks.REFERENCE_DELETED)
+    request: str = text_column(
+        marks.personal("what is asked of the payment service", erased="deleted")
+    )
     due_at: int = big_column()
     held_until: int = big_column()
     tries: int = big_column()
@@ -200,12 +212,12 @@ class NotificationRow(Table, table=True):
         STRICT,
     )
     seq: int = big_column(primary=True)
-    order_key: str = text_column()
+    order_key: str = text_column(marks.REFERENCE)
     since: int = big_column()
     due_at: int | None = big_column(null=True)
     tries: int = big_column()
     delivered_at: int | None = big_column(null=True)
-    problem: str | None = text_column(null=True)
+    problem: str | None = text_column(marks.not_personal("words of ours"), null=True)
 
 
 class DestinationAwayRow(Table, table=True):
@@ -214,11 +226,11 @@ class DestinationAwayRow(Table, table=True):
 
     __tablename__ = "destinations_away"
     __table_args__ = CLUSTERED
-    destination: str = text_column(primary=True)
+    destination: str = text_column(marks.DESTINATION, primary=True)
     since: int = big_column()
     failures: int = big_column()
     probe_at: int = big_column()
-    problem: str = text_column()
+    problem: str = text_column(marks.DESTINATION)
 
 
 class PhoneRow(Table, table=True):
@@ -226,9 +238,11 @@ class PhoneRow(Table, table=True):
 
     __tablename__ = "phones"
     __table_args__ = (Index("ix_phones_thing", "thing"), CLUSTERED)
-    digest: bytes = Field(sa_column=Column(LargeBinary, primary_key=True))
-    kind: str = text_column(primary=True)
-    thing: str = text_column(primary=True)
+    digest: bytes = blob_column(
+        marks.personal("the keyed digest of a number", erased="deleted"), primary=True
+    )
+    kind: str = text_column(marks.WHOSE_NUMBER, primary=True)
+    thing: str = text_column(marks.WHOSE_NUMBER, primary=True)
     noted_at: int = big_column()
 
 
@@ -237,9 +251,9 @@ class ErasureRow(Table, table=True):
 
     __tablename__ = "erasures"
     __table_args__ = CLUSTERED
-    journal: str = text_column(primary=True)
+    journal: str = text_column(marks.KEYED_DIGESTS, primary=True)
     number: int = big_column(primary=True)
-    line: str = text_column()
+    line: str = text_column(marks.KEYED_DIGESTS)
 
 
 class TokenRow(Table, table=True):
@@ -249,13 +263,13 @@ class TokenRow(Table, table=True):
 
     __tablename__ = "tokens"
     __table_args__ = (UniqueConstraint("hash"), STRICT)
-    name: str = text_column(primary=True)
-    hash: str = text_column()
+    name: str = text_column(marks.STAFF, primary=True)
+    hash: str = text_column(marks.CODES)
     created_at: int = big_column()
     revoked_at: int | None = big_column(null=True)
-    scopes: str = Field(sa_column=Column(TEXT, nullable=False, server_default=text("''")))
+    scopes: str = text_column(marks.CODES, default="''")
     until: int | None = big_column(null=True)
-    operator: str | None = text_column(null=True)
+    operator: str | None = text_column(marks.STAFF, null=True)
 
 
 class SignoffRow(Table, table=True):
@@ -264,11 +278,11 @@ class SignoffRow(Table, table=True):
     __tablename__ = "signoffs"
     __table_args__ = STRICT
     number: int = big_column(primary=True)
-    item: str = text_column()
-    state: str = text_column()
+    item: str = text_column(marks.CODES)
+    state: str = text_column(marks.CODES)
     at: int = big_column()
-    signer: str = text_column()
-    note: str = text_column()
+    signer: str = text_column(marks.STAFF)
+    note: str = text_column(marks.TRAIL_WORDS)
 
 
 class OperatorRow(Table, table=True):
@@ -276,8 +290,8 @@ class OperatorRow(Table, table=True):
 
     __tablename__ = "operators"
     __table_args__ = CLUSTERED
-    name: str = text_column(primary=True)
-    role: str = text_column()
+    name: str = text_column(marks.STAFF, primary=True)
+    role: str = text_column(marks.STAFF)
     created_at: int = big_column()
     disabled_at: int | None = big_column(null=True)
 
@@ -288,9 +302,9 @@ class CredentialRow(Table, table=True):
 
     __tablename__ = "credentials"
     __table_args__ = CLUSTERED
-    name: str = text_column(primary=True)
-    password: str = text_column()
-    totp: str | None = text_column(null=True)
+    name: str = text_column(marks.STAFF, primary=True)
+    password: str = text_column(marks.CREDENTIALS)
+    totp: str | None = text_column(marks.CREDENTIALS, null=True)
     totp_step: int | None = big_column(null=True)
     set_at: int = big_column()
 
@@ -301,13 +315,13 @@ class InvitationRow(Table, table=True):
 
     __tablename__ = "invitations"
     __table_args__ = (Index("ix_invitations_name", "name"), CLUSTERED)
-    hash: str = text_column(primary=True)
-    kind: str = text_column()
-    name: str = text_column()
+    hash: str = text_column(marks.CODES, primary=True)
+    kind: str = text_column(marks.CODES)
+    name: str = text_column(marks.STAFF)
     made_at: int = big_column()
     until: int = big_column()
     used_at: int | None = big_column(null=True)
-    totp: str | None = text_column(null=True)
+    totp: str | None = text_column(marks.CODES, null=True)
 
 
 class SessionRow(Table, table=True):
@@ -315,8 +329,8 @@ class SessionRow(Table, table=True):
 
     __tablename__ = "sessions"
     __table_args__ = (Index("ix_sessions_name", "name"), CLUSTERED)
-    hash: str = text_column(primary=True)
-    name: str = text_column()
+    hash: str = text_column(marks.CODES, primary=True)
+    name: str = text_column(marks.STAFF)
     created_at: int = big_column()
     used_at: int = big_column()
     until: int = big_column()
@@ -328,7 +342,7 @@ class UsedFormRow(Table, table=True):
 
     __tablename__ = "used_forms"
     __table_args__ = (Index("ix_used_forms_at", "at"), CLUSTERED)
-    id: str = text_column(primary=True)
+    id: str = text_column(marks.CODES, primary=True)
     at: int = big_column()
 
 
@@ -339,15 +353,15 @@ class ProposalRow(Table, table=True):
 
     __tablename__ = "proposals"
     __table_args__ = (Index("ix_proposals_until", "until"), CLUSTERED)
-    id: str = text_column(primary=True)
-    kind: str = text_column()
-    subject: str = text_column()
-    sentence: str = text_column()
-    given: str = text_column()
-    state: str = text_column()
-    who: str = text_column()
-    role: str = text_column()
-    reason: str = text_column()
+    id: str = text_column(marks.CODES, primary=True)
+    kind: str = text_column(marks.CODES)
+    subject: str = text_column(marks.REFERENCE)
+    sentence: str = text_column(marks.REFERENCE)
+    given: str = text_column(marks.REFERENCE)
+    state: str = text_column(marks.CODES)
+    who: str = text_column(marks.STAFF)
+    role: str = text_column(marks.STAFF)
+    reason: str = text_column(marks.TRAIL_WORDS)
     at: int = big_column()
     until: int = big_column()
 
@@ -357,11 +371,11 @@ class ProposalDecisionRow(Table, table=True):
 
     __tablename__ = "proposal_decisions"
     __table_args__ = CLUSTERED
-    proposal: str = text_column(primary=True)
-    decision: str = text_column()
-    who: str = text_column()
-    role: str = text_column()
-    reason: str = text_column()
+    proposal: str = text_column(marks.REFERENCE, primary=True)
+    decision: str = text_column(marks.CODES)
+    who: str = text_column(marks.STAFF)
+    role: str = text_column(marks.STAFF)
+    reason: str = text_column(marks.TRAIL_WORDS)
     at: int = big_column()
 
 
@@ -371,10 +385,10 @@ class BookmarkRow(Table, table=True):
 
     __tablename__ = "bookmarks"
     __table_args__ = CLUSTERED
-    operator: str = text_column(primary=True)
-    kind: str = text_column(primary=True)
-    label: str = text_column(primary=True)
-    query: str = text_column()
+    operator: str = text_column(marks.STAFF, primary=True)
+    kind: str = text_column(marks.CODES, primary=True)
+    label: str = text_column(marks.OWN_NOTES, primary=True)
+    query: str = text_column(marks.OWN_NOTES)
     at: int = big_column()
 
 
@@ -383,10 +397,10 @@ class AlarmOwnerRow(Table, table=True):
 
     __tablename__ = "alarm_owners"
     __table_args__ = CLUSTERED
-    alarm: str = text_column(primary=True)
-    reason: str = text_column()
-    owner: str = text_column()
-    state: str = text_column()
+    alarm: str = text_column(marks.CODES, primary=True)
+    reason: str = text_column(marks.ALARM_WORDS)
+    owner: str = text_column(marks.STAFF)
+    state: str = text_column(marks.CODES)
     at: int = big_column()
 
 
@@ -395,10 +409,10 @@ class AlarmMessageRow(Table, table=True):
 
     __tablename__ = "alarm_messages"
     __table_args__ = CLUSTERED
-    alarm: str = text_column(primary=True)
-    way: str = text_column(primary=True)
-    reason: str = text_column()
-    sentence: str = text_column()
+    alarm: str = text_column(marks.CODES, primary=True)
+    way: str = text_column(marks.CODES, primary=True)
+    reason: str = text_column(marks.ALARM_WORDS)
+    sentence: str = text_column(marks.ALARM_WORDS)
     raised_at: int = big_column()
     seen_at: int = big_column()
     over_at: int | None = big_column(null=True)
@@ -419,12 +433,12 @@ class AuditRow(Table, table=True):
     )
     number: int = big_column(primary=True)
     at: int = big_column()
-    who: str = text_column()
-    role: str = text_column()
-    action: str = text_column()
-    subject: str = text_column()
-    reason: str = text_column()
-    facts: str = text_column()
+    who: str = text_column(marks.STAFF)
+    role: str = text_column(marks.STAFF)
+    action: str = text_column(marks.COUNTS)
+    subject: str = text_column(marks.REFERENCE)
+    reason: str = text_column(marks.TRAIL_WORDS)
+    facts: str = text_column(marks.COUNTS)
 
 
 class AttachmentRow(Table, table=True):
@@ -439,18 +453,20 @@ class AttachmentRow(Table, table=True):
         Index("ix_attachments_sha256", "sha256"),
         CLUSTERED,
     )
-    id: str = text_column(primary=True)
-    about: str = text_column()
-    subject: str = text_column()
-    order_key: str = text_column()
-    kind: str = text_column()
-    media: str = text_column()
-    sha256: str = text_column()
+    id: str = text_column(marks.CODES, primary=True)
+    about: str = text_column(marks.CODES)
+    subject: str = text_column(marks.REFERENCE)
+    order_key: str = text_column(marks.REFERENCE)
+    kind: str = text_column(marks.CODES)
+    media: str = text_column(marks.CODES)
+    sha256: str = text_column(marks.CODES)
     size: int = big_column()
-    who: str = text_column()
+    who: str = text_column(marks.STAFF)
     at: int = big_column()
     deed: int = big_column()
-    details: str | None = text_column(null=True)
+    details: str | None = text_column(
+        marks.personal("a file's name, and what was said of it", erased="emptied"), null=True
+    )
     gone_at: int | None = big_column(null=True)
 
 
@@ -459,5 +475,7 @@ class AttachmentFileRow(Table, table=True):
 
     __tablename__ = "attachment_files"
     __table_args__ = STRICT
-    sha256: str = text_column(primary=True)
-    body: bytes = blob_column(null=False)
+    sha256: str = text_column(marks.CODES_DELETED, primary=True)
+    body: bytes = blob_column(
+        marks.personal("what people attached to the order", erased="deleted"), null=False
+    )
