@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from app.config.settings import Settings, ShopSettings
+from app.context.context import AppContext
 from app.database.database import Database
+from app.receiving.inbox import Inbox
 
 
 def settings_of(database: str | Path, **values: Any) -> Settings:
@@ -25,3 +28,8 @@ class HasDatabase(Protocol):
     @property
     def database(self) -> Database:
         """The open database."""
+
+
+def on_inbox(context: AppContext, inbox: Inbox) -> AppContext:
+    """Return the context on another open database."""
+    return replace(context, inbox=inbox, database=inbox.database, signals=inbox.signals)

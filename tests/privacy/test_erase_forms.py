@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -25,7 +24,7 @@ from app.privacy.replay_erasures import Replayed, replay_after_restore
 from app.receiving.inbox import Inbox
 from reconcile.instants import DAY, HOUR
 from tests.api.driving import Driver, driving, environ, signed
-from tests.contexts import settings_of
+from tests.contexts import on_inbox, settings_of
 from tests.copied import copy_of
 from tests.privacy.test_erase import OTHER, PHONE, erased, held, paid, quiet
 from tests.reconcile.build import T
@@ -77,7 +76,7 @@ async def put_back(driver: Driver) -> Replayed:
     context = driver.service.context
 
     async def erase_again(inbox: Inbox) -> Replayed:
-        replaying = again(replace(context, inbox=inbox), settings, progress=quiet)
+        replaying = again(on_inbox(context, inbox), settings, progress=quiet)
         return await replay_after_restore(replaying, without=None)
 
     restored = await restore(

@@ -7,7 +7,6 @@ import asyncio
 import io
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 from sqlalchemy import text
@@ -27,7 +26,7 @@ from app.privacy.replay_erasures import Replayed, replay_after_restore
 from app.receiving.inbox import Inbox
 from reconcile.instants import DAY, MINUTE
 from tests.api.driving import Driver, driving, environ, of_order
-from tests.contexts import settings_of
+from tests.contexts import on_inbox, settings_of
 from tests.evidence.conftest import build
 from tests.evidence.world import LATER, record
 from tests.privacy.test_erase import OTHER, PHONE, SPELLED, erased, held, paid, plant, quiet
@@ -146,7 +145,7 @@ async def test_the_number_is_where_it_was_planted_and_then_nowhere(tmp_path: Pat
     assert held(tmp_path, *FORMS) == {file.name}
 
     async def erase_again(inbox: Inbox) -> Replayed:
-        replaying = again(replace(context, inbox=inbox), settings, progress=quiet)
+        replaying = again(on_inbox(context, inbox), settings, progress=quiet)
         return await replay_after_restore(replaying, without=None)
 
     await restore(
