@@ -3,6 +3,7 @@
 __all__ = (
     "alarm",
     "cells",
+    "child",
     "clock",
     "errors",
     "hosts",

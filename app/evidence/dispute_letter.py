@@ -17,16 +17,21 @@ import asyncio
 import base64
 import hashlib
 import re
+import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from app.access.operators import note_in_trail, who_may
 from app.context.context import AppContext
 from app.core import pages
+from app.core.child import ChildLimits, ChildStopped, run_in_child
 from app.core.errors import UsageError
 from app.core.pages import paper
 from app.core.text import counted
@@ -367,6 +372,11 @@ MOST_PAGES: Final = 20
 MOST_TEXT: Final = 20_000
 """Characters of a text that stand behind the letter: some eight pages."""
 
+OF_ONE_EXHIBIT: Final = ChildLimits(memory_mib=2_048, processor_s=15, duration_s=20)
+"""A picture of MAX_PIXELS takes 400 MiB and a second; most files take a tenth of a second."""
+
+OF_ONE_LETTER: Final = ChildLimits(memory_mib=4_096, processor_s=90, duration_s=60, result_mib=256)
+
 _ENDINGS: Final = {"application/pdf": "pdf", "image/png": "png", "image/jpeg": "jpg"}
 
 
@@ -401,7 +411,7 @@ async def take_letter(
     letter = await letter_of(context, asked, providers=providers, merchant=merchant)
     if form is None:
         return letter, b""
-    content = await asyncio.to_thread(letter_in, letter, form)
+    content = await letter_in(letter, form)
     async with context.database.writing() as connection:
         facts = {"sha256": hashlib.sha256(content).hexdigest(), "form": form}
         await note_in_trail(
@@ -421,9 +431,9 @@ def _unbroken(document: dict[str, Any]) -> dict[str, Any]:
     return {**document, "facts": facts, "answer": answer}
 
 
-def letter_in(letter: Letter, form: LetterForm) -> bytes:
-    """The bytes of one form. Raises UsageError for a PDF where typst is not installed."""
-    return html(letter) if form == "html" else pdf(letter)
+async def letter_in(letter: Letter, form: LetterForm) -> bytes:
+    """Return the bytes of one form. Raises UsageError as `pdf`."""
+    return await asyncio.to_thread(html, letter) if form == "html" else await pdf(letter)
 
 
 def html(letter: Letter) -> bytes:
@@ -454,20 +464,41 @@ def _text(exhibit: Exhibit) -> str:
     return text[:MOST_TEXT] + rest
 
 
-def pdf(letter: Letter) -> bytes:
-    """The letter, and behind it each exhibit that can be laid out."""
+async def pdf(letter: Letter) -> bytes:
+    """Lay out the letter, and behind it each exhibit that typst can lay out.
+
+    Typst reads the exhibits, which are strangers' files, in child processes: first each by itself,
+    so that none spoils the letter. Raises UsageError.
+    """
+    if find_spec("typst") is None:
+        raise UsageError(
+            "PDF needs typst, which is not installed: run `pip install typst` in the environment "
+            "of Tallyhook, or name a file that ends in .html"
+        )
     with tempfile.TemporaryDirectory(prefix="tallyhook-letter-") as folder:
-        root = Path(folder)
-        template = root / "dispute.typ"
-        template.write_bytes((pages.TEMPLATES / "dispute.typ").read_bytes())
+        root, behind = Path(folder), []
+        template = Path(shutil.copy(pages.TEMPLATES / "dispute.typ", root))
+        for exhibit in letter.exhibits:
+            file, shown = "", 0
+            if ending := _ENDINGS.get(exhibit.media):
+                file = f"exhibit-{exhibit.number}.{ending}"
+                await asyncio.to_thread((root / file).write_bytes, exhibit.content)
+                with suppress(ChildStopped):
+                    shown = await run_in_child(
+                        paper.pages_of, root, file, MOST_PAGES, limits=OF_ONE_EXHIBIT
+                    )
+            text = _text(exhibit)
+            behind.append({"number": exhibit.number, "file": file, "pages": shown, "text": text})
+        values = {**_unbroken(letter.document), "behind": behind}
+        typeset = partial(paper.typeset, template, root=root, given="letter", values=values)
         try:
-            behind = [_behind(root, each) for each in letter.exhibits]
-            values = {**_unbroken(letter.document), "behind": behind}
-            return paper.typeset(template, root=root, given="letter", values=values)
-        except ImportError:
+            return await run_in_child(typeset, limits=OF_ONE_LETTER)
+        except ChildStopped as error:
+            if error.reason == "failed":
+                raise
             raise UsageError(
-                "PDF needs typst, which is not installed: run `pip install typst` in the "
-                "environment of Tallyhook, or name a file that ends in .html"
+                f"the letter cannot be laid out as a PDF: {error}; name a file that ends in .html, "
+                "or attach fewer files"
             ) from None
 
 
@@ -475,42 +506,3 @@ def unshown(letter: Letter) -> str:
     """Which characters of the letter its PDF cannot show, and what to do; empty for none."""
     texts = [_text(each) for each in letter.exhibits]
     return paper.unshown_in({**_unbroken(letter.document), "texts": texts})
-
-
-def _behind(root: Path, exhibit: Exhibit) -> dict[str, Any]:
-    """How an exhibit is laid out: its file and how many of its pages, or its text."""
-    ending = _ENDINGS.get(exhibit.media)
-    if ending is None:
-        return {"number": exhibit.number, "file": "", "pages": 0, "text": _text(exhibit)}
-    name = f"exhibit-{exhibit.number}.{ending}"
-    (root / name).write_bytes(exhibit.content)
-    pages_there = _pages(root, name) if ending == "pdf" else int(_can_show(root, name, 1))
-    shown = 0 if pages_there > MOST_PAGES else pages_there
-    return {"number": exhibit.number, "file": name, "pages": shown, "text": ""}
-
-
-def _pages(root: Path, name: str) -> int:
-    """How many pages a PDF has, MOST_PAGES + 1 where it has more, 0 where it cannot be shown."""
-    low, high = 0, MOST_PAGES + 1
-    while low < high:
-        middle = (low + high + 1) // 2
-        if _can_show(root, name, middle):
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-def _can_show(root: Path, name: str, page: int) -> bool:
-    """Whether typst lays out this page of a file: it has it, and can read it."""
-    import typst
-
-    probe = root / "probe.typ"
-    probe.write_text(
-        f'#set page(width: 1cm, height: 1cm)\n#image("{name}", page: {page}, width: 1cm)'
-    )
-    try:
-        typst.compile(probe, root=root, ignore_system_fonts=True)
-    except typst.TypstError:
-        return False
-    return True

@@ -9,6 +9,7 @@ import sqlite3
 import sys
 import threading
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -66,9 +67,7 @@ def test_a_genuine_notification_gives_its_news() -> None:
     two = {**headers, "Webhook-Signature": f"v1,AAAA v2,x {headers['Webhook-Signature']}"}
     assert verify_notification(SECRET, two, body, now=NOW) == news
     oracle = Webhook(SECRET)
-    content = oracle.sign(
-        "msg_1", __import__("datetime").datetime.fromtimestamp(NOW), body.decode()
-    )
+    content = oracle.sign("msg_1", datetime.fromtimestamp(NOW, UTC), body.decode())
     assert content == headers["Webhook-Signature"]
 
 

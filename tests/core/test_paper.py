@@ -12,7 +12,11 @@ from pypdf import PdfReader
 
 from app.core.pages.paper import typeset, unshown_in
 
-TEMPLATE = "#let data = json(bytes(sys.inputs.given))\n#data.name\n\n#data.unshown"
+TEMPLATE = """#set document(date: none)
+#let data = json(bytes(sys.inputs.given))
+#data.name
+
+#data.unshown"""
 TANGUT = "\U00017000"
 """A character that none of Typst's own fonts has."""
 

@@ -99,7 +99,7 @@ def test_the_demo_prints_what_the_readme_shows(tmp_path_factory: pytest.TempPath
     (command,) = DEMO
     commands = command_in(tmp_path_factory.mktemp("commands"))
     done = subprocess.run(
-        [*command.text.split(), f"BIN={commands}"],
+        [*command.text.split(), f"BIN={commands}", *("-o", ".venv/.made", "-o", ".venv/.runtime")],
         cwd=ROOT,
         env=environment(),
         capture_output=True,

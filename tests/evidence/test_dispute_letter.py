@@ -17,8 +17,10 @@ from pypdf import PdfReader
 
 from app.bootstrap_evidence import evidence_providers, signer_of
 from app.config.load import load_settings
+from app.core.child import ChildLimits
 from app.core.errors import UsageError
 from app.core.zones import zone_named
+from app.evidence import dispute_letter
 from app.evidence.attachments import Attachment, AttachRequest, attach
 from app.evidence.dispute import FAMILIES, CaseFacts, Family, checklist, family_of
 from app.evidence.dispute_case import CaseRequest, Merchant, dispute_case
@@ -271,10 +273,12 @@ def test_earlier_orders_are_those_that_nobody_disputed(letter: Letter) -> None:
     assert [each["order"] for each in letter.document["earlier_orders"]] == ["ORD-0", "ORD-1"]
 
 
-def test_each_sheet_of_the_page_says_whose_letter_it_is_and_which_page(letter: Letter) -> None:
+async def test_each_sheet_of_the_page_says_whose_letter_it_is_and_which_page(
+    letter: Letter,
+) -> None:
     """And a picture taller than a sheet is made smaller: it went on over the next one, behind a
     sheet with its heading alone. No text of others ends the style."""
-    page = letter_in(letter, "html").decode()
+    page = (await letter_in(letter, "html")).decode()
     style = page[: page.index("</style>", page.index("@top-left"))]
     (stated,) = re.findall(r'@top-left \{ content: "([^"]*)"', style)
     said = re.sub(r"\\([0-9a-f]{6})", lambda each: chr(int(each[1], 16)), stated)
@@ -283,10 +287,10 @@ def test_each_sheet_of_the_page_says_whose_letter_it_is_and_which_page(letter: L
     assert ".exhibit img { max-height: 235mm }" in style
 
 
-def test_a_pdf_has_two_pages_and_the_exhibits_behind_them(letter: Letter) -> None:
+async def test_a_pdf_has_two_pages_and_the_exhibits_behind_them(letter: Letter) -> None:
     """The PDF's two, the picture's and the text's; what cannot be laid out is sent by itself. No
     text of a file or a note is markup."""
-    pages = [each.extract_text() for each in PdfReader(io.BytesIO(letter_in(letter, "pdf"))).pages]
+    pages = texts(await letter_in(letter, "pdf"))
     assert len(pages) == 2 + 4
     assert all("SANDBOX" in each for each in pages)
     front = " ".join(pages[0].split()) + " ".join(pages[1].split())
@@ -299,8 +303,27 @@ def test_a_pdf_has_two_pages_and_the_exhibits_behind_them(letter: Letter) -> Non
     assert "#panic()" in pages[5]
 
 
-def test_a_page_needs_nothing_beside_it(letter: Letter) -> None:
-    page = letter_in(letter, "html").decode()
+def texts(pdf: bytes) -> list[str]:
+    """Read the text of each page."""
+    return [each.extract_text() for each in PdfReader(io.BytesIO(pdf)).pages]
+
+
+async def test_an_exhibit_that_goes_over_a_limit_is_sent_by_itself(
+    letter: Letter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever typst makes of a hostile file, the letter is laid out, or the refusal says why."""
+    short = ChildLimits(memory_mib=2_048, processor_s=10, duration_s=0.001)
+    monkeypatch.setattr(dispute_letter, "OF_ONE_EXHIBIT", short)
+    pages = texts(await letter_in(letter, "pdf"))
+    assert len(pages) == 2 + 1
+    assert " ".join(" ".join(pages[:2]).split()).count("Sent by itself") == 3
+    monkeypatch.setattr(dispute_letter, "OF_ONE_LETTER", short)
+    with pytest.raises(UsageError, match=r"as a PDF: it takes more than 0.001 s; name a file"):
+        await letter_in(letter, "pdf")
+
+
+async def test_a_page_needs_nothing_beside_it(letter: Letter) -> None:
+    page = (await letter_in(letter, "html")).decode()
     assert "data:image/png;base64," in page
     assert "KES &lt;b&gt;1,500&lt;/b&gt;" in page
     assert "#panic()" in page
@@ -495,14 +518,13 @@ async def test_a_deadline_that_is_over_is_said_to_be_with_what_still_can_be_done
     )
     assert [each.document["dispute"]["overdue"] for each in (last, late)] == [False, True]
     for form in ("html", "pdf"):
-        assert ["had passed" in _words(each, form) for each in (last, late)] == [False, True]
+        words = [await _words(each, form) for each in (last, late)]
+        assert ["had passed" in each for each in words] == [False, True]
 
 
-def _words(letter: Letter, form: LetterForm) -> str:
-    content = letter_in(letter, form)
-    if form == "html":
-        return content.decode()
-    return PdfReader(io.BytesIO(content)).pages[0].extract_text()
+async def _words(letter: Letter, form: LetterForm) -> str:
+    content = await letter_in(letter, form)
+    return content.decode() if form == "html" else texts(content)[0]
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,8 @@ def events(trace: Path) -> Iterator[Call | Told]:
     One connection writes, so that nothing is written to a file while it is being synced.
     """
     begun: dict[str, Call] = {}
-    with trace.open(encoding="ascii") as lines:
+    # strace explains errors in the language of the machine.
+    with trace.open(encoding="ascii", errors="replace") as lines:
         for line in lines:
             match = _LINE.match(line)
             assert match is not None, line[:200]

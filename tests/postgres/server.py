@@ -56,6 +56,7 @@ class Programs:
             shutil.copytree(found.parent / libraries, copy / libraries)
             for part in ("bin", "lib", "share"):
                 shutil.copytree(found / "pginstall18" / part, copy / "p" / "pg" / part)
+            subprocess.run(["chmod", "-R", "a+rX", str(copy)], check=True)  # whatever the umask is
             self._bin = copy / "p" / "pg" / "bin"
 
     def own(self, folder: Path) -> None:

@@ -48,6 +48,34 @@ def typeset(template: Path, *, root: Path, given: str, values: Mapping[str, Any]
     return written
 
 
+def pages_of(root: Path, name: str, most: int) -> int:
+    """Return how many pages of a file in `root` Typst can lay out; 0 for none, and for more than
+    `most`. A picture has one."""
+    import typst
+
+    lay_out: Any = typst.compile  # typed as if source and root had to be of one type
+
+    def has(page: int) -> bool:
+        image = f'#image("/{name}", page: {page}, width: 1cm)'
+        probe = f"#set page(width: 1cm, height: 1cm)\n{image}".encode()
+        try:
+            lay_out(probe, root=root, ignore_system_fonts=True)
+        except typst.TypstError:
+            return False
+        return True
+
+    if not name.endswith(".pdf"):
+        return int(has(1))
+    low, high = 0, most + 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        if has(middle):
+            low = middle
+        else:
+            high = middle - 1
+    return 0 if low > most else low
+
+
 def unshown_in(values: Mapping[str, Any]) -> str:
     """Which characters no font of this machine has, and what to do; empty where all are shown.
     Raises ImportError as `typeset` does."""

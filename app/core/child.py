@@ -1,0 +1,196 @@
+"""Run a plain function in a child process that has limits on memory, processor time and duration.
+
+    parent                                            child
+    start an interpreter, nearly all kept from it ─▶  lower its limits
+    send the function's name and its values       ─▶  call the function
+    read JSON or bytes, up to a size              ◀─  answer: a result, or why there is none
+    kill it when its time is up, or the caller is canceled
+
+What the function reads may be hostile, so the child counts as hostile once the function runs: its
+answer is never unpickled, and none of its texts but the sentence of an error of ours is passed on.
+The child can still read files and reach the network as this process can.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pickle
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import PurePath
+from traceback import extract_tb
+from typing import Any, Final, Literal, TypeVar
+
+from app.core.errors import NotFoundError, TallyhookError, UnreachableError, UsageError
+
+Result = TypeVar("Result")
+
+MIB: Final = 1024 * 1024
+
+MAX_SENTENCE: Final = 2_000
+"""Bytes of an error's sentence that are passed on."""
+
+_INHERITED: Final = (
+    "PATH", "LD_LIBRARY_PATH", "HOME", "TMPDIR", "LANG", "TZ", "XDG_DATA_HOME", "XDG_DATA_DIRS",
+)  # fmt: skip
+"""Environment variables that a child gets, beside LC_*: settings of ours hold secrets."""
+
+_KINDS: Final[tuple[type[TallyhookError], ...]] = (NotFoundError, UnreachableError, UsageError)
+"""Errors that are raised again in the parent; any other one of ours becomes a UsageError."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildLimits:
+    """What a child may use.
+
+    memory_mib   address space, with about 50 MiB of the interpreter and all that is imported
+    processor_s  whole seconds of processor time
+    duration_s   seconds from its start to its answer
+    result_mib   size of the answer
+    """
+
+    memory_mib: int
+    processor_s: int
+    duration_s: float
+    result_mib: int = 16
+
+
+Reason = Literal["memory", "processor_time", "duration", "result", "died", "failed"]
+
+
+class ChildStopped(TallyhookError):
+    """A child gave no result: it went over a limit, died, or the function has a fault."""
+
+    def __init__(self, sentence: str, *, reason: Reason) -> None:
+        super().__init__(sentence)
+        self.reason = reason
+
+
+async def run_in_child(work: Callable[..., Result], *values: object, limits: ChildLimits) -> Result:
+    """Call `work(*values)` in a child process and return its result.
+
+    `work` is a function of a module, which the child imports, and the values can be pickled. The
+    result is bytes or what JSON can hold; a tuple comes back as a list.
+
+    Raises the UsageError, NotFoundError or UnreachableError that the function raises, and
+    ChildStopped.
+    """
+    request = pickle.dumps((work, values), protocol=pickle.HIGHEST_PROTOCOL)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-IB", "-c", _START, repr([each or os.getcwd() for each in sys.path])),
+        *map(str, (limits.memory_mib * MIB, limits.processor_s, limits.duration_s)),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env={
+            **{k: v for k, v in os.environ.items() if k in _INHERITED or k.startswith("LC_")},
+            "MALLOC_ARENA_MAX": "2",  # each reserves address space
+        },
+        start_new_session=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    most, answer = limits.result_mib * MIB, bytearray()
+    try:
+        async with asyncio.timeout(limits.duration_s):
+            with suppress(ConnectionError):  # it has died: its exit code says how
+                process.stdin.write(request)
+                await process.stdin.drain()
+                process.stdin.close()
+            while len(answer) <= most and (part := await process.stdout.read(MIB)):
+                answer += part
+            code = await process.wait() if len(answer) <= most else 0
+    except TimeoutError:
+        code = -signal.SIGALRM
+    finally:
+        if process.returncode is None or not process.stdout.at_eof():
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+        with suppress(TimeoutError):  # a process that left the group may hold the pipe open
+            async with asyncio.timeout(1):
+                while await process.stdout.read(MIB):
+                    pass
+    found: Result = _result(bytes(answer), code, limits)
+    return found
+
+
+def _result(answer: bytes, code: int, limits: ChildLimits) -> Any:
+    """Return the result in an answer. Raises as `run_in_child`."""
+    if len(answer) > limits.result_mib * MIB:
+        raise ChildStopped(f"the result is larger than {limits.result_mib} MiB", reason="result")
+    if code == -signal.SIGALRM:
+        raise ChildStopped(f"it takes more than {limits.duration_s:g} s", reason="duration")
+    if code == -signal.SIGXCPU:
+        raise ChildStopped(
+            f"it takes more than {limits.processor_s} s of processor time", reason="processor_time"
+        )
+    head, _, body = answer.partition(b"\n")
+    if head == b"memory":
+        raise ChildStopped(f"it takes more than {limits.memory_mib} MiB of memory", reason="memory")
+    sentence = body[:MAX_SENTENCE].decode("utf-8", "replace")
+    if head == b"failed":
+        raise ChildStopped(f"the function failed in its process: {sentence}", reason="failed")
+    if code == 0 and head == b"bytes":
+        return body
+    if code == 0 and head == b"json":
+        with suppress(ValueError, RecursionError):
+            return json.loads(body)
+    for kind in _KINDS:
+        if head == kind.__name__.encode():
+            raise kind(sentence)
+    raise ChildStopped(f"its process has died ({code})", reason="died")
+
+
+# --- in the child ---------------------------------------------------------------------------------
+
+_START: Final = "import sys; sys.path[:] = eval(sys.argv[1]); import app.core.child as c; c.serve()"
+
+
+def serve() -> None:
+    """Answer the one request on standard input, within the limits on the command line."""
+    memory, processor_s, duration_s = map(float, sys.argv[2:])
+    with os.fdopen(os.dup(1), "wb") as output:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what the function prints is no answer
+        _lower(resource.RLIMIT_AS, int(memory))
+        _lower(resource.RLIMIT_CPU, int(processor_s), beyond=1)
+        _lower(resource.RLIMIT_FSIZE, 0)
+        _lower(resource.RLIMIT_CORE, 0)
+        signal.setitimer(signal.ITIMER_REAL, duration_s + 1)  # nobody else ends it without a parent
+        try:
+            output.write(_answer())
+        except MemoryError:
+            output.write(b"memory\n")
+
+
+def _lower(kind: int, most: int, *, beyond: int = 0) -> None:
+    """Lower a limit for good, its hard limit to `beyond` more; one that is lower already stays."""
+    limits = [most, most + beyond]
+    for place, before in enumerate(resource.getrlimit(kind)):
+        if before != resource.RLIM_INFINITY:
+            limits[place] = min(limits[place], before)
+    resource.setrlimit(kind, (min(limits), limits[1]))
+
+
+def _answer() -> bytes:
+    try:
+        work, values = pickle.load(sys.stdin.buffer)  # noqa: S301  # from the parent
+        found = work(*values)
+        if isinstance(found, bytes):
+            return b"bytes\n" + found
+        return b"json\n" + json.dumps(found).encode()
+    except MemoryError:
+        raise
+    except TallyhookError as error:
+        kind = next((each for each in _KINDS if isinstance(error, each)), UsageError)
+        return f"{kind.__name__}\n{error}".encode("utf-8", "replace")
+    except BaseException as error:  # a panic of a library in Rust, too
+        place = extract_tb(error.__traceback__)[-1]
+        where = f"{PurePath(place.filename).name}, line {place.lineno}"
+        return f"failed\n{type(error).__name__} in {where}".encode("utf-8", "replace")

@@ -1,0 +1,105 @@
+"""Functions that the tests of `app.core.child` run there; it imports this module alone."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Never
+
+from app.core.errors import ConfigurationError, NotFoundError, UnreachableError, UsageError
+
+
+class Refused(UsageError):
+    """An error that only this module knows."""
+
+
+def echo(*values: Any) -> Any:
+    print("this is no answer")
+    return values[0] if len(values) == 1 else values
+
+
+def number_of_process() -> int:
+    return os.getpid()
+
+
+def take_memory(mib: int) -> int:
+    return len(b"x" * (mib * 2**20))
+
+
+def compute_for_ever() -> Never:
+    while True:
+        pass
+
+
+def sleep_for_ever() -> Never:
+    while True:
+        time.sleep(60)
+
+
+def end(how: str) -> None:
+    if how == "exit":
+        os._exit(0)
+    os.kill(os.getpid(), signal.Signals[how])
+
+
+def fail(secret: str) -> Never:
+    raise ValueError(secret)
+
+
+def refuse(kind: str, sentence: str) -> Never:
+    if kind == "ConfigurationError":
+        raise ConfigurationError([sentence])
+    known = {"NotFoundError": NotFoundError, "UnreachableError": UnreachableError}
+    raise known.get(kind, Refused)(sentence)
+
+
+def give_object() -> Path:
+    return Path("/")
+
+
+def forge(answer: bytes) -> Never:
+    """Answer as a child that a hostile file has taken over."""
+    for number in range(3, 20):
+        try:
+            os.write(number, answer)
+        except OSError:
+            continue
+    os._exit(0)
+
+
+def leave_another(folder: Path) -> Never:
+    """Note the numbers of this process and of one more, as names of files, and stay."""
+    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    for number in (os.getpid(), other.pid):
+        (folder / str(number)).touch()
+    sleep_for_ever()
+
+
+def surroundings(folder: Path) -> dict[str, Any]:
+    """What the child has of its parent."""
+    try:
+        (folder / "written").write_text("x")
+        written = True
+    except OSError:
+        written = False
+    return {
+        "environment": dict(os.environ),
+        "descriptors": [
+            os.readlink(f"/proc/self/fd/{n}") for n in os.listdir("/proc/self/fd")[:-1]
+        ],
+        "input": sys.stdin.read(),
+        "session": os.getsid(0) == os.getpid(),
+        "core": resource.getrlimit(resource.RLIMIT_CORE),
+        "written": written,
+        "alarm_s": signal.getitimer(signal.ITIMER_REAL)[0],
+    }
+
+
+def limits() -> dict[str, list[int]]:
+    names = ("RLIMIT_AS", "RLIMIT_CPU")
+    return {name: list(resource.getrlimit(getattr(resource, name))) for name in names}

@@ -1,0 +1,118 @@
+"""A function in a child process gives its result, or is stopped and says why."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.core.child import MIB, ChildLimits, ChildStopped, run_in_child
+from app.core.errors import NotFoundError, UnreachableError, UsageError
+from tests.core import child_work
+from tests.waiting import PATIENCE_S, soon
+
+LIMITS = ChildLimits(memory_mib=400, processor_s=10, duration_s=PATIENCE_S)
+
+
+@pytest.mark.parametrize(
+    "value", [None, "Café\n", {"a": [1, 2.5, True]}, b"", b"json\n\x00\xff", "x" * (9 * MIB)]
+)
+async def test_it_gives_the_result_of_another_process(value: Any) -> None:
+    assert await run_in_child(child_work.echo, value, limits=LIMITS) == value
+    assert await run_in_child(child_work.number_of_process, limits=LIMITS) != os.getpid()
+
+
+async def test_a_tuple_comes_back_as_a_list() -> None:
+    assert await run_in_child(child_work.echo, 1, "two", limits=LIMITS) == [1, "two"]
+
+
+@pytest.mark.parametrize(
+    ("work", "limits", "reason", "sentence"),
+    [
+        ((child_work.take_memory, 500), {}, "memory", "more than 400 MiB of memory"),
+        ((child_work.compute_for_ever,), {"processor_s": 1}, "processor_time", "than 1 s of proc"),
+        ((child_work.sleep_for_ever,), {"duration_s": 0.5}, "duration", "more than 0.5 s"),
+        ((child_work.echo, b"x" * MIB), {"result_mib": 1}, "result", "larger than 1 MiB"),
+        ((child_work.end, "exit"), {}, "died", r"has died \(0\)"),
+        ((child_work.end, "SIGKILL"), {}, "died", r"has died \(-9\)"),
+        ((child_work.end, "SIGABRT"), {}, "died", r"has died \(-6\)"),
+        ((child_work.fail, "254700"), {}, "failed", "process: ValueError in child_work.py, line"),
+        ((child_work.give_object,), {}, "failed", "TypeError"),
+        ((child_work.forge, b"json\n{"), {}, "died", "has died"),
+        ((child_work.forge, b"json\n" + b"[" * 99_999), {}, "died", "has died"),
+        ((child_work.forge, b"StoreUnavailable\nno"), {}, "died", "has died"),
+    ],
+)  # fmt: skip
+async def test_it_says_why_there_is_no_result(
+    work: tuple[Any, ...], limits: dict[str, Any], reason: str, sentence: str
+) -> None:
+    words = {"memory_mib": 400, "processor_s": 10, "duration_s": PATIENCE_S, **limits}
+    with pytest.raises(ChildStopped, match=sentence) as caught:
+        await run_in_child(*work, limits=ChildLimits(**words))
+    assert (caught.value.reason, "254700" in str(caught.value)) == (reason, False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "raised"),
+    [
+        ("NotFoundError", NotFoundError),
+        ("UnreachableError", UnreachableError),
+        ("Refused", UsageError),
+        ("ConfigurationError", UsageError),
+    ],
+)
+async def test_an_error_of_ours_is_raised_here(kind: str, raised: type[Exception]) -> None:
+    with pytest.raises(raised, match=r"^Line 7 is “é”\.$") as caught:
+        await run_in_child(child_work.refuse, kind, "Line 7 is “é”.", limits=LIMITS)
+    assert type(caught.value) is raised
+
+
+async def test_it_dies_with_what_it_started_where_the_caller_is_canceled(tmp_path: Path) -> None:
+    calling = asyncio.create_task(run_in_child(child_work.leave_another, tmp_path, limits=LIMITS))
+    await soon(lambda: len(os.listdir(tmp_path)) == 2)
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    await soon(lambda: not any(is_running(int(name)) for name in os.listdir(tmp_path)))
+
+
+def is_running(number: int) -> bool:
+    """Return whether the process is there and no zombie that nobody has waited for."""
+    try:
+        state = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+async def test_it_inherits_nothing_that_it_does_not_need(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No settings, open files, terminal or standard input; and it can write no file."""
+    monkeypatch.setenv("TALLYHOOK_SOURCES__SHOP__SECRETS", "whsec_x")
+    monkeypatch.setenv("LC_TIME", "C")
+    with (tmp_path / "open").open("w") as opened:
+        os.set_inheritable(opened.fileno(), True)
+        found = await run_in_child(child_work.surroundings, tmp_path, limits=LIMITS)
+    environment = found["environment"]
+    assert [name for name in environment if name.startswith("TALLYHOOK")] == []
+    assert (environment["PATH"], environment["LC_TIME"]) == (os.environ["PATH"], "C")
+    assert {each.partition(":")[0] for each in found["descriptors"]} == {"pipe", "/dev/null"}
+    assert (found["input"], found["session"], found["written"]) == ("", True, False)
+    assert found["core"] == [0, 0]
+    assert PATIENCE_S < found["alarm_s"] <= PATIENCE_S + 1
+
+
+async def test_limits_that_are_lower_already_stay() -> None:
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (4_096 * MIB, before[1]))
+    try:
+        high = ChildLimits(memory_mib=8_192, processor_s=7, duration_s=PATIENCE_S)
+        found = await run_in_child(child_work.limits, limits=high)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+    assert found == {"RLIMIT_AS": [4_096 * MIB, 8_192 * MIB], "RLIMIT_CPU": [7, 8]}
