@@ -1,10 +1,12 @@
-"""The page of the long forms names every one, and no other."""
+"""The page of the long forms names each of them and no other test."""
 
 from __future__ import annotations
 
 import ast
 import re
 from pathlib import Path
+
+import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
 PAGE = TESTS / "NIGHTLY.md"
@@ -13,8 +15,8 @@ LENGTHENED = re.compile(r"^[A-Z]+ = .* if os\.environ\.get\(.TALLYHOOK_LONG", re
 
 
 def long_forms(source: str) -> set[str]:
-    """What of a test file only `make nightly` runs: names of tests, and "" where the file reads
-    how long it is to search."""
+    """Return the names of the tests of a file that only `make nightly` runs, and "" where the file
+    reads how long to search."""
     marked = {
         node.name
         for node in ast.walk(ast.parse(source if "pytest.mark.soak" in source else ""))
@@ -24,21 +26,41 @@ def long_forms(source: str) -> set[str]:
     return marked | ({""} if LENGTHENED.search(source) else set())
 
 
+def named_in(cell: str) -> list[str]:
+    """Return the tests that a cell names; `::name` is another test of the file before it."""
+    found: list[str] = []
+    for name in re.findall("`([^`]+)`", cell):
+        found.append(found[-1].partition("::")[0] + name if name.startswith("::") else name)
+    return found
+
+
 def test_the_page_has_every_long_form() -> None:
-    """A row for each, with the day of its figure or the words that there is none."""
-    there = {
+    """Each is in one row, which has the day of its figure or says that there is none."""
+    there = [
         f"{path.relative_to(TESTS.parent)}::{name}".removesuffix("::")
         for path in TESTS.rglob("*.py")
         for name in long_forms(path.read_text())
-    }
+    ]
     rows = [line.split(" | ") for line in PAGE.read_text().splitlines() if "`tests/" in line]
-    assert {row[1].strip("`") for row in rows} == there
-    assert len(there) == len(rows)
+    assert sorted(name for row in rows for name in named_in(row[1])) == sorted(there)
     assert [row for row in rows if _is_dated(row[3]) == (row[2] == "none written down")] == []
 
 
+def test_further_tests_of_a_file_are_named_by_themselves() -> None:
+    cell = "`tests/a.py::b` `::c` `tests/d.py`"
+    assert named_in(cell) == ["tests/a.py::b", "tests/a.py::c", "tests/d.py"]
+
+
+@pytest.mark.parametrize(
+    ("page", "most"),
+    [("tests/NIGHTLY.md", 80), ("tests/bench/README.md", 80), ("app/CHANGELOG.md", 60)],
+)
+def test_a_page_has_the_present_and_no_history(page: str, most: int) -> None:
+    assert len((TESTS.parent / page).read_text().splitlines()) <= most
+
+
 def test_a_long_form_is_seen() -> None:
-    """Whether the test is marked or one of its parameters, or it reads the variable."""
+    """A test or one of its parameters is marked, or the file reads the variable."""
     marked = "@pytest.mark.soak\nasync def test_a(): ...\ndef test_b(): ...\n"
     some = "@pytest.mark.parametrize('n', [1, pytest.param(2, marks=pytest.mark.soak)])\n"
     read = 'EXAMPLES = 9 if os.environ.get("TALLYHOOK_LONG") else 1\n'
