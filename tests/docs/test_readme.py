@@ -25,7 +25,7 @@ README = ROOT / "README.md"
 GOES_ON = ("app/SHOP.md", "app/RUNNING.md", "app/finance/files/README.md")
 """Pages that go on where the one before ends, in the same shell."""
 DEMO, *OWN_SHOP = sessions(README)
-LINES = 200
+LINES = 150
 
 needs_curl = pytest.mark.skipif(
     shutil.which("curl") is None or shutil.which("bash") is None,
