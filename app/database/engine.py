@@ -1,8 +1,8 @@
 """Connections: one that writes, several that only read. Those of PostgreSQL are in `postgresql`.
 
-SQLite: WAL and synchronous=FULL are set and read back, because a promise to keep an acknowledged
-delivery rests on them; `isolation_level=None` leaves BEGIN to us, and the writer begins IMMEDIATE,
-since a read that turns into a write fails at once whatever the busy timeout.
+SQLite: WAL and synchronous=FULL are set and read back, because the promise to keep acknowledged
+deliveries rests on them. `isolation_level=None` leaves BEGIN to us. The writer begins IMMEDIATE:
+a read transaction that starts to write fails at once, whatever the busy timeout.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import create_mock_engine, event, text
-from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool
 
@@ -27,7 +27,6 @@ from app.database import postgresql
 from app.database.faults import why_not_opened
 from app.database.statements import (
     CallingConnection,
-    PlainConnection,
     WholeCursor,
     run,
     statement,
@@ -49,8 +48,7 @@ WHERE state IS DISTINCT FROM 'backup' AND application_name NOT IN ('pg_basebacku
   AND pid NOT IN (SELECT active_pid FROM pg_replication_slots
                   WHERE slot_type = 'logical' AND active_pid IS NOT NULL)
 """
-"""The streaming standbys. Who may not read the server's statistics sees them without a state."""
-
+"""Streaming standbys. The state is NULL for a user who may not read the server's statistics."""
 
 _AWAITED: Final = """
 SELECT current_setting('synchronous_standby_names'),
@@ -59,8 +57,8 @@ SELECT current_setting('synchronous_standby_names'),
 WHERE current_setting('synchronous_standby_names') <> '' AND NOT pg_is_in_recovery()
 AND current_setting('synchronous_commit') NOT IN ('local', 'off')
 """
-"""Which standbys each commit waits for, and how many are there that may be one of them; no row
-where none is waited for."""
+"""Names of the standbys that each commit waits for, and how many connected standbys may be one of
+them; no row where commits wait for none."""
 
 _HOW_MANY: Final = re.compile(r"\s*(?:(?:FIRST|ANY)\s+)?(\d+)\s*\(", re.IGNORECASE)
 
@@ -71,8 +69,8 @@ AWAITS_STANDBY: Final = (
 
 
 def check_server(cursor: Any) -> None:
-    """Raises ConfigurationError when a crash of the server would lose what it has confirmed, and
-    StoreUnavailable where it would confirm nothing: a commit would wait without an end."""
+    """Raise ConfigurationError when a crash of the server would lose confirmed commits, and
+    StoreUnavailable when commits would wait for a standby without end."""
     cursor.execute(_OFF)
     off = [row[0] for row in cursor.fetchall()]
     if off:
@@ -89,7 +87,7 @@ def check_server(cursor: Any) -> None:
 
 
 def _too_few(rows: Sequence[Any]) -> bool:
-    """Whether fewer standbys are there than each commit waits for, by the rows of _AWAITED."""
+    """Return whether fewer standbys are connected than commits wait for, from _AWAITED's rows."""
     if not rows:
         return False
     names, there = rows[0]
@@ -98,17 +96,17 @@ def _too_few(rows: Sequence[Any]) -> bool:
 
 
 async def awaits_standby(connection: AsyncConnection) -> bool:
-    """Whether `check_server` would refuse it because it waits for a standby."""
+    """Return whether `check_server` would refuse the server because it waits for a standby."""
     return _too_few((await connection.execute(text(_AWAITED))).all())
 
 
 async def switched_off(connection: AsyncConnection) -> list[str]:
-    """The settings of a PostgreSQL server for which `check_server` would refuse it."""
+    """List the settings for which `check_server` would refuse the server."""
     return [str(row[0]) for row in await connection.execute(text(_OFF))]
 
 
 async def unsafe_standbys(connection: AsyncConnection) -> list[str]:
-    """What would be lost if a standby took over, one sentence each; empty without standbys."""
+    """Say what would be lost if a standby took over, one sentence each; empty without standbys."""
     if connection.dialect.name == "sqlite":
         return []
     standbys = (await connection.execute(text(_STANDBYS))).all()
@@ -133,34 +131,34 @@ async def unsafe_standbys(connection: AsyncConnection) -> list[str]:
 
 
 Connection = AsyncConnection
-"""A connection as operations hold it: they pass it on and ask nothing of it themselves."""
+"""A connection as use cases hold it: they only pass it on to a store."""
 
 BUSY_TIMEOUT_MS = 5_000
 """How long a statement waits for another process's lock before it fails as BUSY."""
 
 WRITER_CACHE_KIB = 24_576
-"""Page cache of the writing connection: twice what a batch of 512 deliveries touches. What it has
-not, the system's own cache has."""
+"""Page cache of the writing connection: twice the pages that a batch of 512 deliveries touches."""
 
 LOG_BYTES = 64 * 1024 * 1024
-"""What stays of the write-ahead log's file when a reader let it grow longer than it should be."""
+"""Size to which the write-ahead log's file is cut after a reader let it grow too long."""
 
 STATEMENTS_KEPT = 512
-"""Prepared statements kept, with the values they had last: one of each size of each table, some ten
-sizes (`insert_rows`)."""
+"""Prepared statements in the cache: some ten sizes of INSERT for each table (`insert_rows`)."""
 
 READERS = 4
-"""Reading connections; each is a thread on SQLite."""
+"""Reading connections. On SQLite each has a thread."""
 
 
 def is_sqlite(url: str) -> bool:
-    """Whether the URL names an SQLite database."""
+    """Return whether the URL names an SQLite database."""
     return make_url(url).get_backend_name() == "sqlite"
 
 
 def database_place(url: str) -> str:
-    """Where the database is, for people: the whole path of its file, or the server's hosts and the
-    database's name. No user, no password."""
+    """Name the database for people: the absolute path of its file, or its hosts and name.
+
+    User and password are left out.
+    """
     parts = make_url(url)
     if parts.get_backend_name() == "sqlite":
         return str(sqlite_path(url).resolve())
@@ -169,9 +167,12 @@ def database_place(url: str) -> str:
 
 
 def sqlite_path(url: str) -> Path:
-    """The database file of an SQLite URL, by its own name where that is a link to it: locks, log
-    and inbox lie beside the file. Raises ConfigurationError for one in memory, and StoreUnavailable
-    where this user may not look."""
+    """Return the database file of an SQLite URL. Symbolic links are resolved: locks, log and inbox
+    lie beside the file itself.
+
+    Raises ConfigurationError for a database in memory, and StoreUnavailable where this user may not
+    look.
+    """
     database = make_url(url).database
     if not database or database == ":memory:":
         raise ConfigurationError(["TALLYHOOK_DATABASE_URL: name a file; memory keeps nothing"])
@@ -183,7 +184,7 @@ def sqlite_path(url: str) -> Path:
 
 
 READ_BYTES: Final = 1024 * 1024
-"""Of a file that is read ahead, at once."""
+"""Bytes that `read_ahead` reads at once."""
 
 _MEMINFO: Final = Path("/proc/meminfo")
 
@@ -191,14 +192,15 @@ _MEMINFO: Final = Path("/proc/meminfo")
 def read_ahead(
     path: Path, *, progress: Callable[[int, int], None] = lambda done, whole: None
 ) -> None:
-    """Fill the page cache in the order of the file, if it fits there. What arrives together lies
-    together, so a table is strewn over the whole of it: asked for page by page, it takes a disk
-    several times as long.
+    """Read the whole file into the page cache, if it fits there.
 
-    progress  is called with how many bytes were read, and how many there are
+    Rows of several tables arrive together, so each table is scattered over the file, and reading
+    one page by page takes a disk several times as long.
 
-    Only before this process has the database open: to close a file drops the locks that SQLite
-    holds on it. Raises StoreUnavailable where the disk does not give it.
+    progress  is called with the bytes read so far, and all of them
+
+    Call it only before this process opens the database: closing a file drops the locks that SQLite
+    holds on it. Raises StoreUnavailable where the disk fails.
     """
     try:
         size, done = path.stat().st_size, 0
@@ -213,8 +215,8 @@ def read_ahead(
 
 
 def _room_for_pages() -> int:
-    """Bytes of files that may be kept in memory: most of what nobody else needs, or half of all of
-    it where that is not said."""
+    """Return how many bytes the page cache may take: nine tenths of the available memory, or half
+    of all memory where the system does not say what is available."""
     try:
         found = re.search(r"^MemAvailable: +(\d+) kB$", _MEMINFO.read_text(), re.MULTILINE)
     except OSError:
@@ -225,11 +227,11 @@ def _room_for_pages() -> int:
 
 
 IN_MEMORY: Final = "PRAGMA temp_store=MEMORY"
-"""What SQLite lays aside for a statement of many rows would be in a file that nobody erases."""
+"""Temporary rows stay in memory: nobody would erase them from a temporary file."""
 
 
 def writing_engine(url: str, *, purpose: postgresql.Purpose = "alone") -> AsyncEngine:
-    """The engine of the one connection that writes and checkpoints."""
+    """Make the engine of the one connection that writes and checkpoints."""
     if not is_sqlite(url):
         return postgresql.writing_engine(url, purpose=purpose, check=check_server)
     engine = create_async_engine(
@@ -237,9 +239,10 @@ def writing_engine(url: str, *, purpose: postgresql.Purpose = "alone") -> AsyncE
         poolclass=AsyncAdaptedQueuePool,
         pool_size=1,
         max_overflow=0,
-        connect_args=_sqlite_arguments(),
+        connect_args=_SQLITE_ARGUMENTS,
     )
     pragmas = (
+        *_PRAGMAS,
         "PRAGMA journal_mode=WAL",
         "PRAGMA synchronous=FULL",
         statement("PRAGMA cache_size=-{kib}", kib=str(WRITER_CACHE_KIB)),
@@ -248,59 +251,54 @@ def writing_engine(url: str, *, purpose: postgresql.Purpose = "alone") -> AsyncE
         "PRAGMA secure_delete=ON",  # what is deleted is overwritten: it may be personal data
         IN_MEMORY,
     )
-    _on_connect(engine, (*_common_pragmas(), *pragmas), check=_check_durable)
-    _on_begin(engine, "BEGIN IMMEDIATE")
+    _prepare(engine, pragmas, begin="BEGIN IMMEDIATE", check=_check_durable)
     return engine
 
 
 def reading_engine(url: str, *, readers: int = READERS) -> AsyncEngine:
-    """The engine of connections that can only read."""
+    """Make the engine of the connections that can only read."""
     if not is_sqlite(url):
         return postgresql.reading_engine(url, readers=readers)
+    file = f"file:{sqlite_path(url).absolute()}"
     engine = create_async_engine(
-        _read_only(url),
+        make_url(url).set(database=file, query={"mode": "ro", "uri": "true"}),
         poolclass=AsyncAdaptedQueuePool,
         pool_size=readers,
         max_overflow=0,
-        # Whoever has had one has ended its transaction: one more rollback would take as long as
-        # a question does.
+        # Every borrower ends its transaction; one more rollback would take as long as a query.
         pool_reset_on_return=None,
-        connect_args=_sqlite_arguments(),
+        connect_args=_SQLITE_ARGUMENTS,
     )
-    _on_connect(engine, _common_pragmas())
-    _on_begin(engine, "BEGIN")
+    _prepare(engine, _PRAGMAS, begin="BEGIN")
     return engine
 
 
-def _read_only(url: str) -> URL:
-    path = sqlite_path(url).absolute()
-    return make_url(url).set(database=f"file:{path}", query={"mode": "ro", "uri": "true"})
-
-
-def _sqlite_arguments() -> dict[str, Any]:
-    return {
-        "isolation_level": None,
-        "timeout": BUSY_TIMEOUT_MS / 1000,
-        "cached_statements": STATEMENTS_KEPT,
-        "factory": CallingConnection,
-    }
-
+_SQLITE_ARGUMENTS: Final[dict[str, Any]] = {
+    "isolation_level": None,
+    "timeout": BUSY_TIMEOUT_MS / 1000,
+    "cached_statements": STATEMENTS_KEPT,
+    "factory": CallingConnection,
+}
 
 PATIENT: Final = statement("PRAGMA busy_timeout={ms}", ms=str(BUSY_TIMEOUT_MS))
-"""Wait for whoever writes, as long as a statement may."""
+"""Wait for another connection's write lock for as long as a statement may take."""
+
+_PRAGMAS: Final = ("PRAGMA foreign_keys=ON", PATIENT)
 
 
-def _common_pragmas() -> tuple[str, ...]:
-    return ("PRAGMA foreign_keys=ON", PATIENT)
-
-
-def _on_connect(
-    engine: AsyncEngine, pragmas: tuple[str, ...], check: Callable[[Any], None] | None = None
+def _prepare(
+    engine: AsyncEngine,
+    pragmas: tuple[str, ...],
+    *,
+    begin: str,
+    check: Callable[[Any], None] | None = None,
 ) -> None:
+    """Have each new connection run the pragmas, and each transaction start with `begin`."""
+
     @event.listens_for(engine.sync_engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:
         driver = connection.driver_connection
-        # Not the driver itself: one that is forgotten could then not report it.
+        # A proxy, or the driver would be in a cycle and could not report that it was not closed.
         unowned: Any = weakref.proxy(driver)
         driver.cursor = partial(WholeCursor, unowned)
         cursor = connection.cursor()
@@ -309,6 +307,10 @@ def _on_connect(
         if check is not None:
             check(cursor)
         cursor.close()
+
+    @event.listens_for(engine.sync_engine, "begin")
+    def start(connection: Any) -> None:
+        connection.exec_driver_sql(begin)
 
 
 def _check_durable(cursor: Any) -> None:
@@ -326,38 +328,27 @@ def _check_durable(cursor: Any) -> None:
         )
 
 
-def _on_begin(engine: AsyncEngine, statement: str) -> None:
-    @event.listens_for(engine.sync_engine, "begin")
-    def begin(connection: Any) -> None:
-        connection.exec_driver_sql(statement)
-
-
 # --- A database for the time of one check or run --------------------------------------------------
 
 
 @asynccontextmanager
 async def scratch_database() -> AsyncIterator[AsyncConnection]:
-    """An empty SQLite database under `TMPDIR`, in one transaction that is never committed."""
+    """Make an empty SQLite database under `TMPDIR`, in one transaction that is never committed."""
     with tempfile.TemporaryDirectory(prefix="tallyhook-scratch-") as folder:
         engine = writing_engine(f"sqlite+aiosqlite:///{folder}/scratch.db", purpose="alone")
         try:
             async with engine.connect() as scratch, scratch.begin() as transaction:
-                await run(scratch, _make_tables)
+                await run(scratch, lambda plain: [plain.ask(each) for each in _table_statements()])
                 yield scratch
                 await transaction.rollback()
         finally:
             await engine.dispose()
 
 
-def _make_tables(connection: PlainConnection) -> None:
-    for each in _statements():
-        connection.ask(each)
-
-
 @cache
-def _statements() -> list[str]:
-    """What makes all tables. Worked out once, and only where it is needed: the models of the
-    tables take a fifth of a start to load."""
+def _table_statements() -> list[str]:
+    """List the statements that make all tables. The models are imported here: they take a fifth of
+    a start to load."""
     from app.database.tables import metadata
 
     statements: list[str] = []

@@ -1,4 +1,4 @@
-"""What a database says of itself: which one it is, and what of it endangers what it keeps."""
+"""Facts about a database: damage, the server it is on, and settings that endanger its data."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _CHECKS = {False: "PRAGMA quick_check(20)", True: "PRAGMA integrity_check(20)"}
 async def damage(
     connection: AsyncConnection, *, thorough: bool = False, until: asyncio.Event | None = None
 ) -> list[str]:
-    """Problems that SQLite's own check finds; PostgreSQL has tools of its own for this.
+    """List problems that SQLite's own check finds. For PostgreSQL there are `amcheck` and others.
 
     thorough  compare every index with its table, too: several times the work
-    until     when this is set meanwhile, the check is cut short and there are none
+    until     cuts the check short when it is set; the list is then empty
     """
     if connection.dialect.name != "sqlite":
         return []
@@ -31,20 +31,20 @@ async def damage(
     if until is not None and await _set_first(until, checking):
         raw = await connection.get_raw_connection()
         assert raw.driver_connection is not None
-        while not checking.done():  # an interrupt that comes before the check begins is forgotten
+        while not checking.done():  # an interrupt before the check begins has no effect
             await raw.driver_connection.interrupt()
             await asyncio.wait([checking], timeout=AGAIN_S)
         checking.exception()
         return []
     rows = [str(row[0]) for row in await checking]
     lines = [line for row in rows if row != "ok" for line in row.splitlines()]
-    # One row may hold many lines, of which the first says only of which database they are.
+    # One row may hold many lines; the first only names the database.
     problems = [line for line in lines if not line.startswith("***")] or lines
     return [f"the database file: {line}" for line in problems]
 
 
 async def _set_first(event: asyncio.Event, work: asyncio.Future[Any]) -> bool:
-    """Wait for either. Whether the event was set before the work was done."""
+    """Wait for either. Return whether the event was set before the work was done."""
     waiting = asyncio.ensure_future(event.wait())
     await asyncio.wait([waiting, work], return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
@@ -53,15 +53,15 @@ async def _set_first(event: asyncio.Event, work: asyncio.Future[Any]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseFacts:
-    """One database.
+    """Facts about one database; the last five are PostgreSQL's.
 
-    version       (3, 40, 1) of SQLite, (18, 4) of PostgreSQL
+    version       such as (3, 40, 1) of SQLite, (18, 4) of PostgreSQL
     journal_mode  of an SQLite file; None elsewhere
-    off           settings of a PostgreSQL server without which a crash loses what it confirmed
-    awaits        whether it confirms nothing, since a standby that it waits for is not there
+    off           durability settings that are switched off
+    awaits        whether commits wait for a standby that is not connected
     standbys      what would be lost if a standby took over, one sentence each
-    moved         that it was put back, or a standby took over, since it was noted; one sentence
-    no_writes     why the server takes no writes; one sentence, a semicolon, and what to do
+    moved         that the server is another than was noted: one sentence, `; `, and what to do
+    no_writes     why the server takes no writes: one sentence, `; `, and what to do
     """
 
     kind: Literal["SQLite", "PostgreSQL"]
@@ -75,7 +75,7 @@ class DatabaseFacts:
 
 
 async def database_facts(connection: AsyncConnection) -> DatabaseFacts:
-    """Look; nothing is changed."""
+    """Collect the facts; nothing is written."""
     if connection.dialect.name == "sqlite":
         mode = (await connection.execute(text("PRAGMA journal_mode"))).scalar_one()
         return DatabaseFacts(
@@ -94,7 +94,7 @@ async def database_facts(connection: AsyncConnection) -> DatabaseFacts:
 
 
 async def _no_writes(connection: AsyncConnection) -> str | None:
-    """Asked of the server's defaults, since our own transaction only reads."""
+    """Say why the server takes no writes, by its defaults: this transaction only reads."""
     if (await connection.execute(text("SELECT pg_is_in_recovery()"))).scalar_one():
         return (
             "the server is a standby and takes no writes; name all hosts in TALLYHOOK_DATABASE_URL "
@@ -121,9 +121,8 @@ _IDENTITY = (
     "(SELECT oid FROM pg_database WHERE datname = current_database()), "
     "to_regclass('meta')::oid)"
 )
-"""The cluster, its timeline, the database and a table of it: a base backup that was brought to a
-moment, and a standby that took over, have another timeline; a dump that was read in, another
-database or table."""
+"""The cluster, its timeline, the database and a table. A standby that took over and a base backup
+restored to a moment have another timeline; a restored dump has another database or table."""
 
 _MOVED = (
     "the database was put back from a backup, or a standby took over, since it was last noted (the "
@@ -133,8 +132,10 @@ _MOVED = (
 
 
 async def server_moved(connection: AsyncConnection) -> str | None:
-    """Where PostgreSQL is another server than was noted, or on another timeline: one sentence, a
-    semicolon, and what to do. A restore that leaves no trace of itself is not seen."""
+    """Say so where PostgreSQL is another server than noted, or on another timeline, and what to do.
+
+    A base backup that is started as it is leaves no trace and is not noticed.
+    """
     noted = await _noted_server(connection)
     if noted is None:
         return None
@@ -143,7 +144,7 @@ async def server_moved(connection: AsyncConnection) -> str | None:
 
 
 async def note_server(connection: AsyncConnection, *, once: bool = False) -> None:
-    """Note which server of PostgreSQL this is. `once`: only where none is noted."""
+    """Note which PostgreSQL server this is. `once`: only where none is noted."""
     if once and await _noted_server(connection) is not None:
         return
     found = await _server(connection)
@@ -163,7 +164,7 @@ async def _noted_server(connection: AsyncConnection) -> str | None:
 
 
 async def _server(connection: AsyncConnection) -> str | None:
-    """None on SQLite, on a standby, and where the server does not show it to this user."""
+    """Identify the server; None on SQLite, on a standby, and without the right to ask."""
     if connection.dialect.name == "sqlite" or not await connection.scalar(text(_MAY_ASK)):
         return None
     identity: str = (await connection.execute(text(_IDENTITY))).scalar_one()

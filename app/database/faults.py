@@ -1,12 +1,9 @@
-"""What a database error means: try again, or never again.
+"""Errors of database drivers, as errors of ours: to be tried again, or fatal.
 
-After a storage I/O error the page cache may show what the disk does not hold, and a retry would
-then acknowledge, as a duplicate, a row that is lost. So such an error poisons the store: the
-process acknowledges nothing more and ends.
-
-So does a file system that has become read-only. It is no passing trouble like a full disk: a kernel
-remounts a file system after it has met an I/O error, and by then any write or sync before may have
-failed. Nothing mends it but a person, and the start that comes after looks at the disk anew.
+After a storage I/O error the page cache may show what the disk does not hold. A retry would then
+acknowledge a lost row as a duplicate. So such an error poisons the store: the process acknowledges
+nothing more and ends. So does a file system that has become read-only: the kernel remounts it after
+an I/O error, and earlier writes or syncs may have failed.
 """
 
 from __future__ import annotations
@@ -27,7 +24,7 @@ PUT_BACK: Final = (
     "put back a backup with `tallyhook restore FILE --force`, which keeps what is there beside it, "
     "or move the file away and start afresh"
 )
-"""What to do about a file that is damaged. SQLite cannot determine what of it is still true."""
+"""What to do about a damaged file. SQLite cannot tell which rows are still right."""
 
 _FATAL_SQLITE = {
     # A write that the kernel answers with EROFS is reported as an I/O error too.
@@ -42,7 +39,7 @@ _FATAL_SQLITE = {
         "see the kernel's log for a failed disk, let the service's user write, and start again",
     ),
 }
-"""What is so, and what to do."""
+"""Problem, and what to do, by SQLite's code."""
 
 _PASSING_SQLITE: Final[dict[int, tuple[str, NotStored]]] = {
     sqlite3.SQLITE_FULL: ("the disk is full; free some space", "disk"),
@@ -62,8 +59,8 @@ _FATAL_POSTGRESQL = {
 _NO_CONNECTION: Final = "53300"
 
 _MAY_PASS: Final = ("57P03", _NO_CONNECTION)
-"""A server that is starting; one whose connections are all taken, as when those of a machine that
-is gone, or of the process before this one, are not given up yet."""
+"""Codes of a server that is starting, or has no connection free, for example because those of a
+lost machine are not given up yet."""
 
 TAKES_NO_WRITES: Final = (
     "the server takes no writes: it is a standby, or default_transaction_read_only is on"
@@ -73,8 +70,8 @@ _POOLED: Final = (
     "a pooler such as PgBouncer answers in place of the server, or a server that cannot do what "
     "the driver asks; name the server itself in TALLYHOOK_DATABASE_URL"
 )
-"""What is refused are the limits that a connection asks for, or statements that were prepared over
-another connection of the pooler's."""
+"""Said where time limits of the connection are refused, or statements that were prepared on another
+connection of the pooler."""
 
 _REFUSES_LIMITS: Final = "08P01"
 
@@ -99,18 +96,17 @@ _PASSING_POSTGRESQL = {
     "57": "the server is stopping, starting, or took too long; try again",
     "58": "the server reports a system error; see its log",
 }
-"""By the code, or else its class, which is its first two characters. After an I/O error of its log
-the server stops by itself and reads its disk again, so nothing of this is for good."""
+"""By code, or by its class, the first two characters. None is fatal: after an I/O error of its log
+the server itself stops and reads its disk again."""
 
 _REASON_POSTGRESQL: Final[dict[str, NotStored]] = {"40": "busy", "55": "busy", "53100": "disk"}
-"""Where it is another than `database`."""
+"""Reasons other than `database`."""
 
 
 def driver_errors() -> tuple[type[Exception], ...]:
-    """What a database can make fail, through SQLAlchemy or past it.
+    """List the exceptions that a database raises, through SQLAlchemy or past it.
 
-    PostgreSQL's driver is asked only where it is loaded: on SQLite nobody needs it, and to load it
-    takes a fifteenth of a start.
+    asyncpg is looked up only where it is loaded, because loading takes a fifteenth of a start.
     """
     asyncpg = sys.modules.get("asyncpg")
     past_sqlalchemy = (
@@ -123,7 +119,7 @@ def driver_errors() -> tuple[type[Exception], ...]:
 
 
 def as_store_error(error: Exception) -> TallyhookError | None:
-    """The error of ours that a driver's error means; None when it is a fault in our own SQL."""
+    """Return our error for a driver's error; None for a fault in our own SQL."""
     code = _found_in(error, "sqlite_errorcode")
     if isinstance(code, int):
         return _of_sqlite(code & 0xFF)
@@ -149,9 +145,8 @@ def as_store_error(error: Exception) -> TallyhookError | None:
 
 
 def is_not_there_yet(error: StoreUnavailable) -> bool:
-    """Whether no server answered, or one that is starting, has no connection left, or is no primary
-    yet: it may within moments. One that refuses this user, or has no such database, has
-    answered."""
+    """Return whether a server may answer within moments: none did, or one that is starting, full or
+    no primary yet. A server that refuses the user or has no such database has answered."""
     state = _found_in(error, "sqlstate")
     if isinstance(state, str):
         return (state[:2] == "08" and state != _REFUSES_LIMITS) or state in _MAY_PASS
@@ -161,12 +156,12 @@ def is_not_there_yet(error: StoreUnavailable) -> bool:
 
 
 def is_full(error: StoreUnavailable) -> bool:
-    """Whether the server has answered, and has no connection free."""
+    """Return whether the server has no connection free."""
     return _found_in(error, "sqlstate") == _NO_CONNECTION
 
 
 def why_not_opened(error: OSError) -> str:
-    """The system's own words, and what to do where they are the sign of a failed disk."""
+    """Quote the system's reason, and say what to do about a failed disk or a missing right."""
     if error.errno == errno.EROFS:
         return "its file system is read-only; see the kernel's log, check the disk, mount it again"
     why = error.strerror or type(error).__name__
@@ -199,7 +194,7 @@ def _of_postgresql(state: str) -> TallyhookError | None:
 
 
 def _none_fits(error: BaseException) -> bool:
-    """Whether of several servers none is what the address asks for, such as one that writes."""
+    """Return whether no server is what `target_session_attrs` asks for."""
     asyncpg = sys.modules.get("asyncpg")
     return asyncpg is not None and any(
         isinstance(cause, asyncpg.exceptions.TargetServerAttributeNotMatched)
@@ -208,8 +203,7 @@ def _none_fits(error: BaseException) -> bool:
 
 
 def _of_certificates(error: BaseException) -> str | None:
-    """Why a server is not trusted, or which file to trust it by is not there; None where that is
-    not what failed."""
+    """Say why a server's certificate is not trusted; None where that is not what failed."""
     asyncpg = sys.modules.get("asyncpg")
     misled = () if asyncpg is None else (asyncpg.exceptions.ClientConfigurationError,)
     for cause in _chain(error):
@@ -227,7 +221,7 @@ def _of_certificates(error: BaseException) -> str | None:
 
 
 def _found_in(error: BaseException, name: str) -> object:
-    """An attribute of the driver's exception, or of one that it was made from."""
+    """Find an attribute of the driver's exception, or of one in its chain of causes."""
     found = (getattr(cause, name, None) for cause in _chain(error))
     return next((each for each in found if each is not None), None)
 

@@ -1,15 +1,13 @@
-"""Locks between processes on one SQLite file.
+"""Locks between processes on one SQLite file, and advisory locks of PostgreSQL.
 
-`ServiceLock` is held for as long as a process serves: a second one is refused. Whoever reads the
-inbox holds another such file. `WriteLock` is held
-for one transaction, so that a command such as `tokens add` can write while the service runs.
-With it, no process ever checkpoints while another commits, which SQLite before 3.51.3 can
-survive only by luck (its WAL-reset bug needs exactly that pair).
+`ServiceLock` is held for as long as a process serves, so a second one is refused; the reader of the
+inbox holds another such file. `WriteLock` is held for one transaction, so that a command such as
+`tokens add` can write while the service runs. With it, no process checkpoints while another
+commits: that pair can lose data in SQLite before 3.51.3 (its WAL-reset bug).
 
-Processes take the `WriteLock` in the order in which they came: whoever wants it first takes a place
-in a queue, which is a locked byte of a second file, at the offset that the clock of the machine
-shows. A place says only who is next, and the lock alone says who may write.
-The kernel releases all of them when their process ends, however it ends.
+Processes take the `WriteLock` in order of arrival. Each first takes a place in a queue: a locked
+byte of a second file, at the offset that the machine's clock shows. The place only orders; the lock
+decides who may write. The kernel releases both when a process ends.
 """
 
 from __future__ import annotations
@@ -37,39 +35,37 @@ RECONCILING: Final = 7_411_006
 SEALING: Final = 7_411_007
 READING: Final = 7_411_008
 STATING: Final = 7_411_009
-"""Numbers of advisory locks; each database has its own. LINKING is taken before REFUSING, and both
-before any row is locked; STATING, of which each order has one, before both; SEALING is taken
-alone."""
+"""Numbers of advisory locks of one database. Their order: STATING (one for each order), LINKING,
+REFUSING, then rows. SEALING is taken alone."""
 
 
 def take_lock(connection: PlainConnection, lock: int) -> None:
-    """Wait for a lock that ends with the transaction. SQLite has one writer at a time anyway."""
+    """Wait for a lock until the transaction ends. On SQLite the one writer needs none."""
     if connection.dialect != "sqlite":
         connection.ask("SELECT pg_advisory_xact_lock(?)", (lock,))
 
 
 def take_lock_of(connection: PlainConnection, lock: int, name: str) -> None:
-    """The same of one of the locks of this number: each name has its own, or shares it with a
-    few."""
+    """Wait for a name's own lock of this number; a few names may share one."""
     if connection.dialect != "sqlite":
         connection.ask("SELECT pg_advisory_xact_lock(?::int, hashtext(?))", (lock, name))
 
 
 WAIT_S = 10.0
-"""How long a writer waits for other processes' transactions. They take milliseconds."""
+"""How long a writer waits for other processes. Transactions take milliseconds."""
 
 PASSED_BY_S: Final = 0.1
-"""How long the lock may lie free before those first in the queue are passed by: a process that was
-suspended while it waited is alive, and must hold up nobody."""
+"""How long the lock may be free before the first places in the queue are skipped: their process may
+have been suspended."""
 
 _PAUSE_S: Final = 0.002
 
 _PLACE: Final = struct.Struct("hhqqi4x")
-"""The kernel's `struct flock`: kind, whence, start, length, process (0 for locks of this sort)."""
+"""The kernel's `struct flock`: kind, whence, start, length, process (0 for OFD locks)."""
 
 
 class HeldFile:
-    """Exclusive for the life of a process, or until it is released."""
+    """A locked file, exclusive until it is released or the process ends."""
 
     def __init__(self, database: Path, suffix: str) -> None:
         self._path = database.with_name(database.name + suffix)
@@ -77,11 +73,11 @@ class HeldFile:
 
     @property
     def held(self) -> bool:
-        """Whether it is ours."""
+        """Whether this process holds the lock."""
         return self._file is not None
 
     def take(self) -> bool:
-        """Whether it is ours now; False while another process has it."""
+        """Take the lock; return False while another process holds it."""
         if self._file is not None:
             return True
         descriptor = _opened(self._path)
@@ -99,14 +95,14 @@ class HeldFile:
 
 
 class ServiceLock:
-    """Exclusive for the life of a serving process."""
+    """The lock that a serving process holds for its life."""
 
     def __init__(self, database: Path) -> None:
         self._database = database
         self._file = HeldFile(database, ".serving")
 
     def take(self) -> None:
-        """Raises ConfigurationError when another process serves this database."""
+        """Take the lock. Raise ConfigurationError when another process serves this database."""
         if not self._file.take():
             raise ConfigurationError(
                 [
@@ -117,7 +113,7 @@ class ServiceLock:
 
     @contextmanager
     def if_free(self) -> Iterator[bool]:
-        """Whether nobody else serves; then nobody does until the block ends."""
+        """Yield whether no other process serves; then none can until the block ends."""
         held = self._file.held
         try:
             yield self._file.take()
@@ -131,7 +127,7 @@ class ServiceLock:
 
 
 class WriteLock:
-    """Exclusive for one transaction or checkpoint; first come, first served among processes."""
+    """The lock of one transaction or checkpoint; first come, first served among processes."""
 
     def __init__(self, database: Path) -> None:
         self._path = database.with_name(database.name + ".writing")
@@ -139,7 +135,7 @@ class WriteLock:
         self._queue = _Queue(database.with_name(database.name + ".waiting"))
 
     async def take(self) -> None:
-        """Wait for the lock. Raises StoreUnavailable when other processes hold it too long."""
+        """Wait for the lock. Raise StoreUnavailable when other processes hold it too long."""
         if self._file is None:
             self._file = _opened(self._path)
         waited = free = 0.0
@@ -156,11 +152,11 @@ class WriteLock:
                     self._queue.pass_by(place)
 
     def is_wanted(self) -> bool:
-        """Whether another process waits for it; for who holds it."""
+        """Return whether another process waits. Only for the holder."""
         return self._queue.is_anybody_there()
 
     def release(self) -> None:
-        """Let others write."""
+        """Release the lock."""
         if self._file is not None:
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
@@ -173,37 +169,37 @@ class WriteLock:
 
 
 class _Queue:
-    """Places of the processes that wait, each a byte of one file, in the order of their coming."""
+    """Places of waiting processes, each a byte of one file, in order of arrival."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: int | None = None
         self._passed = 0
-        """Places below this one are not waited for any more."""
+        """Places below this one are skipped."""
 
     @contextmanager
     def place(self) -> Iterator[int]:
-        """A place behind all others, until the block ends."""
+        """Take a place behind all others, until the block ends."""
         if self._file is None:
             self._file = _opened(self._path)
         place = monotonic_ns()
-        while not self._lock(place):
+        while not self._set(fcntl.F_WRLCK, place):
             place += 1
         try:
             yield place
         finally:
-            fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, _PLACE.pack(fcntl.F_UNLCK, 0, place, 1, 0))
+            self._set(fcntl.F_UNLCK, place)
 
     def is_next(self, place: int) -> bool:
-        """Whether nobody else who is waited for came before."""
+        """Return whether no process came before that is not skipped."""
         return place <= self._passed or not self._taken(place - self._passed)
 
     def is_anybody_there(self) -> bool:
-        """Whether anybody who is waited for has a place; for who has none."""
+        """Return whether any process waits. Only for a process without a place."""
         return self._taken(0)
 
     def _taken(self, length: int) -> bool:
-        """Whether others have one of so many places that are waited for; 0: of all of them."""
+        """Return whether another process has one of `length` unskipped places; 0: any place."""
         if self._file is None:
             return False
         asked = _PLACE.pack(fcntl.F_WRLCK, 0, self._passed, length, 0)
@@ -211,20 +207,19 @@ class _Queue:
         return bool(_PLACE.unpack(answer)[0] != fcntl.F_UNLCK)
 
     def pass_by(self, place: int) -> None:
-        """Wait no more for those who came before this place."""
+        """Skip all places before this one."""
         self._passed = place
 
-    def _lock(self, place: int) -> bool:
+    def _set(self, kind: int, place: int) -> bool:
         assert self._file is not None
-        wanted = _PLACE.pack(fcntl.F_WRLCK, 0, place, 1, 0)
         try:
-            fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, wanted)
+            fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, _PLACE.pack(kind, 0, place, 1, 0))
         except BlockingIOError:
             return False
         return True
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the queue's file."""
         if self._file is not None:
             os.close(self._file)
             self._file = None

@@ -1,8 +1,7 @@
-"""Rows to values of `reconcile` and back. The tables validate nothing; this module does.
+"""Rows as values of `reconcile`, and back. The tables validate nothing; this module does.
 
-Column orders are constants here, so that the statements of a batch and the readers of a scan
-agree by construction. The classes of `tables` say the same columns, and take too long to load:
-tests/architecture holds each list of names to them.
+Statements that write and readers share the column lists here. The classes of `tables` take too long
+to load; tests/architecture compares each list with them.
 """
 
 from __future__ import annotations
@@ -90,13 +89,13 @@ REVISION_COLUMNS: Final = (
 )
 
 EVENTS: Final = table("events", *map(column, EVENT_COLUMNS))
-"""For statements that SQLAlchemy composes. The models say more, and take long to load."""
+"""The table for statements that SQLAlchemy composes, without loading the models."""
 
 EVENT_SELECT: Final = ", ".join(f"events.{name}" for name in EVENT_COLUMNS)
 RECORD_SELECT: Final = ", ".join(f'records."{name}"' for name in RECORD_COLUMNS)
 
 AMOUNTS_REMEMBERED: Final = 1_024
-"""Amounts of money kept as values, about 300 kB."""
+"""Amounts of money in the cache, about 300 kB."""
 
 _CLAIMS: Final = frozenset(CLAIM_KINDS)
 _RECORDS: Final = frozenset(RECORD_KINDS)
@@ -105,7 +104,7 @@ _RECORDS: Final = frozenset(RECORD_KINDS)
 def event_row(
     event: Event, *, order_key: str | None, delivery_id: str, received_at: Instant
 ) -> tuple[Any, ...]:
-    """The values of EVENT_COLUMNS for an event first brought by a delivery."""
+    """Return the values of EVENT_COLUMNS for an event and the delivery that first brought it."""
     money, order_money, refunded = event.money, event.order_money, event.refunded_total
     return (
         order_key,
@@ -137,7 +136,7 @@ _delivery, _event = maker(Delivery), maker(Event)
 
 
 def delivery_of(row: Sequence[Any]) -> Delivery:
-    """The first delivery of the event in a row of EVENT_COLUMNS."""
+    """Return the first delivery of the event in a row of EVENT_COLUMNS."""
     # fmt: off
     (_, source, event_id, digest, delivery_id, received_at, kind, claim, occurred_at, order,
      session, payment, movement, amount, currency, order_amount, order_currency,
@@ -171,15 +170,14 @@ def delivery_of(row: Sequence[Any]) -> Delivery:
     )
 
 
-# An order's events state one price again and again: found here, it is one value, and a fold that
-# compares it with itself need not look inside.
+# Events of an order repeat its price. As one cached value it is compared by identity in a fold.
 @lru_cache(maxsize=AMOUNTS_REMEMBERED)
 def _money(minor: int, currency: str) -> Money:
     return new_money(minor=minor, currency=currency)
 
 
 def record_row(record: Record, details: str | None = None) -> tuple[Any, ...]:
-    """The values of RECORD_COLUMNS. `details` is text kept beside it, such as an answer."""
+    """Return the values of RECORD_COLUMNS. `details`: text beside the record, such as an answer."""
     return (
         record.record_id,
         record.recorded_at,
@@ -200,7 +198,7 @@ def record_row(record: Record, details: str | None = None) -> tuple[Any, ...]:
 
 
 def record_of(row: Sequence[Any]) -> Record:
-    """The record in a row of RECORD_COLUMNS."""
+    """Return the record in a row of RECORD_COLUMNS."""
     # fmt: off
     (record_id, recorded_at, kind, order, at, amount, currency, source, key, session,
      expires_at, reason, _, payment, author) = row

@@ -1,4 +1,4 @@
-"""PostgreSQL: how connections are made, what they are asked first, how transactions run on them."""
+"""PostgreSQL: how connections are made and checked, and how transactions run on them."""
 
 from __future__ import annotations
 
@@ -20,38 +20,38 @@ if TYPE_CHECKING:
     import asyncpg
 
 Purpose = Literal["serving", "working", "alone", "upgrading", "writing", "folding", "reading"]
-"""What a store is opened for: see `open_store`. Only the first three keep others away."""
+"""What a store is opened for: see `open_store`. Only the first three exclude other processes."""
 
 CONNECT_S: Final = 5
-"""How long a connection may take to be made."""
+"""Seconds within which a connection must be made."""
 
 ANSWER_S: Final = 20
-"""How long any statement may take to be answered, a commit that waits for a standby included. When
-it is over, the connection is given up: nobody knows what became of the transaction."""
+"""Seconds within which any statement must be answered, also a commit that waits for a standby. Then
+the connection is given up: whether the transaction committed is unknown."""
 
 STATEMENT_MS: Final = 15_000
-"""How long the server works on one statement of ours: it goes on when we have gone away."""
+"""How long the server works on one statement. It does not notice that its client has gone away."""
 
 LOCK_MS: Final = 10_000
 """How long a statement waits for another transaction. Transactions take milliseconds."""
 
 IDLE_MS: Final = 60_000
-"""How long a transaction may lie idle before the server ends it, and with it its locks."""
+"""How long a transaction may be idle before the server ends it and releases its locks."""
 
 READING_IDLE_MS: Final = 3_600_000
-"""The same of one that only reads. It holds up nobody but an upgrade, and what reads all there is
-keeps its snapshot while other processes work."""
+"""The same for one that only reads: it blocks nothing but an upgrade, and a full scan keeps its
+snapshot while other processes work."""
 
 SERVER_KEEPALIVE: Final = {
     "tcp_keepalives_idle": "5",
     "tcp_keepalives_interval": "2",
     "tcp_keepalives_count": "3",
 }
-"""By which the server knows within some ten seconds that a machine of ours is gone without a word.
-Until then that one has its locks: nobody else reads the inbox."""
+"""With these the server notices within some ten seconds that a client's machine is gone. Until then
+that client holds its locks, and nobody else reads the inbox."""
 
 SILENCE_MS: Final = 30_000
-"""After which we know the same of the server: else who asked it would wait for hours."""
+"""After this silence a client gives the server up. Else it would wait for hours."""
 
 CLIENT_KEEPALIVE: Final = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -61,26 +61,26 @@ CLIENT_KEEPALIVE: Final = (
 )
 
 VACUUM_S: Final = 24 * 3_600
-"""How long tables may take to be vacuumed: hours, where they are large and the disk is slow."""
+"""How long a VACUUM may take: hours, where tables are large and the disk is slow."""
 
 
 def writing_engine(url: str, *, purpose: Purpose, check: Callable[[Any], None]) -> AsyncEngine:
-    """The engine of the connection that writes. `check` is given a cursor of each new one.
+    """Make the engine of the connection that writes. `check` gets a cursor of each new one.
 
-    What goes through the whole database may take as long as it takes.
+    Only the purposes of short transactions have time limits.
     """
     statements.tables()  # now, not while the first batch waits
     hurried = purpose in ("serving", "working", "writing")
     limits = _limits(STATEMENT_MS, idle_ms=IDLE_MS) if hurried else {}
-    # A table that grows a thousandfold within a minute is not what the planner's statistics say;
-    # every statement of the intake has its index.
     settings = {
         **limits,
-        # What is decided under a lock rests on what is seen after it was taken.
+        # What is decided under a lock rests on rows that are read after the lock was taken.
         "default_transaction_isolation": "read committed",
+        # Statistics lag behind a table that grows a thousandfold within a minute, and every
+        # statement of the intake has its index.
         "enable_seqscan": "off",
-        # Before version 18 that is a cost beyond all others: each plan that reads a small table
-        # whole would be compiled for a second.
+        # Before version 18 a disabled scan costs so much in plans that each plan with one, of a
+        # small table, would be compiled for a second.
         "jit": "off",
         "application_name": f"tallyhook {purpose}",
     }
@@ -96,7 +96,10 @@ def writing_engine(url: str, *, purpose: Purpose, check: Callable[[Any], None]) 
         keep_alive(connection)
         cursor = connection.cursor()
         check(cursor)
-        _require_writes(cursor)
+        # Else nobody would know before the first delivery is refused.
+        cursor.execute("SHOW transaction_read_only")
+        if cursor.fetchone()[0] == "on":
+            raise StoreUnavailable(TAKES_NO_WRITES)
         _take_place(cursor, purpose)
         cursor.close()
         connection.commit()
@@ -105,7 +108,7 @@ def writing_engine(url: str, *, purpose: Purpose, check: Callable[[Any], None]) 
 
 
 def reading_engine(url: str, *, readers: int) -> AsyncEngine:
-    """The engine of connections that only read, each transaction on one snapshot."""
+    """Make the engine of connections that only read, each transaction on one snapshot."""
     limits = _limits(0, idle_ms=READING_IDLE_MS)
     settings = {**limits, "application_name": "tallyhook reading"}
     engine = create_async_engine(
@@ -122,7 +125,7 @@ def reading_engine(url: str, *, readers: int) -> AsyncEngine:
 
 
 def keep_alive(connection: Any) -> None:
-    """Have a connection broken off whose server is gone without a word."""
+    """Have the kernel break off the connection once its server is silent for SILENCE_MS."""
     ours = connection.driver_connection._transport.get_extra_info("socket")
     if ours.family != socket.AF_UNIX:
         for level, option, value in CLIENT_KEEPALIVE:
@@ -145,19 +148,12 @@ def _arguments(settings: dict[str, str], *, answer_s: float | None) -> dict[str,
     }
 
 
-def _require_writes(cursor: Any) -> None:
-    """Asked of each new connection: else nobody would know before the first delivery is refused."""
-    cursor.execute("SHOW transaction_read_only")
-    if cursor.fetchone()[0] == "on":
-        raise StoreUnavailable(TAKES_NO_WRITES)
-
-
 _ALONE: Final = "SELECT pg_try_advisory_lock($1)"
 _SHARED: Final = "SELECT pg_try_advisory_lock_shared($1)"
 
 
 def _take_place(cursor: Any, purpose: Purpose) -> None:
-    """Serve beside others that serve, or rebuild alone. The lock is the connection's."""
+    """Take the lock to serve beside others, or to be alone, for as long as the connection lives."""
     if purpose not in ("serving", "working", "alone"):
         return
     cursor.execute(_ALONE if purpose == "alone" else _SHARED, (SERVING,))
@@ -192,8 +188,8 @@ async def run_transaction(
 
 
 async def run_statement(connection: AsyncConnection, sql: str, values: Sequence[Any]) -> None:
-    """Run one statement as a transaction of its own, on a connection that is in none: one round
-    trip in place of three, and past SQLAlchemy."""
+    """Run one statement as a transaction, on a connection that is in none. Without SQLAlchemy this
+    is one round trip instead of three."""
     driver = (await connection.get_raw_connection()).driver_connection
     assert driver is not None
     # In a transaction it would wait for a COMMIT that nobody sends, and be acknowledged.
@@ -204,7 +200,7 @@ async def run_statement(connection: AsyncConnection, sql: str, values: Sequence[
 
 @asynccontextmanager
 async def transaction(connection: AsyncConnection) -> AsyncIterator[None]:
-    """One transaction, on a connection that is in none. Raises as `_committing` does."""
+    """Open a transaction on a connection that is in none. Raises as `_committing` does."""
     driver = (await connection.get_raw_connection()).driver_connection
     async with connection.begin() as begun:
         yield
@@ -213,15 +209,17 @@ async def transaction(connection: AsyncConnection) -> AsyncIterator[None]:
 
 
 _OF_NUMBERS: Final = "varsup.c"
-"""The part of the server that warns, at each statement which takes one, that the numbers of its
-transactions will run out: some forty million of them before that is so."""
+"""Source file of the server's warning that transaction numbers will run out. It comes with every
+statement that takes one, from forty million numbers before the end on."""
 
 
 @asynccontextmanager
 async def _committing(driver: Any) -> AsyncIterator[None]:
-    """Around what commits. Raises StoreUnavailable where the server has not waited for its standby:
-    its wait was broken off, it commits with a warning, and what was committed could be lost with
-    its machine, so it is not acknowledged. What else it may say of a statement is no such thing."""
+    """Raise StoreUnavailable where the commit in the block did not wait for the standby.
+
+    A wait that is broken off ends as a commit with a warning: it could be lost with the server's
+    machine, so it must not be acknowledged.
+    """
     warnings: list[object] = []
 
     def hear(_connection: object, message: asyncpg.PostgresLogMessage) -> None:

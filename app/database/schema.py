@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 import re
 from collections import Counter
 from functools import cache
@@ -19,6 +18,7 @@ from sqlalchemy.schema import CreateSchema
 
 from app.core.errors import ConfigurationError, StorePoisoned, StrangeSchema
 from app.core.ids import new_id
+from app.core.private_files import replacing
 from app.core.text import printable
 from app.database.statements import PlainConnection, statement
 from reconcile.instants import EARLIEST
@@ -292,11 +292,12 @@ async def _made_on_postgresql(connection: AsyncConnection) -> list[SchemaObject]
 
 
 async def stamp_environment(connection: AsyncConnection, environment: str | None) -> str | None:
-    """Stamp a new database, or check the stamp. `None` asks for whatever the stamp says.
+    """Stamp a new database, or check the stamp. Return the stamp. `None`: only read it.
 
     Raises ConfigurationError when the database belongs to the other environment.
     """
-    stamped = await _stamp(connection)
+    stamp = text("SELECT value FROM meta WHERE name='environment'")
+    stamped: str | None = await connection.scalar(stamp)
     if environment is None:
         return stamped
     if stamped is None:
@@ -307,7 +308,7 @@ async def stamp_environment(connection: AsyncConnection, environment: str | None
             ),
             {"value": environment},
         )
-        stamped = await _stamp(connection)  # another process may have been first
+        stamped = await connection.scalar(stamp)  # another process may have been first
     if stamped != environment:
         raise ConfigurationError(
             [
@@ -318,54 +319,44 @@ async def stamp_environment(connection: AsyncConnection, environment: str | None
     return environment
 
 
-async def _stamp(connection: AsyncConnection) -> str | None:
-    row = await connection.execute(text("SELECT value FROM meta WHERE name='environment'"))
-    stamped: str | None = row.scalar_one_or_none()
-    return stamped
-
-
-# --- that there is a database ---------------------------------------------------------------------
+# --- the file that says that there is a database --------------------------------------------------
 
 
 SUFFIX: Final = ".made"
-"""What its name has beyond the database's."""
-
-_IDENTITY: Final = "id"
-"""The fact that says the database's own id."""
+"""What the file's name has beyond the database's."""
 
 
 def identity_of(connection: PlainConnection) -> str:
     """Return the id of the database, and give it one where it has none."""
-    rows = connection.ask("SELECT value FROM meta WHERE name=?", (_IDENTITY,))
+    rows = connection.ask("SELECT value FROM meta WHERE name='id'")
     if rows:
         return str(rows[0][0])
     identity = new_id("db_", EARLIEST)
-    connection.ask("INSERT INTO meta (name, value) VALUES (?, ?)", (_IDENTITY, identity))
+    connection.ask("INSERT INTO meta (name, value) VALUES ('id', ?)", (identity,))
     return identity
 
 
 class Made:
-    """The file beside one database."""
+    """The file beside an SQLite database that holds its id. Without it, a start could not tell a
+    lost database from a new one."""
 
     def __init__(self, database: Path) -> None:
         self._database = database
         self.path = database.with_name(database.name + SUFFIX)
 
     def check_there(self) -> None:
-        """Raises ConfigurationError where there is none though there was one."""
-        if self._is_missing() and self.path.exists():
+        """Raise ConfigurationError where the database is gone, or empty, as a start that was cut
+        short leaves it, though there was one."""
+        missing = not self._database.exists() or not self._database.stat().st_size
+        if missing and self.path.exists():
             raise _refused(
                 f"the database {self._database} is gone, and {self.path.name} says that there was "
                 "one; put it back, or `tallyhook restore` a backup; only to start over with an "
                 "empty one: `tallyhook db create --new`"
             )
 
-    def _is_missing(self) -> bool:
-        # An empty file is what a start leaves that was cut short, or a program that only looked.
-        return not self._database.exists() or not self._database.stat().st_size
-
     def note(self, identity: str) -> None:
-        """From now on there is this database. Raises ConfigurationError where there was another."""
+        """Note that there is this database. Raises ConfigurationError where there was another."""
         if self.path.exists():
             found = self.path.read_text(encoding="ascii", errors="replace").strip()
             if found not in ("", identity):
@@ -376,22 +367,11 @@ class Made:
                 )
             if found:
                 return
-        part = self.path.with_name(self.path.name + ".part")
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(descriptor, f"{identity}\n".encode("ascii"))
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        part.replace(self.path)
-        folder = os.open(self.path.parent, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        with replacing(self.path, part=self.path.with_name(self.path.name + ".part")) as file:
+            file.write(f"{identity}\n".encode("ascii"))
 
     def forget(self) -> None:
-        """Whatever is put here next is meant."""
+        """Delete the file: whatever database is put here next is meant."""
         self.path.unlink(missing_ok=True)
 
 

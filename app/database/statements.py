@@ -1,12 +1,9 @@
-"""Plain synchronous functions over one connection: what is decided and written as a whole.
+"""Plain synchronous functions over one connection, and building blocks of statements.
 
-Such a function is given a `PlainConnection`, asks it, and returns. On SQLite the whole of it runs
-in the driver's thread, because every statement that crosses into it alone wakes two threads and
-trades the interpreter lock; on PostgreSQL its statements are awaited underneath. The function is
-the same.
-
-One statement carries many rows for the same reason: a row at a time would give up and regain the
-interpreter lock for each, which costs more than the rows do. PostgreSQL takes them as arrays.
+A plain function is given a `PlainConnection` and asks it. On SQLite the whole function runs in the
+driver's thread: each crossing wakes two threads and trades the interpreter lock. On PostgreSQL its
+statements are awaited underneath. For the same reason one statement carries many rows; PostgreSQL
+takes them as arrays.
 """
 
 from __future__ import annotations
@@ -34,7 +31,7 @@ Row = tuple[Any, ...]
 
 
 class Whole:
-    """A statement's values on their way into the thread, and all that came of it."""
+    """A statement's values on their way into the thread, and its whole result."""
 
     __slots__ = ("description", "lastrowid", "rowcount", "rows", "values")
 
@@ -46,7 +43,7 @@ class Whole:
         self.lastrowid: int | None = None
 
     def run(self, cursor: sqlite3.Cursor, sql: str) -> None:
-        """In the thread: execute, and fetch all there is."""
+        """Execute in the driver's thread, and fetch all rows."""
         cursor.execute(sql, self.values)
         self.description = cursor.description
         if self.description:
@@ -55,8 +52,8 @@ class Whole:
 
 
 class WholeCursor:
-    """What the dialect uses of `aiosqlite.Cursor` for one statement; it fetches all that a query
-    gives. Many rows are written with `insert_rows`, and read a part at a time with `stream`."""
+    """The part of `aiosqlite.Cursor` that SQLAlchemy's dialect uses, in one crossing. It fetches
+    all rows: read many with `stream`, and write many with `insert_rows`."""
 
     arraysize = 1
 
@@ -65,35 +62,35 @@ class WholeCursor:
         self._came = Whole(())
 
     async def __aenter__(self) -> WholeCursor:
-        """Nothing is made before there is a statement."""
+        """Do nothing: there is no cursor before a statement."""
         return self
 
     async def execute(self, sql: str, values: Iterable[Any] = ()) -> None:
-        """Run one statement. Raises what the driver raises."""
+        """Run one statement."""
         asked = Whole(values)
         await self._connection.execute(sql, asked)
         self._came = asked
 
     async def fetchall(self) -> list[Row]:
-        """All rows of the statement."""
+        """Return all rows."""
         return self._came.rows
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: the cursor was closed in the thread."""
 
     @property
     def description(self) -> Any:
-        """The names of the columns; None where the statement gives no rows."""
+        """Names of the columns; None where the statement gives no rows."""
         return self._came.description
 
     @property
     def rowcount(self) -> int:
-        """Rows that it changed; -1 where that is no question."""
+        """Number of changed rows; -1 for a query."""
         return self._came.rowcount
 
     @property
     def lastrowid(self) -> int | None:
-        """The row that was inserted last."""
+        """Number of the last inserted row."""
         return self._came.lastrowid
 
 
@@ -107,14 +104,14 @@ MAX_PARAMETERS = 30_000
 """Parameters in one statement: SQLite allows 32,766."""
 
 MAX_ROWS = 512
-"""Rows in one statement of SQLite, and a power of two: see `insert_rows`."""
+"""Rows in one INSERT of SQLite; a power of two: see `insert_rows`."""
 
 MAX_LISTED = 4_096
-"""Values that one statement of SQLite looks for, and a power of two."""
+"""Values in one IN of SQLite; a power of two."""
 
 
 class PlainConnection(Protocol):
-    """One connection, in a transaction, for a function that runs where its driver does."""
+    """A connection in a transaction, for a function that runs where the driver does."""
 
     @property
     def dialect(self) -> str:
@@ -122,7 +119,7 @@ class PlainConnection(Protocol):
         ...
 
     def ask(self, sql: str, values: Sequence[Any] = ()) -> Rows:
-        """Run one statement, whose values stand as `?`; the rows that it gives."""
+        """Run one statement, with `?` for its values, and return its rows."""
         ...
 
 
@@ -131,7 +128,7 @@ Plain = Callable[Concatenate[PlainConnection, Words], Result]
 
 
 class _Sqlite:
-    """In the driver's thread."""
+    """A plain connection in the driver's thread."""
 
     dialect = "sqlite"
 
@@ -144,7 +141,7 @@ class _Sqlite:
 
 
 class _PostgreSQL:
-    """Inside `run_sync`."""
+    """A plain connection inside `run_sync`."""
 
     dialect = "postgresql"
 
@@ -158,25 +155,24 @@ class _PostgreSQL:
 
 @lru_cache(maxsize=1_024)
 def numbered(sql: str) -> str:
-    """A statement with its values as PostgreSQL's driver wants them: `$1`, `$2`, …"""
+    """Write a statement's values as PostgreSQL's driver wants them: `$1`, `$2`, …"""
     numbers = count(1)
     return re.sub(r"\?", lambda _: f"${next(numbers)}", sql)
 
 
 class _Calling:
-    """A function on its way through the driver's thread, and what became of it."""
+    """A function on its way through the driver's thread, and its result."""
 
     def __init__(self, function: Callable[[PlainConnection], Any], *, begin: str | None) -> None:
-        """begin: what begins a transaction that holds the function alone; None: one is under
-        way."""
+        """begin: statement that begins a transaction for the function; None: it is in one."""
         self.function = function
         self.begin = begin
         self.result: Any = None
 
 
 class CallingConnection(sqlite3.Connection):
-    """SQLite's connection that also takes, in place of parameters, what crosses into the driver's
-    thread but once: a statement with all that comes of it, or a function."""
+    """SQLite's connection. In place of parameters it also takes a `Whole` statement, or a function:
+    either crosses into the driver's thread once."""
 
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
         """Run one statement, or the function that `run` hands over."""
@@ -231,8 +227,7 @@ async def run_snapshot(
     *args: Words.args,
     **words: Words.kwargs,
 ) -> Result:
-    """Run a plain function that only reads, on one snapshot, on a connection that is in no
-    transaction."""
+    """Run a plain function that only reads on one snapshot. The connection is in no transaction."""
     if connection.dialect.name == "sqlite":
         return await _cross(connection, lambda c: function(c, *args, **words), begin="BEGIN")
     async with connection.begin():
@@ -252,8 +247,8 @@ async def _cross(
     except sqlite3.Error as error:
         raise OperationalError("function", None, error) from error
     except CancelledError:
-        # The thread goes on all the same, and does one thing after the other: until it is here
-        # again, the transaction is not over, and its locks are not to be given back.
+        # The thread goes on nevertheless. Until it has come to this statement, the transaction is
+        # not over, and its locks must not be given back.
         with suppress(sqlite3.Error):
             await driver.execute("SELECT 1", Whole(()))
         raise
@@ -274,12 +269,9 @@ async def stream(
     at_once: int,
     values: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[Rows]:
-    """The rows of a query, `at_once` at a time, in memory that stays small.
-
-    values  its parameters, which it names with a colon
-    """
+    """Yield the rows of a query, `at_once` at a time. `values`: parameters, named with a colon."""
     if connection.dialect.name == "sqlite":
-        # The driver's own rows are plain tuples: a scan of a million of them feels the difference.
+        # The driver's rows are plain tuples, which makes a scan of a million rows faster.
         driver = await _driver(connection)
         try:
             cursor = await driver.execute(sql, values or {})
@@ -307,10 +299,9 @@ def insert_rows(
 ) -> None:
     """Insert the rows in as few statements as the parameter limit allows.
 
-    On SQLite a row that is refused rolls back the whole transaction, which is all or nothing
-    anyway: to undo one statement by itself, SQLite would first copy every page that it touches
-    into a temporary file. Statements have 1, 2, 4, … rows: one of each size a table stays prepared.
-    Of every size there is they would fill hundreds of megabytes.
+    On SQLite a refused row rolls back the whole transaction: to undo one statement alone, SQLite
+    would first copy each page it touches into a temporary file. Statements have 1, 2, 4, … rows, so
+    that few sizes stay prepared; all sizes would fill hundreds of megabytes.
     """
     if connection.dialect != "sqlite":
         if rows:
@@ -329,12 +320,11 @@ _PLACE = re.compile(r"\{(\w+)\}")
 
 
 def statement(template: str, **fragments: str) -> str:
-    """A statement, or a part of one, whole but for what it shares with others: `{name}` stands for
-    a fragment, such as the columns of a table. `{}` stays, for the list of `select_rows`.
+    """Fill the places `{name}` of a statement with fragments, such as the columns of a table.
 
-    Fragments are texts of our code: no value is ever one, values are parameters. This is the one
-    place where SQL is put together. ValueError: a place without its fragment, or one without a
-    place.
+    Fragments are texts of our code, never values: those are parameters. This is the only place
+    where SQL is put together. `{}` stays, for the list of `select_rows`. Raises ValueError where
+    places and fragments are not the same.
     """
     if set(_PLACE.findall(template)) != fragments.keys():
         raise ValueError(f"the fragments {', '.join(fragments)} are not those of: {template}")
@@ -344,16 +334,16 @@ def statement(template: str, **fragments: str) -> str:
 def select_rows(
     connection: PlainConnection, *, sql: str, values: Iterable[Any], first: Sequence[Any] = ()
 ) -> Rows:
-    """Rows of `sql`, in which `{}` stands for the list of values of an IN: all texts, or all whole
-    numbers. `first`: the values of the `?` before it."""
+    """Run a query in which `IN ({})` stands for a list of values: all texts, or all integers.
+    `first`: the values of the `?` before the list."""
     wanted = list(values)
     if connection.dialect != "sqlite":
         kind = "bigint" if wanted and isinstance(wanted[0], int) else "text"
-        return connection.ask(_with_array(sql, kind), (*first, wanted))
+        return connection.ask(sql.replace("IN ({})", f"= ANY(?::{kind}[])"), (*first, wanted))
     found: Rows = []
     for start in range(0, len(wanted), MAX_LISTED):
         part = wanted[start : start + MAX_LISTED]
-        # Filled up with what it holds already, which finds nothing twice.
+        # Repeat the last value up to a power of two: that finds no row twice.
         part += part[-1:] * (_power_of_two(2 * len(part) - 1) - len(part))
         found += connection.ask(_with_marks(sql, len(part)), (*first, *part))
     return found
@@ -362,12 +352,12 @@ def select_rows(
 async def select_in(
     connection: AsyncConnection, *, sql: str, values: Iterable[Any], first: Sequence[Any] = ()
 ) -> Rows:
-    """`select_rows`, run by itself."""
+    """Run `select_rows` on a connection."""
     return await run(connection, select_rows, sql=sql, values=values, first=first)
 
 
 def _power_of_two(most: int) -> int:
-    """The largest that is not above it."""
+    """Return the largest power of two that is not above `most`."""
     return 1 << most.bit_length() - 1
 
 
@@ -393,7 +383,7 @@ def _marks(count: int) -> str:
 
 @lru_cache
 def _insert_arrays(table: str, columns: tuple[str, ...], conflict: str) -> str:
-    """Insert the rows of which each parameter is one column."""
+    """Write an INSERT of rows that are given as one array for each column."""
     return statement(
         "INSERT INTO {table} ({columns}) SELECT * FROM unnest({arrays}) {conflict}",
         table=table,
@@ -405,7 +395,7 @@ def _insert_arrays(table: str, columns: tuple[str, ...], conflict: str) -> str:
 
 @cache
 def tables() -> MetaData:
-    """What the columns hold. Loaded only where it is needed: it takes a fifth of a start."""
+    """Load the table models, which takes a fifth of a start, and return their metadata."""
     from app.database.tables import metadata
 
     return metadata
@@ -416,8 +406,3 @@ def _kind(table: str, column: str) -> str:
     if isinstance(kind, BigInteger):
         return "bigint"
     return "bytea" if isinstance(kind, LargeBinary) else "text"
-
-
-def _with_array(sql: str, kind: str) -> str:
-    """`sql` with its `IN ({})` as one parameter."""
-    return sql.replace("IN ({})", f"= ANY(?::{kind}[])")

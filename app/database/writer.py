@@ -1,7 +1,7 @@
 """The one way to write: transactions one after another on one connection, and fail-stop.
 
-Every transaction is shielded from cancellation: a scope cancelled in the middle of one would leave
-the driver's thread with a half-made transaction.
+Every transaction is shielded from cancellation, which would leave the driver's thread with an open
+transaction.
 """
 
 from __future__ import annotations
@@ -40,23 +40,24 @@ class Space:
     """The file system that holds the database; a database server looks after its own."""
 
     def __init__(self, folder: Path | None, *, low_water_mib: int) -> None:
-        """low_water_mib: nothing is written while less than this is free; 0 never refuses."""
+        """low_water_mib: transactions are refused while less is free; 0 refuses none."""
         self._folder = folder
         self._low_water_mib = low_water_mib
         self.reserved: Callable[[], int] = lambda: 0
-        """Bytes that must be free besides: what was taken in already will need them."""
+        """Return the bytes that unread deliveries will need, which must be free besides."""
 
     def free_bytes(self) -> int | None:
-        """What an ordinary program may still write; None where that cannot be known."""
+        """Return the bytes that an ordinary user may still write; None where that is unknown."""
         if self._folder is None or not self._folder.is_dir():
             return None
         found = os.statvfs(self._folder)
         return found.f_bavail * found.f_frsize
 
     def check(self, *, log_bytes: int = 0) -> None:
-        """Raises StoreUnavailable while less than the low water is free, and room for what is
-        reserved and for `log_bytes`: what a log that somebody holds up has grown by, which the file
-        must take in one day."""
+        """Raise StoreUnavailable unless the low water is free, and room for what is reserved.
+
+        log_bytes  by which the write-ahead log is too long: the file will grow by as much
+        """
         free = self.free_bytes() if self._low_water_mib else None
         reserved = 0 if free is None else self.reserved()
         if free is None or free >= self._low_water_mib * MIB + log_bytes + reserved:
@@ -74,59 +75,57 @@ class Space:
 PAGE_BYTES: Final = 4096
 
 FOLD_PAGES = 12_000
-"""Pages of 4 KiB in the log before it is folded into the file: some 48 MB. Pages that change often
-are then folded once instead of many times."""
+"""Pages of 4 KiB in the log before it is folded into the file: some 48 MB. A longer log folds pages
+that change often only once."""
 
 ROOM_PAGES: Final = 256
-"""A log of fewer pages, 1 MiB, gives no room worth the trouble when it is emptied."""
+"""Pages, 1 MiB, below which emptying the log frees too little to be worth it."""
 
 INSIST_S: Final = 4.0
-"""Seconds between two tries that wait for readers; only with a log that is too long. A full disk
-is to be written again within five seconds after a reader has released the log."""
+"""Seconds between two folds of a too long log that wait for readers. A full disk is to be usable
+within five seconds after a reader has released the log."""
 
 INSIST_MS: Final = 250
-"""How long each waits, and deliveries with it."""
+"""How long such a fold waits, and deliveries with it."""
 
 Mode = Literal["PASSIVE", "RESTART", "TRUNCATE"]
-"""Fold without waiting for anybody; wait for readers, so that the log begins anew; and empty it."""
+"""How to fold the log: PASSIVE waits for nobody; RESTART waits for readers, so that the log starts
+from its beginning; TRUNCATE also empties the file."""
 
 _MX_FRAME = 16
-"""Where the index of the log counts the log's pages: section 2.1 of SQLite's `walformat.html`."""
+"""Offset of the number of pages in the log's index: section 2.1 of SQLite's `walformat.html`."""
 
 
 class LogLength:
-    """Reads the count from the log's index, a file that all connections share."""
+    """The length of the write-ahead log, read from its index, a file that all connections share."""
 
     def __init__(self, database: Path, *, fold_pages: int | None = None) -> None:
-        """fold_pages: when the log is folded, in place of FOLD_PAGES."""
+        """fold_pages: from how many pages on the log is folded, instead of FOLD_PAGES."""
         self._path = database.with_name(database.name + "-shm")
         self._file: int | None = None
         self._insist_from = 0.0
-        self._given = fold_pages
-
-    @property
-    def _fold_pages(self) -> int:
-        return FOLD_PAGES if self._given is None else self._given
+        self._fold_pages = FOLD_PAGES if fold_pages is None else fold_pages
 
     def pages(self) -> int:
-        """In the log since it was last begun anew. Only while a connection is open."""
+        """Count the pages since the log was last restarted. Only while a connection is open."""
         if self._file is None:
             self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         return int.from_bytes(os.pread(self._file, 4, _MX_FRAME), sys.byteorder)
 
     def excess_bytes(self) -> int:
-        """What the log has grown by beyond its length. Only while a connection is open."""
+        """Return by how much the log is too long. Only while a connection is open."""
         return max(0, self.pages() - self._fold_pages) * PAGE_BYTES
 
     def folding_due(self) -> Mode | None:
-        """How the log is to be folded now, after a commit; None where it is not."""
+        """Return how to fold the log after a commit; None while it is short."""
         pages = self.pages()
         if pages < self._fold_pages:
             return None
         return "RESTART" if pages >= 2 * self._fold_pages and self._may_insist() else "PASSIVE"
 
     def may_give_room(self) -> bool:
-        """Whether emptying the log could free what a full disk needs, and was not just tried."""
+        """Return whether to try to empty the log for a full disk: it is long enough, and no try was
+        made within INSIST_S."""
         return self.pages() >= ROOM_PAGES and self._may_insist()
 
     def _may_insist(self) -> bool:
@@ -137,24 +136,21 @@ class LogLength:
         return True
 
     def close(self) -> None:
-        """Only after all connections: closing it drops the locks that SQLite holds on the file."""
+        """Close the index. Only after all connections: closing drops SQLite's locks on the file."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
 
 def fold_log(connection: PlainConnection, mode: Mode) -> None:
-    """Fold the log, as far as readers let it be folded. One that waits for them leaves a connection
-    that waits for nobody longer than that."""
+    """Fold the log as far as readers allow. Where the mode waits for readers, the connection's busy
+    timeout is INSIST_MS afterwards."""
     if mode != "PASSIVE":
         connection.ask(statement("PRAGMA busy_timeout={ms}", ms=str(INSIST_MS)))
     connection.ask(statement("PRAGMA wal_checkpoint({mode})", mode=mode))
 
 
-_Identity = tuple[int, int] | None
-
-
-def _identity(path: Path) -> _Identity:
+def _identity(path: Path) -> tuple[int, int] | None:
     try:
         status = path.stat()
     except OSError:
@@ -162,30 +158,28 @@ def _identity(path: Path) -> _Identity:
     return status.st_dev, status.st_ino
 
 
-_RESTORED: Final = "after a restore start it again; else "
-
-
 class Place:
-    """The database file, its write-ahead log and the log's index, by device and inode. Where the
-    index is gone, another process would make one of its own, and the two would write over each
-    other's pages."""
+    """The database file, its write-ahead log and the log's index, by device and inode. Without the
+    index another process would make its own, and both would overwrite each other's pages."""
 
     def __init__(self, database: Path) -> None:
         self._paths = tuple(Path(f"{database}{suffix}") for suffix in ("", "-wal", "-shm"))
-        self._opened: dict[Path, _Identity] = {}
+        self._opened: dict[Path, tuple[int, int] | None] = {}
 
     def note(self) -> None:
-        """Remember the files as they are now, just after they were opened."""
+        """Remember the files just after they were opened."""
         self._opened = {path: _identity(path) for path in self._paths}
 
     def loss(self) -> str | None:
-        """What is no longer there, one sentence; None while both files are the opened ones."""
+        """Say which file is gone or was replaced; None while all are those that were opened."""
         for path in self._paths:
             found = _identity(path)
-            # The log of a new file comes with its first write.
+            # A new database gets its log with the first write.
             opened = self._opened[path] = self._opened[path] or found
             if found is None or found != opened:
-                what, after = ("is gone", "") if found is None else ("was replaced", _RESTORED)
+                what, after = "is gone", ""
+                if found is not None:
+                    what, after = "was replaced", "after a restore start it again; else "
                 return (
                     f"{path} {what} while the service was running; nothing more is acknowledged: "
                     f"{after}put the file back, or restore a backup with tallyhook restore, then "
@@ -195,14 +189,15 @@ class Place:
 
 
 TURN_S: Final = 5.0
-"""How long a writer waits for those before it. Transactions take milliseconds."""
+"""How long a writer waits for the writers of its process before it. Transactions take
+milliseconds."""
 
 KEEP_S: Final = 0.025
-"""For so long after it was taken, the lock between processes stays with whoever waits for it here:
-each of twenty small writes would else wait for a transaction of another process."""
+"""How long after it was taken the lock between processes is passed on within the process. Else each
+of twenty small writes would wait for a transaction of another process."""
 
 WANTED_S: Final = 1.0
-"""Another process that waited for one of our transactions is likely to come again within it."""
+"""How long after another process waited for a transaction here it is expected to come again."""
 
 
 def _ask(connection: PlainConnection, sql: str) -> Rows:
@@ -218,7 +213,7 @@ async def _fold(connection: AsyncConnection, mode: Mode) -> None:
 
 
 def _touch(connection: PlainConnection) -> None:
-    """A write that leaves the database as it was, but needs all that a real one needs."""
+    """Write a row of no meaning, which needs all that a real write needs."""
     connection.ask(
         "INSERT INTO counters (name, value) VALUES (?, ?) "
         "ON CONFLICT (name) DO UPDATE SET value=counters.value+1",
@@ -227,7 +222,7 @@ def _touch(connection: PlainConnection) -> None:
 
 
 class Writer:
-    """Serialises transactions. After a storage I/O error it refuses for ever."""
+    """The writer of one database: one transaction at a time, and none after a storage I/O error."""
 
     def __init__(
         self,
@@ -238,8 +233,7 @@ class Writer:
         place: Place | None,
         space: Space,
     ) -> None:
-        """lock, log, place: between processes on one SQLite file, its write-ahead log's length, and
-        where both lie."""
+        """lock, log, place: of an SQLite file; None on PostgreSQL."""
         self._engine = engine
         self._between_processes = lock
         self._log = log
@@ -247,13 +241,13 @@ class Writer:
         self.space = space
         self._turn = asyncio.Lock()
         self._waiting = 0
-        """Writers of this process that wait for their turn."""
+        """Number of writers of this process that wait for their turn."""
         self._taken_at: float | None = None
-        """When the lock between processes was taken; None while it is not ours."""
+        """When this process took the lock between processes; None while it does not hold it."""
         self._wanted_at = -WANTED_S
         """When another process last waited for a transaction here."""
         self.held_s = 0.0
-        """Seconds for which the last transaction held the database, its commit included."""
+        """Duration of the last transaction, its commit included."""
         self._connection: AsyncConnection | None = None
         self._connected_before = False
         sqlite = self.dialect == "sqlite"
@@ -263,12 +257,12 @@ class Writer:
         )
         self._poison: str | None = None
         self.trouble: str | None = None
-        """Why the last commit could not be made, one sentence; None when it could."""
+        """Why the last commit failed, one sentence; None when it did not."""
         self.on_poison: Callable[[str], None] = lambda reason: None
 
     @property
     def dialect(self) -> str:
-        """`sqlite` or `postgresql`: how statements are written."""
+        """`sqlite` or `postgresql`."""
         return self._engine.dialect.name
 
     @property
@@ -278,8 +272,8 @@ class Writer:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether another process waits for the transaction under way here; False on PostgreSQL,
-        where none has to."""
+        """Whether another process waits for the transaction under way; False on PostgreSQL, where
+        none has to."""
         return self._between_processes is not None and self._between_processes.is_wanted()
 
     @property
@@ -288,14 +282,14 @@ class Writer:
         return monotonic() - self._wanted_at < WANTED_S
 
     def fail(self, reason: str) -> None:
-        """Stop for good. Whoever supervises the process is notified why, once."""
+        """Refuse all further transactions, and call `on_poison` the first time."""
         if self._poison is None:
             self._poison = reason
             self.on_poison(reason)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
-        """One transaction; committed when the block ends, rolled back when it raises.
+        """Open a transaction that is committed when the block ends, and rolled back when it raises.
 
         Raises StorePoisoned or StoreUnavailable for what the database reports.
         """
@@ -304,7 +298,7 @@ class Writer:
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[AsyncConnection]:
-        """The connection, for this caller alone among all writers, in no transaction yet."""
+        """Lend the connection to this caller alone, in no transaction yet."""
         await self._wait_for_turn()
         try:
             if self._poison is not None:
@@ -328,19 +322,19 @@ class Writer:
             self._leave()
 
     def check_place(self) -> None:
-        """Are the files still those that were opened? Asked after each commit, before anybody hears
-        of it. Raises StorePoisoned, for good."""
+        """Raise StorePoisoned, for good, unless the files are those that were opened. Called after
+        each commit, before the commit is reported."""
         loss = None if self._place is None else self._place.loss()
         if loss is not None:
             self.fail(loss)
             raise StorePoisoned(loss)
 
     async def _wait_for_turn(self) -> None:
-        """Raises StoreUnavailable where another writer does not come to an end: whoever asks is not
-        to wait as long as a disk that hangs."""
+        """Wait for other writers of this process. Raise StoreUnavailable after TURN_S, so that no
+        sender waits for a hanging disk."""
         self._waiting += 1
         try:
-            # Even where the turn looks free: those who waited before have it next.
+            # Also where the lock looks free: earlier waiters get it first.
             async with asyncio.timeout(TURN_S):
                 await self._turn.acquire()
         except TimeoutError:
@@ -350,10 +344,10 @@ class Writer:
         finally:
             self._waiting -= 1
             if not self._waiting and not self._turn.locked():
-                self._release()  # it may have been kept for this one, who waits no more
+                self._release()  # it may have been kept for this writer, which gives up
 
     def _leave(self) -> None:
-        """Let the next one write: one of this process where the lock has just been taken."""
+        """Let the next writer in: one of this process while KEEP_S lasts."""
         now = monotonic()
         if self.is_wanted:
             self._wanted_at = now
@@ -362,17 +356,13 @@ class Writer:
         self._turn.release()
 
     async def connect(self) -> None:
-        """Make the connection now, with all that is asked of a new one. Raises as `transaction`
-        does."""
+        """Connect now, with all checks of a new connection. Raises as `transaction` does."""
         async with self._alone():
             pass
 
     async def checkpoint(self) -> bool:
-        """Fold SQLite's write-ahead log into the file, and sync both.
-
-        Where another process holds a snapshot, so that the log cannot be emptied, all of it that
-        can be is folded and False is returned. Raises as `transaction` does.
-        """
+        """Fold SQLite's write-ahead log into the file, and sync both. Return whether the log was
+        emptied; a snapshot of another process prevents that. Raises as `transaction` does."""
         for mode in ("TRUNCATE", "PASSIVE"):
             sql = statement("PRAGMA wal_checkpoint({mode})", mode=mode)
             async with self._alone() as connection:
@@ -382,11 +372,8 @@ class Writer:
         return False
 
     async def tidy(self, tables: Sequence[str]) -> bool:
-        """Free what deleted rows have left behind: on SQLite in the log, which is folded and
-        emptied; on PostgreSQL in the tables, which are vacuumed. False where a reader held it up.
-
-        Raises as `transaction` does.
-        """
+        """Erase what deleted rows have left behind: empty SQLite's log, or vacuum PostgreSQL's
+        tables. Return False where a reader prevents it. Raises as `transaction` does."""
         if self.dialect == "sqlite":
             return await self.checkpoint()
         async with self._alone() as connection:
@@ -394,13 +381,13 @@ class Writer:
         return True
 
     async def rewrite(self) -> None:
-        """Write an SQLite database anew, so that nothing deleted is left in it; nobody else may
-        have it open. Raises as `transaction` does."""
+        """Rewrite an SQLite database without what was deleted. No other process may have it open.
+        Raises as `transaction` does."""
         async with self._alone() as connection:
             await run(connection, _ask, "VACUUM")
 
     async def _fold_long_log(self, connection: AsyncConnection) -> None:
-        """After a commit. Only an I/O error matters: the commit is made, the log can wait."""
+        """Fold a long log after a commit. Raise only for I/O errors: else the log can wait."""
         mode = None if self._log is None else self._log.folding_due()
         if mode is None:
             return
@@ -412,10 +399,8 @@ class Writer:
                 raise meaning from error
 
     async def make_room(self) -> None:
-        """Where the disk has too little, the log gives back what it took while somebody held it up.
-
-        Raises StoreUnavailable where that was not enough.
-        """
+        """Raise StoreUnavailable while the disk has too little room, even after the log was
+        emptied."""
         log = None if self._connection is None else self._log
         try:
             self.space.check(log_bytes=0 if log is None else log.excess_bytes())
@@ -429,15 +414,14 @@ class Writer:
     async def commit(
         self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
     ) -> Result:
-        """Run a plain function as one transaction, if the disk has room. Raises as `transaction`
-        does."""
+        """Run a plain function as one transaction. Raises as `make_room` and `transaction` do."""
         async with self._committing() as connection:
             return await self._run_transaction(
                 connection, lambda plain: function(plain, *args, **words)
             )
 
     async def commit_statement(self, sql: str, values: Sequence[Any]) -> None:
-        """The same of one statement alone, on PostgreSQL."""
+        """Run one statement as a transaction, on PostgreSQL."""
         async with self._committing() as connection:
             await postgresql.run_statement(connection, sql, values)
 
@@ -453,16 +437,14 @@ class Writer:
         self.trouble = None
 
     async def check(self) -> None:
-        """Is there room, and if the last commit failed, does one that changes nothing succeed?
-
-        Raises as `transaction` does.
-        """
+        """Raise as `transaction` does unless there is room and, where the last commit failed, a
+        commit succeeds that changes nothing."""
         await self.make_room()
         if self.trouble is not None:
             await self.commit(_touch)
 
     def judged(self, error: Exception) -> Exception:
-        """What a driver's error means to callers. A fatal one, met by a reader too, stops all."""
+        """Return the error that a driver's error means. A fatal one, also of a reader, poisons."""
         if self.dialect == "sqlite" and isinstance(error, OSError):
             return error
         meaning = faults.as_store_error(error)
@@ -477,7 +459,7 @@ class Writer:
             try:
                 self._connection = await self._engine.connect()
             except ConfigurationError as error:
-                if self._connected_before:  # the server came back with other settings
+                if self._connected_before:  # the server was restarted with other settings
                     self.fail(str(error))
                     raise StorePoisoned(str(error)) from error
                 raise
@@ -487,14 +469,14 @@ class Writer:
         return self._connection
 
     async def _give_up_connection(self) -> None:
-        """On PostgreSQL: what became of its transaction is not known, and it may be dead."""
+        """Drop a PostgreSQL connection: whether it committed is unknown, and it may be dead."""
         if self.dialect != "sqlite" and self._connection is not None:
             connection, self._connection = self._connection, None
             await connection.invalidate()
             await connection.close()
 
     async def _take(self) -> None:
-        """The lock between processes, unless the one before has kept it for us."""
+        """Take the lock between processes, unless the writer before has kept it for this one."""
         if self._between_processes is not None and self._taken_at is None:
             await self._between_processes.take()
             self._taken_at = monotonic()
@@ -505,7 +487,7 @@ class Writer:
             self._between_processes.release()
 
     async def close(self) -> None:
-        """Close the connection; on SQLite the last one to close folds the log into the file."""
+        """Close the connection. On SQLite the last to close folds the log into the file."""
         with anyio.CancelScope(shield=True):
             if self._connection is not None:
                 await self._take()

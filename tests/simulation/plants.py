@@ -54,12 +54,12 @@ def ack_before_commit() -> Any:
 
 def log_not_synced() -> Any:
     """Commits return before the log is on the disk."""
-    plain = engine._on_connect
+    plain = engine._prepare
 
-    def lax(each: Any, pragmas: tuple[str, ...], check: Any = None) -> None:
-        plain(each, tuple(p.replace("=FULL", "=NORMAL") for p in pragmas), None)
+    def lax(each: Any, pragmas: tuple[str, ...], *, begin: str, check: Any = None) -> None:
+        plain(each, tuple(p.replace("=FULL", "=NORMAL") for p in pragmas), begin=begin)
 
-    return patch.object(engine, "_on_connect", lax)
+    return patch.object(engine, "_prepare", lax)
 
 
 def dedupe_off() -> Any:
