@@ -1,4 +1,4 @@
-"""Puts the routes together. A new page or endpoint is one line here."""
+"""The ASGI application and its routes. A new endpoint is one line here."""
 
 from __future__ import annotations
 
@@ -33,18 +33,15 @@ if TYPE_CHECKING:
     from app.api.finance_routes import FinanceRoutes
 
 Endpoint = Callable[[Request, str], Awaitable[Response]]
-"""Answers a request of the program of this name."""
+"""An endpoint for a request of the program with this name."""
 
 PersonEndpoint = Callable[[Request, Holder], Awaitable[Response]]
-"""Answers a request of this operator."""
+"""An endpoint for a request of this operator."""
 
 
 class ApiRoute(Route):
-    """An address of the API: each method's endpoint, behind the scope that a token needs for it, or
-    (`operator`) behind a person's own token.
-
-    scopes  the scope of every method, HEAD among them
-    """
+    """An address of the API. Each method's endpoint lies behind the scope that a token needs, or
+    (`operator`) behind a person's own token."""
 
     def __init__(
         self,
@@ -69,8 +66,8 @@ class ApiRoute(Route):
 
 
 class _Whole(Convertor[str]):
-    """All that is left of a path. The library's own stops before a line's end, and would take an
-    order `A` for one of which the reference ends with one."""
+    """A path convertor that takes the whole rest of a path. Starlette's own stops before a line
+    break, and would match order `A` for a reference that ends with one."""
 
     regex = r"(?s:.*)"
 
@@ -97,10 +94,7 @@ def build_application(
     health: Health,
     log: PublishedLog | None = None,
 ) -> Starlette:
-    """The ASGI application; everything it uses has been opened by whoever calls this.
-
-    log  what strangers may ask of the log; None: nothing
-    """
+    """Return the ASGI application; the caller has opened everything it uses."""
     application = Starlette(
         routes=[
             Route("/webhooks/{source}", webhooks),
@@ -158,10 +152,10 @@ FINANCE: Final = {
     "periods/{period}": "period",
     "periods/{period}/verification": "verification",
 }
-"""What finance has to be read, by address: which endpoint of `FinanceRoutes`."""
+"""Endpoints of `FinanceRoutes` by address."""
 
 FINANCE_ASKED: Final = {"rules/preview": "rules_preview"}
-"""What is read of finance by a POST: what is asked is too long for an address."""
+"""The same for requests too long for an address: they read by POST."""
 
 _MADE_ELSEWHERE: Final = frozenset({"report", "journal", "verification", "rules_preview", "letter"})
 
@@ -170,7 +164,7 @@ CASES: Final = {
     "letters/{reference:path}": "letter",
     "attachments/{reference:path}": "attachments",
 }
-"""What an order's case has to be read, by address: which endpoint of `CaseRoutes`."""
+"""Endpoints of `CaseRoutes` by address."""
 
 
 def _loaded_late(
@@ -181,9 +175,9 @@ def _loaded_late(
     *,
     method: Literal["GET", "POST"] = "GET",
 ) -> Iterator[ApiRoute]:
-    """Loaded when the first of them is asked for: a receiver needs none of it. One is answered at a
-    time: many lines take seconds of a processor that acknowledges deliveries meanwhile; but what
-    only waits for another process."""
+    """Load routes at the first request: most receivers need none of them. One request is answered
+    at a time, since long lists take seconds of a processor that acknowledges deliveries; requests
+    that only wait for a child process run together."""
     limiter = CapacityLimiter(1)
 
     def endpoint(name: str) -> Endpoint:
@@ -229,7 +223,7 @@ async def _on_unreachable(request: Request, error: Exception) -> Response:
 
 
 async def _on_fault(request: Request, error: Exception) -> Response:
-    """Of ours: the server logs what it was."""
+    """Answer an unexpected error; the server logs it."""
     return problem(
         500,
         "internal_error",

@@ -1,5 +1,5 @@
-"""The API of an order's case, to be read: the checklist, the letter, and what is attached. The
-documents are those of the commands; no file is given out here."""
+"""The API of an order's case: checklist, letter and list of attachments, as the commands print
+them. No file is served here."""
 
 from __future__ import annotations
 
@@ -26,8 +26,6 @@ time."""
 
 
 class CaseRoutes:
-    """The endpoints."""
-
     def __init__(
         self,
         context: AppContext,

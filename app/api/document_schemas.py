@@ -425,7 +425,7 @@ FINANCE_SCHEMAS: Final[dict[str, Schema]] = {
     "Scheduled": _SCHEDULED,
     "Schedule": page("entries", "Scheduled", MAYBE_WORD),
 }
-"""By name, for `#/components/schemas`."""
+"""Schemas by name, for `#/components/schemas`."""
 
 
 # --- an order's case ------------------------------------------------------------------------------

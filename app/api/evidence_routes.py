@@ -1,4 +1,4 @@
-"""The API of evidence: an order's bundle, for people, with an operator's own token."""
+"""The API of evidence: an order's bundle, for a person with a token of their own."""
 
 from __future__ import annotations
 
@@ -22,28 +22,29 @@ from app.core.problems import ApiProblem
 from reconcile.instants import Instant
 
 MAX_BUNDLE_BYTES: Final = 64 * 1024 * 1024
-"""Of a bundle that is answered; a usual one has less than 100 KiB. Larger ones, up to 256 MiB, are
-built by command."""
+"""Largest bundle in an answer, in bytes. Most have less than 100 KiB; the command builds larger
+ones, up to 256 MiB."""
 
 
 class Builds(Protocol):
-    """Builds a redacted bundle into a new file, in the name of `by`."""
+    """A function that builds a redacted bundle into a new file, in the name of `by`."""
 
     def __call__(
         self, order: str, file: Path, *, as_of: Instant | None, by: str
     ) -> Awaitable[None]:
-        """Raises NotFoundError where nobody has spoken of the order, UsageError with a sentence for
-        what cannot be built, UnreachableError where it could not be this time."""
+        """Raise NotFoundError for an unknown order, UsageError for what cannot be built,
+        UnreachableError where it failed this time."""
 
 
 class EvidenceRoutes:
-    """The endpoint. `load` gives what builds bundles; a receiver needs none of it before."""
+    """The endpoint. `load` is called at the first request: most receivers need no bundles."""
 
     def __init__(self, load: Callable[[], Awaitable[Builds]]) -> None:
         self._load = load
 
     async def bundle(self, request: Request, operator: Holder) -> Response:
-        """GET /api/v1/evidence/{reference}?as_of=: redacted; the trail says who built it."""
+        """GET /api/v1/evidence/{reference}?as_of=: a redacted bundle; the audit trail has who built
+        it."""
         if operator.role not in MAY["evidence_built"]:
             raise role_missing(operator)
         order, as_of = order_reference(request), instant_parameter(request, "as_of")
@@ -79,7 +80,7 @@ class EvidenceRoutes:
 
 
 def _parts(file: BinaryIO) -> Iterator[bytes]:
-    """What the file holds. It has no name any more: once it is closed, it is gone."""
+    """Yield the file's bytes. It was unlinked before and disappears once closed."""
     with file:
         while part := file.read(_PART_BYTES):
             yield part

@@ -1,5 +1,5 @@
-"""The API of finance, to be read: what was imported, matched, found, decided and closed. The
-documents are those of the commands."""
+"""The API of finance, read only: imports, matches, breaks, decisions and closed months, as the
+commands print them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from reconcile.matching.control import BUCKETS
 
 
 class FinanceRoutes:
-    """The endpoints; each is for the scope `finance`."""
+    """The endpoints; each needs the scope `finance`."""
 
     def __init__(
         self,
@@ -42,7 +42,6 @@ class FinanceRoutes:
         makes: report_routes.Makes,
         schedule: Sequence[Entry] = (),
     ) -> None:
-        """schedule: what is done at its times."""
         self._context = context
         self._page_max = page_max
         self._schedule = schedule
@@ -144,7 +143,7 @@ class FinanceRoutes:
         return _page("runs", [reconcile_period.listed_run(each) for each in found], following)
 
     async def run(self, request: Request, program: str) -> Response:
-        """GET /api/v1/runs/{run}?after=&limit=: its totals, and some of its breaks."""
+        """GET /api/v1/runs/{run}?after=&limit=: its totals and a page of its breaks."""
         limit = self._limit(request)
         try:
             number = request_body.path_number(request, "run")
@@ -169,7 +168,7 @@ class FinanceRoutes:
         )
 
     async def breaks(self, request: Request, program: str) -> Response:
-        """GET /api/v1/breaks?cause=&state=&assignee=&after=&limit=, closed ones by their state"""
+        """GET /api/v1/breaks?cause=&state=&assignee=&after=&limit=; closed ones by their state."""
         cause, state = (
             request_body.chosen(request, "cause", BREAK_CAUSES),
             request_body.chosen(request, "state", STATES),
@@ -197,7 +196,6 @@ class FinanceRoutes:
         return JSONResponse(found.document(as_of=self._context.clock.now()) | found.history())
 
     async def late(self, request: Request, program: str) -> Response:
-        """GET /api/v1/late?all=&after=&limit="""
         closed = request_body.chosen(request, "all", ("true", "false")) == "true"
         found, following = await _first(
             worklist.late_items(
@@ -208,7 +206,7 @@ class FinanceRoutes:
         return _page("late", [worklist.late_document(each) for each in found], following)
 
     async def schedule(self, request: Request, program: str) -> Response:
-        """GET /api/v1/schedule?after=&limit=: in the order of the setting."""
+        """GET /api/v1/schedule?after=&limit=: entries in the order of the setting."""
         after, limit = request_body.after_parameter(request), self._limit(request)
         names = [entry.name for entry in self._schedule]
         if after and after not in names:
@@ -233,7 +231,7 @@ class FinanceRoutes:
         return _page("periods", [each.document() for each in later[:limit]], following)
 
     async def period(self, request: Request, program: str) -> Response:
-        """GET /api/v1/periods/{period}: the report, byte for byte as it was closed."""
+        """GET /api/v1/periods/{period}: the stored report, byte for byte."""
         try:
             content = await closed_periods.closed_report(
                 self._context, request.path_params["period"], "json"
@@ -248,7 +246,7 @@ class FinanceRoutes:
 async def _first(
     parts: AsyncGenerator[list[break_acts.SeenBreak]], *, limit: int
 ) -> tuple[list[break_acts.SeenBreak], str | None]:
-    """The first of them, and the last one's name where others follow."""
+    """Return the first items, and the name of the last where more follow."""
     found: list[break_acts.SeenBreak] = []
     async with aclosing(parts):
         async for some in parts:

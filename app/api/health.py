@@ -1,4 +1,4 @@
-"""/livez, /readyz and /metrics: is it alive, may it be sent deliveries, how is it doing."""
+"""/livez, /readyz and /metrics: alive, ready for deliveries, and figures."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ Reasons = Callable[[], list[str]]
 
 
 def _seconds(alarm: Alarm | None) -> int:
-    """Since when it lasts, in Unix time; 0 where there is none."""
+    """Return the start in Unix time; 0 where there is none."""
     return 0 if alarm is None or alarm.since is None else alarm.since // SECOND
 
 
 def _moments(state: StoreState, certificate: PublicCertificate | None) -> dict[str, int]:
-    """Gauges of moments, in Unix time; without those that there are not."""
+    """Yield gauges of moments in Unix time; skip absent ones."""
     gauges = dict[str, int]()
     if state.left is not None:
         gauges["last_checkpoint_left_seconds"] = state.left[1] // SECOND
@@ -46,7 +46,7 @@ def _moments(state: StoreState, certificate: PublicCertificate | None) -> dict[s
 
 
 class Health:
-    """The three endpoints. `reasons` says what of this process's own tasks is not working."""
+    """The three endpoints. `reasons` names the tasks of this process that are not working."""
 
     def __init__(
         self,
@@ -72,17 +72,13 @@ class Health:
         self._certificate = certificate
 
     async def livez(self, request: Request) -> Response:
-        """The process answers."""
         return JSONResponse({"status": "alive"})
 
     async def readyz(self, request: Request) -> Response:
-        """200 while deliveries can be stored and folded, and not all are refused for their age;
-        else 503 with the reasons.
-
-        `unsafe` says what is stored less safely than it could be, `golive` what a live instance
-        lacks, and `findings` how many orders a shop must look at; each alarm of the watchdog that
-        lasts stands under its name, such as `silence`. They do not turn deliveries away.
-        """
+        """Answer 200 while deliveries can be stored and folded and not all are refused for their
+        age; else 503 with the reasons. `unsafe` lists settings that risk stored data, `golive` what
+        a live instance lacks, `findings` how many orders need a person. Each alarm that lasts is a
+        member, such as `silence`; none of them makes the service unready."""
         reasons, dangers = self._reasons(), list[str]()
         golive = None
         try:
@@ -113,7 +109,7 @@ class Health:
         return JSONResponse(document, status_code=status)
 
     async def metrics(self, request: Request) -> Response:
-        """Figures for Prometheus."""
+        """Answer with metrics for Prometheus."""
         try:
             state = await store_state(self._context)
         except TallyhookError:

@@ -1,5 +1,5 @@
-"""The API of what came, of what the shop was notified of and of who cosigns the log: for people,
-with an operator's own token. Never a body, and of headers what may be seen."""
+"""The API of deliveries, notifications and the log's witnesses, for people with a token of their
+own. It never shows a body, and only headers that are not secret."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ from reconcile.instants import format_known
 
 
 class LogRoutes:
-    """The endpoints."""
-
     def __init__(
         self,
         context: AppContext,
@@ -38,8 +36,8 @@ class LogRoutes:
         self._page_max = page_max
 
     async def deliveries(self, request: Request, operator: Holder) -> Response:
-        """GET /api/v1/deliveries?verdict=&source=&before=&limit=: the newest first. Refused ones
-        are left out for who may not see them."""
+        """GET /api/v1/deliveries?verdict=&source=&before=&limit=, newest first. Refused ones are
+        omitted for a caller who may not see them."""
         _may_look(operator, "deliveries")
         verdict = chosen(request, "verdict", delivery_log.VERDICTS)
         refused = operator.role in MAY_READ["refused_deliveries"]
@@ -61,7 +59,7 @@ class LogRoutes:
         )
 
     async def delivery(self, request: Request, operator: Holder) -> Response:
-        """GET /api/v1/deliveries/{delivery}. That of a refused one is noted in the trail."""
+        """GET /api/v1/deliveries/{delivery}. Reading a refused one is an audit entry."""
         _may_look(operator, "deliveries")
         try:
             entry = await delivery_log.show_delivery(self._context, request.path_params["delivery"])
@@ -89,7 +87,7 @@ class LogRoutes:
         )
 
     async def notifications(self, request: Request, operator: Holder) -> Response:
-        """GET /api/v1/notifications?state=&order=&before=&limit=: the newest first"""
+        """GET /api/v1/notifications?state=&order=&before=&limit=, newest first."""
         _may_look(operator, "notifications")
         state, limit = (
             chosen(request, "state", notify_shop.STATES),

@@ -1,5 +1,5 @@
-"""The API described for programs, OpenAPI 3.1. Tests compare it with the routes there are, and
-what they answer with its schemas; which query parameters a route takes is read from it."""
+"""The OpenAPI 3.1 description of the API. Tests compare it with the routes and their answers;
+routes read their query parameters from it."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def _to_read(
     *parameters: dict[str, Any],
     more: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """A page of finance: an operator's own token may ask for it where their role may."""
+    """Describe a page of finance; a person's own token may read it where their role may."""
     return {
         "get": operation(
             "finance",
@@ -413,7 +413,7 @@ _NO_PROPOSAL: Final = {"404": problem_answer("There is no such proposal")}
 def _for_person(
     name: str, summary: str, *parameters: dict[str, Any], **more: Any
 ) -> dict[str, Any]:
-    """An operation that takes an operator's own token."""
+    """Describe an operation that needs a person's own token."""
     described = operation("operator", name, summary, *parameters, **more)
     described["responses"]["403"] = problem_answer(
         "It takes an `operator`'s own token, of a role that may do this", AUTHENTICATE
@@ -633,8 +633,8 @@ API_DOCUMENT: Final[dict[str, Any]] = {
 
 
 def api_document(*, page_max: int, longpoll_max_s: int) -> dict[str, Any]:
-    """The description with an instance's own limits: how many a page has at most, and for how many
-    seconds a reader of the feed may wait."""
+    """Return the description with this instance's limits: page size, and seconds of long
+    polling."""
     greatest = {"limit": page_max, "wait": longpoll_max_s}
     return {
         **API_DOCUMENT,
@@ -655,7 +655,7 @@ def api_document(*, page_max: int, longpoll_max_s: int) -> dict[str, Any]:
 
 @lru_cache(maxsize=8)
 def written_document(*, page_max: int, longpoll_max_s: int) -> bytes:
-    """The same as JSON, in UTF-8: written once for the same limits."""
+    """Return the description as UTF-8 JSON, cached per limits."""
     document = api_document(page_max=page_max, longpoll_max_s=longpoll_max_s)
     return json.dumps(document, ensure_ascii=False).encode()
 
@@ -674,8 +674,8 @@ _PATH_KIND: Final = re.compile(r":[a-z]+\}")
 
 
 def query_parameters(path: str, method: str) -> Collection[str]:
-    """The query parameters that an address of the router takes by a method. Raises KeyError for
-    one that is not described."""
+    """Return the query parameters of a route and method. Raise KeyError for one that is not
+    described."""
     operations = API_DOCUMENT["paths"][_PATH_KIND.sub("}", path)]
     described = operations["get" if method == "HEAD" else method.lower()]
     return [each["name"] for each in described["parameters"] if each["in"] == "query"]

@@ -17,7 +17,7 @@ ALL_SCHEMAS: Final = SCHEMAS | FINANCE_SCHEMAS | CASE_SCHEMAS
 
 
 def parameter(name: str, schema: Schema, description: str) -> dict[str, Any]:
-    """Of the query. One without a value is not given, as a form sends a blank field."""
+    """Describe a query parameter. An empty value counts as absent, as forms send it."""
     return {
         "name": name,
         "in": "query",
@@ -28,13 +28,13 @@ def parameter(name: str, schema: Schema, description: str) -> dict[str, Any]:
 
 
 def path_parameter(name: str, schema: Schema, description: str = "") -> dict[str, Any]:
-    """Of the path: always required."""
+    """Describe a path parameter; always required."""
     described = {"description": description} if description else {}
     return {"name": name, "in": "path", "required": True, "schema": schema, **described}
 
 
 def answer_header(description: str, schema: Schema, example: Any) -> dict[str, Any]:
-    """A header of an answer, with an example."""
+    """Describe a response header, with an example."""
     return {"description": description, "schema": schema, "example": example}
 
 
@@ -71,21 +71,20 @@ IF_NONE_MATCH: Final = {
 
 
 def json_content(schema: str, kind: str = "application/json") -> dict[str, Any]:
-    """What a body holds, by the name of its schema, with an example of it."""
+    """Describe a body by the name of its schema, with an example."""
     return {kind: {"schema": ref(schema), "example": example_of(ref(schema), ALL_SCHEMAS)}}
 
 
 def good_answer(
     description: str, schema: str, headers: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """An answer that is no problem."""
+    """Describe a successful response."""
     given = {"headers": dict(headers)} if headers else {}
     return {"description": description, **given, "content": json_content(schema)}
 
 
 def _leads(place: str, **parameters: str) -> dict[str, Any]:
-    """Links from a list to what can be done with one of it: by operation, where the name that it
-    takes stands in the first of the list."""
+    """Link a list to the operations on one item, where the first item holds the name they take."""
     return {
         operation: {
             "operationId": operation,
@@ -115,14 +114,14 @@ _LINKS: Final[dict[str, dict[str, Any]]] = {
 
 
 def problem_answer(description: str, headers: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Without an example of its own: that of the schema shows the codes."""
+    """Describe a problem response; its schema's example shows the codes."""
     given = {"headers": dict(headers)} if headers else {}
     content = {"application/problem+json": {"schema": ref("Problem")}}
     return {"description": description, **given, "content": content}
 
 
 def request_body(schema: str) -> dict[str, Any]:
-    """A body that the operation requires."""
+    """Describe a required request body."""
     return {"required": True, "content": json_content(schema)}
 
 
@@ -141,7 +140,7 @@ def operation(
     body: str | None = None,
     description: str = "",
 ) -> dict[str, Any]:
-    """An operation for which a token needs this scope. `name`: its tag and its id, as
+    """Describe an operation that needs this scope. `name` is its tag and id, as
     `orders.listOrders`."""
     tag, _, identity = name.partition(".")
     refused = {

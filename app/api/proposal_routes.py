@@ -27,7 +27,7 @@ Loaded = Callable[[], Awaitable[Proposals]]
 
 
 class ProposalRoutes:
-    """The endpoints. What does the acts is loaded when it is first asked for: a receiver needs
+    """The endpoints. The code that carries out acts loads at the first request: most receivers need
     none of it."""
 
     def __init__(
@@ -39,7 +39,8 @@ class ProposalRoutes:
         self._page_max = page_max
 
     async def list(self, request: Request, operator: Holder) -> Response:
-        """GET /api/v1/proposals?before=&limit=: those that wait, then the others, newest first."""
+        """GET /api/v1/proposals?before=&limit=: waiting ones first, then the others, newest
+        first."""
         _may_look(operator)
         proposals, before = await self._load(), request.query_params.get("before") or None
         limit = limit_parameter(request, most=self._page_max)
@@ -86,8 +87,8 @@ class ProposalRoutes:
         return await _decide(proposals, request, operator, proposals.withdraw)
 
     async def numbers(self, request: Request, operator: Holder) -> Response:
-        """POST /api/v1/proposals/{proposal}/numbers: what was approved, seen by its proposer; it is
-        a POST because the trail keeps each look."""
+        """POST /api/v1/proposals/{proposal}/numbers: the approved phone numbers, for the proposer.
+        A POST, because each look is an audit entry."""
         _may(operator, "unmasked")
         proposals = await self._load()
         proposal = await _found(proposals, request, operator)
@@ -112,15 +113,15 @@ def _may(operator: Holder, action: Action) -> None:
 
 
 def role_missing(operator: Holder) -> ApiProblem:
-    """The refusal of a person whose role may not do this."""
+    """Return the refusal of a person whose role may not do this."""
     return ApiProblem(
         403, "role_missing", f"{operator.name} has the role {operator.role}, which may not do this."
     )
 
 
 async def _found(proposals: Proposals, request: Request, operator: Holder) -> Proposal:
-    """The one that is asked for. Raises ApiProblem where it is not there, and where this person's
-    role may not look at such."""
+    """Return the requested proposal. Raise ApiProblem where it is unknown, or where this person's
+    role may not read its kind."""
     try:
         found = await proposals.one(request.path_params["proposal"])
     except NotFoundError as error:
@@ -147,7 +148,7 @@ async def _decide(
 
 
 async def asked_reason(request: Request) -> str:
-    """The reason that a body gives. Raises ApiProblem for a body that is anything else."""
+    """Return the reason in a body. Raise ApiProblem for any other body."""
     document = json_object(await capped_body(request, most=MAX_BYTES))
     reason = document.get("reason")
     if (

@@ -36,7 +36,7 @@ _CACHE: Final = {"Cache-Control": "public, max-age=10"}
 
 
 class PublishedLog:
-    """The four addresses."""
+    """The four public addresses of the log."""
 
     def __init__(self, context: AppContext, *, witnesses: Witnesses | None) -> None:
         self._context = context
@@ -44,7 +44,7 @@ class PublishedLog:
         self._limiter = CapacityLimiter(AT_ONCE)
 
     def routes(self) -> list[Route]:
-        """To be put into the application."""
+        """Return the routes for the application."""
         return [
             Route(f"{PLACE}/", self.overview),
             Route(f"{PLACE}/checkpoint", self.checkpoint),
@@ -53,8 +53,8 @@ class PublishedLog:
         ]
 
     async def overview(self, request: Request) -> Response:
-        """Which log this is, every key that has signed for it, the newest last, and where the rest
-        is."""
+        """Return the log's origin, every key that has signed for it, newest last, and the other
+        addresses."""
         async with self._limiter:
             known = await known_log(self._context)
         if known is None:
@@ -83,7 +83,7 @@ class PublishedLog:
         )
 
     async def checkpoint(self, request: Request) -> Response:
-        """The newest signed head: C2SP tlog-checkpoint."""
+        """Return the newest signed head: C2SP tlog-checkpoint."""
         try:
             async with self._limiter:
                 found = await shown_checkpoint(self._context)
@@ -92,8 +92,7 @@ class PublishedLog:
         return PlainTextResponse(found.note, headers=_CACHE)
 
     async def cosigned(self, request: Request) -> Response:
-        """The newest that enough witnesses have cosigned, with their lines: C2SP
-        tlog-cosignature."""
+        """Return the newest head that enough witnesses cosigned: C2SP tlog-cosignature."""
         try:
             async with self._limiter:
                 note = await cosigned_checkpoint(self._context, self._witnesses)
@@ -102,7 +101,8 @@ class PublishedLog:
         return PlainTextResponse(note, headers=_CACHE)
 
     async def consistency(self, request: Request) -> Response:
-        """That the log of `new` leaves began with that of `old`: as `tallyhook log consistency`."""
+        """Prove that the log of `new` leaves extends that of `old`, as `tallyhook log consistency`
+        does."""
         old, new = request.path_params["old"], request.path_params["new"]
         if not all(_is_number(each) for each in (old, new)):
             return problem(404, "not_found", "Say two sizes of checkpoints, such as 100 and 200.")

@@ -78,8 +78,6 @@ _DAY: Final = len("2026-10-01")
 
 
 class ReportRoutes:
-    """The endpoints."""
-
     def __init__(self, context: AppContext, makes: Makes, *, jobs: Jobs) -> None:
         self._context = context
         self._makes = makes
@@ -115,8 +113,8 @@ class ReportRoutes:
         return StreamingResponse(job.result.parts(), media_type=JOURNAL_TYPES[form])
 
     async def verification(self, request: Request, program: str) -> Response:
-        """GET /api/v1/periods/verification: of all closed months; and of one at
-        /api/v1/periods/{period}/verification"""
+        """GET /api/v1/periods/verification for all closed months, and
+        /api/v1/periods/{period}/verification for one."""
         period: str | None = request.path_params.get("period")
         closed = [each.period for each in await list_closed(self._context)]
         if period is not None and period not in closed:
@@ -133,7 +131,7 @@ class ReportRoutes:
         return JSONResponse({"passed": passed, "steps": job.result})
 
     async def rules_preview(self, request: Request, program: str) -> Response:
-        """POST /api/v1/rules/preview: what other rules would change. Nothing of it is kept."""
+        """POST /api/v1/rules/preview: what other rules would change. Nothing is stored."""
         toml = await _asked_rules(request)
         saved = await current_rules(self._context)
         subject = f"{0 if saved is None else saved.number} {_digest(toml)}"
@@ -145,8 +143,8 @@ class ReportRoutes:
         return JSONResponse(job.result)
 
     async def _period(self, request: Request, *, basis: Basis) -> tuple[Scope, str]:
-        """The period that is asked for, and what names it among jobs: without `as_of` the moment of
-        asking is none of it."""
+        """Return the requested period and its job's key. Without `as_of`, the moment of the request
+        is no part of the key."""
         now, as_of = self._context.clock.now(), request_body.instant_parameter(request, "as_of")
         zone = self._context.calendar_zone
         asked = Scope(
@@ -167,9 +165,8 @@ class ReportRoutes:
     async def _made(
         self, what: str, subject: str, make: Callable[[], Awaitable[Any]], *, by: str
     ) -> Job:
-        """The job that is under way, or ended a moment ago; else it is begun. Waits a little.
-        Raises ApiProblem 503 where as many as may be are under way, 409 where it came to nothing.
-        """
+        """Return the job for the key, running or just ended; else start it. Wait briefly. Raise
+        ApiProblem 503 where too many run, 409 where it failed."""
         subject = f"{what} {subject}"
         before = self._jobs.newest(_MADE, subject)
         free = self._jobs.under_way(_MADE) < AT_ONCE
@@ -189,16 +186,14 @@ class ReportRoutes:
 
 
 class _Written:
-    """A file that a job has written. It has no name any more: it is gone with the last that uses
-    it."""
+    """A file that a job has written. It was unlinked and disappears with its last reader."""
 
     def __init__(self, path: Path) -> None:
-        """Opens it."""
         self._file = os.open(path, os.O_RDONLY)
         weakref.finalize(self, os.close, self._file)
 
     def parts(self) -> Iterator[bytes]:
-        """What it holds. Several can read it at once."""
+        """Yield its bytes; several readers may do so at once."""
         at = 0
         while part := os.pread(self._file, _PART_BYTES, at):
             yield part
@@ -210,7 +205,7 @@ _PART_BYTES: Final = 64 * 1024
 
 
 async def _asked_rules(request: Request) -> str:
-    """The rules of a body. Raises ApiProblem for a body that is anything else."""
+    """Return the rules in a body. Raise ApiProblem for any other body."""
     document = request_body.json_object(
         await request_body.capped_body(request, most=MAX_RULES_BODY)
     )
@@ -227,7 +222,7 @@ def _digest(text: str) -> str:
 
 
 def _end(request: Request, name: str, *, zone: tzinfo, last: bool) -> Instant:
-    """A day of the merchant's, of which the last is in the period whole, or a moment."""
+    """Return the period's end: a moment, or a day of the merchant's that is included whole."""
     text = request_body.word_parameter(request, name)
     if text is None:
         raise ApiProblem(422, "parameter_invalid", f"{name} is missing: a day, or a moment.")

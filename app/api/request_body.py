@@ -32,7 +32,7 @@ GREATEST: Final = 2**63 - 1
 
 
 def order_reference(request: Request) -> str:
-    """The order's reference in the path: see `app.core.references`."""
+    """Return the order's reference in the path, checked by `app.core.references`."""
     reference: str = request.path_params["reference"]
     if not is_reference(reference) or not _is_utf8(request.scope.get("raw_path")):
         raise ApiProblem(422, "reference_invalid", f"An order's reference is {RULE}, in UTF-8.")
@@ -40,14 +40,13 @@ def order_reference(request: Request) -> str:
 
 
 def order_unknown(error: NotFoundError) -> ApiProblem:
-    """The answer where nothing is known of an order, or was by the moment that was asked for: the
-    error says which."""
+    """Return the response for an order that is, or was then, unknown, as the error states."""
     sentence = str(error)
     return ApiProblem(404, "order_unknown", f"{sentence[:1].upper()}{sentence[1:]}.")
 
 
 def _is_utf8(path: bytes | None) -> bool:
-    """Whether the path as it came is UTF-8: the server has put U+FFFD in place of what is not."""
+    """Return whether the raw path is UTF-8; the server puts U+FFFD in place of what is not."""
     try:
         unquote_to_bytes(path or b"").decode("utf-8")
     except UnicodeDecodeError:
@@ -56,15 +55,15 @@ def _is_utf8(path: bytes | None) -> bool:
 
 
 def bearer_token(request: Request) -> str:
-    """The token that the request bears; empty where it bears none."""
+    """Return the request's bearer token; empty where it has none."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
 def only_parameters(request: Request, names: Collection[str]) -> None:
-    """Raises ApiProblem 422 for a query parameter that the address does not take, for one that is
-    given more than once, since a misspelled filter must not be passed over, and for a zero byte, in
-    the path, too: PostgreSQL has none in a text. An order's reference is judged by itself."""
+    """Raise ApiProblem 422 for an unknown or repeated query parameter, since a misspelled filter
+    must not be ignored. Zero bytes are refused too, also in the path: PostgreSQL's text has none.
+    An order's reference is checked by itself."""
     for name, value in request.path_params.items():
         if name != "reference":
             _refuse_zero_byte(name, value)
@@ -88,12 +87,12 @@ def _refuse_zero_byte(name: str, value: str) -> None:
 
 
 def word_parameter(request: Request, name: str) -> str | None:
-    """What the query gives for a name; `?name=` gives nothing, as a form sends a blank field."""
+    """Return a query parameter; `?name=` counts as absent, as forms send it."""
     return request.query_params.get(name) or None
 
 
 def number_parameter(request: Request, name: str, *, default: int, low: int, high: int) -> int:
-    """A whole number from the query, within its bounds; so is the default."""
+    """Return a whole number from the query, within bounds that also hold the default."""
     text = word_parameter(request, name)
     if text is None:
         return min(default, high)
@@ -105,22 +104,22 @@ def number_parameter(request: Request, name: str, *, default: int, low: int, hig
 
 
 def limit_parameter(request: Request, *, most: int) -> int:
-    """How many a page has: `limit`, at most so many."""
+    """Return the page size, `limit`."""
     return number_parameter(request, "limit", default=100, low=1, high=most)
 
 
 def after_parameter(request: Request) -> str:
-    """The `next` of the page before: `after`, a text; empty for the first page."""
+    """Return `after`, the `next` of the page before; empty for the first page."""
     return request.query_params.get("after", "")
 
 
 def before_parameter(request: Request) -> int:
-    """The `next` of the page before: `before`, a number; GREATEST for the first page."""
+    """Return `before`, the `next` of the page before; GREATEST for the first page."""
     return number_parameter(request, "before", default=GREATEST, low=0, high=GREATEST)
 
 
 def path_number(request: Request, name: str) -> int:
-    """The number in a path. Raises NotFoundError for what is none."""
+    """Return the number in a path. Raise NotFoundError for anything else."""
     text = request.path_params[name]
     if not _NUMBER.fullmatch(text):
         raise NotFoundError(text)
@@ -128,7 +127,7 @@ def path_number(request: Request, name: str) -> int:
 
 
 def instant_parameter(request: Request, name: str) -> Instant | None:
-    """An RFC 3339 moment from the query."""
+    """Return an RFC 3339 moment from the query."""
     text = word_parameter(request, name)
     if text is None:
         return None
@@ -140,7 +139,7 @@ def instant_parameter(request: Request, name: str) -> Instant | None:
 
 
 def chosen(request: Request, name: str, words: Sequence[Word]) -> Word | None:
-    """One word of a closed vocabulary from the query."""
+    """Return one word of a closed vocabulary from the query."""
     text = word_parameter(request, name)
     word = next((each for each in words if each == text), None)
     if text is not None and word is None:
@@ -149,7 +148,7 @@ def chosen(request: Request, name: str, words: Sequence[Word]) -> Word | None:
 
 
 async def capped_body(request: Request, *, most: int) -> bytes:
-    """The body, of so many bytes at most. Raises ApiProblem 413 beyond them."""
+    """Return the body. Raise ApiProblem 413 beyond the limit in bytes."""
     body = bytearray()
     async for part in request.stream():
         body += part
@@ -159,7 +158,7 @@ async def capped_body(request: Request, *, most: int) -> bytes:
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """The JSON object in a body, read as strictly as a webhook's."""
+    """Parse the body as a JSON object, as strictly as a webhook's."""
     try:
         document = parse(body)
     except Unreadable as error:
@@ -184,10 +183,7 @@ _REFERENCE_FORMS = (
 
 
 def reported_order(order: str, document: dict[str, Any], *, sources: Collection[str]) -> OrderFacts:
-    """What a PUT states of an order; all mistakes are named at once.
-
-    sources  the names of the provider accounts that there are
-    """
+    """Return what a PUT states of an order. Every mistake is named at once."""
     known = ("amount", "currency", *_MOMENTS, "references")
     problems = [
         f"{name[:40]!r} is not known"  # quoted: half a surrogate pair could not be sent back

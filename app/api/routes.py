@@ -49,7 +49,7 @@ OPERATOR: Final[Literal["operator"]] = "operator"
 
 
 class Api:
-    """The endpoints under /api/v1, each behind a bearer token but the description itself."""
+    """The endpoints under /api/v1, each behind a bearer token except the description itself."""
 
     def __init__(
         self,
@@ -73,8 +73,8 @@ class Api:
     async def admitted(
         self, request: Request, scope: TokenScope | Literal["operator"]
     ) -> str | Holder:
-        """The name of the program that asks; of OPERATOR, the person whose own token it is. Raises
-        ApiProblem 401 for who has no token in force, and 403 where it is not for this."""
+        """Return the name of the calling program; for the scope OPERATOR, of the person. Raise
+        ApiProblem 401 without a token in force, 403 without the scope."""
         with _refusing(scope):
             if scope == OPERATOR:
                 return await holder_of(self._context, request_body.bearer_token(request))
@@ -176,11 +176,9 @@ _TAG: Final = re.compile(r'(?:W/)?"([^"]*)"')
 
 
 def _if_new(request: Request, document: dict[str, Any]) -> Response:
-    """The ledger with its ETag; 304 where the program has it already.
-
-    The tag covers all that is answered but `as_of`, so what stands outside of the fingerprint, too:
-    it is a weak one, as two answers of one tag are dated differently.
-    """
+    """Return the ledger with its ETag, or 304 where the client has it. The tag covers all members
+    but `as_of`, also those outside the fingerprint. It is weak, since two responses with one tag
+    differ in `as_of`."""
     known = {name: value for name, value in document.items() if name != "as_of"}
     tag = fingerprint(known)
     asked = ", ".join(request.headers.getlist("if-none-match"))
@@ -236,7 +234,7 @@ class Checkouts:
         self._client = client
 
     async def start(self, request: Request, program: str) -> Response:
-        """201: opened now · 200: the session there is · 202: unknown so far, ask again."""
+        """Answer 201: opened now; 200: the existing session; 202: unknown so far, ask again."""
         if self._client is None:
             raise ApiProblem(
                 501, "checkout_not_configured", "Set TALLYHOOK_CHECKOUT__BASE_URL and its token."
@@ -268,7 +266,8 @@ class Checkouts:
         return _answer(result)
 
     def _not_over(self, error: PaymentNotOverError) -> Response:
-        """When to ask again is given in seconds, too; where nobody knows when, in some."""
+        """Return the refusal with `Retry-After`; a short one where nobody knows when to ask
+        again."""
         at = error.ask_again_at
         if at is None:
             return problem(409, "payment_not_over", str(error), headers=RETRY_AFTER)
@@ -283,11 +282,9 @@ class Checkouts:
 
 
 def asked_checkout(document: dict[str, Any]) -> tuple[CheckoutRequest, bool]:
-    """The request in a body, and whether it asks for a new payment.
-
-    What is missing or of another kind stays so, for `open_checkout` to name it with the rest.
-    Raises ApiProblem for names that mean nothing: a misspelled one must not be passed over.
-    """
+    """Return the request in a body, and whether it asks for a new payment. Missing or wrong members
+    stay as they are, for `open_checkout` to name all at once. Raise ApiProblem for unknown names: a
+    misspelled one must not be ignored."""
     unknown = [name for name in document if name not in (*_PARTS, "new_payment")]
     parts: dict[str, dict[str, Any]] = {}
     for part, names in _PARTS.items():

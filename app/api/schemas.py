@@ -24,29 +24,29 @@ Schema = dict[str, Any]
 
 
 def ref(name: str) -> Schema:
-    """The schema of this name among the components."""
+    """Return a reference to this component's schema."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
 def maybe(schema: Schema) -> Schema:
-    """The same, or null."""
+    """Return the schema, or null."""
     return {"anyOf": [schema, {"type": "null"}]}
 
 
 def listed(schema: Schema, **limits: int) -> Schema:
-    """A list of them."""
+    """Return a list of this schema."""
     return {"type": "array", "items": schema, **limits}
 
 
 def described(schema: Schema, description: str) -> Schema:
-    """The same with words on what it means here."""
+    """Return the schema with a description of its use here."""
     return {**schema, "description": description}
 
 
 def members(
     properties: Mapping[str, Schema], *, optional: tuple[str, ...] = (), description: str = ""
 ) -> Schema:
-    """An object of these members; all are there but the optional ones."""
+    """Return an object of these members, all required but the optional ones."""
     return {
         "type": "object",
         "required": [name for name in properties if name not in optional],
@@ -56,12 +56,11 @@ def members(
 
 
 def word(*examples: str) -> Schema:
-    """A text."""
     return {"type": "string", "examples": list(examples)} if examples else {"type": "string"}
 
 
 def page(name: str, item: str, following: Schema) -> Schema:
-    """Some of a list, and where the next begins: null where there are no more."""
+    """Return a page of a list, and the cursor of the next: null at the end."""
     nothing = "What to ask the next page with; null where there is none."
     return members({name: listed(ref(item)), "next": described(following, nothing)})
 
@@ -582,8 +581,8 @@ SCHEMAS: Final[dict[str, Schema]] = {
 
 
 def example_of(schema: Schema, schemas: Mapping[str, Schema]) -> Any:
-    """A value that the schema allows, made of the examples in it. Raises KeyError for a schema
-    that gives nothing to make one of."""
+    """Return a value that the schema allows, made of its examples. Raise KeyError for a schema
+    without any."""
     if "$ref" in schema:
         return example_of(schemas[schema["$ref"].rpartition("/")[2]], schemas)
     if "examples" in schema:
