@@ -1,10 +1,10 @@
-"""Bank lines with their match, for whoever looks: each with where it stands and its payouts."""
+"""Bank lines with their matches: where each line stands, and its payouts."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -16,7 +16,7 @@ from app.finance.break_store import hand_matches
 from app.finance.match_rules import rules_known
 from app.finance.reconcile_rows import bank_sides, leg_of
 from reconcile.instants import MINUTE, Duration, Instant, format_instant, format_known
-from reconcile.matching.bank import BankLeg, BankLine, Payout
+from reconcile.matching.bank import BankLine, Payout
 from reconcile.matching.control import BUCKETS, FAMILIES, Bucket
 from reconcile.matching.exchange import implied_rate
 from reconcile.matching.rows import subject_of
@@ -25,10 +25,10 @@ from reconcile.money import Money, to_json
 T = TypeVar("T")
 
 KEPT_MOST: Final = 50_000
-"""Lines of which a matching is kept for the next page: about 50 MB."""
+"""Lines up to which a matching is kept for the next page: about 50 MB."""
 
 GOOD_FOR: Final[Duration] = MINUTE
-"""How long it is kept: what waits for a margin may have come over it."""
+"""How long a matching is kept: lines that wait for a margin may pass it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Booked:
     rate: str | None = None
 
     def document(self, *, whole: bool = False) -> dict[str, Any]:
-        """For JSON. whole: with what names people, the counterparty and the bank's text."""
+        """Return the line for JSON. whole: with texts that name people."""
         line = self.line
         texts = {"counterparty": line.counterparty, "text": line.text} if whole else {}
         return {
@@ -59,13 +59,13 @@ class Booked:
 
 
 def check_bucket(name: str | None) -> None:
-    """Raises UsageError for what is no place where a line can stand."""
+    """Raise UsageError for an unknown bucket."""
     if name is not None and name not in BUCKETS:
         raise UsageError(f"--stands is one of: {', '.join(BUCKETS)}")
 
 
 def payout_document(payout: Payout) -> dict[str, Any]:
-    """For JSON."""
+    """Return a payout for JSON."""
     return {
         "payout": payout.payout_id,
         "reference": payout.reference,
@@ -78,10 +78,10 @@ def payout_document(payout: Payout) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookedPage:
-    """Some bank lines, of how many.
+    """A page of bank lines.
 
-    counts  lines of each bucket, of all that there are
-    more    whether others follow
+    counts  number of lines in each bucket, of all lines
+    more    whether other lines follow
     """
 
     lines: list[Booked]
@@ -91,11 +91,12 @@ class BookedPage:
 
 @dataclass(slots=True)
 class KeptMatch:
-    """The bank as it was matched a moment ago, for whoever asks for it page by page. It is good as
-    long as nobody does anything: an import, a decision or a rule is an entry of the trail.
+    """The bank as matched a moment ago, for requests page by page.
 
-    mark   the newest entry then
-    asked  the instant as of which it is; None: of `at`, when it was matched
+    It is valid while nobody acts: an import, a decision or a rule is an entry of the trail.
+
+    mark   the newest entry of the trail then
+    asked  the instant that was asked for; None: `at`, when it was matched
     """
 
     mark: str = ""
@@ -104,12 +105,12 @@ class KeptMatch:
     lines: list[Booked] = field(default_factory=list)
 
     def found(self, mark: str, asked: Instant | None, *, now: Instant) -> list[Booked] | None:
-        """All lines; None where they are to be matched anew."""
+        """Return all lines; None if they must be matched anew."""
         same = self.at is not None and (self.mark, self.asked) == (mark, asked)
         return self.lines if same and self.at is not None and now - self.at < GOOD_FOR else None
 
     def keep(self, lines: list[Booked], mark: str, asked: Instant | None, *, now: Instant) -> None:
-        """Have them for the next page, unless they are too many."""
+        """Keep the lines for the next page, unless they are too many."""
         fits = len(lines) <= KEPT_MOST
         self.lines, self.mark, self.asked = lines if fits else [], mark, asked
         self.at = now if fits else None
@@ -126,14 +127,14 @@ async def booked_page(
     limit: int,
     kept: KeptMatch | None = None,
 ) -> BookedPage:
-    """Bank lines with their match, the newest first: as they are known, or were at an instant.
+    """Return bank lines with their matches, the newest first, as known now or at an instant.
 
-    stands  only those that stand in this bucket; None: all
-    line    only the one of this id, in whatever version; None: all
-    after   the id of the line after which to go on; empty: from the first one
-    skip    lines to leave out from there
-    kept    what the page before was of, and what the next one is to be of
-    Raises NotFoundError where that line is not among them, UsageError for what cannot be matched.
+    stands  only lines in this bucket; None: all
+    line    only the line with this id, in any version; None: all
+    after   the id of the last line before the page; empty: begin at the first
+    skip    lines to skip from there
+    kept    the matching of the page before, and for the next one
+    Raises NotFoundError if that line is not among them, UsageError for what cannot be matched.
     """
     show = partial(_page, stands=stands, line=line, after=after, skip=skip, limit=limit)
     return await _matched(context, as_of, show, kept=kept)
@@ -147,7 +148,7 @@ async def booked_lines(
     after: str = "",
     limit: int,
 ) -> list[Booked]:
-    """The lines of `booked_page`. Raises as it does."""
+    """Return the lines of `booked_page`. Raises as it does."""
     page = await booked_page(context, as_of=as_of, stands=stands, after=after, limit=limit)
     return page.lines
 
@@ -181,8 +182,7 @@ def _page(
 async def booked_line(
     context: AppContext, name: str, *, as_of: Instant | None = None, kept: KeptMatch | None = None
 ) -> Booked:
-    """One bank line. kept: as of `booked_page`. Raises NotFoundError where there is none of this
-    id."""
+    """Return one bank line. kept: as of `booked_page`. Raises NotFoundError for an unknown id."""
     return await _matched(context, as_of, partial(_one, name=name), kept=kept)
 
 
@@ -201,8 +201,8 @@ async def _matched(
     *,
     kept: KeptMatch | None,
 ) -> T:
-    """Read under the connection; matched, and looked at, in a thread: with many lines it takes
-    seconds, in which whoever serves must answer others."""
+    """Match the bank and use its lines, in a thread: many lines take seconds, in which the server
+    must answer others."""
     now = context.clock.now()
     at = now if as_of is None else as_of
     mark = "" if kept is None else await last_done(context)
@@ -217,19 +217,19 @@ async def _matched(
     def work() -> list[Booked]:
         if sides is None:
             return []
-        return list(_booked(leg_of(sides, as_of=at, rules=rules, hands=hands)))
+        leg, found = leg_of(sides, as_of=at, rules=rules, hands=hands), []
+        for link in leg.links:
+            rate = None if link.expected is None else implied_rate(link.paid, link.booked)
+            found += [
+                Booked(line=line, bucket=link.bucket, payouts=link.payouts, rate=rate)
+                for line in link.lines
+            ]
+        for each in leg.alone:
+            if each.line is not None:
+                found.append(Booked(line=each.line, bucket=each.bucket))
+        return found
 
     every = await asyncio.to_thread(work)
     if kept is not None:
         kept.keep(every, mark, as_of, now=now)
     return await asyncio.to_thread(use, every)
-
-
-def _booked(leg: BankLeg) -> Iterator[Booked]:
-    for link in leg.links:
-        rate = None if link.expected is None else implied_rate(link.paid, link.booked)
-        for line in link.lines:
-            yield Booked(line=line, bucket=link.bucket, payouts=link.payouts, rate=rate)
-    for each in leg.alone:
-        if each.line is not None:
-            yield Booked(line=each.line, bucket=each.bucket)

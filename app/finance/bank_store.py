@@ -1,9 +1,8 @@
-"""Lines of bank accounts as of an instant, and payouts: the sums of the statement lines that name
-one.
+"""Lines of bank accounts as of an instant; and payouts, the sums of statement lines that name one.
 
-A line is known by what the bank says of it (`subject`) and, where several are alike, by its place
-among them (`ordinal`). A later file that has it again changes nothing; one that states another
-text of it is a new version.
+A line is identified by what the bank states (`subject`) and, among equal ones, by its place
+(`ordinal`). A later file that repeats it changes nothing; one with another text of it is a new
+version.
 """
 
 from __future__ import annotations
@@ -16,15 +15,7 @@ from typing import Any, Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.statements import (
-    PlainConnection,
-    Rows,
-    insert_rows,
-    run,
-    select_rows,
-    statement,
-    stream,
-)
+from app.database.statements import PlainConnection, Rows, run, select_rows, statement, stream
 from app.finance import import_store
 from reconcile.instants import Instant
 from reconcile.matching.bank import BankLine, Payout
@@ -32,78 +23,51 @@ from reconcile.matching.bank import BankLine, Payout
 # --- writing --------------------------------------------------------------------------------------
 
 
-CONTENT: Final = (
-    "account",
-    "currency",
-    "minor",
-    "booked_at",
-    "entry",
-    "reference",
-    "counterparty",
-    "told",
-)
-
+CONTENT: Final = import_store.CONTENT["bank"]
 _TEXTS_FROM: Final = CONTENT.index("entry")
-"""From it on stand texts, in which numbers may be erased."""
-
-STAGED: Final = ("subject", *CONTENT)
-"""What an import brings of a line."""
-
-LINE_COLUMNS: Final = ("subject", "ordinal", "since", "line", *CONTENT)
+"""The texts begin here; numbers in them may be erased."""
 
 
 def bank_line_id(subject: str, ordinal: int) -> str:
-    """What all versions of a line share: `bnk_` and 20 hex digits."""
+    """Return the id that all versions of a line share: `bnk_` and 20 hex digits."""
     digest = hashlib.blake2b(f"{subject}\x1f{ordinal}".encode(), digest_size=10)
     return "bnk_" + digest.hexdigest()
 
 
 def payout_id(source: str, reference: str, currency: str) -> str:
-    """What a payout is called: `pyt_` and 20 hex digits."""
+    """Return a payout's id: `pyt_` and 20 hex digits."""
     digest = hashlib.blake2b("\x1f".join((source, reference, currency)).encode(), digest_size=10)
     return "pyt_" + digest.hexdigest()
 
 
 def subject_digest(subject: str) -> str:
-    """The subject as it is kept: it holds names, which can be erased elsewhere and not in a key."""
+    """Return the stored form of a subject: it holds names, which a key could not erase."""
     return hashlib.blake2b(subject.encode(), digest_size=16).hexdigest()
 
 
 async def write_bank(
-    connection: AsyncConnection, rows: Sequence[tuple[Any, ...]], *, number: int
+    connection: AsyncConnection, rows: Sequence[tuple[Any, ...]], *, number: int | None
 ) -> import_store.WrittenVersions:
-    """Add the versions that rows of STAGED make, as of an import.
+    """Add the versions that staged rows make, as of an import.
 
-    The rows are in order of their subjects, and those of one subject are all there.
+    rows    subject and CONTENT, in order of subjects, all rows of a subject together
+    number  the import; None: only count what it would write
     """
     return await run(connection, _write, rows, number)
 
 
-async def compare_bank(
-    connection: AsyncConnection, rows: Sequence[tuple[Any, ...]]
-) -> import_store.WrittenVersions:
-    """What `write_bank` would write."""
-    return (await run(connection, _decide, rows))[0]
-
-
 def _write(
-    connection: PlainConnection, rows: Sequence[tuple[Any, ...]], number: int
+    connection: PlainConnection, rows: Sequence[tuple[Any, ...]], number: int | None
 ) -> import_store.WrittenVersions:
     counts, fresh, behind = _decide(connection, rows)
-    if behind:
-        keys = ("subject", "ordinal", "since")
-        import_store.supersede(
-            connection, table="bank_lines", keys=keys, rows=behind, number=number
-        )
-    insert_rows(
-        connection,
-        table="bank_lines",
-        columns=LINE_COLUMNS,
-        rows=[
+    if number is not None:
+        versions = [
             (subject, ordinal, number, bank_line_id(subject, ordinal), *content)
             for subject, ordinal, content in fresh
-        ],
-    )
+        ]
+        import_store.write_versions(
+            connection, "bank", fresh=versions, behind=behind, number=number
+        )
     return counts
 
 
@@ -120,14 +84,15 @@ _Fresh = list[tuple[str, int, tuple[Any, ...]]]
 def _decide(
     connection: PlainConnection, rows: Sequence[tuple[Any, ...]]
 ) -> tuple[import_store.WrittenVersions, _Fresh, Rows]:
-    """The counts, the versions to be added, and the keys of those that they supersede."""
+    """Return the counts, the versions to add, and the keys of those that they supersede."""
     given = [(subject_digest(row[0]), row[1:]) for row in rows]
     known, erased = dict[_Place, tuple[Any, ...]](), dict[_Place, tuple[Any, ...]]()
     found = select_rows(connection, sql=_VERSIONS, values={subject for subject, _ in given})
     for subject, ordinal, since, until, *rest in sorted(found, key=lambda row: row[2]):
         if until is None:
             known[subject, ordinal] = (since, *rest)
-        if _erased(rest):  # in force or not: one that was taken back may come again
+        # In force or not: a line that was taken back may come again, its erased texts must not.
+        if any(isinstance(each, str) and ERASED in each for each in rest):
             erased[subject, ordinal] = tuple(rest[_TEXTS_FROM:])
     counts, fresh, behind = import_store.WrittenVersions(), _Fresh(), list[tuple[Any, ...]]()
     for subject, group in groupby(given, key=lambda row: row[0]):
@@ -148,12 +113,7 @@ def _decide(
 
 
 ERASED: Final = "•"
-"""Stands where a number was that has been erased."""
-
-
-def _erased(before: Sequence[Any]) -> bool:
-    """Whether something of it was erased: a file that still has it must not bring it back."""
-    return any(isinstance(each, str) and ERASED in each for each in before)
+"""Replaces an erased number."""
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -179,20 +139,20 @@ _PAYOUTS: Final = statement(
 
 
 async def any_bank_line(connection: AsyncConnection, *, as_of: Instant) -> bool:
-    """Whether any file of a bank was imported by then."""
+    """Whether any bank file was imported by then."""
     number = await import_store.newest_published(connection, as_of=as_of)
     return await connection.scalar(text(_ANY), {"number": number}) is not None
 
 
 async def bank_lines(connection: AsyncConnection, *, as_of: Instant) -> AsyncIterator[Rows]:
-    """Lines as they were known at an instant, some thousand at a time, for `bank_line_of`."""
+    """Yield lines as they were known at an instant, some thousand at a time, for `bank_line_of`."""
     values = {"number": await import_store.newest_published(connection, as_of=as_of)}
     async for rows in stream(connection, _LINES, at_once=AT_ONCE, values=values):
         yield rows
 
 
 def bank_line_of(row: Sequence[Any]) -> BankLine:
-    """The value of a row of `bank_lines`."""
+    """Build the value of a row of `bank_lines`."""
     line_id, account, currency, minor, booked_at, reference, counterparty, words = row
     return BankLine(
         line_id=line_id,
@@ -207,7 +167,7 @@ def bank_line_of(row: Sequence[Any]) -> BankLine:
 
 
 async def payouts(connection: AsyncConnection, *, as_of: Instant) -> list[Payout]:
-    """Every payout that statement lines name, as they were known at an instant."""
+    """Return every payout that statement lines name, as they were known at an instant."""
     values = {"number": await import_store.newest_published(connection, as_of=as_of)}
     found: list[Payout] = []
     async for rows in stream(connection, _PAYOUTS, at_once=AT_ONCE, values=values):
@@ -233,7 +193,7 @@ BankKey = tuple[str, int, int]
 """(subject, ordinal, since): one version of one line."""
 
 BankTexts = tuple[str, str, str, str]
-"""What a line states in words: entry, reference, counterparty, and the rest."""
+"""The texts of a line: entry, reference, counterparty, and the rest."""
 
 _TEXTS: Final = (
     "SELECT subject, ordinal, since, entry, reference, counterparty, told FROM bank_lines"
@@ -243,8 +203,8 @@ _TEXTS: Final = (
 async def bank_texts(
     connection: AsyncConnection, *, until: Instant | None = None
 ) -> AsyncIterator[list[tuple[BankKey, BankTexts]]]:
-    """The texts of all versions of lines, some thousand at a time. `until`: only of those that
-    were imported by then."""
+    """Yield the texts of all versions of lines, some thousand at a time. until: only versions
+    imported by then."""
     newest = None if until is None else await import_store.newest_published(connection, as_of=until)
     async for rows in stream(connection, _TEXTS, at_once=AT_ONCE):
         yield [
@@ -257,7 +217,7 @@ async def bank_texts(
 async def rewrite_bank_texts(
     connection: AsyncConnection, texts: Iterable[tuple[BankKey, BankTexts]]
 ) -> None:
-    """Put these texts in the place of those that are there."""
+    """Replace the texts of these versions."""
     for (subject, ordinal, since), (entry, reference, counterparty, words) in texts:
         await connection.execute(
             text(

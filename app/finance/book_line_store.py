@@ -1,9 +1,9 @@
 """Lines of order books: written by imports, read in key order as of any instant.
 
-A line is what the books say of one reference of one kind; references that `match_key` holds for
-equal are one. It keeps its id, `bok_` and 20 hex digits, from version to version; the id of a
-version is that, a dot, and the number of its import. These are not the `records` that ledgers
-are folded from: a book is compared with ledgers, and never makes one.
+A line is what the books state about one reference of one kind; references with one `match_key` are
+the same. A line keeps its id, `bok_` and 20 hex digits, from version to version. A version's id is
+the line's, a dot, and the number of its import. These are not the `records` that ledgers are folded
+from: a book is compared with ledgers, and never makes one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.database.statements import (
     PlainConnection,
     Rows,
-    insert_rows,
     run,
     select_in,
     select_rows,
@@ -30,29 +29,11 @@ from reconcile.instants import EARLIEST, Instant
 from reconcile.matching.books import BookLine
 from reconcile.money import Money
 
-STAGED: Final = (
-    "match_key",
-    "kind",
-    "reference",
-    "minor",
-    "currency",
-    "placed_at",
-    "status",
-    "group_key",
-    "group_name",
-    "refunded",
-    "refunded_at",
-    "phone",
-)
-"""What an import brings of a line."""
-
-COLUMNS: Final = ("match_key", "kind", "since", "line", *STAGED[2:])
-
 AT_ONCE: Final = 4_000
 """Lines in memory at a time, less than half a kilobyte each."""
 
 ERASED: Final = ""
-"""A phone that was there and was erased; a later version of the line does not bring it back."""
+"""An erased phone; a later version of the line does not bring it back."""
 
 _ROW: Final = (
     "match_key, line || '.' || since, reference, kind, minor, currency, placed_at, status, "
@@ -75,58 +56,51 @@ _OF_GROUPS: Final = statement(
 )
 _VERSIONS: Final = statement(
     "SELECT match_key, kind, since, until, {content} FROM book_lines WHERE match_key IN ({})",
-    content=", ".join(STAGED[2:]),
+    content=", ".join(import_store.CONTENT["book"]),
 )
 
 
 def line_id_of(match_key: str, kind: str) -> str:
-    """What all versions of a line share: `bok_` and 20 hex digits."""
+    """Return the id that all versions of a line share: `bok_` and 20 hex digits."""
     digest = hashlib.blake2b(f"{kind}\x1f{match_key}".encode(), digest_size=10)
     return "bok_" + digest.hexdigest()
 
 
 async def write_book(
-    connection: AsyncConnection, rows: Sequence[tuple[Any, ...]], *, number: int
+    connection: AsyncConnection, rows: Sequence[tuple[Any, ...]], *, number: int | None
 ) -> import_store.WrittenVersions:
-    """Add the versions that rows of STAGED make, no two of one line, as of an import."""
+    """Add the versions that staged rows make, no two of one line, as of an import.
+
+    rows    match key, kind and content
+    number  the import; None: only count what it would write
+    """
     return await run(connection, _write, rows, number)
 
 
-async def compare_book(
-    connection: AsyncConnection, rows: Sequence[tuple[Any, ...]]
-) -> import_store.WrittenVersions:
-    """What `write_book` would write."""
-    return (await run(connection, _decide, rows))[0]
-
-
 def _write(
-    connection: PlainConnection, rows: Sequence[tuple[Any, ...]], number: int
+    connection: PlainConnection, rows: Sequence[tuple[Any, ...]], number: int | None
 ) -> import_store.WrittenVersions:
     counts, fresh, behind = _decide(connection, rows)
-    if behind:
-        keys = ("match_key", "kind", "since")
-        import_store.supersede(
-            connection, table="book_lines", keys=keys, rows=behind, number=number
+    if number is not None:
+        versions = [(*row[:2], number, line_id_of(row[0], row[1]), *row[2:]) for row in fresh]
+        import_store.write_versions(
+            connection, "book", fresh=versions, behind=behind, number=number
         )
-    insert_rows(
-        connection,
-        table="book_lines",
-        columns=COLUMNS,
-        rows=[(*row[:2], number, line_id_of(row[0], row[1]), *row[2:]) for row in fresh],
-    )
     return counts
 
 
 def _decide(
     connection: PlainConnection, rows: Sequence[tuple[Any, ...]]
 ) -> tuple[import_store.WrittenVersions, list[tuple[Any, ...]], Rows]:
-    """The counts, the rows to be added, and the keys of the versions that they supersede."""
+    """Return the counts, the rows to add, and the keys of the versions that they supersede."""
     keys = [row[0] for row in rows]
-    if not keys or not _any_between(connection, min(keys), max(keys)):
+    # A book of new lines only, as the first one, need not look up each of its keys.
+    any_between = "SELECT 1 FROM book_lines WHERE match_key BETWEEN ? AND ? LIMIT 1"
+    if not keys or not connection.ask(any_between, (min(keys), max(keys))):
         return import_store.WrittenVersions(new=len(rows)), list(rows), []
     found = select_rows(connection, sql=_VERSIONS, values=set(keys))
     current = {row[:2]: row for row in found if row[3] is None}
-    # A line that was taken back has no version in force, and its number may be erased all the same.
+    # A line that was taken back has no version in force, but its number may be erased all the same.
     erased = {row[:2] for row in found if row[-1] == ERASED}
     fresh, behind, new = [], [], 0
     for row in rows:
@@ -144,20 +118,13 @@ def _decide(
     return counts, fresh, behind
 
 
-def _any_between(connection: PlainConnection, first: str, last: str) -> bool:
-    """Whether there is any line: a book that is all new, as the first one is, need not look up each
-    of its keys."""
-    sql = "SELECT 1 FROM book_lines WHERE match_key BETWEEN ? AND ? LIMIT 1"
-    return bool(connection.ask(sql, (first, last)))
-
-
-# --- reading -------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 async def book_rows(
     connection: AsyncConnection, *, as_of: Instant, first: str = "", beyond: str | None = None
 ) -> AsyncIterator[Rows]:
-    """Lines as they were known at an instant, in key order, some thousand at a time.
+    """Yield lines as they were known at an instant, in key order, some thousand at a time.
 
     Rows are (key, line id, reference, kind, minor, currency, placed_at, status, group, refunded,
     refunded_at).
@@ -175,7 +142,7 @@ async def book_rows(
 
 
 async def book_rows_of(connection: AsyncConnection, keys: Iterable[str], *, as_of: Instant) -> Rows:
-    """Rows as of `book_rows`, of these keys."""
+    """Return rows as of `book_rows`, of these keys."""
     number = await import_store.newest_published(connection, as_of=as_of)
     return await select_in(connection, sql=_OF_KEYS, values=set(keys), first=(number, number))
 
@@ -183,7 +150,7 @@ async def book_rows_of(connection: AsyncConnection, keys: Iterable[str], *, as_o
 async def book_lines_of(
     connection: AsyncConnection, keys: Iterable[str], *, as_of: Instant
 ) -> list[tuple[str, BookLine]]:
-    """(key, line) of the lines that these keys name, by reference or by group."""
+    """Return (key, line) of the lines that these keys name, by reference or by group."""
     number = await import_store.newest_published(connection, as_of=as_of)
     rows = set[tuple[Any, ...]]()
     for sql in (_OF_KEYS, _OF_GROUPS):
@@ -192,7 +159,7 @@ async def book_lines_of(
 
 
 def book_line_of(row: Sequence[Any]) -> BookLine:
-    """The value of a row of `book_rows`."""
+    """Build the value of a row of `book_rows`."""
     return BookLine(
         line_id=row[1],
         reference=row[2],
@@ -230,8 +197,8 @@ async def lines_with(
     keys: Iterable[str] = (),
     until: Instant | None = None,
 ) -> list[LineKey]:
-    """All versions of lines that name one of these numbers, or that have one of these keys and
-    name any. `until`: only those that were imported by then."""
+    """Return all versions of lines with one of these numbers, or with one of these keys and any
+    number. until: only versions imported by then."""
     found = await select_in(connection, sql=_OF_PHONES, values=phones)
     found += await select_in(connection, sql=_WITH_PHONES, values=keys)
     newest = await import_store.newest_published(connection, as_of=until) if found else 0
@@ -242,7 +209,7 @@ async def lines_with(
 async def old_lines(
     connection: AsyncConnection, *, before: Instant, after: LineKey | None, limit: int
 ) -> list[LineKey]:
-    """Versions with a number that were imported before an instant, by key."""
+    """Return versions with a number that were imported before an instant, by key."""
     match_key, kind, since = after or ("", "", 0)
     rows = await connection.execute(
         text(_OLD),
@@ -258,7 +225,7 @@ async def old_lines(
 
 
 async def last_import_at(connection: AsyncConnection) -> Instant:
-    """When the last import was published; EARLIEST where none was."""
+    """Return when the last import was published; EARLIEST if none was."""
     found = await connection.execute(
         text("SELECT coalesce(max(published_at), :none) FROM imports"), {"none": EARLIEST}
     )
@@ -266,7 +233,7 @@ async def last_import_at(connection: AsyncConnection) -> Instant:
 
 
 async def empty_lines(connection: AsyncConnection, lines: Sequence[LineKey]) -> None:
-    """Let the numbers of these versions go."""
+    """Erase the numbers of these versions."""
     for match_key, kind, since in lines:
         await connection.execute(
             text(

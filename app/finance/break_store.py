@@ -38,14 +38,14 @@ _LATEST: Final = (
 )
 
 
-_BREAKS: Final = table("breaks", *map(column, ("id", "cause")))
+_BREAKS: Final = table("breaks", *map(column, ("id", "cause", "order_ref", "subject")))
 _SEEN: Final = table("break_seen", *map(column, ("break_id", "run")))
 _TURNED: Final = table("break_turns", *map(column, ("break_id",)))
 _DONE_ABOUT: Final = table("break_deeds", *map(column, ("break_id", "deed", "value")))
 _RUNS: Final = table("runs", *map(column, ("number", "lived")))
 
 _NEWEST: Final = select(func.max(_RUNS.c.number)).where(_RUNS.c.lived == 1).scalar_subquery()
-"""What the newest run that moved lives saw is what is not closed."""
+"""The newest run that changed lives; every break that it saw is not closed."""
 
 _LIVED: Final = select(_BREAKS.c.id).where(
     select(_TURNED.c.break_id).where(_TURNED.c.break_id == _BREAKS.c.id).exists()
@@ -64,7 +64,7 @@ _CLOSED: Final = _LIVED.where(
 )
 
 _DONE: Final = {"assigned": ("assigned",), "accepted": ("accepted", "settled")}
-"""What somebody has done to a break in such a state."""
+"""The acts by which a break may have come into a state."""
 
 
 async def breaks_after(
@@ -76,11 +76,11 @@ async def breaks_after(
     states: Collection[str] = STATES,
     assignee: str | None = None,
 ) -> list[str]:
-    """Ids of breaks that a run gave life, by id.
+    """Return ids of breaks that a run gave life, by id.
 
-    causes    only of these, where some are named
-    states    all that are in one of these, and others: what somebody did may be over
-    assignee  all that are this person's, and others that once were
+    causes    only breaks of these causes, if any are given
+    states    all breaks in these states, and others: an act may have been undone
+    assignee  all breaks of this person, and others that once were
     """
     among = _LIVED if "closed" in states else _LIVING
     if set(states) == {"closed"}:
@@ -99,47 +99,24 @@ async def breaks_after(
 
 
 def _somebody_did(*which: ColumnElement[bool]) -> ColumnElement[bool]:
-    """To the break."""
     about_it = _DONE_ABOUT.c.break_id == _BREAKS.c.id
     return select(_DONE_ABOUT.c.break_id).where(about_it, *which).exists()
 
 
 async def breaks_of_subject(connection: AsyncConnection, subject: str) -> list[str]:
-    """Ids of the breaks that are about this line, and that a run gave life."""
-    rows = await connection.execute(
-        text(
-            "SELECT id FROM breaks WHERE subject = :subject AND EXISTS "
-            "(SELECT 1 FROM break_turns WHERE break_id = id) ORDER BY id"
-        ),
-        {"subject": subject},
-    )
-    return [row[0] for row in rows]
+    """Return ids of the breaks about this line that a run gave life."""
+    about_it = _LIVED.where(_BREAKS.c.subject == subject).order_by(_BREAKS.c.id)
+    return [row[0] for row in await connection.execute(about_it)]
 
 
 async def breaks_of_order(connection: AsyncConnection, order: str, *, limit: int) -> list[str]:
-    """Ids of the breaks of this order that a run gave life."""
-    rows = await connection.execute(
-        text(
-            "SELECT id FROM breaks WHERE order_ref = :order AND EXISTS "
-            "(SELECT 1 FROM break_turns WHERE break_id = id) ORDER BY id LIMIT :limit"
-        ),
-        {"order": order, "limit": limit},
-    )
-    return [row[0] for row in rows]
-
-
-async def decided_breaks(connection: AsyncConnection, number: int) -> AsyncIterator[list[str]]:
-    """Ids of breaks that a run saw and a person has decided about."""
-    sql = (
-        "SELECT break_id FROM break_seen WHERE run = :run AND EXISTS (SELECT 1 FROM break_deeds "
-        "WHERE break_deeds.break_id = break_seen.break_id AND deed IN ('accepted', 'settled'))"
-    )
-    async for rows in stream(connection, sql, at_once=500, values={"run": number}):
-        yield [row[0] for row in rows]
+    """Return ids of the breaks of this order that a run gave life."""
+    of_it = _LIVED.where(_BREAKS.c.order_ref == order).order_by(_BREAKS.c.id).limit(limit)
+    return [row[0] for row in await connection.execute(of_it)]
 
 
 async def breaks_in_run(connection: AsyncConnection, number: int) -> AsyncIterator[Rows]:
-    """(id, cause, minor units, currency, since) of each break that a run saw."""
+    """Yield (id, cause, minor units, currency, since) of each break that a run saw."""
     sql = (
         "SELECT breaks.id, cause, minor, currency, since FROM break_seen "
         "JOIN breaks ON breaks.id = break_seen.break_id "
@@ -150,12 +127,16 @@ async def breaks_in_run(connection: AsyncConnection, number: int) -> AsyncIterat
         yield rows
 
 
-async def breaks_done_about(connection: AsyncConnection, number: int) -> AsyncIterator[list[str]]:
-    """Ids of breaks that a run saw and a person has done something about."""
+async def breaks_done_about(
+    connection: AsyncConnection, number: int, *, decided: bool = False
+) -> AsyncIterator[list[str]]:
+    """Yield ids of breaks that a run saw and a person acted on, or decided about."""
     sql = (
-        "SELECT break_id FROM break_seen WHERE run = :run AND EXISTS "
-        "(SELECT 1 FROM break_deeds WHERE break_deeds.break_id = break_seen.break_id)"
+        "SELECT break_id FROM break_seen WHERE run = :run AND EXISTS (SELECT 1 FROM break_deeds "
+        "WHERE break_deeds.break_id = break_seen.break_id{which})"
     )
+    which = " AND deed IN ('accepted', 'settled')" if decided else ""
+    sql = statement(sql, which=which)
     async for rows in stream(connection, sql, at_once=500, values={"run": number}):
         yield [row[0] for row in rows]
 
@@ -163,7 +144,7 @@ async def breaks_done_about(connection: AsyncConnection, number: int) -> AsyncIt
 async def steps_of(
     connection: AsyncConnection, names: Sequence[str], *, as_of: Instant = LATEST
 ) -> dict[str, list[Step]]:
-    """The steps of each of these breaks up to an instant, in order."""
+    """Return the steps of each of these breaks up to an instant, in order."""
     rows = [
         *await select_in(connection, sql=_TURNS, values=names),
         *await select_in(connection, sql=_ACTS, values=names),
@@ -188,17 +169,17 @@ async def steps_of(
 
 
 async def latest_seen(connection: AsyncConnection, names: Sequence[str]) -> dict[str, Break]:
-    """Of each of these breaks that a run gave life, what was last seen of it."""
+    """Return the last seen version of each of these breaks that a run gave life."""
     rows = await select_in(connection, sql=_LATEST, values=names)
     return {row[0]: break_in(row[1]) for row in rows}
 
 
-# --- what people do ------------------------------------------------------------------------------
+# --- what people do -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoneAct:
-    """One thing that a person did about a break; the fields are those of `Step`."""
+    """An act of a person on a break; the fields are those of `Step`."""
 
     break_id: str
     at: Instant
@@ -211,12 +192,12 @@ class DoneAct:
 
 
 async def deciding_alone(connection: AsyncConnection) -> None:
-    """Nobody else decides about breaks, and no run writes any, until the transaction ends."""
+    """Let nobody else decide about breaks, and no run write any, until the transaction ends."""
     await run(connection, take_lock, RECONCILING)
 
 
 async def add_act(connection: AsyncConnection, done: DoneAct) -> None:
-    """Write it after all others."""
+    """Add an act after all others."""
     number = await connection.scalar(
         text(
             "INSERT INTO counters (name, value) VALUES ('break_deeds', 1) "
@@ -234,10 +215,12 @@ async def add_act(connection: AsyncConnection, done: DoneAct) -> None:
             "deed": done.kind,
             "minor": done.money.minor,
             "currency": done.money.currency,
-            **{
-                name: getattr(done, name)
-                for name in ("break_id", "at", "who", "value", "reason", "second")
-            },
+            "break_id": done.break_id,
+            "at": done.at,
+            "who": done.who,
+            "value": done.value,
+            "reason": done.reason,
+            "second": done.second,
         },
     )
 
@@ -248,7 +231,7 @@ MATCH_STANDS: Final = (
     "AND later.break_id = break_deeds.break_id AND later.value = break_deeds.value "
     "AND later.number > break_deeds.number AND later.at <= {as_of})"
 )
-"""Of a row of `break_deeds`: a match by hand which nobody had taken back by then."""
+"""Rows of `break_deeds` that are matches by hand which nobody had undone by then."""
 
 _STANDS: Final = statement(MATCH_STANDS, as_of=":as_of")
 _HAND_MATCHES: Final = statement(
@@ -266,7 +249,7 @@ _MATCHED_WITH: Final = statement(
 
 
 async def hand_matches(connection: AsyncConnection, *, as_of: Instant) -> list[HandMatch]:
-    """What people matched by then."""
+    """Return the matches that people had made by then."""
     rows = await connection.execute(text(_HAND_MATCHES), {"as_of": as_of})
     return [
         hand_match(cause, order=order, subject=subject, given=given)
@@ -275,19 +258,19 @@ async def hand_matches(connection: AsyncConnection, *, as_of: Instant) -> list[H
 
 
 async def matched_by_hand(connection: AsyncConnection, line: str) -> str | None:
-    """The break that a person gave this line to, in whatever version; None: nobody did."""
+    """Return the break that a person gave this line to, in any version; None if nobody did."""
     rows = await connection.execute(text(_MATCHED), {"as_of": LATEST})
     wanted = name_of(line)
     return next((row[0] for row in rows if name_of(row[1]) == wanted), None)
 
 
 async def claimed_by_hand(connection: AsyncConnection) -> set[str]:
-    """The names of all lines that people gave to a break."""
+    """Return the names of all lines that people gave to a break."""
     rows = await connection.execute(text(_MATCHED), {"as_of": LATEST})
     return {name_of(row[1]) for row in rows}
 
 
 async def lines_matched_with(connection: AsyncConnection, name: str) -> list[str]:
-    """The lines that people gave to a break, in the versions that they saw."""
+    """Return the lines that people gave to a break, in the versions that they saw."""
     rows = await connection.execute(text(_MATCHED_WITH), {"as_of": LATEST, "name": name})
     return [row[0] for row in rows]

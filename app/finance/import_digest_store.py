@@ -1,13 +1,12 @@
-"""Digests of imported lines, by which a line that was changed without an audit entry is found.
+"""Digests of imported lines, which reveal a line that was changed without an audit entry.
 
-    1 import   of what an import states, and of the lines that it puts out of force, a digest is
-               made before it is published; its audit entry has the digest, and the log seals that
-    2 check    the digests of all imports are made again, in one pass over each table
+    1 import   before it is published, make a digest of what an import states, and of the lines that
+               it ends; its audit entry has the digest, and the log seals that
+    2 check    make the digests of all imports again, in one pass over each table
 
 A digest is SHA-256 over one line of JSON for each version that the import stated (`+`) and each
-that it put out of force (`-`), in order of the table's key. A number is erased from a line at any
-time, so no book's `phone` is in it; and what a bank states in words has a digest of its own, which
-holds until an erasure rewrites one of those texts.
+that it ended (`-`), in key order. Numbers may be erased at any time, so a book's `phone` is in no
+digest. The texts of a bank have a digest of their own, which holds until an erasure rewrites one.
 """
 
 from __future__ import annotations
@@ -23,44 +22,44 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.statements import statement, stream
-from app.finance.import_store import KINDS, LOOKING, TABLES, ImportKind, stretches
+from app.finance.import_store import KINDS, LOOKING, TABLES, ImportKind, key_stretches
 
 AT_ONCE: Final = 4_000
 """Lines in memory at a time, less than half a kilobyte each."""
 
 
-class Sealed(NamedTuple):
-    """The columns of one kind of line: its key, what nothing rewrites, and texts in which an
-    erasure takes numbers out."""
+class SealedColumns(NamedTuple):
+    """The columns of one kind of line: its key, columns that nothing rewrites, and texts that an
+    erasure may rewrite."""
 
     keys: Sequence[str]
     kept: Sequence[str]
     texts: Sequence[str] = ()
 
 
-SEALED: Final[Mapping[ImportKind, Sealed]] = {
-    "book": Sealed(
+SEALED: Final[Mapping[ImportKind, SealedColumns]] = {
+    "book": SealedColumns(
         keys=("match_key", "kind"),
         kept=(
             "line", "reference", "minor", "currency", "placed_at", "status", "group_key",
             "group_name", "refunded", "refunded_at",
         ),
     ),
-    "statement": Sealed(
+    "statement": SealedColumns(
         keys=("subject", "kind", "source", "ordinal"),
         kept=(
             "line", "match_key", "payment", "order_ref", "currency", "gross", "fee", "net",
             "settled_at", "payout",
         ),
     ),
-    "bank": Sealed(
+    "bank": SealedColumns(
         keys=("subject", "ordinal"),
         kept=("line", "account", "currency", "minor", "booked_at"),
         texts=("counterparty", "entry", "reference", "told"),
     ),
 }  # fmt: skip
-"""These digests are sealed for ever: a column that is added later is in none of before, so it gets
-a digest of its own, and none of these changes its place."""
+"""These digests are sealed forever. A later column is in no earlier digest, so it gets a digest of
+its own, and none of these columns moves."""
 
 _SELECT: Final = "SELECT since, until, {columns} FROM {table} {which} ORDER BY {keys}, since"
 _OF_ONE: Final = "WHERE (since = :number OR until = :number){beyond}{up_to}"
@@ -68,20 +67,20 @@ _LINES: Final = "SELECT count(*) FROM {table}"
 
 
 class LineDigests:
-    """Of one import, while its lines are gone through."""
+    """The digests of one import while its lines are read."""
 
     def __init__(self, kind: ImportKind) -> None:
         self.lines = hashlib.sha256()
         self.texts = hashlib.sha256() if SEALED[kind].texts else None
 
     def facts(self) -> dict[str, str]:
-        """For the import's audit entry: SHA-256 in hex."""
+        """Return the digests in hex, for the import's audit entry."""
         lines = {"lines_sha256": self.lines.hexdigest()}
         return lines if self.texts is None else lines | {"texts_sha256": self.texts.hexdigest()}
 
 
 async def _nothing() -> None:
-    """For whoever has nothing to do between two stretches."""
+    """Do nothing between two stretches."""
 
 
 async def digests_of(
@@ -91,11 +90,13 @@ async def digests_of(
     number: int,
     between: Callable[[], Awaitable[None]] = _nothing,
 ) -> dict[str, str]:
-    """The facts of one import, whose lines are all written. `between` is called after each stretch
-    of LOOKING lines, of whatever import: of a million lines all are looked at."""
+    """Return the digests of an import whose lines are all written.
+
+    between  is called after each stretch of LOOKING lines; lines of every import are read
+    """
     found, after = LineDigests(kind), None
     first = SEALED[kind].keys[0]
-    async for to in stretches(connection, kind, lines=LOOKING):
+    async for to in key_stretches(connection, kind, lines=LOOKING):
         which = statement(
             _OF_ONE,
             beyond="" if after is None else f" AND {first} > :after",
@@ -113,10 +114,10 @@ async def digests_of(
 
 @dataclass(slots=True)
 class DigestsNow:
-    """As the lines give them now.
+    """The digests of the lines as they are now.
 
-    facts   of every published import by its number
-    strays  by their kind, how many lines were stated or put out of force by no import of that kind
+    facts   digests of every published import, by its number
+    strays  number of lines, by kind, stated or ended by no import of that kind
     """
 
     facts: dict[int, dict[str, str]] = field(default_factory=dict)
@@ -124,14 +125,14 @@ class DigestsNow:
 
 
 async def digests_again(connection: AsyncConnection, progress: Callable[[int], None]) -> DigestsNow:
-    """Go through all lines. `progress` is called with how many were since it was called last."""
+    """Read all lines. progress: is called with the number of lines read since its last call."""
     known_imports = [
         (number, kind, published is not None)
         for number, kind, published in await connection.execute(
             text("SELECT number, kind, published_at FROM imports")
         )
     ]
-    # One that is under way, or was killed: the next import takes its lines away, of any kind.
+    # Imports under way, or killed: the next import deletes their lines, of any kind.
     passing = {number for number, _, published in known_imports if not published}
     now = DigestsNow()
     for kind in KINDS:
@@ -149,7 +150,7 @@ async def digests_again(connection: AsyncConnection, progress: Callable[[int], N
 
 
 async def count_lines(connection: AsyncConnection) -> int:
-    """Versions of lines of every kind."""
+    """Count the versions of lines of every kind."""
     counts = [
         await connection.scalar(text(statement(_LINES, table=table))) for table in TABLES.values()
     ]
@@ -171,7 +172,7 @@ def _stream(
 
 
 def _add(row: tuple[Any, ...], kind: ImportKind, found: Mapping[int, LineDigests]) -> None:
-    """One version of a line, to the digests of who stated it and of who put it out of force."""
+    """Add a version of a line to the digests of the import that stated it, and that ended it."""
     since, until, *content = row
     keys = len(SEALED[kind].keys)
     width = keys + len(SEALED[kind].kept)

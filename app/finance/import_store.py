@@ -1,14 +1,15 @@
-"""Imports: numbered, one under way at a time, and seen by nobody before they are published.
+"""Imports: numbered, one under way at a time, and invisible until they are published.
 
-    1 begin      what a killed import left is undone; the new one has the next number
-    2 write      lines, some thousand in a transaction: nobody waits long for the writer
-    3 publish    one row: from then on everyone sees all of it
+    1 begin      undo what a killed import left; give the new one the next number
+    2 write      lines, some thousand in a transaction, so that nobody waits long for the writer
+    3 publish    one row: from then on everyone sees the whole import
 
-A version of a line is of `since` and before `until`; so what was known at an instant is what the
-imports published by then say (`newest_published`), whatever another one is writing meanwhile.
+A line's version is valid from import `since` and before import `until`. What was known at an
+instant is what the imports published by then state (`newest_published`), whatever another import is
+writing.
 
-A line stands by the newest import that stated it, of those that were not taken back and take none
-back themselves. Where that is the one to be taken back, the newest of the others is stated again.
+A line stands by the newest import that stated it, among those that were not taken back and take
+none back themselves. If that import is taken back, the newest of the others is stated again.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.text import counted
 from app.database.locks import IMPORTING, take_lock
-from app.database.statements import PlainConnection, Rows, run, statement
+from app.database.statements import PlainConnection, Rows, insert_rows, run, statement
 from reconcile.instants import EARLIEST, LATEST, TICK, Instant, format_known
 from reconcile.money import Money
 
@@ -46,21 +47,36 @@ TABLES: Final[dict[ImportKind, str]] = {
     "bank": "bank_lines",
 }
 
-FIRST_COLUMN: Final[dict[ImportKind, str]] = {
-    "book": "match_key",
-    "statement": "subject",
-    "bank": "subject",
+KEYS: Final[dict[ImportKind, tuple[str, ...]]] = {
+    "book": ("match_key", "kind"),
+    "statement": ("subject", "kind", "source", "ordinal"),
+    "bank": ("subject", "ordinal"),
 }
-"""What the lines of each kind are walked by."""
+"""The columns that identify a line; lines are walked by the first."""
+
+CONTENT: Final[dict[ImportKind, tuple[str, ...]]] = {
+    "book": (
+        "reference", "minor", "currency", "placed_at", "status", "group_key", "group_name",
+        "refunded", "refunded_at", "phone",
+    ),
+    "statement": (
+        "match_key", "payment", "order_ref", "currency", "gross", "fee", "net", "settled_at",
+        "payout",
+    ),
+    "bank": (
+        "account", "currency", "minor", "booked_at", "entry", "reference", "counterparty", "told",
+    ),
+}  # fmt: skip
+"""What a version states, beside its key, its imports and the id of its line."""
 
 UNDOING: Final = 1_000
-"""Lines looked at in one transaction that undoes a killed import."""
+"""Lines per transaction that undoes a killed import."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Import:
-    """One import of a file. Counts are of rows; `published_at` is None while it is under way. One
-    that takes another back says which (`withdraws`) and why."""
+    """One import of a file. Counts are of rows; `published_at` is None while it is under way. An
+    import that takes another back has that one's number (`withdraws`) and a reason."""
 
     kind: ImportKind
     file: str
@@ -79,7 +95,7 @@ class Import:
     reason: str | None = None
 
     def document(self) -> dict[str, Any]:
-        """For JSON, of one that was published."""
+        """Return a published import for JSON."""
         stated = {name: getattr(self, name) for name in _STATED_OF_ONE}
         return stated | {"published_at": format_known(self.published_at)}
 
@@ -93,11 +109,11 @@ _STATED_OF_ONE: Final = (
 )  # fmt: skip
 
 BEYOND: Final = 2**63 - 1
-"""Greater than any number of an import."""
+"""Greater than every import's number."""
 
 
 async def newest_published(connection: AsyncConnection, *, as_of: Instant | None = None) -> int:
-    """The number of the last import that was published by then; None: by now. 0 for none."""
+    """Return the number of the last import published by then (None: by now), 0 for none."""
     found = await connection.execute(
         text("SELECT coalesce(max(number), 0) FROM imports WHERE published_at <= :as_of"),
         {"as_of": LATEST if as_of is None else as_of},
@@ -106,22 +122,22 @@ async def newest_published(connection: AsyncConnection, *, as_of: Instant | None
 
 
 async def under_way(connection: AsyncConnection) -> Import | None:
-    """The import that is not published: alive if its `written` grows, else killed."""
+    """Return the import that is not published: alive if its `written` grows, else killed."""
     return await _one(connection, _IMPORTS.c.published_at.is_(None))
 
 
 async def importing_alone(connection: AsyncConnection) -> None:
-    """Until the transaction ends no other import begins. Before anything else is locked."""
+    """Let no other import begin until the transaction ends. Take this lock before all others."""
     await run(connection, take_lock, IMPORTING)
 
 
 async def begin_import(connection: AsyncConnection, wanted: Import) -> tuple[Import, bool]:
-    """Write down that it is under way, instead of any other, with the next number.
+    """Store an import as under way, in place of any other, with the next number.
 
-    Returns it with its number, and whether another one was: what that wrote is then to be undone.
+    Returns it, and whether there was another, whose lines must then be undone.
     """
     await importing_alone(connection)
-    # First, for it waits for one that is being published, which then counts.
+    # Delete first: this waits for an import that is being published, which then counts.
     left = await connection.execute(
         text("DELETE FROM imports WHERE published_at IS NULL RETURNING number")
     )
@@ -134,8 +150,10 @@ async def begin_import(connection: AsyncConnection, wanted: Import) -> tuple[Imp
 
 
 async def go_on(connection: AsyncConnection, of: Import, *, written: int) -> bool:
-    """Note progress, in the transaction that makes it; False where another import began since,
-    after which nothing more of this one may be written."""
+    """Store progress in the transaction that makes it.
+
+    Returns False if another import began since: nothing more of this one may be written.
+    """
     found = await connection.execute(
         text(
             "UPDATE imports SET written=:written WHERE number=:number AND sha256=:sha256 "
@@ -152,7 +170,7 @@ async def go_on(connection: AsyncConnection, of: Import, *, written: int) -> boo
 
 
 async def publish_import(connection: AsyncConnection, done: Import, *, now: Instant) -> Instant:
-    """Let everyone see it, after all that was seen before. Returns the instant."""
+    """Make an import visible, after all that was visible before. Returns the instant."""
     found = await connection.execute(text("SELECT max(published_at) FROM imports"))
     latest: Instant | None = found.scalar_one()
     at = now if latest is None else max(now, latest + TICK)
@@ -161,9 +179,16 @@ async def publish_import(connection: AsyncConnection, done: Import, *, now: Inst
             "UPDATE imports SET published_at=:at, read=:read, new=:new, changed=:changed, "
             "unchanged=:unchanged, rejected=:rejected WHERE number=:number"
         ),
-        {"at": at} | {n: getattr(done, n) for n in ("number", "read", "new", "changed",
-                                                    "unchanged", "rejected")},
-    )  # fmt: skip
+        {
+            "at": at,
+            "number": done.number,
+            "read": done.read,
+            "new": done.new,
+            "changed": done.changed,
+            "unchanged": done.unchanged,
+            "rejected": done.rejected,
+        },
+    )
     return at
 
 
@@ -173,7 +198,7 @@ _PUBLISHED: Final = _IMPORTS.c.published_at.is_not(None)
 async def imports(
     connection: AsyncConnection, *, kind: ImportKind, limit: int, before: int = BEYOND
 ) -> list[Import]:
-    """The published ones, newest first. before: only those of lower numbers."""
+    """Return the published imports, newest first. before: only lower numbers."""
     number = _IMPORTS.c.number
     published = select(_IMPORTS).where(_IMPORTS.c.kind == kind, _PUBLISHED, number < before)
     rows = await connection.execute(published.order_by(number.desc()).limit(limit))
@@ -181,7 +206,7 @@ async def imports(
 
 
 async def taken_back(connection: AsyncConnection, numbers: Sequence[int]) -> list[int]:
-    """Those of these that a published import took back."""
+    """Return the numbers, of these, that a published import took back."""
     rows = await connection.execute(
         select(_IMPORTS.c.withdraws).where(_IMPORTS.c.withdraws.in_(numbers), _PUBLISHED)
     )
@@ -189,12 +214,12 @@ async def taken_back(connection: AsyncConnection, numbers: Sequence[int]) -> lis
 
 
 async def one_import(connection: AsyncConnection, number: int) -> Import | None:
-    """The published one of this number."""
+    """Return the published import of this number."""
     return await _one(connection, _IMPORTS.c.number == number, _PUBLISHED)
 
 
 async def withdrawal_of(connection: AsyncConnection, number: int) -> Import | None:
-    """The published one that took this one back."""
+    """Return the published import that took this one back."""
     return await _one(connection, _IMPORTS.c.withdraws == number, _PUBLISHED)
 
 
@@ -205,18 +230,18 @@ async def _one(connection: AsyncConnection, *which: ColumnElement[bool]) -> Impo
 
 
 def import_of(row: Any) -> Import:
-    """The import of a row, whose columns are its fields."""
+    """Build an import of a row of the table."""
     return Import(**dict(zip(_COLUMNS, row, strict=True)))
 
 
-# --- undoing what a killed import left -------------------------------------------------------
+# --- undoing what a killed import left ------------------------------------------------------------
 
 
-async def stretches(
+async def key_stretches(
     connection: AsyncConnection, kind: ImportKind, *, lines: int = UNDOING
 ) -> AsyncIterator[str | None]:
-    """Where to stop, so many lines further each time; None at the end."""
-    (key,) = table(TABLES[kind], column(FIRST_COLUMN[kind])).c
+    """Yield the last key of each stretch of so many lines; None for the last stretch."""
+    (key,) = table(TABLES[kind], column(KEYS[kind][0])).c
     further = select(key).order_by(key).limit(1).offset(lines)
     last: str | None = ""
     while last is not None:
@@ -228,10 +253,10 @@ async def stretches(
 async def undo_stretch(
     connection: AsyncConnection, kind: ImportKind, *, after: str | None, to: str | None
 ) -> None:
-    """Of the lines in a stretch, forget what no published import says. None: from or to the end."""
+    """Delete what no published import states, in a stretch of lines. None: from or to the end."""
     number = await newest_published(connection)
-    lines = table(TABLES[kind], *map(column, (FIRST_COLUMN[kind], "since", "until")))
-    key = lines.c[FIRST_COLUMN[kind]]
+    lines = table(TABLES[kind], *map(column, (KEYS[kind][0], "since", "until")))
+    key = lines.c[KEYS[kind][0]]
     forgotten = delete(lines).where(lines.c.since > number)
     in_force = update(lines).where(lines.c.until > number).values(until=None)
     if after is not None:
@@ -246,31 +271,31 @@ async def undo_stretch(
 
 
 KNOWN: Final = "since <= :number AND (until IS NULL OR until > :number)"
-"""The versions that the imports up to `:number` left in force."""
+"""Versions that the imports up to `:number` left in force."""
 
 KNOWN_AT: Final = "since <= ? AND (until IS NULL OR until > ?)"
-"""The same where values have no names: the number twice."""
+"""KNOWN with positional values: the number twice."""
 
 
 HALF: Final = 1_000_000_000
 
 
 def summed(expression: str) -> str:
-    """Two columns that `sum_of` makes one sum: SQLite refuses a sum that goes beyond 64 bits."""
+    """Return two columns for `sum_of`: SQLite refuses a sum beyond 64 bits."""
     return statement("sum(({of}) / {half}), sum(({of}) % {half})", of=expression, half=str(HALF))
 
 
 def sum_of(high: Any, low: Any) -> int:
-    """The sum; on PostgreSQL its halves are numeric."""
+    """Return the sum of two columns; PostgreSQL gives them as numeric."""
     return int(high) * HALF + int(low)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
-    """A new line that may be meant to correct another one, which stands, too: both count.
+    """A new line that may be meant to correct another one, which also counts.
 
-    of            what both are about, such as `refund of pay_1`
-    minor, other  their amounts, that of the new one first
+    of            the subject of both, such as `refund of pay_1`
+    minor, other  their amounts, of the new one and of the other
     number        the import by which the other one stands
     """
 
@@ -288,15 +313,15 @@ class Beside:
 
 
 SHOWN_BESIDE: Final = 3
-"""Lines that a sentence names."""
+"""Lines named in a sentence."""
 
 MOST_BESIDE: Final = 1_000
-"""Lines that are counted."""
+"""Lines counted at most."""
 
 
 @dataclass(slots=True, kw_only=True)
 class WrittenVersions:
-    """What became of rows: lines never seen, lines that say something else now, and the rest."""
+    """Counts of rows by their effect: new lines, changed lines, and the rest."""
 
     new: int = 0
     changed: int = 0
@@ -304,14 +329,13 @@ class WrittenVersions:
     beside: list[Beside] = field(default_factory=list)
 
     def add(self, other: WrittenVersions) -> None:
-        """Count these, too."""
         self.new += other.new
         self.changed += other.changed
         self.unchanged += other.unchanged
         self.beside += other.beside[: MOST_BESIDE - len(self.beside)]
 
     def said_beside(self) -> list[str]:
-        """What a person must know of those in a sentence, if there are any."""
+        """Return a sentence on the lines in `beside`, if there are any."""
         if not self.beside:
             return []
         numbers = sorted({each.number for each in self.beside})
@@ -329,10 +353,23 @@ class WrittenVersions:
         ]
 
 
-def supersede(
-    connection: PlainConnection, *, table: str, keys: Sequence[str], rows: Rows, number: int
+def write_versions(
+    connection: PlainConnection, kind: ImportKind, *, fresh: Rows, behind: Rows, number: int
 ) -> None:
-    """Say of versions, by their primary keys, that this import superseded them."""
+    """Add versions of an import, and end those that they supersede.
+
+    fresh   rows of KEYS, since, line and CONTENT
+    behind  rows of KEYS and since
+    """
+    if behind:
+        _supersede(connection, TABLES[kind], (*KEYS[kind], "since"), behind, number)
+    columns = (*KEYS[kind], "since", "line", *CONTENT[kind])
+    insert_rows(connection, table=TABLES[kind], columns=columns, rows=fresh)
+
+
+def _supersede(
+    connection: PlainConnection, table: str, keys: Sequence[str], rows: Rows, number: int
+) -> None:
     if connection.dialect == "sqlite":
         sql = statement(
             "UPDATE {table} SET until=? WHERE {same}",
@@ -354,36 +391,14 @@ def supersede(
     connection.ask(sql, (number, *columns))
 
 
-# --- taking one back ------------------------------------------------------------------------------
-
-_KEYS: Final[dict[ImportKind, tuple[str, ...]]] = {
-    "book": ("match_key", "kind"),
-    "statement": ("subject", "kind", "source", "ordinal"),
-    "bank": ("subject", "ordinal"),
-}
-
-_CONTENT: Final[dict[ImportKind, tuple[str, ...]]] = {
-    "book": (
-        "line", "reference", "minor", "currency", "placed_at", "status", "group_key", "group_name",
-        "refunded", "refunded_at", "phone",
-    ),
-    "statement": (
-        "line", "match_key", "payment", "order_ref", "currency", "gross", "fee", "net",
-        "settled_at", "payout",
-    ),
-    "bank": (
-        "line", "account", "currency", "minor", "booked_at", "entry", "reference", "counterparty",
-        "told",
-    ),
-}  # fmt: skip
-"""What a version says beside its key and its imports."""
+# --- taking an import back ------------------------------------------------------------------------
 
 _MONEY: Final[dict[ImportKind, tuple[str, str]]] = {
     "book": ("one.minor", "placed_at"),
     "statement": ("CASE one.gross WHEN 0 THEN one.net ELSE one.gross END", "settled_at"),
     "bank": ("one.minor", "booked_at"),
 }
-"""The money of a line, and its date; a line that is a fee has its money as net alone."""
+"""The money of a line, and its date; a line that is only a fee has its money in `net`."""
 
 _STANDING: Final = (
     "SELECT max(stated.since) FROM {table} AS stated WHERE {same} AND stated.since < :beyond "
@@ -391,14 +406,14 @@ _STANDING: Final = (
     "AND stated.since NOT IN (SELECT withdraws FROM imports "
     "WHERE withdraws IS NOT NULL AND published_at IS NOT NULL)"
 )
-"""The import by which a line stands, of those before `:beyond`."""
+"""The import by which a line stands, among those before `:beyond`."""
 
 _BY_IT: Final = "one.since = :number{one_within} AND one.since = ({standing})"
-"""A line that stands by the import `:number`, in a stretch of lines."""
+"""A line that stands by the import `:number`, within a stretch of lines."""
 
 LOOKING: Final = 20_000
-"""Lines in one statement that takes an import back, which may have a million: a server breaks off
-one that takes 15 s, in which 300,000 were about to fit."""
+"""Lines per statement that takes an import back. An import may have a million lines; a server ends
+a statement after 15 s, in which about 300,000 fitted."""
 
 _IN_FORCE: Final = (
     "SELECT one.currency, count(*), {sums}, "
@@ -419,12 +434,12 @@ _END: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InForce:
+class StandingLines:
     """The lines that stand by an import.
 
     lines   how many
     sums    their money by currency, in minor units, without signs
-    before  how many of them are dated before an instant
+    before  number of lines dated before an instant
     """
 
     lines: int
@@ -433,12 +448,12 @@ class InForce:
 
 
 Stretch = Mapping[str, str]
-"""Its lines' first column is beyond `after` and up to `to`; where one is not there, to that end."""
+"""Lines whose first key is beyond `after` and up to `to`; a missing end is open."""
 
 
 def _sql(form: str, kind: ImportKind, stretch: Stretch) -> TextClause:
-    """One of the statements above for one kind of import."""
-    first, table, keys = FIRST_COLUMN[kind], TABLES[kind], _KEYS[kind]
+    """Build one of the statements above for a kind of import."""
+    table, keys, content = TABLES[kind], KEYS[kind], ("line", *CONTENT[kind])
     minor, date = _MONEY[kind]
     standing = statement(_STANDING, table=table, same=_equal("stated", "one", keys))
     names = {
@@ -447,12 +462,14 @@ def _sql(form: str, kind: ImportKind, stretch: Stretch) -> TextClause:
         "date": date,
         "keys": ", ".join(keys),
         "one_keys": ", ".join(f"one.{name}" for name in keys),
-        "content": ", ".join(_CONTENT[kind]),
-        "content_before": ", ".join(f"before.{name}" for name in _CONTENT[kind]),
+        "content": ", ".join(content),
+        "content_before": ", ".join(f"before.{name}" for name in content),
         "both": _equal("before", "one", keys),
         "of_it": _equal("one", table, keys),
-        "by_it": statement(_BY_IT, one_within=_within(f"one.{first}", stretch), standing=standing),
-        "within": _within(f"{table}.{first}", stretch),
+        "by_it": statement(
+            _BY_IT, one_within=_within(f"one.{keys[0]}", stretch), standing=standing
+        ),
+        "within": _within(f"{table}.{keys[0]}", stretch),
         "standing_before": standing.replace(":beyond", ":number"),
     }
     return text(
@@ -470,13 +487,13 @@ def _equal(one: str, other: str, keys: tuple[str, ...]) -> str:
 
 
 _EVERY: Final = 2**62
-"""Beyond the number of every import."""
+"""Beyond every import's number."""
 
 
-async def in_force(
+async def standing_lines(
     connection: AsyncConnection, found: Import, *, before: Instant = EARLIEST
-) -> InForce:
-    """What stands by it."""
+) -> StandingLines:
+    """Return the lines that stand by an import. before: count those dated before it."""
     values = {"number": found.number, "beyond": _EVERY, "before": before}
     lines, sums, dated = 0, Counter[str](), 0
     async for stretch in _stretches_of(connection, found):
@@ -485,21 +502,23 @@ async def in_force(
             lines += int(row[1])
             sums[row[0]] += sum_of(row[2], row[3])
             dated += int(row[4])
-    return InForce(lines=lines, sums=dict(sums), before=dated)
+    return StandingLines(lines=lines, sums=dict(sums), before=dated)
 
 
 async def _stretches_of(connection: AsyncConnection, found: Import) -> AsyncIterator[Stretch]:
-    """All lines of an import's kind."""
     after: str | None = None
-    async for to in stretches(connection, found.kind, lines=LOOKING):
+    async for to in key_stretches(connection, found.kind, lines=LOOKING):
         ends = {"after": after, "to": to}
         yield {name: end for name, end in ends.items() if end is not None}
         after = to
 
 
 async def take_back(connection: AsyncConnection, found: Import, *, by: int) -> int:
-    """End the lines that stand by an import, by another one; state again what was stated before.
-    Returns how many were. `found` must not be taken back yet by what is published."""
+    """End the lines that stand by an import, and state again what was stated before.
+
+    by  the import that takes it back; no published one may have done so
+    Returns the number of lines stated again.
+    """
     values: dict[str, Any] = {"number": found.number, "beyond": by, "by": by}
     restored = 0
     async for stretch in _stretches_of(connection, found):
@@ -511,7 +530,7 @@ async def take_back(connection: AsyncConnection, found: Import, *, by: int) -> i
 
 
 async def later_imports(connection: AsyncConnection, found: Import) -> tuple[int, ...]:
-    """The later imports of its kind that found rows unchanged, and stand."""
+    """Return the later imports of this kind that stand and found rows unchanged."""
     rows = await connection.execute(
         text(
             "SELECT number FROM imports WHERE kind = :kind AND number > :number AND unchanged > 0 "
@@ -524,7 +543,7 @@ async def later_imports(connection: AsyncConnection, found: Import) -> tuple[int
 
 
 async def named_by(connection: AsyncConnection, author: str) -> int:
-    """Of how many orders this author said what they were paid by."""
+    """Count the orders for which this author said what they were paid by."""
     found = await connection.scalar(
         text("SELECT count(DISTINCT order_key) FROM records WHERE author = :author"),
         {"author": author},

@@ -1,4 +1,4 @@
-"""Order books, statements and bank lines: import them from a file, and list what was imported."""
+"""Imports order books, statements and bank files, and lists past imports."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from app.finance.staged_rows import Staged, chunks
 from app.receiving.pace import Pace
 from reconcile.periods import Calendar
 
-# --- what can be imported, how it is asked for, and what became of it -----------------------------
+# --- what can be imported, and what became of a file ----------------------------------------------
 
 
 MAX_PROBLEMS: Final = 100
-"""Problems that are reported; the others are counted."""
+"""Problems that are reported; further ones are counted."""
 
 MONEY: Final = ("minor", "gross", "fee", "net")
 """Staged columns of money: of a book or a bank, and of a statement."""
@@ -51,20 +51,20 @@ MONEY: Final = ("minor", "gross", "fee", "net")
 Write = Callable[..., Awaitable[import_store.WrittenVersions]]
 
 Progress = Callable[[int, int | None], None]
-"""(rows so far, rows in all): first as they are read, when nobody knows how many there are, then
-as they are written."""
+"""(rows so far, rows in all): first as rows are read and their number is unknown, then as they are
+written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportForm:
-    """What can be imported.
+    """A kind of file that can be imported.
 
-    order           of the columns in which the store wants the rows
-    identity        columns in which at most `at_most` rows of a file may be equal, the first ones
-    names           the field of the file that a problem of a row too many names; where only one
-                    row may be, a column that every good row has, too
-    compare, write  what the store does with staged rows
-    opens           opens a file as a table
+    order     columns in whose order the store takes the rows
+    identity  columns in which at most `at_most` rows of a file may be equal, the first of a row
+    names     the field named in the problem of a row too many. If only one row may be, it is a
+              column that every good row has
+    write     gives staged rows to the store; without a number it only counts what it would write
+    opens     opens a file as a table
     """
 
     name: ImportKind
@@ -73,32 +73,22 @@ class ImportForm:
     identity: Sequence[str]
     at_most: int
     names: str
-    compare: Write
     write: Write
     opens: presets.OpenTable = opening.open_table
 
     def too_many(self, other: int) -> str:
-        """What is wrong with a row that is equal to another one, row `other`."""
+        """Return the problem of a row that is equal to row `other`."""
         if self.at_most == 1:
             return f"row {other:,} has the same one, and a book says one thing of each"
         return f"there are more than {self.at_most:,} rows of the same one, such as row {other:,}"
 
 
-def _lines(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Rows of a book without what its orders were paid by, which is no part of a line."""
-    return [row[: -len(books.REFERENCES)] for row in rows]
-
-
-async def _compare_lines(
-    connection: Connection, rows: Sequence[tuple[Any, ...]]
+async def _write_book(
+    connection: Connection, rows: Sequence[tuple[Any, ...]], *, number: int | None
 ) -> import_store.WrittenVersions:
-    return await book_line_store.compare_book(connection, _lines(rows))
-
-
-async def _write_lines(
-    connection: Connection, rows: Sequence[tuple[Any, ...]], *, number: int
-) -> import_store.WrittenVersions:
-    return await book_line_store.write_book(connection, _lines(rows), number=number)
+    # The last columns say what orders were paid by, which is no part of a line.
+    lines = [row[: -len(books.REFERENCES)] for row in rows]
+    return await book_line_store.write_book(connection, lines, number=number)
 
 
 BOOK: Final = ImportForm(
@@ -108,8 +98,7 @@ BOOK: Final = ImportForm(
     identity=("match_key", "kind"),
     at_most=1,
     names="reference",
-    compare=_compare_lines,
-    write=_write_lines,
+    write=_write_book,
 )
 
 STATEMENT: Final = ImportForm(
@@ -117,9 +106,8 @@ STATEMENT: Final = ImportForm(
     action="statement_imported",
     order=("subject", "kind", "source"),
     identity=("subject", "kind"),
-    at_most=2_000,  # each is compared with those that are known
+    at_most=2_000,  # each is compared with the known ones
     names="payment_reference",
-    compare=statement_store.compare_statement,
     write=statement_store.write_statement,
 )
 
@@ -128,9 +116,8 @@ BANK: Final = ImportForm(
     action="bank_imported",
     order=("subject",),
     identity=("subject",),
-    at_most=2_000,  # alike bookings of one day; a till that is paid in by coins has some dozens
+    at_most=2_000,  # equal bookings of one day; a till that is paid in by coins has some dozens
     names="entry_reference",
-    compare=bank_store.compare_bank,
     write=bank_store.write_bank,
     opens=bank_formats.open_bank_table,
 )
@@ -138,42 +125,24 @@ BANK: Final = ImportForm(
 FORMS: Final[dict[ImportKind, ImportForm]] = {each.name: each for each in (BOOK, STATEMENT, BANK)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """Which file is to be imported, and how.
-
-    rejects  where rows that are not taken go when the good ones are; None: nothing is taken unless
-             every row is good
-    sha256   the digest that the file must have; empty: any
-    """
-
-    path: Path
-    chosen: presets.ChosenReading
-    form: books.Form
-    kind: ImportForm
-    dry_run: bool = False
-    rejects: Path | None = None
-    sha256: str = ""
-
-
 @dataclass(slots=True, kw_only=True)
 class Imported(import_store.WrittenVersions):
     """What became of a file. Problems beyond MAX_PROBLEMS are only counted.
 
-    refused  whether it could not be read to its end: then nothing is taken, whatever was asked
-    number   of the import; None where nothing was imported
-    rejects  the name of the file to which the rejected rows went
-    rows     the first rows as understood, in a dry run
-    sums     in a dry run, of the rows that are clear: by currency how many, and their amounts in
-             minor units by the file's columns of money
-    passed_over  columns that nothing was read from, as the heading names them
-    totals   the first rows that add up those above, as totals of the file: none of them is taken,
-             nor counted as read
-    totals_found  how many there are
-    preset   the name of the one it was read with; None for none
-    notes    how the file was read, and why so, one sentence each
-    ignored  how many rows the mapping leaves out, by its column and word
-    joined  rows that were read with another row of their order, and are no lines of their own
+    refused       whether the file could not be read to its end; then nothing is imported
+    number        the number of the import; None if nothing was imported
+    rejects       the name of the file with the rejected rows
+    rows          the first rows as understood, in a dry run
+    sums          in a dry run, by currency the number of clear rows, and their amounts in minor
+                  units by money column
+    passed_over   columns that nothing was read from, as named in the heading
+    totals        the first rows that add up those above. Such rows are neither imported nor counted
+                  as read
+    totals_found  the number of such rows
+    preset        the name of the preset that was used, if any
+    notes         how the file was read, and why, one sentence each
+    ignored       number of rows that the mapping leaves out, by column and word
+    joined        rows that were joined with another row of their order, and are no lines themselves
     """
 
     file: str
@@ -197,23 +166,23 @@ class Imported(import_store.WrittenVersions):
 
     @property
     def left_out(self) -> int:
-        """How many problems are not among `problems`."""
+        """The number of problems that are not in `problems`."""
         return self.found - len(self.problems)
 
     def ignored_documents(self) -> list[dict[str, Any]]:
-        """The rows that were left out, for JSON."""
+        """Return the rows that were left out, for JSON."""
         return [
             {"column": column, "word": word or None, "rows": rows}
             for (column, word), rows in self.ignored.items()
         ]
 
     def note(self, problems: Sequence[tables.Problem]) -> None:
-        """Keep what is reported, count the rest."""
+        """Keep the problems to report, count the rest."""
         self.found += len(problems)
         self.problems += problems[: MAX_PROBLEMS - len(self.problems)]
 
     def add_up(self, rows: Sequence[tuple[Any, ...]], *, columns: Sequence[str]) -> None:
-        """Add the money of staged rows, which have these columns."""
+        """Add the money of staged rows with these columns."""
         currency = columns.index("currency")
         amounts = [(name, columns.index(name)) for name in MONEY if name in columns]
         for row in rows:
@@ -223,7 +192,7 @@ class Imported(import_store.WrittenVersions):
                 sums[name] += row[place]
 
 
-# --- imports an order book or a statement from a file ---------------------------------------------
+# --- importing a file -----------------------------------------------------------------------------
 
 
 FIRST_ROWS, MOST_ROWS = 500, 4_000
@@ -233,37 +202,63 @@ SILENT_S: Final = 5.0
 """An import that writes nothing for so long was killed."""
 
 
-async def write_and_publish(
+async def _write_and_publish(
     context: AppContext,
-    wanted: Wanted,
+    kind: ImportForm,
     staged: Staged,
     done: Imported,
     *,
     who: operator_store.Operator,
     progress: Progress,
 ) -> None:
-    """Write what was staged, and complete `done`. Raises StoreUnavailable as the store does, and
-    where another import took this one for killed."""
+    """Write the staged rows, and complete `done`.
+
+    Raises StoreUnavailable as the store does, and if another import took this one for killed.
+    """
     await _wait_for_others(context)
-    begun = await _begin(context, wanted, done, who)
+    new = import_store.Import(
+        kind=kind.name,
+        file=done.file,
+        sha256=done.sha256,
+        who=who.name,
+        started_at=context.clock.now(),
+    )
+    async with context.database.writing() as connection:
+        begun, another = await import_store.begin_import(connection, new)
+    if another:
+        await _undo(context, begun)
     written, pace = 0, Pace(first=FIRST_ROWS, most=MOST_ROWS)
     for rows in chunks(staged, pace):
         async with pace.writing(context.database, pieces=len(rows)) as connection:
             written += len(rows)
             await _still_ours(connection, begun, written)
-            done.add(await wanted.kind.write(connection, rows, number=begun.number))
+            done.add(await kind.write(connection, rows, number=begun.number))
         progress(written, done.read - done.rejected)
-    digests = await _digests(context, begun)
+    looked = count(-1, -1)
+
+    async def stay_alive() -> None:
+        async with context.database.writing() as connection:
+            await _still_ours(connection, begun, next(looked))
+
+    # Outside the last transaction, for it takes seconds.
+    async with context.database.reading() as connection:
+        digests = await digests_of(connection, begun.kind, number=begun.number, between=stay_alive)
+    names = ("read", "new", "changed", "unchanged", "rejected")
+    counts = {name: getattr(done, name) for name in names}
     async with context.database.writing() as connection:
         await _still_ours(connection, begun, written)
-        names = ("read", "new", "changed", "unchanged", "rejected")
-        full = replace(begun, **{name: getattr(done, name) for name in names})
-        await _publish(connection, full, digests, context=context, who=who)
+        full = replace(begun, **counts)
+        at = await import_store.publish_import(connection, full, now=context.clock.now())
+        del counts["unchanged"]
+        facts = {"import": begun.number, "sha256": done.sha256, **counts, **digests}
+        await note_in_trail(
+            connection, who, action=kind.action, subject=done.file, at=at, facts=facts
+        )
     done.number = begun.number
 
 
 async def _wait_for_others(context: AppContext) -> None:
-    """Until no import is under way, or the one that is has been silent for long."""
+    """Wait until no import is under way, or the current one has been silent for long."""
     before: import_store.Import | None = None
     while True:
         async with context.database.reading() as connection:
@@ -274,30 +269,13 @@ async def _wait_for_others(context: AppContext) -> None:
         await anyio.sleep(SILENT_S)
 
 
-async def _begin(
-    context: AppContext, wanted: Wanted, done: Imported, who: operator_store.Operator
-) -> import_store.Import:
-    new = import_store.Import(
-        kind=wanted.kind.name,
-        file=done.file,
-        sha256=done.sha256,
-        who=who.name,
-        started_at=context.clock.now(),
-    )
-    async with context.database.writing() as connection:
-        begun, another = await import_store.begin_import(connection, new)
-    if another:
-        await _undo(context, begun)
-    return begun
-
-
 async def _undo(context: AppContext, begun: import_store.Import) -> None:
-    """Take back what a killed import wrote. It may have been of any kind: whoever is killed
-    while undoing leaves no word of what was to be undone."""
+    """Undo what a killed import wrote. It may be of any kind: an import that is killed while it
+    undoes another leaves no record of that one."""
     looked = 0
     for kind in FORMS:
         async with context.database.reading() as connection:
-            ends = [end async for end in import_store.stretches(connection, kind)]
+            ends = [end async for end in import_store.key_stretches(connection, kind)]
         after: str | None = None
         for end in ends:
             async with context.database.writing() as connection:
@@ -315,67 +293,46 @@ async def _still_ours(connection: Connection, begun: import_store.Import, writte
         )
 
 
-async def _digests(context: AppContext, begun: import_store.Import) -> dict[str, str]:
-    """Outside the last transaction, for it takes seconds; nobody is to take it for killed then."""
-    looked = count(-1, -1)
-
-    async def go_on() -> None:
-        async with context.database.writing() as connection:
-            await _still_ours(connection, begun, next(looked))
-
-    async with context.database.reading() as connection:
-        return await digests_of(connection, begun.kind, number=begun.number, between=go_on)
-
-
-async def _publish(
-    connection: Connection,
-    done: import_store.Import,
-    digests: Mapping[str, str],
-    *,
-    context: AppContext,
-    who: operator_store.Operator,
-) -> None:
-    at = await import_store.publish_import(connection, done, now=context.clock.now())
-    counts = {name: getattr(done, name) for name in ("read", "new", "changed", "rejected")}
-    await note_in_trail(
-        connection,
-        who,
-        action=FORMS[done.kind].action,
-        subject=done.file,
-        at=at,
-        facts={"import": done.number, "sha256": done.sha256, **counts, **digests},
-    )
-
-
 SHOWN: Final = 5
-"""Rows that are shown as they were understood."""
+"""Rows shown as they were understood."""
 
 
 async def import_file(
-    context: AppContext, wanted: Wanted, *, by: str | None, progress: Progress
+    context: AppContext,
+    request: ImportRequest,
+    chosen: presets.ChosenReading,
+    *,
+    form: books.Form,
+    kind: ImportForm,
+    progress: Progress,
 ) -> Imported:
-    """Import it, or find out what an import would do. `progress` is called with how far it is.
+    """Import a file, or find out what an import would do.
 
-    Raises NotFoundError for a file that is not there, UsageError for who may not.
+    Raises NotFoundError for a missing file, UsageError for a person who may not import.
     """
+    rejects = None
+    if request.rejects is not None and not request.accept_good:
+        raise UsageError("--rejects says where rows go that --accept-good leaves out: say both")
+    if request.accept_good and not request.dry_run:
+        rejects = request.rejects or tables.rejects_beside(request.path)
     async with context.database.reading() as connection:
-        who = await permitted(connection, by=by, action=wanted.kind.action)
-    if wanted.rejects is not None:
-        tables.refuse_to_replace(wanted.rejects)
-    with closing(_Reading(wanted, progress)) as reading:
+        who = await permitted(connection, by=request.by, action=kind.action)
+    if rejects is not None:
+        tables.refuse_to_replace(rejects)
+    with closing(_FileReading(request, chosen, form, kind, rejects, progress)) as reading:
         await reading.read()
         done = reading.done
         if reading.names:
             reading.leave_out(await unfit_references(context, reading.staged))
-        if wanted.dry_run:
+        if request.dry_run:
             async with context.database.reading() as connection:
                 for rows in chunks(reading.staged, Pace(first=MOST_ROWS, most=MOST_ROWS)):
-                    done.add(await wanted.kind.compare(connection, rows))
-                    done.add_up(rows, columns=wanted.form.STAGED)
-        elif not done.found or (wanted.rejects is not None and not done.refused):
+                    done.add(await kind.write(connection, rows, number=None))
+                    done.add_up(rows, columns=form.STAGED)
+        elif not done.found or (rejects is not None and not done.refused):
             reading.set_aside()
-            await write_and_publish(
-                context, wanted, reading.staged, done, who=who, progress=progress
+            await _write_and_publish(
+                context, kind, reading.staged, done, who=who, progress=progress
             )
             if reading.names and done.number is not None:
                 unfit = await name_references(context, reading.staged, number=done.number)
@@ -385,24 +342,32 @@ async def import_file(
     return done
 
 
-class _Reading:
-    """One file being read: its rows that are clear, staged, and the problems of the others."""
+class _FileReading:
+    """One file while it is read: its clear rows, staged, and the problems of the others."""
 
-    def __init__(self, wanted: Wanted, progress: Progress) -> None:
-        self._wanted, self._progress = wanted, progress
-        # A name on the disk is bytes: not always text that can be kept, or shown.
-        self.done = Imported(file=printable(wanted.path.name), sha256=wanted.sha256)
-        self.staged = Staged(("number", *wanted.form.STAGED), order=(*wanted.kind.order, "number"))
+    def __init__(
+        self,
+        request: ImportRequest,
+        chosen: presets.ChosenReading,
+        form: books.Form,
+        kind: ImportForm,
+        rejects: Path | None,
+        progress: Progress,
+    ) -> None:
+        self._request, self._chosen, self._form, self._kind = request, chosen, form, kind
+        self._rejects, self._progress = rejects, progress
+        # A name on the disk is bytes: not always text that can be stored or shown.
+        self.done = Imported(file=printable(request.path.name), sha256=request.sha256)
+        self.staged = Staged(("number", *form.STAGED), order=(*kind.order, "number"))
         self._problems = Staged(("row", "named", "sentence"), order=("row",))
         self._negative = self._claims = self.names = False
 
     def close(self) -> None:
-        """Forget the rows."""
         self.staged.close()
         self._problems.close()
 
     async def read(self) -> None:
-        """Stage every row that is clear and fits the others."""
+        """Stage every row that is clear and does not contradict others."""
         try:
             self._sign()
             understanding = await self._read_rows()
@@ -411,29 +376,32 @@ class _Reading:
             self.done.refused = True
             self._note([refused.problem])
         except OSError as error:
-            name = self._wanted.path.name
+            name = self._request.path.name
             raise UsageError(f"{name} cannot be read: {error.strerror}") from None
         else:
-            self._look(understanding)
+            # Rows that cannot all be true: none is taken, as it is unknown which one is true.
+            if self._kind is not BOOK or self._join_stories(understanding):
+                self._report_crowds(understanding.name_of(self._kind.names))
+            if self._claims:
+                self.staged.drop_without(self._kind.names)
+            self._count_rejected()
 
     def _sign(self) -> None:
-        """Remember which content it is. Raises RefusedTable where it became another one."""
-        digest = opening.file_digest(self._wanted.path)
+        """Remember the file's digest. Raises RefusedTable if it changed."""
+        digest = opening.file_digest(self._request.path)
         if self.done.sha256 not in ("", digest):
             raise tables.RefusedTable(1, "the file changed while it was read: import it again")
         self.done.sha256 = digest
 
     def _open(self) -> tables.SourceTable:
-        wanted = self._wanted
-        return wanted.chosen.open(wanted.path, wanted.form, opens=wanted.kind.opens)
+        return self._chosen.open(self._request.path, self._form, opens=self._kind.opens)
 
     async def _read_rows(self) -> books.Understanding:
-        wanted, done = self._wanted, self.done
-        chosen = wanted.chosen
+        done, chosen = self.done, self._chosen
         done.preset = None if chosen.preset is None else chosen.preset.name
         done.notes += chosen.notes
         table = self._open()
-        understanding = books.Understanding(table, wanted.form, chosen.mapping)
+        understanding = books.Understanding(table, self._form, chosen.mapping)
         done.notes += table.notes
         done.passed_over = understanding.passed_over()
         for batch in table.batches():
@@ -444,9 +412,9 @@ class _Reading:
             done.totals += found.totals[: MAX_PROBLEMS - len(done.totals)]
             done.read += found.read
             done.rejected += found.read - len(found.rows)
-            if wanted.dry_run:
+            if self._request.dry_run:
                 shown = found.rows[: SHOWN - len(done.rows)]
-                done.rows += [wanted.form.shown(row) for row in shown]
+                done.rows += [self._form.shown(row) for row in shown]
             self._progress(done.read, None)
             await anyio.lowlevel.checkpoint()
         done.ignored = dict(understanding.ignored())
@@ -458,31 +426,22 @@ class _Reading:
         return understanding
 
     def _stage(self, found: books.Understood) -> None:
-        """Keep rows, and of those that are not clear what they speak of, where that is clear: once
-        put right it may be the true one of two."""
+        """Stage clear rows, and the identity of unclear ones if it is clear: once corrected, such a
+        row may be the true one of two."""
         self.staged.add(found.rows)
-        if self._wanted.kind is BOOK:
-            minor, source = (1 + self._wanted.form.STAGED.index(n) for n in ("minor", "source"))
+        if self._kind is BOOK:
+            minor, source = (1 + self._form.STAGED.index(n) for n in ("minor", "source"))
             self._negative = self._negative or any(row[minor] < 0 for row in found.rows)
             self.names = self.names or any(row[source] is not None for row in found.rows)
-        if self._wanted.kind.at_most == 1:
-            width = 1 + len(self._wanted.kind.identity)
+        if self._kind.at_most == 1:
+            width = 1 + len(self._kind.identity)
             claims = [row for row in found.unclear if None not in row[:width]]
             self.staged.add((*row[:width], *(None,) * (len(row) - width)) for row in claims)
             self._claims = self._claims or bool(claims)
 
-    def _look(self, understanding: books.Understanding) -> None:
-        """Find rows that cannot all be true; none is taken, for which is true is unknown."""
-        kind = self._wanted.kind
-        if kind is not BOOK or self._join_stories(understanding):
-            self._report_crowds(understanding.name_of(kind.names))
-        if self._claims:
-            self.staged.drop_without(kind.names)
-        self._count_rejected()
-
     def _report_crowds(self, column: str | None) -> None:
         """Refuse rows of which too many are equal."""
-        kind, before, any_crowd = self._wanted.kind, None, False
+        kind, before, any_crowd = self._kind, None, False
         for first, row in self.staged.crowded(kind.identity, at_most=kind.at_most):
             any_crowd = True
             if first == row:
@@ -500,8 +459,10 @@ class _Reading:
             self.staged.drop_crowded(kind.identity, at_most=kind.at_most)
 
     def _join_stories(self, understanding: books.Understanding) -> bool:
-        """Bring together the rows of one order that add up; refuse refunds without their order.
-        Returns whether any rows are of one order."""
+        """Join the rows of each order that add up; refuse refunds without their order.
+
+        Returns whether any order has several rows.
+        """
         stories, parts, several = list[tuple[Any, ...]](), list[int](), False
         for rows in self.staged.crowds(BOOK.identity):
             several, story = True, books.story_of(rows)
@@ -524,25 +485,24 @@ class _Reading:
         self.done.rejected = self.done.read - self.done.joined - self.staged.count()
 
     def leave_out(self, unfit: Sequence[Unfit]) -> None:
-        """Take none of these rows: what they name pays another order."""
+        """Drop these rows: the references in them belong to another order."""
         if unfit:
             self.report_unfit(unfit)
             self.staged.drop(number for number, _ in unfit)
             self._count_rejected()
 
     def report_unfit(self, unfit: Sequence[Unfit]) -> None:
-        """Note why these rows, or what they name, are not taken."""
+        """Note why these rows, or the references in them, are not taken."""
         self._note([tables.Problem(row=row, column=None, sentence=text) for row, text in unfit])
 
     def _note(self, problems: Sequence[tables.Problem]) -> None:
         self.done.note(problems)
-        if self._wanted.rejects is not None:
+        if self._rejects is not None:
             self._problems.add((each.row, each.column, each.sentence) for each in problems)
 
     def set_aside(self) -> None:
-        """Write the rows that are not taken into a file of their own, if there are any."""
-        wanted = self._wanted
-        if wanted.rejects is None or not self.done.found:
+        """Write the rows that are not taken to a file of their own, if there are any."""
+        if self._rejects is None or not self.done.found:
             return
         table = self._open()
         problems = (
@@ -550,9 +510,9 @@ class _Reading:
             for rows in self._problems.in_order()
             for row, column, sentence in rows
         )
-        decimal = wanted.chosen.mapping.marks.decimal
-        tables.write_rejects(wanted.rejects, table, problems, decimal=decimal)
-        self.done.rejects = printable(wanted.rejects.name)
+        decimal = self._chosen.mapping.marks.decimal
+        tables.write_rejects(self._rejects, table, problems, decimal=decimal)
+        self.done.rejects = printable(self._rejects.name)
 
 
 # --- order books and statements -------------------------------------------------------------------
@@ -560,10 +520,12 @@ class _Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportRequest(presets.ReadingRequest):
-    """What a person asks for: which file, how it is to be read, and what is to be done with it.
-    Where a digest is said, nothing but the file that has it is taken.
+    """A person's request: a file, how to read it, and what to do with it.
 
-    account  of a bank's file: of which account it is, where its rows do not say
+    account      the account of a bank's file whose rows do not name one
+    accept_good  import the good rows even if others have problems
+    rejects      the file for the other rows; None: one beside the file
+    sha256       the digest that the file must have; empty: any
     """
 
     account: str = ""
@@ -581,22 +543,17 @@ async def import_book(
     sources: Collection[str] | None = None,
     progress: Progress = lambda done, total: None,
 ) -> Imported:
-    """Import an order book. Its lines are compared with ledgers, and change none; only what orders
-    were paid by leads events to them. sources: the names that a source may have; None: any.
+    """Import an order book.
 
+    Its lines are compared with ledgers, and change none. Only references that orders were paid by
+    link events to orders.
+
+    sources  the names that a source may have; None: any
     Raises as `import_file` does, and UsageError for a mapping.
     """
     chosen = presets.choose(request, "book", unstated=_unstated(context))
-    wanted = Wanted(
-        path=request.path,
-        chosen=chosen,
-        form=books.BookForm(chosen.mapping, sources=sources),
-        kind=BOOK,
-        dry_run=request.dry_run,
-        rejects=_rejects(request),
-        sha256=request.sha256,
-    )
-    return await import_file(context, wanted, by=request.by, progress=progress)
+    form = books.BookForm(chosen.mapping, sources=sources)
+    return await import_file(context, request, chosen, form=form, kind=BOOK, progress=progress)
 
 
 async def import_statement(
@@ -607,24 +564,17 @@ async def import_statement(
     own_orders: bool = False,
     progress: Progress = lambda done, total: None,
 ) -> Imported:
-    """Import a provider's statement, of a source or of one that is not known (""). Raises as
-    `import_book` does. own_orders: whether that source's orders meet no other's."""
+    """Import a provider's statement.
+
+    source      "" if it is not known
+    own_orders  whether the source's orders are apart from all others
+    Raises as `import_book` does.
+    """
     chosen = presets.choose(request, "statement", unstated=_unstated(context))
+    form = statements.StatementForm(chosen.mapping, source=source, own_orders=own_orders)
     calendar = Calendar(chosen.mapping.zone or UTC)
-    wanted = Wanted(
-        path=request.path,
-        chosen=chosen,
-        form=statements.StatementForm(chosen.mapping, source=source, own_orders=own_orders),
-        kind=replace(
-            STATEMENT,
-            compare=partial(statement_store.compare_statement, calendar=calendar),
-            write=partial(statement_store.write_statement, calendar=calendar),
-        ),
-        dry_run=request.dry_run,
-        rejects=_rejects(request),
-        sha256=request.sha256,
-    )
-    return await import_file(context, wanted, by=request.by, progress=progress)
+    kind = replace(STATEMENT, write=partial(statement_store.write_statement, calendar=calendar))
+    return await import_file(context, request, chosen, form=form, kind=kind, progress=progress)
 
 
 async def import_bank(
@@ -638,32 +588,16 @@ async def import_bank(
     if request.account:
         defaults = {**chosen.mapping.defaults, "account": request.account}
         chosen = replace(chosen, mapping=replace(chosen.mapping, defaults=defaults))
-    wanted = Wanted(
-        path=request.path,
-        chosen=chosen,
-        form=bank.BankForm(chosen.mapping),
-        kind=BANK,
-        dry_run=request.dry_run,
-        rejects=_rejects(request),
-        sha256=request.sha256,
-    )
-    return await import_file(context, wanted, by=request.by, progress=progress)
+    form = bank.BankForm(chosen.mapping)
+    return await import_file(context, request, chosen, form=form, kind=BANK, progress=progress)
 
 
 def _unstated(context: AppContext) -> presets.ReadingDefaults:
     return presets.ReadingDefaults(zone=context.zone, phone_country=context.phone_country or None)
 
 
-def _rejects(request: ImportRequest) -> Path | None:
-    if request.rejects is not None and not request.accept_good:
-        raise UsageError("--rejects says where rows go that --accept-good leaves out: say both")
-    if not request.accept_good or request.dry_run:
-        return None
-    return request.rejects or tables.rejects_beside(request.path)
-
-
 async def past_import(context: AppContext, number: int) -> import_store.Import:
-    """A published import. Raises NotFoundError where there is none of this number."""
+    """Return a published import. Raises NotFoundError if there is none of this number."""
     async with context.database.reading() as connection:
         found = await import_store.one_import(connection, number)
     if found is None:
@@ -681,12 +615,12 @@ async def past_imports(
     limit: int,
     before: int = import_store.BEYOND,
 ) -> list[import_store.Import]:
-    """The imports of a kind that were published, newest first. before: of lower numbers."""
+    """Return the published imports of a kind, newest first. before: only lower numbers."""
     async with context.database.reading() as connection:
         return await import_store.imports(connection, kind=kind, limit=limit, before=before)
 
 
 async def taken_back(context: AppContext, found: Sequence[import_store.Import]) -> list[int]:
-    """The numbers of those that were taken back."""
+    """Return the numbers of the imports that were taken back."""
     async with context.database.reading() as connection:
         return await import_store.taken_back(connection, [each.number for each in found])

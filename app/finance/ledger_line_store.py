@@ -1,8 +1,8 @@
 """The cache of ledger lines: what each order contributes to a reconciliation, in key order.
 
-A row says of how much evidence it was made (`generation`, as in the order's due mark) and how long
-it stands when nothing is said (`until`). Whoever reconciles finds what is stale, folds that again
-and stores it; so receiving, folding and a rebuild of the ledgers pay nothing for it.
+A row has the generation of the evidence that it was made of (as in the order's due mark), and
+`until`: how long it holds if no evidence comes. Each reconciliation finds the stale rows, folds
+their orders again and stores them, so that receiving, folding and a rebuild pay nothing for them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _STALE_COUNT: Final = statement(_STALE, shown="count(*)")
 _FLAT_COLUMNS: Final = statement(
     "{columns}, CASE plain WHEN 1 THEN NULL ELSE told END", columns=", ".join(COLUMNS[:9])
 )
-"""A `LedgerLineRow`, with the text of its `whole`."""
+"""The columns of a `LedgerLineRow`, and the text of its `whole`."""
 _FLAT: Final = "SELECT {row} FROM takings WHERE {keys} ORDER BY key, order_key"
 _FLAT_OF_KEYS: Final = statement("SELECT {row} FROM takings WHERE key IN ({})", row=_FLAT_COLUMNS)
 _WHOLE_OF_ORDERS: Final = statement(
@@ -62,8 +62,8 @@ _WHOLE_OF_ORDERS: Final = statement(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fresh:
-    """A ledger line as it was just made. `taking` is None for an order without any evidence."""
+class FreshLine:
+    """A ledger line that was just made. `taking` is None for an order without evidence."""
 
     order: str
     generation: int
@@ -74,20 +74,22 @@ class Fresh:
 async def stale_orders(
     connection: AsyncConnection, *, now: Instant
 ) -> AsyncIterator[list[tuple[str, int]]]:
-    """(order, generation of its evidence) of each order whose taking is missing, or behind."""
+    """Yield (order, generation of its evidence) of each order without a current ledger line."""
     async for rows in stream(connection, _STALE_ORDERS, at_once=AT_ONCE, values={"now": now}):
         yield [(row[0], row[1]) for row in rows]
 
 
 async def count_stale(connection: AsyncConnection, *, now: Instant) -> int:
-    """How many ledger lines are missing, or behind."""
+    """Count the ledger lines that are missing or stale."""
     found = await connection.execute(text(_STALE_COUNT), {"now": now})
     return int(found.scalar_one())
 
 
-async def store_ledger_lines(connection: AsyncConnection, fresh: Sequence[Fresh]) -> None:
-    """Replace the ledger lines of these orders. Of two runs that find the same ones behind, one
-    replaces what the other has written, which it has to see."""
+async def store_ledger_lines(connection: AsyncConnection, fresh: Sequence[FreshLine]) -> None:
+    """Replace the ledger lines of these orders.
+
+    Of two runs that find the same lines stale, one replaces what the other wrote, and must see it.
+    """
     await run(connection, take_lock, RECONCILING)
     delete = "DELETE FROM takings WHERE order_key IN ({})"
     await select_in(connection, sql=delete, values=[each.order for each in fresh])
@@ -95,8 +97,8 @@ async def store_ledger_lines(connection: AsyncConnection, fresh: Sequence[Fresh]
     await run(connection, insert_rows, table="takings", columns=COLUMNS, rows=rows)
 
 
-def row_of(fresh: Fresh) -> tuple[Any, ...]:
-    """The row of a ledger line: the values of COLUMNS."""
+def row_of(fresh: FreshLine) -> tuple[Any, ...]:
+    """Return the values of COLUMNS for a ledger line."""
     assert fresh.taking is not None
     flat = ledger_line_row(fresh.taking)
     plain = int(flat.whole is None)
@@ -115,12 +117,11 @@ class KeyRange:
 
     @property
     def condition(self) -> str:
-        """For a WHERE, with the parameters of `values`."""
+        """The condition for a WHERE, with the parameters of `values`."""
         return "key >= :first" if self.beyond is None else "key >= :first AND key < :beyond"
 
     @property
     def values(self) -> dict[str, str]:
-        """The parameters."""
         return {"first": self.first} | ({} if self.beyond is None else {"beyond": self.beyond})
 
 
@@ -128,13 +129,12 @@ EVERYTHING: Final = KeyRange()
 
 
 async def count_ledger_lines(connection: AsyncConnection) -> int:
-    """How many are stored."""
     found = await connection.execute(text("SELECT count(*) FROM takings"))
     return int(found.scalar_one())
 
 
 async def keys_at(connection: AsyncConnection, places: Iterable[int]) -> list[str]:
-    """The keys that stand at these places, counted from 0, in the order of keys."""
+    """Return the keys at these places, counted from 0 in key order."""
     sql = text("SELECT key FROM takings ORDER BY key, order_key LIMIT 1 OFFSET :place")
     found = [await connection.scalar(sql, {"place": place}) for place in places]
     return [key for key in found if key is not None]
@@ -143,8 +143,10 @@ async def keys_at(connection: AsyncConnection, places: Iterable[int]) -> list[st
 async def flat_ledger_lines(
     connection: AsyncConnection, *, as_of: Instant, within: KeyRange = EVERYTHING
 ) -> AsyncIterator[list[LedgerLineRow]]:
-    """The stored ledger lines in key order as the matcher reads them, as they stand then; plain
-    ones as bare tuples."""
+    """Yield stored ledger lines in key order for the matcher, as they stand at `as_of`.
+
+    Plain lines are bare tuples.
+    """
     sql = statement(_FLAT, row=_FLAT_COLUMNS, keys=within.condition)
     async for rows in stream(connection, sql, at_once=FLAT_AT_ONCE, values=within.values):
         yield [cast(LedgerLineRow, row) if row[9] is None else _flat_in(row, as_of) for row in rows]
@@ -153,7 +155,7 @@ async def flat_ledger_lines(
 async def ledger_lines_of_keys(
     connection: AsyncConnection, keys: Iterable[str], *, as_of: Instant
 ) -> list[LedgerLineRow]:
-    """The stored ledger lines of these keys, as they stand at `as_of`."""
+    """Return the stored ledger lines of these keys, as they stand at `as_of`."""
     rows = await select_in(connection, sql=_FLAT_OF_KEYS, values=set(keys))
     return [_flat_in(row, as_of) for row in rows]
 
@@ -166,7 +168,7 @@ def _flat_in(row: Sequence[Any], as_of: Instant) -> LedgerLineRow:
 async def whole_ledger_lines(
     connection: AsyncConnection, *, as_of: Instant
 ) -> AsyncIterator[list[LedgerLine]]:
-    """The stored ledger lines in key order, whole."""
+    """Yield the stored ledger lines in key order, whole."""
     sql = "SELECT told FROM takings ORDER BY key, order_key"
     async for rows in stream(connection, sql, at_once=AT_ONCE):
         yield [ledger_line_in(row[0], as_of=as_of) for row in rows]
@@ -175,6 +177,6 @@ async def whole_ledger_lines(
 async def stored_ledger_lines(
     connection: AsyncConnection, orders: Sequence[str]
 ) -> dict[str, tuple[Any, ...]]:
-    """The rows of these orders, by order."""
+    """Return the rows of these orders, by order."""
     rows = await select_in(connection, sql=_WHOLE_OF_ORDERS, values=orders)
     return {row[1]: row for row in rows}

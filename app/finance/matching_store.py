@@ -1,12 +1,12 @@
-"""What a matching needs beside its rows: how far they reach, what joins them across orders, and
-a way to read them in step.
+"""What a matching needs beside its rows: how far they reach, what joins them across orders, and a
+way to read them from plain code.
 
-The matcher is plain code that asks for rows; the database answers in its own time. `in_step` lets
-the one wait for the other, on one connection and thus on one snapshot.
+The matcher is plain code that asks for rows, and the database answers asynchronously. `in_step`
+lets one wait for the other, on one connection and so on one snapshot.
 
-Rows are joined by groups, decisions of people and payments, as of an instant. Only what may be
-joined is read: lines of groups, lines and orders that people named, and statement lines whose
-payment is another order's than the one they name, or of several.
+Groups, decisions of people and payments join rows, as of an instant. Only rows that may be joined
+are read: lines of groups, lines and orders that people named, and statement lines whose payment is
+of several orders, or of another one than they name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sqlalchemy import column, select, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.util import await_only
 
-from app.database.statements import Rows, select_in, statement, stream
+from app.database.statements import select_in, statement, stream
 from app.finance.book_line_store import book_rows_of
 from app.finance.import_store import KNOWN, KNOWN_AT, newest_published
 from app.finance.statement_store import ROW_FIELDS
@@ -40,9 +40,10 @@ async def in_step(connection: AsyncConnection, work: Callable[[], Result]) -> Re
 
 
 async def share_snapshot(connection: AsyncConnection) -> str:
-    """Let other processes see what this connection's transaction does, of which it is the first
-    statement; the name by which they get it. On SQLite there is none: they see the same as long as
-    nobody writes."""
+    """Let other processes see this transaction's snapshot; it must be its first statement.
+
+    Returns the name for `hold_snapshot`. SQLite has none: all see the same while nobody writes.
+    """
     if connection.dialect.name == "sqlite":
         await newest_published(connection)  # a transaction begins with what it reads first
         return ""
@@ -50,9 +51,9 @@ async def share_snapshot(connection: AsyncConnection) -> str:
 
 
 async def hold_snapshot(connection: AsyncConnection, name: str) -> None:
-    """See from now on what `share_snapshot` named."""
+    """See from now on the snapshot that `share_snapshot` named."""
     if connection.dialect.name != "sqlite":
-        # The server made the name: digits and dashes. A parameter cannot stand here.
+        # The server made the name of digits and dashes. A parameter is not possible here.
         assert name.replace("-", "").isalnum()
         sql = statement("SET TRANSACTION SNAPSHOT '{name}'", name=name)
         await connection.execute(text(sql))
@@ -60,25 +61,21 @@ async def hold_snapshot(connection: AsyncConnection, name: str) -> None:
 
 
 def rows_of(batches: AsyncIterator[list[Item]], progress: Callable[[int], None]) -> Iterator[Item]:
-    """The rows of a stream one by one, for code that `in_step` runs."""
+    """Yield the rows of a stream one by one, for code that `in_step` runs."""
     return chain.from_iterable(_counted_batches(batches, progress))
 
 
 def _counted_batches(
     batches: AsyncIterator[list[Item]], progress: Callable[[int], None]
 ) -> Iterator[list[Item]]:
-    while (batch := await_only(_next(batches))) is not None:
+    while (batch := await_only(anext(batches, None))) is not None:
         progress(len(batch))
         yield batch
 
 
 def wait_for(work: Awaitable[Result]) -> Result:
-    """The result of what must be awaited, for code that `in_step` runs."""
+    """Return the result of an awaitable, for code that `in_step` runs."""
     return await_only(work)
-
-
-async def _next(batches: AsyncIterator[list[Item]]) -> list[Item] | None:
-    return await anext(batches, None)
 
 
 _BOOK: Final = statement(
@@ -94,12 +91,11 @@ _STATEMENTS: Final = statement(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedDates:
-    """The first and last dates of books and statements, as they were known after an import; None
-    where lines have none.
+    """The first and last dates of books and statements as known after an import; None: no dates.
 
-    number      of the last import that was published by then; what was known then never changes
+    number      the last import published by then; what was known then never changes
     book        None without a book
-    statements  (source, first, last) of each source that has statements
+    statements  (source, first, last) of each source with statements
     """
 
     number: int
@@ -108,7 +104,7 @@ class ImportedDates:
 
 
 async def imported_dates(connection: AsyncConnection, *, as_of: Instant) -> ImportedDates:
-    """Those that were known at an instant. Reads every line."""
+    """Read the dates that were known at an instant, from every line."""
     number = await newest_published(connection, as_of=as_of)
     count, first, last = (await connection.execute(text(_BOOK), {"number": number})).one()
     rows = await connection.execute(text(_STATEMENTS), {"number": number})
@@ -122,10 +118,10 @@ async def imported_dates(connection: AsyncConnection, *, as_of: Instant) -> Impo
 async def coverage(
     connection: AsyncConnection, *, as_of: Instant, ahead: ImportedDates | None = None
 ) -> Coverage:
-    """How far books, statements and webhooks reached, as they were known at an instant.
+    """Return how far books, statements and webhooks reached, as known at an instant.
 
-    A book or statement without dates may speak of any time up to then. ahead: what was read
-    before, which is read again if something was imported since.
+    A book or statement without dates may be about any time up to then.
+    ahead  dates read before; they are read again if something was imported since
     """
     found = ahead
     if found is None or found.number != await newest_published(connection, as_of=as_of):
@@ -146,7 +142,7 @@ async def coverage(
 
 
 async def rows_to_read(connection: AsyncConnection) -> tuple[int, int]:
-    """How many orders there are, and about how many lines of books and statements."""
+    """Return the number of orders, and about how many lines books and statements have."""
     found = await connection.execute(
         text(
             "SELECT (SELECT count(*) FROM order_due), coalesce(sum(new), 0) FROM imports "
@@ -163,12 +159,12 @@ def _span(first: Instant | None, last: Instant | None, as_of: Instant) -> Span:
     return Span(since=first, until=last)
 
 
-# --- the rules of matching that were saved, as their files said -----------------------------------
+# --- saved rules of matching ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedRules:
-    """One saved set: its number, from 1, who saved it when, and the file's text."""
+    """One saved set of rules: its number, from 1, who saved it when, and the file's text."""
 
     number: int
     at: Instant
@@ -183,7 +179,7 @@ _RULES: Final = table("match_rules", *map(column, ("number", "at", "who", "diges
 async def rules_in_force(
     connection: AsyncConnection, *, as_of: Instant | None = None
 ) -> SavedRules | None:
-    """The set that was saved last, or last by an instant; None: none ever was."""
+    """Return the set saved last, or last by an instant; None if none was."""
     newest = select(_RULES).order_by(_RULES.c.number.desc()).limit(1)
     if as_of is not None:
         newest = newest.where(_RULES.c.at <= as_of)
@@ -217,7 +213,7 @@ async def add_rules(connection: AsyncConnection, *, at: Instant, who: str, toml:
 # --- what is joined across orders -----------------------------------------------------------------
 
 AT_ONCE: Final = 4_000
-"""Rows in memory at a time while they are looked through."""
+"""Rows in memory at a time while they are searched."""
 
 _GROUPED: Final = statement(
     "SELECT match_key, group_key FROM book_lines WHERE group_key IS NOT NULL AND {known}",
@@ -232,7 +228,7 @@ _ELSEWHERE: Final = statement(
     row=ROW_FIELDS,
     known=KNOWN,
 )
-"""Lines that name an order and a payment of another one."""
+"""Lines that name an order, and a payment of another order."""
 
 _CONTESTED: Final = statement(
     "SELECT '', {row} FROM statement_lines WHERE match_key IS NULL AND payment IS NOT NULL "
@@ -241,7 +237,7 @@ _CONTESTED: Final = statement(
     row=ROW_FIELDS,
     known=KNOWN,
 )
-"""Lines that name no order, of a payment that several orders claim."""
+"""Lines that name no order, with a payment that several orders claim."""
 
 _NAMED_BOOK: Final = "SELECT match_key FROM book_lines WHERE line IN ({})"
 
@@ -256,8 +252,7 @@ _ORDERS: Final = "SELECT order_key FROM links WHERE kind = 'payment' AND referen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedLines:
-    """keys: of the orders that may be joined; and the lines of books and statements that join
-    them."""
+    """Keys of the orders that may be joined, and the lines that join them."""
 
     keys: Collection[str]
     book: list[BookRow]
@@ -267,15 +262,17 @@ class JoinedLines:
 async def joined_lines(
     connection: AsyncConnection, hands: Iterable[HandMatch], *, as_of: Instant
 ) -> JoinedLines:
-    """What may be joined, as it was known at an instant."""
+    """Return what may be joined, as it was known at an instant."""
     number = await newest_published(connection, as_of=as_of)
     keys: set[str] = set()
     async for rows in stream(connection, _GROUPED, at_once=AT_ONCE, values={"number": number}):
         keys.update(key for row in rows for key in row)
     lines: dict[str, StatementRow] = {}
-    for row in await _elsewhere(connection, number):
-        keys.update((row[0], match_key(row[-1])))
-        lines[row[1]] = StatementRow(*row[:-1])
+    async for rows in stream(connection, _ELSEWHERE, at_once=AT_ONCE, values={"number": number}):
+        for row in rows:
+            if match_key(row[-1]) != row[0]:  # else the same order is only written differently
+                keys.update((row[0], match_key(row[-1])))
+                lines[row[1]] = StatementRow(*row[:-1])
     async for rows in stream(connection, _CONTESTED, at_once=AT_ONCE, values={"number": number}):
         lines.update({row[1]: StatementRow(*row) for row in rows})
     names = {name for hand in hands for name in (hand.one, hand.other)}
@@ -294,12 +291,3 @@ async def joined_lines(
     return JoinedLines(
         keys=keys, book=[BookRow(*row) for row in book], statements=list(lines.values())
     )
-
-
-async def _elsewhere(connection: AsyncConnection, number: int) -> Rows:
-    """Lines of `_ELSEWHERE` whose order and payment are not only written differently."""
-    found: Rows = []
-    values = {"number": number}
-    async for rows in stream(connection, _ELSEWHERE, at_once=AT_ONCE, values=values):
-        found += [row for row in rows if match_key(row[-1]) != row[0]]
-    return found

@@ -1,8 +1,8 @@
-"""What the rows of an order book say that orders were paid by: a problem where a row cannot be
-right, and written down for the others.
+"""References in an order book: what its orders were paid by. A reference that cannot be right is a
+problem; the others are stored.
 
-A reference, of a session or of a payment, belongs to one order for good; the provider's events find
-their order by it.
+A reference of a session or payment belongs to one order for good; the provider's events find their
+order by it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ FIRST_ORDERS, MOST_ORDERS = 20, 200
 """Orders named in the first transaction, and in any."""
 
 _ORDER = 3
-"""The place of the reference in a staged row: after its number, key and kind."""
+"""The place of the order's reference in a staged row, after its number, key and kind."""
 
 Unfit = tuple[int, str]
-"""The number of a row, and why it cannot be taken."""
+"""The number of a row, and why it is not taken."""
 
 
 async def unfit_references(context: AppContext, staged: Staged) -> list[Unfit]:
-    """Rows that name what another row names, or what belongs to another order."""
+    """Return the rows whose reference another row has, or that belongs to another order."""
     found: dict[int, str] = {}
     for kind in ("session", "payment"):
         for first, number in staged.crowded(("source", kind), at_most=1):
@@ -51,7 +51,7 @@ async def unfit_references(context: AppContext, staged: Staged) -> list[Unfit]:
 
 
 async def name_references(context: AppContext, staged: Staged, *, number: int) -> list[Unfit]:
-    """Write down what the rows name. Returns those that others were faster with."""
+    """Store the references in the rows. Returns those that another order was given meanwhile."""
     unfit: list[Unfit] = []
     author, pace = author_of_import(number), Pace(first=FIRST_ORDERS, most=MOST_ORDERS)
     for rows in staged.having("source"):

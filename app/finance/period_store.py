@@ -1,4 +1,4 @@
-"""Rows of periods: what a report reads beside lines and breaks, and the closed ones.
+"""Rows of periods: what a report reads beside lines and breaks, and closed periods.
 
 A closed period is written once, in order, and never changed.
 """
@@ -23,13 +23,13 @@ from reconcile.reporting.closing import Closing, closing_document, closing_of
 from reconcile.reporting.input import ChangeSeen
 
 LEVEL: Final = 9
-"""Prints are kept for ever and made once: as small as deflate makes them."""
+"""Prints are kept forever and made once, so they are compressed as far as deflate can."""
 
 
 async def add_closing(
     connection: AsyncConnection, closing: Closing, *, prints: Mapping[str, bytes]
 ) -> None:
-    """Write it, with its report's bytes by format. A period that is closed is an error here."""
+    """Store a closing with its report's bytes by format. Fails for a period that is closed."""
     await connection.execute(
         text(
             "INSERT INTO closings (period, as_of, closed_at, who, digest, document) "
@@ -44,23 +44,17 @@ async def add_closing(
             "document": canonical_json(closing_document(closing)).decode(),
         },
     )
+    sql = "INSERT INTO closing_prints (period, format, content) VALUES (:period, :format, :content)"
     for form, content in sorted(prints.items()):
+        packed = zlib.compress(content, LEVEL)
         await connection.execute(
-            text(
-                "INSERT INTO closing_prints (period, format, content) "
-                "VALUES (:period, :format, :content)"
-            ),
-            {
-                "period": closing.month.name,
-                "format": form,
-                "content": zlib.compress(content, LEVEL),
-            },
+            text(sql), {"period": closing.month.name, "format": form, "content": packed}
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closed:
-    """A closed period in a list: the closing itself is read by its name."""
+    """A closed period for lists; the closing itself is read by its name."""
 
     period: str
     as_of: Instant
@@ -69,7 +63,7 @@ class Closed:
     digest: str
 
     def document(self) -> dict[str, str]:
-        """For JSON."""
+        """Return the period for JSON."""
         return {
             "period": self.period,
             "as_of": format_instant(self.as_of),
@@ -80,7 +74,7 @@ class Closed:
 
 
 async def closed_periods(connection: AsyncConnection) -> list[Closed]:
-    """Every closed period, the earliest first."""
+    """Return every closed period, the earliest first."""
     rows = await connection.execute(
         text("SELECT period, as_of, closed_at, who, digest FROM closings ORDER BY period")
     )
@@ -91,13 +85,13 @@ async def closed_periods(connection: AsyncConnection) -> list[Closed]:
 
 
 async def closing_of_period(connection: AsyncConnection, period: str) -> Closing | None:
-    """The closing of a period; None where it is not closed."""
+    """Return the closing of a period; None if it is not closed."""
     document = await closing_text(connection, period)
     return None if document is None else closing_of(json.loads(document))
 
 
 async def closing_text(connection: AsyncConnection, period: str) -> str | None:
-    """The canonical JSON of a closing as it is stored, unread."""
+    """Return the stored canonical JSON of a closing."""
     found = await connection.execute(
         text("SELECT document FROM closings WHERE period=:period"), {"period": period}
     )
@@ -106,7 +100,7 @@ async def closing_text(connection: AsyncConnection, period: str) -> str | None:
 
 
 async def print_of(connection: AsyncConnection, period: str, form: str) -> bytes | None:
-    """The bytes of a closed report in one format; None where it was not printed in that one."""
+    """Return a closed report's bytes in one format; None if it was not printed in it."""
     found = await connection.execute(
         text("SELECT content FROM closing_prints WHERE period=:period AND format=:format"),
         {"period": period, "format": form},
@@ -116,7 +110,7 @@ async def print_of(connection: AsyncConnection, period: str, form: str) -> bytes
 
 
 async def first_published(connection: AsyncConnection) -> Instant | None:
-    """When the first revision was published; None before it."""
+    """Return when the first revision was published; None before it."""
     found = await connection.scalar(text("SELECT at FROM revisions ORDER BY seq LIMIT 1"))
     return None if found is None else Instant(found)
 
@@ -138,7 +132,7 @@ _ACCEPTED: Final = (
 async def changed_outcomes(
     connection: AsyncConnection, *, start: Instant, end: Instant, as_of: Instant
 ) -> AsyncIterator[ChangeSeen]:
-    """Orders that had a final outcome at the start and another by the end, in key order."""
+    """Yield orders that had a final outcome at the start and another by the end, in key order."""
     changed: ChangeSeen | None = None
     values = {"start": start, "end": end, "as_of": as_of}
     async for rows in stream(connection, _REVISIONS, at_once=AT_ONCE, values=values):
@@ -165,6 +159,6 @@ def _is_change(seen: ChangeSeen) -> bool:
 
 
 async def accepted_breaks(connection: AsyncConnection, *, as_of: Instant) -> list[str]:
-    """Ids of the breaks that people had accepted by then, whatever became of that."""
+    """Return ids of the breaks that people had accepted by then, even if undone since."""
     rows = await connection.execute(text(_ACCEPTED), {"as_of": as_of})
     return [row[0] for row in rows]

@@ -1,8 +1,8 @@
-"""Lines of order books and statements, as they are known or were at an instant."""
+"""Lines of order books and statements, as known now or at an instant."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Generic, TypeVar
@@ -36,7 +36,7 @@ async def book_page(
     after: str = "",
     limit: int,
 ) -> LinePage[BookLine]:
-    """The lines that a reference or a group names, or all by key, some at a time.
+    """Return the lines that a reference or a group names, or all by key, some at a time.
 
     after  the `following` of the page before
     """
@@ -53,7 +53,7 @@ async def book_page(
 async def list_book(
     context: AppContext, *, reference: str | None, as_of: Instant | None, limit: int
 ) -> list[BookLine]:
-    """The first lines of `book_page`."""
+    """Return the first lines of `book_page`."""
     page = await book_page(context, reference=reference, as_of=as_of, limit=limit)
     return page.lines
 
@@ -66,7 +66,7 @@ async def statement_page(
     after: str = "",
     limit: int,
 ) -> LinePage[StatementLine]:
-    """The lines that name an order or a payment, or all by key, as `book_page` has them."""
+    """Return the lines that name an order or a payment, or all by key, as `book_page` does."""
     at = context.clock.now() if as_of is None else as_of
     async with context.database.reading() as connection:
         if reference is None:
@@ -82,7 +82,7 @@ async def statement_page(
 async def list_statement(
     context: AppContext, *, reference: str | None, as_of: Instant | None, limit: int
 ) -> list[StatementLine]:
-    """The first lines of `statement_page`."""
+    """Return the first lines of `statement_page`."""
     page = await statement_page(context, reference=reference, as_of=as_of, limit=limit)
     return page.lines
 
@@ -90,7 +90,7 @@ async def list_statement(
 async def lines_naming(
     connection: Connection, order: str, payments: Collection[str], as_of: Instant
 ) -> tuple[list[BookLine], list[StatementLine]]:
-    """Those of the books that name an order, and those of statements that name it or one of its
+    """Return the book lines that name an order, and the statement lines that name it or one of its
     payments."""
     key = match_key(order)
     books = await book_lines_of(connection, [key], as_of=as_of)
@@ -99,7 +99,7 @@ async def lines_naming(
 
 
 def _cut(named: Iterable[Line], *, after: str, limit: int) -> LinePage[Line]:
-    """A page of the lines that one name found, by id: they are few, and all at hand."""
+    """Return a page, by id, of the lines that one name found: they are few, and all at hand."""
     last = after.rpartition(" ")[2]
     left = sorted((each for each in named if each.line_id > last), key=lambda each: each.line_id)
     more = left[limit - 1].line_id if len(left) > limit else None
@@ -113,13 +113,16 @@ async def _page(
     after: str,
     limit: int,
 ) -> LinePage[Line]:
-    """Lines by key, those of one key by id. `after` names the last one, as `KEY ID`: a key has no
-    blanks."""
+    """Return a page of lines by key, and by id within a key.
+
+    after  the last line before the page, as `KEY ID`; a key has no blanks
+    """
     key, _, line = after.partition(" ")
     found: list[tuple[Any, ...]] = []
     waiting: Rows = []
     async for rows in batches:
-        *whole, waiting = _groups([*waiting, *rows])
+        groups = groupby([*waiting, *rows], key=lambda row: row[0])
+        *whole, waiting = (sorted(group, key=_place) for _, group in groups)
         if waiting[0][0] == NO_KEY:  # any number of lines, which come by id
             whole, waiting = [*whole, waiting], []
         for group in whole:
@@ -132,12 +135,6 @@ async def _page(
     return LinePage(lines=[value(row) for row in found[:limit]], following=more)
 
 
-def _groups(rows: Rows) -> Iterator[Rows]:
-    """The rows of each key, which follow each other, by id."""
-    for _, group in groupby(rows, key=lambda row: row[0]):
-        yield sorted(group, key=_place)
-
-
 def _place(row: tuple[Any, ...]) -> tuple[str, str]:
     return row[0], row[1]
 
@@ -146,7 +143,6 @@ def _place(row: tuple[Any, ...]) -> tuple[str, str]:
 
 
 def book_document(line: BookLine) -> dict[str, Any]:
-    """One line of a book."""
     back = None if line.refunded is None else replace(line.money, minor=line.refunded)
     return {
         "line": line.line_id,
@@ -162,7 +158,6 @@ def book_document(line: BookLine) -> dict[str, Any]:
 
 
 def statement_document(line: StatementLine) -> dict[str, Any]:
-    """One line of a statement."""
     return {
         "line": line.line_id,
         "payment": line.payment,

@@ -1,21 +1,21 @@
-"""Reconciles ledgers, books and statements: now, or as of an instant that has passed.
+"""Reconciles ledgers, books and statements, as of now or of a past instant.
 
 A run of everything, as of now and under the rules in force, moves the lives of breaks: it opens,
-changes, closes and reopens them. Any other run (a period, the past, rules from a file) is a look:
-it is kept with what it saw, and no break's life is touched by it.
+changes, closes and reopens them. Any other run (a period, the past, or rules from a file) is a
+look: it is stored with what it saw, and changes no break's life.
 
 A run of many orders is matched by ranges of keys, each in a process of its own, on one snapshot:
 
-    1 cut      all keys into ranges of about as many orders, and look how far everything reaches,
-               while the processes start: neither needs the snapshot
-    2 share    one instant of the database, which every process holds from then on
-    3 match    a range: its decisions go to the one that writes as they are found, at the end what
-               was counted and left over
-    4 absorb   the ranges in the order of their keys, in the process that writes
+    1 cut      all keys into ranges of about equally many orders, and read how far everything
+               reaches, while the processes start: neither needs the snapshot
+    2 share    one snapshot of the database, which every process holds from then on
+    3 match    a range: send its decisions to the writing process as they are found, at the end its
+               counts and leftovers
+    4 absorb   the ranges in key order, in the writing process
 
-A process that matches only reads. One that dies ends the run, of which then nothing counts: its
-number is that of no finished run. A pool of processes, as the rebuild has, would not do: what a
-process begins with is a transaction that must stay open.
+A matching process only reads. If one dies, the run ends and nothing of it counts: its number is of
+no finished run. A pool of processes, as the rebuild has, would not do: each process begins with a
+transaction that must stay open.
 """
 
 from __future__ import annotations
@@ -36,16 +36,15 @@ from app.config.settings import Settings
 from app.context.context import AppContext
 from app.core.errors import TallyhookError, UnreachableError, UsageError
 from app.core.process import look_seldom
-from app.database.engine import Connection
 from app.finance import break_store, ledger_line_store, matching_store, run_store
-from app.finance.match_rules import Rules, read_rules, rules_of
+from app.finance.match_rules import read_rules, rules_of
 from app.finance.reconcile_rows import Known, Snapshot, known_in, refresh_ledger_lines, snapshot_of
 from app.orders.rebuild import Helpers
 from app.receiving.inbox import open_inbox
 from reconcile.instants import Instant, format_instant, format_known
 from reconcile.matching.bank import BankLeg
 from reconcile.matching.breaks import Break, life
-from reconcile.matching.control import FAMILIES, Control, ControlLine, Tie, control_in, control_text
+from reconcile.matching.control import FAMILIES, Control, ControlLine, control_in, control_text
 from reconcile.matching.match import Decision, Matching, Part
 from reconcile.matching.period import Period
 from reconcile.money import MAX_MINOR, Money, to_json
@@ -53,12 +52,12 @@ from reconcile.money import MAX_MINOR, Money, to_json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """What is to be reconciled.
+    """What to reconcile.
 
-    since, until  what belongs to this time, `until` not included; None: without that end. An order
-                  belongs to when the book says it was placed, else to the first date of its money;
-                  a line of no order to its own date
-    as_of         what was known then; None: now
+    since, until  the period, without `until`; None: open. An order belongs to the time at which the
+                  book says it was placed, else to the first date of its money; a line without an
+                  order to its own date
+    as_of         the instant whose knowledge counts; None: now
     rules         the text of a file of rules; None: the saved rules in force
     """
 
@@ -69,24 +68,24 @@ class RunRequest:
 
     @property
     def period(self) -> Period | None:
-        """None: of all time."""
+        """The period; None for all time."""
         if self.since is None and self.until is None:
             return None
         return Period(since=self.since, until=self.until)
 
 
 BUILT_IN: Final = 0
-"""Stands for the number of saved rules where none were saved: nothing is tolerated."""
+"""The number of the rules if none were saved: nothing is tolerated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """What a run came to. Its breaks are read with `breaks_of_run`.
+    """The result of a run. `breaks_of_run` reads its breaks.
 
-    at      when it was finished
-    rules   the number of the saved rules; BUILT_IN where none were saved; None: those of a file
+    at      when it finished
+    rules   the number of the saved rules; BUILT_IN if none were saved; None for rules of a file
     lived   whether it moved the lives of breaks
-    breaks  how many it saw; `open`: those that nobody has accepted
+    breaks  number of breaks that it saw; `open`: of those that nobody has accepted
     """
 
     number: int
@@ -108,29 +107,42 @@ async def reconcile_period(
     progress: Callable[[int], None],
     helpers: Helpers | None = None,
 ) -> Ran:
-    """Match everything that was asked for, and keep the run.
+    """Match what the request asks for, and store the run.
 
-    `progress` is called with counts of rows that were folded or read. helpers: other processes that
-    match ranges of keys where there are many orders; None: this one does all of it. Raises
-    ConfigurationError with every mistake of a file of rules, UsageError for an instant that is
-    still to come or a time that ends before it begins, and UnreachableError where another process
-    died.
+    progress  is called with counts of rows folded or read
+    helpers   processes that match ranges of keys if there are many orders; None: only this one
+    Raises ConfigurationError with every mistake of a file of rules, UsageError for a future instant
+    or a period that ends before it begins, and UnreachableError if another process died.
     """
     at = context.clock.now()
     if asked.since is not None and asked.until is not None and asked.since >= asked.until:
         raise UsageError("--from must be before --to")
     if asked.as_of is not None and asked.as_of > at:
         raise UsageError("--as-of lies in the future: nothing of it is known")
-    number, rules, saved = await _begin(context, asked)
+    given, saved = None if asked.rules is None else read_rules(asked.rules), None
+    async with context.database.writing() as connection:
+        if given is None:
+            saved = await matching_store.rules_in_force(connection, as_of=asked.as_of)
+        number = await run_store.take_run_number(connection)
+    rules = given or rules_of(saved)
+    rules_number = None
+    if asked.rules is None:
+        rules_number = BUILT_IN if saved is None else saved.number
     async with ranges_of(context, helpers, as_of=asked.as_of) as ranges:
-        ahead = await _made_ready(context, asked, ranges, progress)
+        if asked.as_of is None:
+            await refresh_ledger_lines(context, progress=progress)
+        ahead = None if ranges is None else await ranges.prepare(context)
         async with snapshot_of(context, asked.as_of, progress) as snapshot:
             if ranges is not None:
                 await ranges.share(context, snapshot)
             known = await known_in(
-                context, snapshot, as_of=asked.as_of, rules=rules.match, period=asked.period,
+                context,
+                snapshot,
+                as_of=asked.as_of,
+                rules=rules.match,
+                period=asked.period,
                 ahead=ahead,
-            )  # fmt: skip
+            )
             work = _Work(context, number, known)
             bank = await work.first_look(snapshot, ranges, progress)
     control = await work.second_look(bank)
@@ -140,16 +152,15 @@ async def reconcile_period(
         as_of=known.as_of,
         since=asked.since,
         until=asked.until,
-        rules=_number_of(asked, saved),
+        rules=rules_number,
         lived=asked == RunRequest(),
         breaks=work.breaks,
         ties=control.holds,
         result=control_text(control),
     )
     if done.lived:
-        await refresh_ledger_lines(
-            context, progress=progress
-        )  # so that what came meanwhile can be cited
+        # So that evidence that came meanwhile can be cited.
+        await refresh_ledger_lines(context, progress=progress)
     return await ran(context, await finish(context, done))
 
 
@@ -161,8 +172,7 @@ async def reconcile_for(
     reason: str,
     progress: Callable[[int], None],
 ) -> Ran:
-    """The same for an operator, who must be one that may; it is in the trail. Raises UsageError for
-    who may not."""
+    """Reconcile for an operator, and note it in the trail. Raises UsageError if they may not."""
     await who_may(context, by=by, action="reconciled")
     done = await reconcile_period(context, asked, progress=progress)
     async with context.database.writing() as connection:
@@ -179,40 +189,8 @@ async def reconcile_for(
     return done
 
 
-async def _begin(
-    context: AppContext, asked: RunRequest
-) -> tuple[int, Rules, matching_store.SavedRules | None]:
-    """A number and the rules: those asked for, else those in force, now or at the instant."""
-    given = None if asked.rules is None else read_rules(asked.rules)
-    async with context.database.writing() as connection:
-        saved = (
-            await matching_store.rules_in_force(connection, as_of=asked.as_of)
-            if given is None
-            else None
-        )
-        return await run_store.take_run_number(connection), given or rules_of(saved), saved
-
-
-async def _made_ready(
-    context: AppContext,
-    asked: RunRequest,
-    ranges: Ranges | None,
-    progress: Callable[[int], None],
-) -> matching_store.ImportedDates | None:
-    """Fold what is stale; while other processes start, read what needs no snapshot."""
-    if asked.as_of is None:
-        await refresh_ledger_lines(context, progress=progress)
-    return None if ranges is None else await ranges.prepare(context)
-
-
-def _number_of(asked: RunRequest, saved: matching_store.SavedRules | None) -> int | None:
-    if asked.rules is not None:
-        return None
-    return BUILT_IN if saved is None else saved.number
-
-
 class _Work:
-    """One run's matching, which writes down breaks as they are found."""
+    """One run's matching, which stores breaks as they are found."""
 
     def __init__(self, context: AppContext, number: int, known: Known) -> None:
         self._context = context
@@ -225,8 +203,10 @@ class _Work:
     async def first_look(
         self, snapshot: Snapshot, ranges: Ranges | None, progress: Callable[[int], None]
     ) -> BankLeg | None:
-        """Read and match everything, by key: here, or by ranges in other processes, while this one
-        matches the bank, which it gives back."""
+        """Match everything by key: here, or by ranges in other processes.
+
+        Returns the bank leg, which this process matches meanwhile.
+        """
 
         def work() -> None:
             for decision in snapshot.merged(self._matching, self._known, progress=progress):
@@ -252,8 +232,8 @@ class _Work:
                 await self._save()
 
     async def second_look(self, bank: BankLeg | None) -> Control:
-        """Match what is left over, and payouts against the bank. It may think for long, so no
-        snapshot is held meanwhile."""
+        """Match leftovers, and payouts against the bank. This may take long, so no snapshot is
+        held."""
         period = self._known.period
         of_bank = () if bank is None else bank.decisions(period)
         await self._save_all(chain(self._matching.rest(), of_bank))
@@ -262,8 +242,10 @@ class _Work:
         return control if bank is None else control + bank.control(period)
 
     def _take(self, decision: Decision) -> bool:
-        """Put a break aside; True when it is time to save them. Raises UsageError for one whose
-        money does not fit in 64 bits: the sum of lines that each do."""
+        """Put a break aside. Returns whether it is time to save.
+
+        Raises UsageError for a break whose lines add up to more than 64 bits.
+        """
         if isinstance(decision, Break):
             if decision.money.minor > MAX_MINOR:
                 raise UsageError(
@@ -284,17 +266,19 @@ class _Work:
 
 
 async def finish(context: AppContext, done: run_store.Run) -> run_store.Run:
-    """Say what the run changed in the lives of breaks, and let everyone see it, dated now, after
-    what people did while it was at work. Raises UsageError where another run overtook it."""
+    """Store what the run changed in the lives of breaks, and make it visible.
+
+    It is dated now, after all that people did meanwhile. Raises UsageError if another run overtook
+    it.
+    """
     async with context.database.reading() as connection:
         last = await run_store.last_lived(connection)
         if done.lived and last is not None:
-            stretch = await run_store.stretch_between(
-                connection, last, as_of=done.as_of, rules=done.rules
-            )
             async for gone in run_store.gone_breaks(connection, number=done.number, last=last):
                 found = {name: seen for name, _, seen in gone}
-                cites = await run_store.closing_evidence(connection, found, stretch)
+                cites = await run_store.closing_evidence(
+                    connection, found, last=last, as_of=done.as_of, rules=done.rules
+                )
                 closed = [(name, version, cites[name]) for name, version, _ in gone]
                 async with context.database.writing() as writer:
                     await run_store.save_closed(writer, closed, number=done.number)
@@ -309,15 +293,12 @@ async def finish(context: AppContext, done: run_store.Run) -> run_store.Run:
 
 
 async def ran(context: AppContext, done: run_store.Run) -> Ran:
-    """A finished run, with how many of its breaks nobody has accepted by now."""
+    """Return a finished run with the number of its breaks that nobody has accepted yet."""
     async with context.database.reading() as connection:
         accepted = 0
-        async for names in break_store.decided_breaks(connection, done.number):
-            lives = {
-                name: life(steps)
-                for name, steps in (await break_store.steps_of(connection, names)).items()
-            }
-            accepted += sum(each.state == "accepted" for each in lives.values())
+        async for names in break_store.breaks_done_about(connection, done.number, decided=True):
+            steps = await break_store.steps_of(connection, names)
+            accepted += sum(life(each).state == "accepted" for each in steps.values())
     return Ran(
         number=done.number,
         at=done.at,
@@ -333,7 +314,7 @@ async def ran(context: AppContext, done: run_store.Run) -> Ran:
 
 
 def _head(found: run_store.Run | Ran) -> dict[str, Any]:
-    """What every document of a run begins with."""
+    """Return the beginning of every document of a run."""
     return {
         "run": found.number,
         "at": format_instant(found.at),
@@ -345,7 +326,7 @@ def _head(found: run_store.Run | Ran) -> dict[str, Any]:
 
 
 def listed_run(found: run_store.Run) -> dict[str, Any]:
-    """A run in a list, for JSON."""
+    """Return a run of a list, for JSON."""
     return _head(found) | {
         "kind": "lived" if found.lived else "look",
         "breaks": found.breaks,
@@ -354,16 +335,31 @@ def listed_run(found: run_store.Run) -> dict[str, Any]:
 
 
 def run_document(found: Ran) -> dict[str, Any]:
-    """For JSON."""
+    """Return a run for JSON. `matched`: orders that agree with the book, and captured sums."""
     control = found.control
     ties = control.ties()
+    names = ("name", "side", "currency", "left", "right")
+    matched = [
+        line
+        for line in control.lines
+        if line.side == "takings" and FAMILIES[line.bucket] == "matched"
+    ]
+    sums: dict[str, int] = {}
+    for line in matched:
+        if line.currency:
+            sums[line.currency] = sums.get(line.currency, 0) + line.sum
     return _head(found) | {
         "lived": found.lived,
         "ties": control.holds,
         "ties_checked": len(ties),
-        "broken_ties": [_tie(tie) for tie in ties if not tie.holds],
+        "broken_ties": [
+            {name: getattr(tie, name) for name in names} for tie in ties if not tie.holds
+        ],
         "control": [_line(line) for line in control.lines],
-        "matched": _matched(control),
+        "matched": {
+            "count": sum(line.count for line in matched),
+            "sums": [to_json(Money(minor=sums[each], currency=each)) for each in sorted(sums)],
+        },
         "unsearched": control.unsearched,
         "open": found.open,
     }
@@ -385,47 +381,26 @@ def _line(line: ControlLine) -> dict[str, Any]:
 
 
 def _money(minor: int, currency: str) -> dict[str, str] | None:
-    """Orders without money may have no currency, and then no sum."""
+    # Orders without money may have no currency, and then no sum.
     return to_json(Money(minor=minor, currency=currency)) if currency else None
-
-
-def _tie(tie: Tie) -> dict[str, Any]:
-    return {name: getattr(tie, name) for name in ("name", "side", "currency", "left", "right")}
-
-
-def _matched(control: Control) -> dict[str, Any]:
-    """Orders that agree with the book, and what was captured of them."""
-    lines = [
-        line
-        for line in control.lines
-        if line.side == "takings" and FAMILIES[line.bucket] == "matched"
-    ]
-    sums: dict[str, int] = {}
-    for line in lines:
-        if line.currency:
-            sums[line.currency] = sums.get(line.currency, 0) + line.sum
-    return {
-        "count": sum(line.count for line in lines),
-        "sums": [to_json(Money(minor=sums[each], currency=each)) for each in sorted(sums)],
-    }
 
 
 # --- ranges of keys, each in a process of its own -------------------------------------------------
 
 FEW_ORDERS: Final = 50_000
-"""Orders up to which one process matches: to start another takes as long."""
+"""Orders up to which one process matches: starting another takes as long."""
 
 DECISIONS_AT_ONCE: Final = 500
-"""Decisions that go to the process that writes together, about two kilobytes each."""
+"""Decisions sent together to the writing process, about two kilobytes each."""
 
 ROWS_AT_ONCE: Final = 40_000
-"""Rows read between two words of progress: each costs both processes a tenth of a millisecond."""
+"""Rows read between progress messages: each costs both processes a tenth of a millisecond."""
 
 Progress = Callable[[int], None]
 Save = Callable[[Sequence[Decision]], Awaitable[None]]
 
 SHARED_S: Final = 5.0
-"""Seconds for all processes to hold the snapshot, which takes them milliseconds: others wait."""
+"""Seconds for all processes to hold the snapshot. That takes milliseconds, and others wait."""
 
 TOO_SLOW: Final = (
     "a process that matches did not answer in time, and nothing of this run is kept: run it again "
@@ -447,23 +422,31 @@ class Ranges:
 
     @property
     def processes(self) -> list[BaseProcess]:
-        """All of them."""
         return [process for process, _ in self._made]
 
     async def prepare(self, context: AppContext) -> matching_store.ImportedDates:
-        """What can be done while the processes start: the ranges, and how far everything reaches
-        by now."""
+        """Cut the ranges, and read how far everything reaches, while the processes start."""
         async with context.database.reading() as connection:
-            self._ranges = await _cut(connection, len(self._made))
+            count = await ledger_line_store.count_ledger_lines(connection)
+            parts = len(self._made)
+            places = [count * part // parts for part in range(1, parts)]
+            cuts = await ledger_line_store.keys_at(connection, places)
+            self._ranges = [
+                ledger_line_store.KeyRange(first=first, beyond=beyond)
+                for first, beyond in zip(["", *cuts], [*cuts, None], strict=True)
+                if first != beyond
+            ]
             return await matching_store.imported_dates(connection, as_of=context.clock.now())
 
     async def share(self, context: AppContext, snapshot: Snapshot) -> None:
-        """Let all of them hold this snapshot, of which nothing was read yet. Raises
-        UnreachableError where a process died."""
+        """Let all processes hold this snapshot, of which nothing was read yet.
+
+        Raises UnreachableError if a process died.
+        """
         for _, pipe in self._made:
             await _over_pipe(pipe.recv)  # it has opened the database
         try:
-            # On SQLite nobody else writes until all hold it.
+            # On SQLite nobody writes until all hold it.
             async with context.database.writing(), asyncio.timeout(SHARED_S):
                 name = await matching_store.share_snapshot(snapshot.connection)
                 for _, pipe in self._made:
@@ -474,8 +457,10 @@ class Ranges:
             raise UnreachableError(TOO_SLOW) from None
 
     async def match(self, known: Known, *, save: Save, progress: Progress) -> list[Part]:
-        """What each range counted and left over, in the order of their keys; decisions go to `save`
-        as they are found. Raises UnreachableError where a process died."""
+        """Return each range's counts and leftovers in key order. `save` gets the decisions.
+
+        Raises UnreachableError if a process died.
+        """
         turn = asyncio.Lock()
 
         async def one(keys: ledger_line_store.KeyRange, pipe: Pipe) -> Part:
@@ -491,7 +476,7 @@ class Ranges:
         pipes = [pipe for _, pipe in self._made]
         tasks = [
             asyncio.create_task(one(keys, pipe))
-            for keys, pipe in zip(self._ranges, pipes, strict=False)  # some may have nothing to do
+            for keys, pipe in zip(self._ranges, pipes, strict=False)  # some may be idle
         ]
         try:
             return await asyncio.gather(*tasks)
@@ -500,20 +485,23 @@ class Ranges:
                 task.cancel()
 
     async def end(self) -> None:
-        """End all of them, whatever they do."""
-        for process in self.processes:
-            process.kill()  # it only reads; whoever waits for what it says waits no longer
-        await asyncio.to_thread(self._join)
+        """Kill all processes, whatever they do."""
 
-    def _join(self) -> None:
-        for process, pipe in self._made:
-            process.join()
-            pipe.close()
+        def join() -> None:
+            for process, pipe in self._made:
+                process.join()
+                pipe.close()
+
+        for process in self.processes:
+            process.kill()  # it only reads; a thread that waits for its message wakes up
+        await asyncio.to_thread(join)
 
 
 async def _over_pipe(use: Callable[..., Any], *words: object) -> Any:
-    """What a process says, or what is said to it. Raises UnreachableError where it died, and as it
-    did where it failed."""
+    """Send a message to a process, or receive one.
+
+    Raises UnreachableError if it died, and its own error if it failed.
+    """
     try:
         result = await asyncio.to_thread(use, *words)
     except (EOFError, OSError) as error:
@@ -527,8 +515,10 @@ async def _over_pipe(use: Callable[..., Any], *words: object) -> Any:
 async def ranges_of(
     context: AppContext, helpers: Helpers | None, *, as_of: Instant | None
 ) -> AsyncIterator[Ranges | None]:
-    """Processes for ranges, which start meanwhile; None where one is enough. Ledger lines of the
-    past are in a database that only the process has which folded them."""
+    """Yield processes for ranges, which start meanwhile; None if this one is enough.
+
+    Ledger lines of the past are in a database that only this process has.
+    """
     if helpers is None or helpers.jobs < 2 or as_of is not None:
         yield None
         return
@@ -544,35 +534,23 @@ async def ranges_of(
         await asyncio.shield(ranges.end())
 
 
-async def _cut(connection: Connection, parts: int) -> list[ledger_line_store.KeyRange]:
-    count = await ledger_line_store.count_ledger_lines(connection)
-    places = [count * part // parts for part in range(1, parts)]
-    cuts = await ledger_line_store.keys_at(connection, places)
-    pairs = zip(["", *cuts], [*cuts, None], strict=True)
-    return [
-        ledger_line_store.KeyRange(first=first, beyond=beyond)
-        for first, beyond in pairs
-        if first != beyond
-    ]
-
-
 def _started(settings: Settings) -> tuple[BaseProcess, Pipe]:
     spawning = get_context("spawn")
     ours, theirs = spawning.Pipe()
     process = spawning.Process(target=_serve, args=(theirs, settings), daemon=True)
-    # Whoever interrupts the run interrupts the process that writes, which ends this one: it ignores
-    # that signal from its first moment on.
-    resource_tracker.ensure_running()  # at its first start it would let the signal through again
+    # A signal that interrupts the run is for the writing process, which ends this one: ignore it
+    # from the first moment.
+    resource_tracker.ensure_running()  # else it would unblock the signal at its first start
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         process.start()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    theirs.close()  # so that its end is heard
+    theirs.close()  # so that its end is noticed
     return process, ours
 
 
-# --- in each process that matches ----------------------------------------------------------------
+# --- in each matching process ---------------------------------------------------------------------
 
 
 def _serve(pipe: Pipe, settings: Settings) -> None:
@@ -581,14 +559,14 @@ def _serve(pipe: Pipe, settings: Settings) -> None:
 
 
 def answer(pipe: Pipe, settings: Settings) -> None:
-    """Open the database, hold the snapshot, match one range, and say all of it through the pipe."""
+    """Open the database, hold the snapshot, match one range, and send all results."""
     try:
         try:
             asyncio.run(_opened_and_matched(pipe, settings))
         except TallyhookError as error:
             pipe.send(error)
     except (EOFError, OSError):
-        pass  # the process that writes has ended
+        pass  # the writing process has ended
 
 
 async def _opened_and_matched(pipe: Pipe, settings: Settings) -> None:
@@ -601,11 +579,18 @@ async def _opened_and_matched(pipe: Pipe, settings: Settings) -> None:
             known, keys = pipe.recv()
             snapshot = Snapshot(connection=connection, takings=connection)
             matching: Matching = known.matching()
-            rows = _RowsRead(pipe)
+            unreported = 0
+
+            def read(count: int) -> None:
+                nonlocal unreported
+                unreported += count
+                if unreported >= ROWS_AT_ONCE:
+                    pipe.send(unreported)
+                    unreported = 0
 
             def work() -> None:
                 waiting: list[Decision] = []
-                for decision in snapshot.merged(matching, known, progress=rows.more, keys=keys):
+                for decision in snapshot.merged(matching, known, progress=read, keys=keys):
                     waiting.append(decision)
                     if len(waiting) == DECISIONS_AT_ONCE:
                         pipe.send(waiting)
@@ -613,24 +598,5 @@ async def _opened_and_matched(pipe: Pipe, settings: Settings) -> None:
                 pipe.send(waiting)
 
             await matching_store.in_step(connection, work)
-            rows.report()
+            pipe.send(unreported)
             pipe.send(matching.part())
-
-
-class _RowsRead:
-    """Reports rows that were read to the process that writes, many at a time."""
-
-    def __init__(self, pipe: Pipe) -> None:
-        self._pipe = pipe
-        self._unreported = 0
-
-    def more(self, count: int) -> None:
-        """So many were read."""
-        self._unreported += count
-        if self._unreported >= ROWS_AT_ONCE:
-            self.report()
-
-    def report(self) -> None:
-        """Report what was not reported yet."""
-        self._pipe.send(self._unreported)
-        self._unreported = 0

@@ -1,9 +1,9 @@
-"""What one matching reads: three streams in key order, and what goes with them, on one snapshot.
+"""What one matching reads on one snapshot: three streams in key order, and what goes with them.
 
-One stream are the ledger lines of all orders, as of now or as of an instant that has passed. As of
-now they come from a cache that is brought up to date first: only orders of which something was said
-since, or whose time has come, are folded again. As of the past every order is folded, and the
-ledger lines wait in a scratch database until they are all there and can be read in key order.
+One stream is the ledger lines of all orders, as of now or of a past instant. As of now they come
+from a cache that is refreshed first: only orders with new evidence, or whose time has come, are
+folded again. As of the past every order is folded, and the ledger lines wait in a scratch database
+until all are there and can be read in key order.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from app.orders import history_store
 from app.orders.refold import fold_or_log
 from app.receiving import due_store
 from reconcile.instants import Instant
-from reconcile.ledger.history import History
 from reconcile.matching.bank import BankLeg, BankLine, Payout
 from reconcile.matching.ledger_lines import ledger_line_of
 from reconcile.matching.match import Decision, Matching
@@ -42,38 +41,33 @@ from reconcile.matching.tally import Group
 # --- ledger lines ---------------------------------------------------------------------------------
 
 FEW: Final = 2_000
-"""Orders that a run folds by itself, in its own snapshot: what arrived while it prepared."""
+"""Orders that a run folds in its own snapshot: those with evidence since it prepared."""
 
 ROUNDS: Final = 5
-"""Rounds of preparation at most; under a flood of deliveries a run folds more by itself."""
+"""Most rounds of preparation; under a flood of deliveries a run folds more itself."""
 
 
 async def refresh_ledger_lines(context: AppContext, *, progress: Callable[[int], None]) -> int:
-    """Fold orders whose ledger lines are missing or behind, and store them. Returns how many."""
+    """Fold orders whose ledger lines are missing or stale, and store them. Returns their number."""
     total = 0
     for _ in range(ROUNDS):
-        folded = await _refresh_once(context, progress)
+        now, folded = context.clock.now(), 0
+        async with context.database.reading() as connection:
+            async for stale in ledger_line_store.stale_orders(connection, now=now):
+                fresh = await _made_anew(context, connection, stale, now=now)
+                async with context.database.writing() as writer:
+                    await ledger_line_store.store_ledger_lines(writer, fresh)
+                folded += len(stale)
+                progress(len(stale))
         total += folded
         if folded <= FEW:
             break
     return total
 
 
-async def _refresh_once(context: AppContext, progress: Callable[[int], None]) -> int:
-    now, total = context.clock.now(), 0
-    async with context.database.reading() as connection:
-        async for stale in ledger_line_store.stale_orders(connection, now=now):
-            fresh = await _made_anew(context, connection, stale, now=now)
-            async with context.database.writing() as writer:
-                await ledger_line_store.store_ledger_lines(writer, fresh)
-            total += len(stale)
-            progress(len(stale))
-    return total
-
-
 async def is_behind(connection: Connection, order: str) -> bool:
-    """Whether evidence has come of the order, or of one that shares evidence with it, since its
-    ledger line was stored: the next run folds them together."""
+    """Whether evidence of the order, or of one that shares evidence with it, is newer than its
+    ledger line. The next run folds these orders together."""
     sharing = await history_store.contested_with(connection, [order]) | {order}
     stored = {
         row[1]: row[11]
@@ -85,11 +79,10 @@ async def is_behind(connection: Connection, order: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlay:
-    """What of the cache is stale in a snapshot, made anew.
+    """The stale part of the cache in a snapshot, made anew.
 
-    orders  whose cached ledger lines do not count
-    rows    their ledger lines as the matcher reads them, in key order; none where no evidence is
-            left
+    orders  orders whose cached ledger lines do not count
+    rows    their ledger lines for the matcher, in key order; none for orders without evidence
     """
 
     orders: frozenset[str] = frozenset()
@@ -97,8 +90,8 @@ class Overlay:
 
 
 async def overlay_of(context: AppContext, connection: Connection, *, now: Instant) -> Overlay:
-    """What arrived since the cache was brought up to date, and whose time has come since."""
-    fresh: dict[str, ledger_line_store.Fresh] = {}
+    """Make anew what became stale since the cache was refreshed."""
+    fresh: dict[str, ledger_line_store.FreshLine] = {}
     async for stale in ledger_line_store.stale_orders(connection, now=now):
         for each in await _made_anew(context, connection, stale, now=now):
             fresh[each.order] = each
@@ -108,32 +101,22 @@ async def overlay_of(context: AppContext, connection: Connection, *, now: Instan
 
 async def _made_anew(
     context: AppContext, connection: Connection, stale: Sequence[tuple[str, int]], *, now: Instant
-) -> list[ledger_line_store.Fresh]:
-    """Ledger lines of these orders, and of those that share evidence with them."""
+) -> list[ledger_line_store.FreshLine]:
+    """Make the ledger lines of these orders, and of those that share evidence with them."""
     generations = dict(stale)
     sharing = await history_store.contested_with(connection, generations) - generations.keys()
     generations |= {m.order: m.generation for m in await due_store.marks_of(connection, sharing)}
-    histories = await history_store.gather(connection, generations)
-    return [
-        _fresh(context, history, generation=generations[order], now=now)
-        for order, history in histories.items()
-    ]
-
-
-def _fresh(
-    context: AppContext, history: History, *, generation: int, now: Instant
-) -> ledger_line_store.Fresh:
-    ledger = fold_or_log(history, policy=context.policy, as_of=history.instant_at(now))
-    if ledger is None:
-        return ledger_line_store.Fresh(
-            order=history.order, generation=generation, until=now, taking=None
+    made = []
+    for order, history in (await history_store.gather(connection, generations)).items():
+        ledger = fold_or_log(history, policy=context.policy, as_of=history.instant_at(now))
+        line = ledger_line_store.FreshLine(
+            order=history.order,
+            generation=generations[order],
+            until=now if ledger is None else ledger.next_decision_at,
+            taking=None if ledger is None else ledger_line_of(ledger),
         )
-    return ledger_line_store.Fresh(
-        order=history.order,
-        generation=generation,
-        until=ledger.next_decision_at,
-        taking=ledger_line_of(ledger),
-    )
+        made.append(line)
+    return made
 
 
 async def ledger_lines_now(
@@ -143,8 +126,7 @@ async def ledger_lines_now(
     as_of: Instant,
     within: ledger_line_store.KeyRange = ledger_line_store.EVERYTHING,
 ) -> AsyncIterator[list[LedgerLineRow]]:
-    """The cached ledger lines in key order, in the form of `flat_ledger_lines`, with what is stale
-    among them replaced."""
+    """Yield cached ledger lines in key order, as `flat_ledger_lines`, with stale ones replaced."""
     stale, waiting = overlay.orders, deque(row for row in overlay.rows if row.key in within)
     async for batch in ledger_line_store.flat_ledger_lines(connection, as_of=as_of, within=within):
         if stale:
@@ -162,35 +144,37 @@ async def ledger_lines_now(
 async def ledger_lines_then(
     context: AppContext, *, as_of: Instant, progress: Callable[[int], None]
 ) -> AsyncIterator[Connection]:
-    """A scratch database with the ledger lines of all orders as they could have been known then."""
+    """Yield a scratch database with the ledger lines of all orders as known at an instant."""
     async with scratch_database() as scratch:
         async with context.database.reading() as connection:
             async for histories in history_store.scan(connection):
-                fresh = [_then(context, history, as_of) for history in histories]
+                fresh = []
+                for history in histories:
+                    ledger = fold_or_log(history, policy=context.policy, as_of=as_of)
+                    line = None if ledger is None else ledger_line_of(ledger)
+                    fresh.append(
+                        ledger_line_store.FreshLine(
+                            order=history.order, generation=0, until=None, taking=line
+                        )
+                    )
                 await ledger_line_store.store_ledger_lines(scratch, fresh)
                 progress(len(fresh))
         yield scratch
 
 
-def _then(context: AppContext, history: History, as_of: Instant) -> ledger_line_store.Fresh:
-    ledger = fold_or_log(history, policy=context.policy, as_of=as_of)
-    found = None if ledger is None else ledger_line_of(ledger)
-    return ledger_line_store.Fresh(order=history.order, generation=0, until=None, taking=found)
-
-
-# --- all that one matching reads ------------------------------------------------------------------
+# --- everything that one matching reads -----------------------------------------------------------
 
 Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What matching needs to know beside its rows; it can be pickled.
+    """What a matching needs beside its rows; it can be pickled.
 
-    as_of    of which instant it is
-    period   None: of all time
-    overlay  what of the cached ledger lines is stale
-    joined   the dates of what belongs to one period with other orders; none without a period
+    as_of    the instant
+    period   None: all time
+    overlay  replaces stale cached ledger lines
+    joined   the dates that join lines of several orders in one period; empty without a period
     """
 
     as_of: Instant
@@ -202,11 +186,11 @@ class Known:
     joined: Mapping[str, Instant]
 
     def terms(self) -> Terms:
-        """What its matching goes by."""
+        """Return the terms of its matching."""
         return Terms(rules=self.rules, as_of=self.as_of, coverage=self.coverage, hands=self.hands)
 
     def matching(self) -> Matching:
-        """A matching that has seen nothing yet."""
+        """Return a matching that has seen nothing yet."""
         return Matching(
             rules=self.rules, as_of=self.as_of, coverage=self.coverage, hands=self.hands
         )
@@ -214,16 +198,16 @@ class Known:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Where the rows are: all on one snapshot. Ledger lines of the past have their own database.
+    """The connections to the rows, on one snapshot. Ledger lines of the past have their own.
 
-    What it gives is read by code that `in_step` runs.
+    Code that `in_step` runs reads the streams.
     """
 
     connection: Connection
     takings: Connection
 
     async def bank(self, known: Known) -> BankLeg | None:
-        """Payouts against the bank. Raises as `bank_leg`."""
+        """Match payouts against the bank. Raises as `bank_leg`."""
         return await bank_leg(
             self.connection, as_of=known.as_of, rules=known.rules, hands=known.hands
         )
@@ -238,7 +222,7 @@ class Snapshot:
         elsewhere: set[str] | None = None,
         outside: Callable[[Group], None] | None = None,
     ) -> Iterator[Decision]:
-        """The first look of a matching, at a range of keys. elsewhere, outside: as of `within`."""
+        """Take the first look at some keys. elsewhere, outside: as of `within`."""
         at, first, beyond = known.as_of, keys.first, keys.beyond
         cached = ledger_lines_now(self.takings, known.overlay, as_of=at, within=keys)
         lines = book_line_store.book_rows(self.connection, as_of=at, first=first, beyond=beyond)
@@ -266,7 +250,7 @@ class Snapshot:
 async def snapshot_of(
     context: AppContext, as_of: Instant | None, progress: Progress
 ) -> AsyncIterator[Snapshot]:
-    """Everything as it is, or as it could have been known: then every order is folded for it."""
+    """Yield everything as known now, or at a past instant, for which every order is folded."""
     async with AsyncExitStack() as stack:
         past = None
         if as_of is not None:
@@ -276,25 +260,22 @@ async def snapshot_of(
         yield Snapshot(connection=connection, takings=past or connection)
 
 
-# --- the bank, which lies in memory ---------------------------------------------------------------
+# --- the bank, in memory --------------------------------------------------------------------------
 
 
 MOST: Final = 1_000_000
-"""Payouts, and bank lines, that are matched: half a kilobyte each, all in memory. They are
-transfers; a shop that has more of them has payments in the column of payouts."""
+"""Payouts, and bank lines, that are matched: half a kilobyte each, all in memory. A shop with more
+of them has payments in the column of payouts."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BankSides:
-    """What is matched with each other: payouts of statements, and what the bank booked."""
-
-    payouts: list[Payout]
-    lines: list[BankLine]
+BankSides = tuple[list[Payout], list[BankLine]]
+"""Payouts of statements, and lines of the bank, to be matched."""
 
 
 async def bank_sides(connection: Connection, *, as_of: Instant) -> BankSides | None:
-    """Both sides as of an instant; None where no file of a bank was imported by then: what it
-    has is unknown. Raises UsageError for more payouts or lines than MOST."""
+    """Return both sides as of an instant; None if no bank file was imported by then.
+
+    Raises UsageError for more payouts or lines than MOST.
+    """
     if not await bank_store.any_bank_line(connection, as_of=as_of):
         return None
     lines: list[BankLine] = []
@@ -303,18 +284,16 @@ async def bank_sides(connection: Connection, *, as_of: Instant) -> BankSides | N
         _bounded(len(lines), "bank lines")
     paid = await bank_store.payouts(connection, as_of=as_of)
     _bounded(len(paid), "payouts")
-    return BankSides(payouts=paid, lines=lines)
+    return paid, lines
 
 
 def leg_of(
     sides: BankSides, *, as_of: Instant, rules: MatchRules, hands: tuple[HandMatch, ...]
 ) -> BankLeg:
-    """Both sides matched, which takes a processor's time and no connection. Raises UsageError for
-    sums that do not fit in 64 bits."""
+    """Match both sides; this needs no connection. Raises UsageError for sums beyond 64 bits."""
+    paid, lines = sides
     try:
-        return BankLeg(
-            payouts=sides.payouts, lines=sides.lines, rules=rules, as_of=as_of, hands=hands
-        )
+        return BankLeg(payouts=paid, lines=lines, rules=rules, as_of=as_of, hands=hands)
     except ValueError as error:
         raise UsageError(f"{error}: correct them in their file, and import it again") from None
 
@@ -326,7 +305,7 @@ async def bank_leg(
     rules: MatchRules,
     hands: tuple[HandMatch, ...],
 ) -> BankLeg | None:
-    """Payouts against the bank as of an instant. None and errors as of `bank_sides` and
+    """Match payouts against the bank as of an instant. None and errors as of `bank_sides` and
     `leg_of`."""
     sides = await bank_sides(connection, as_of=as_of)
     return None if sides is None else leg_of(sides, as_of=as_of, rules=rules, hands=hands)
@@ -340,11 +319,11 @@ def _bounded(count: int, what: str) -> None:
         )
 
 
-# --- what goes with them -------------------------------------------------------------------------
+# --- what goes with them --------------------------------------------------------------------------
 
 
 async def rows_ahead(context: AppContext, *, as_of: Instant | None) -> int:
-    """About how many rows a matching will fold and read, for a progress bar."""
+    """Estimate the rows that a matching will fold and read, for a progress bar."""
     async with context.database.reading() as connection:
         orders, lines = await matching_store.rows_to_read(connection)
         folded = orders
@@ -362,7 +341,7 @@ async def known_in(
     period: Period | None,
     ahead: matching_store.ImportedDates | None = None,
 ) -> Known:
-    """What goes with a snapshot. ahead: dates that were read before it was taken."""
+    """Read what goes with a snapshot. ahead: dates that were read before it was taken."""
     connection, at = snapshot.connection, context.clock.now() if as_of is None else as_of
     overlay = Overlay()
     if as_of is None:
@@ -380,7 +359,7 @@ async def known_in(
 
 
 async def _joined(snapshot: Snapshot, known: Known) -> dict[str, Instant]:
-    """The dates of what a group, a decision or a payment joins."""
+    """Return the dates of lines that a group, a decision or a payment joins."""
     lines = await matching_store.joined_lines(snapshot.connection, known.hands, as_of=known.as_of)
     stale = known.overlay.orders
     takings = await ledger_line_store.ledger_lines_of_keys(

@@ -1,11 +1,11 @@
 """Runs of reconciliation: what each saw, and what that changed in the lives of breaks.
 
-    1 number     taken first; what a run that was killed has written is seen by nobody
-    2 saw        breaks, some hundreds in a transaction: nobody waits long for the writer
-    3 finish     the run's own row, and the turns of the breaks: from then on everyone sees it
+    1 number     take it first; nobody sees what a killed run has written
+    2 saw        write breaks, some hundreds in a transaction, so that nobody waits long
+    3 finish     write the run's row and the turns of breaks: from then on everyone sees it
 
-A break is new, changed, gone or back by comparison with the last run that lived; the comparison is
-the database's own, so that it takes no memory.
+A break is new, changed, gone or back compared with the last run that lived. The database compares,
+so that it takes no memory.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from sqlalchemy import Select, column, insert, select, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.locks import RECONCILING, take_lock
-from app.database.statements import Rows, insert_rows, run, select_in, statement
+from app.database.statements import insert_rows, run, select_in, statement
 from app.finance.break_store import MATCH_STANDS
 from app.finance.import_store import newest_published
 from reconcile.instants import EARLIEST, Instant
@@ -34,8 +34,8 @@ AT_ONCE: Final = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run. `at`: when it was finished; `result`: its control totals, as JSON; the rest as in
-    its table."""
+    """One run. `at`: when it finished; `result`: its control totals, as JSON; the rest as in its
+    table."""
 
     number: int
     at: Instant
@@ -54,7 +54,7 @@ _RUNS: Final = table("runs", *map(column, _COLUMNS))
 
 
 async def take_run_number(connection: AsyncConnection) -> int:
-    """The next number. One that no finished run bears is one of a run that was killed."""
+    """Return the next number. A number without a finished run is of a run that was killed."""
     number = await connection.scalar(
         text(
             "INSERT INTO counters (name, value) VALUES ('runs', 1) "
@@ -68,14 +68,17 @@ async def take_run_number(connection: AsyncConnection) -> int:
 async def save_seen(
     connection: AsyncConnection, found: Sequence[Break], *, number: int, as_of: Instant
 ) -> None:
-    """Write down what a run as of an instant saw: no break twice.
+    """Store what a run saw as of an instant; no break twice.
 
-    A break of lines without a date is dated by that instant alone: of one that is known and says
-    nothing else, the date at which it was seen first stays.
+    A break of lines without a date is dated by that instant. If it is known and otherwise
+    unchanged, it keeps the date at which it was first seen.
     """
     await run(connection, take_lock, RECONCILING)
     breaks = {each.identity: (each, break_text(each)) for each in found}
-    versions = await _versions_of(connection, list(breaks))
+    versions: dict[str, dict[str, int]] = defaultdict(dict)
+    sql = "SELECT break_id, version, digest FROM break_versions WHERE break_id IN ({})"
+    for name, version, digest in await select_in(connection, sql=sql, values=list(breaks)):
+        versions[name][digest] = version
     seen, fresh = [], []
     for name, (each, words) in breaks.items():
         undated = break_text(replace(each, since=EARLIEST)) if each.since == as_of else words
@@ -103,18 +106,7 @@ _SEEN: Final = ("run", "break_id", "version")
 _TURN: Final = ("break_id", "run", "turn", "version", "cites")
 
 
-async def _versions_of(
-    connection: AsyncConnection, names: Sequence[str]
-) -> dict[str, dict[str, int]]:
-    """Of each break that is known, the number of each version by its digest."""
-    sql = "SELECT break_id, version, digest FROM break_versions WHERE break_id IN ({})"
-    found: dict[str, dict[str, int]] = defaultdict(dict)
-    for name, version, digest in await select_in(connection, sql=sql, values=names):
-        found[name][digest] = version
-    return found
-
-
-# --- turns ---------------------------------------------------------------------------------------
+# --- turns ----------------------------------------------------------------------------------------
 
 _OPENED: Final = (
     "INSERT INTO break_turns (break_id, run, turn, version, cites) "
@@ -149,7 +141,7 @@ _GONE: Final = (
 
 
 async def last_lived(connection: AsyncConnection) -> Run | None:
-    """The last run that moved the lives of breaks."""
+    """Return the last run that changed the lives of breaks."""
     lived = select(_RUNS).where(_RUNS.c.lived == 1)
     found = await _runs(connection, lived.order_by(_RUNS.c.number.desc()).limit(1))
     return next(iter(found), None)
@@ -158,7 +150,7 @@ async def last_lived(connection: AsyncConnection) -> Run | None:
 async def gone_breaks(
     connection: AsyncConnection, *, number: int, last: Run
 ) -> AsyncIterator[list[tuple[str, int, Break]]]:
-    """(id, version, what was seen) of the breaks that the last run saw and this one did not."""
+    """Yield (id, version, content) of the breaks that the last run saw and this one did not."""
     after = ""
     while True:
         rows = await connection.execute(
@@ -174,7 +166,7 @@ async def gone_breaks(
 async def save_closed(
     connection: AsyncConnection, closed: Sequence[tuple[str, int, Sequence[str]]], *, number: int
 ) -> None:
-    """Write down that breaks have closed: (id, version last seen, the evidence that closed it)."""
+    """Store that breaks have closed: (id, version last seen, the evidence that closed it)."""
     rows = [
         (name, number, "closed", version, json.dumps(cites, ensure_ascii=False))
         for name, version, cites in closed
@@ -183,7 +175,7 @@ async def save_closed(
 
 
 async def finish_run(connection: AsyncConnection, done: Run, *, last: Run | None) -> None:
-    """Let everyone see it. `last`: the last run that lived, to which this one is compared."""
+    """Make a run visible. last: the last run that lived, to compare with."""
     if done.lived:
         both = {"run": done.number, "last": 0 if last is None else last.number}
         for turned, values in (
@@ -197,17 +189,17 @@ async def finish_run(connection: AsyncConnection, done: Run, *, last: Run | None
     await connection.execute(insert(_RUNS).values(values_of))
 
 
-# --- reading -------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 async def run_of(connection: AsyncConnection, number: int) -> Run | None:
-    """A finished run."""
+    """Return a finished run."""
     found = await _runs(connection, select(_RUNS).where(_RUNS.c.number == number))
     return next(iter(found), None)
 
 
 async def runs(connection: AsyncConnection, *, limit: int, before: int | None = None) -> list[Run]:
-    """The finished ones, newest first. before: only those of lower numbers."""
+    """Return the finished runs, newest first. before: only lower numbers."""
     listing = select(_RUNS).order_by(_RUNS.c.number.desc()).limit(limit)
     if before is not None:
         listing = listing.where(_RUNS.c.number < before)
@@ -225,7 +217,7 @@ async def _runs(connection: AsyncConnection, which: Select[Any]) -> list[Run]:
 async def seen_by(
     connection: AsyncConnection, number: int, *, after: str = "", limit: int = AT_ONCE
 ) -> list[tuple[str, Break]]:
-    """(id, what was seen) of the breaks of a run, by id."""
+    """Return (id, content) of the breaks of a run, by id."""
     rows = await connection.execute(
         text(
             "SELECT break_seen.break_id, break_versions.seen FROM break_seen JOIN break_versions "
@@ -240,32 +232,7 @@ async def seen_by(
 
 
 MOST_CITED: Final = 20
-"""Ids that are cited for one closing; the first of each kind are among them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
-    """From one run to the next: instants, imports and rules after the first, up to the second."""
-
-    since: Instant
-    until: Instant
-    imports: tuple[int, int]
-    rules: tuple[int | None, int | None]
-
-
-async def stretch_between(
-    connection: AsyncConnection, last: Run, *, as_of: Instant, rules: int | None
-) -> Stretch:
-    """The time since the last run that lived."""
-    return Stretch(
-        since=last.as_of,
-        until=as_of,
-        imports=(
-            await newest_published(connection, as_of=last.as_of),
-            await newest_published(connection, as_of=as_of),
-        ),
-        rules=(last.rules, rules),
-    )
+"""Ids cited for one closing; the first of each kind are among them."""
 
 
 _EVENTS_SINCE: Final = (
@@ -295,98 +262,62 @@ _MATCHED_SINCE: Final = statement(
 
 
 async def closing_evidence(
-    connection: AsyncConnection, gone: Mapping[str, Break], stretch: Stretch
+    connection: AsyncConnection,
+    gone: Mapping[str, Break],
+    *,
+    last: Run,
+    as_of: Instant,
+    rules: int | None,
 ) -> dict[str, list[str]]:
-    """Of each break, the ids of events, records, lines, hand matches and rules that came."""
-    search = _Search(connection, gone, stretch)
-    await search.events_and_records()
-    await search.lines()
-    await search.hand_matches()
-    await search.bank()
-    before, now = stretch.rules
-    if before != now:
-        search.add({name: [f"rules {now}"] for name in gone})
-    return {name: list(dict.fromkeys(found))[:MOST_CITED] for name, found in search.found.items()}
+    """Return, by break, the ids of events, records, lines, hand matches and rules since a run.
 
+    A few queries for all breaks, whatever their number.
+    """
+    found: dict[str, list[str]] = {name: [] for name in gone}
+    by_key: dict[str, set[str]] = defaultdict(set)
+    by_payment: dict[str, set[str]] = defaultdict(set)
+    for name, each in gone.items():
+        if each.order is not None:
+            by_key[match_key(each.order)].add(name)
+        if each.payment is not None:
+            by_payment[each.payment].add(name)
 
-class _Search:
-    """One search for all breaks of a page, a few queries whatever their number."""
+    async def cite(sql: str, since: Sequence[int], names: Mapping[str, set[str]]) -> None:
+        rows = await select_in(connection, sql=sql, values=sorted(names), first=since)
+        for key, cited in sorted(rows):
+            for name in names[key]:
+                found[name].append(cited)
 
-    def __init__(
-        self, connection: AsyncConnection, gone: Mapping[str, Break], stretch: Stretch
-    ) -> None:
-        self._connection = connection
-        self._gone = gone
-        self._stretch = stretch
-        self.found: dict[str, list[str]] = {name: [] for name in gone}
-        self._by_key = self._grouped(
-            (match_key(each.order), name) for name, each in gone.items() if each.order is not None
-        )
-        self._by_payment = self._grouped(
-            (each.payment, name) for name, each in gone.items() if each.payment is not None
-        )
-
-    @staticmethod
-    def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
-        found: dict[str, set[str]] = defaultdict(set)
-        for key, name in pairs:
-            found[key].add(name)
-        return found
-
-    def add(self, cites: Mapping[str, Collection[str]]) -> None:
-        """Take these ids over, by break."""
-        for name, ids in cites.items():
-            self.found[name] += sorted(ids)
-
-    async def _select(self, sql: str, values: Iterable[str], *, first: Sequence[int] = ()) -> Rows:
-        return await select_in(self._connection, sql=sql, values=sorted(values), first=first)
-
-    async def events_and_records(self) -> None:
-        """Of the orders that have the break's key, or know its payment."""
-        orders: dict[str, set[str]] = defaultdict(set)
-        sql = "SELECT order_key, key FROM takings WHERE key IN ({})"
-        for order, key in await self._select(sql, self._by_key):
-            orders[order] |= self._by_key[key]
-        sql = "SELECT order_key, reference FROM links WHERE kind = 'payment' AND reference IN ({})"
-        for order, payment in await self._select(sql, self._by_payment):
-            orders[order] |= self._by_payment[payment]
-        stretch = (self._stretch.since, self._stretch.until)
-        for sql in (_EVENTS_SINCE, _RECORDS_SINCE):
-            self._cite(await self._select(sql, orders, first=stretch), orders)
-
-    async def lines(self) -> None:
-        """Of the break's key, or of its payment."""
-        imports = self._stretch.imports
-        for sql in (_BOOK_SINCE, _STATEMENTS_SINCE):
-            self._cite(await self._select(sql, self._by_key, first=imports), self._by_key)
-        subjects = {f"p:{payment}": names for payment, names in self._by_payment.items()}
-        self._cite(await self._select(_PAYMENTS_SINCE, subjects, first=imports), subjects)
-
-    async def hand_matches(self) -> None:
-        """Of the break itself."""
-        since, until = self._stretch.since, self._stretch.until
-        known = (until, until, since)
-        for name, line, who in await self._select(_MATCHED_SINCE, self._gone, first=known):
-            self.found[name] += [line, f"match by {who}"]
-
-    async def bank(self) -> None:
-        """The imports that may have brought a payout, or its line in the bank."""
-        of_bank = [name for name, each in self._gone.items() if each.cause in BANK_CAUSES]
-        if not of_bank:
-            return
-        first, last = self._stretch.imports
-        found = await self._connection.execute(
+    orders: dict[str, set[str]] = defaultdict(set)
+    sql = "SELECT order_key, key FROM takings WHERE key IN ({})"
+    for order, key in await select_in(connection, sql=sql, values=sorted(by_key)):
+        orders[order] |= by_key[key]
+    sql = "SELECT order_key, reference FROM links WHERE kind = 'payment' AND reference IN ({})"
+    for order, payment in await select_in(connection, sql=sql, values=sorted(by_payment)):
+        orders[order] |= by_payment[payment]
+    for sql in (_EVENTS_SINCE, _RECORDS_SINCE):
+        await cite(sql, (last.as_of, as_of), orders)
+    before = await newest_published(connection, as_of=last.as_of)
+    imports = (before, await newest_published(connection, as_of=as_of))
+    for sql in (_BOOK_SINCE, _STATEMENTS_SINCE):
+        await cite(sql, imports, by_key)
+    await cite(_PAYMENTS_SINCE, imports, {f"p:{each}": names for each, names in by_payment.items()})
+    stands = (as_of, as_of, last.as_of)
+    for name, line, who in await select_in(
+        connection, sql=_MATCHED_SINCE, values=sorted(gone), first=stands
+    ):
+        found[name] += [line, f"match by {who}"]
+    of_bank = [name for name, each in gone.items() if each.cause in BANK_CAUSES]
+    if of_bank:  # an import may have brought the payout, or its line in the bank
+        numbers = await connection.scalars(
             text(
                 "SELECT number FROM imports WHERE kind IN ('bank', 'statement') "
                 "AND number > :first AND number <= :last ORDER BY number LIMIT :most"
             ),
-            {"first": first, "last": last, "most": MOST_CITED},
+            {"first": imports[0], "last": imports[1], "most": MOST_CITED},
         )
-        numbers = [f"import {row[0]}" for row in found]
+        imported = [f"import {number}" for number in numbers]
         for name in of_bank:
-            self.found[name] += numbers
-
-    def _cite(self, rows: Iterable[tuple[Any, ...]], names: Mapping[str, set[str]]) -> None:
-        for key, cite in sorted(rows):
-            for name in names[key]:
-                self.found[name].append(cite)
+            found[name] += imported
+    by_rules = [] if rules == last.rules else [f"rules {rules}"]
+    return {name: list(dict.fromkeys(ids + by_rules))[:MOST_CITED] for name, ids in found.items()}

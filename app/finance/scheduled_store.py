@@ -1,14 +1,14 @@
-"""What was done by schedule, as rows: one for each time of each entry.
+"""Scheduled runs: one row for each due time of each entry.
 
-A row that runs has a lease. Whoever dies leaves it, and when the lease has ended another takes it
-over, with what was delivered before; so of several workers one does each time's work.
+A running row has a lease. If its worker dies, another takes the row over after the lease, with what
+was delivered before. So one of several workers does the work of each due time.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
 from sqlalchemy import ColumnElement, and_, column, func, select, table, text
@@ -19,7 +19,7 @@ from reconcile.instants import DAY, Instant
 State = Literal["seen", "running", "done", "failed"]
 
 KEPT: Final = 400 * DAY
-"""Rows that are older than so much are deleted, but for the newest of each entry."""
+"""Age at which rows are deleted, except the newest of each entry."""
 
 _COLUMNS: Final = (
     "name", "due_at", "cron", "state", "asked", "late", "tries", "as_of", "until", "ended_at",
@@ -36,7 +36,7 @@ _ADD: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered:
-    """One file that reached where it goes. sha256: in hex."""
+    """One file that reached its destination. sha256: in hex."""
 
     way: str
     file: str
@@ -47,9 +47,9 @@ class Delivered:
 class ScheduledRun:
     """One time of one entry.
 
-    due_at     when it was due, or asked for
-    as_of      what was known then is reported, at every try
-    until      of one that runs: the end of its lease; of one that failed: when it is tried again
+    due_at     when the run was due, or requested
+    as_of      the instant whose knowledge is reported, at every try
+    until      while running, the end of the lease; after a failure, when it is tried again
     reconciled the number of the reconciliation that it made
     problem    why the last try failed, for people
     """
@@ -80,29 +80,17 @@ def _run_of(row: Any) -> ScheduledRun:
 
 
 def _values(run: ScheduledRun) -> dict[str, Any]:
-    delivered = [
-        {"way": each.way, "file": each.file, "sha256": each.sha256} for each in run.delivered
-    ]
-    return {
-        "name": run.name,
-        "due_at": run.due_at,
-        "cron": run.cron,
-        "state": run.state,
+    values = {name: getattr(run, name) for name in _COLUMNS if name != "run"}
+    return values | {
         "asked": int(run.asked),
         "late": int(run.late),
-        "tries": run.tries,
-        "as_of": run.as_of,
-        "until": run.until,
-        "ended_at": run.ended_at,
         "run": run.reconciled,
-        "problem": run.problem,
-        "delivered": json.dumps(delivered),
+        "delivered": json.dumps([asdict(each) for each in run.delivered]),
     }
 
 
 async def newest_runs(connection: AsyncConnection, *, until: Instant) -> dict[str, ScheduledRun]:
-    """The newest row of each entry that is not of a person's asking, by its name; of those that
-    were due by an instant."""
+    """Return each entry's newest row that no person requested, due by an instant, by name."""
     newest = _newest_of(and_(_LATER.c.asked == 0, _LATER.c.due_at <= until))
     rows = await connection.execute(
         select(_RUNS).where(_RUNS.c.asked == 0, _RUNS.c.due_at == newest)
@@ -111,7 +99,7 @@ async def newest_runs(connection: AsyncConnection, *, until: Instant) -> dict[st
 
 
 async def last_runs(connection: AsyncConnection, names: Collection[str]) -> dict[str, ScheduledRun]:
-    """The last one of each of these entries that was begun, whoever asked for it, by name."""
+    """Return the last run of each of these entries that was begun, requested or not, by name."""
     if not names:
         return {}
     newest = _newest_of(_LATER.c.state != "seen")
@@ -121,7 +109,7 @@ async def last_runs(connection: AsyncConnection, names: Collection[str]) -> dict
 
 
 def _newest_of(which: ColumnElement[bool]) -> Any:
-    """When the newest of an entry's rows was due, of those of which this holds."""
+    """Return the query for the newest due time of an entry among rows that match."""
     return (
         select(func.max(_LATER.c.due_at))
         .where(_LATER.c.name == _RUNS.c.name, which)
@@ -130,7 +118,7 @@ def _newest_of(which: ColumnElement[bool]) -> Any:
 
 
 async def run_at(connection: AsyncConnection, name: str, due_at: Instant) -> ScheduledRun | None:
-    """The row of one time; None where there is none."""
+    """Return the row of one due time."""
     rows = await connection.execute(
         select(_RUNS).where(_RUNS.c.name == name, _RUNS.c.due_at == due_at)
     )
@@ -139,7 +127,7 @@ async def run_at(connection: AsyncConnection, name: str, due_at: Instant) -> Sch
 
 
 async def add_run(connection: AsyncConnection, run: ScheduledRun) -> bool:
-    """Whether the row is new: of several who add it, one does."""
+    """Add a row. Returns whether it is new: one of several workers adds it."""
     found = await connection.execute(text(_ADD), _values(run))
     return found.rowcount == 1
 
@@ -147,8 +135,7 @@ async def add_run(connection: AsyncConnection, run: ScheduledRun) -> bool:
 async def change_run(
     connection: AsyncConnection, run: ScheduledRun, *, before: ScheduledRun
 ) -> bool:
-    """Whether the row was as `before` and is now as `run`: whose lease it was no longer changes
-    nothing."""
+    """Change a row from `before` to `run`. Returns False if its lease was lost."""
     found = await connection.execute(
         text(
             "UPDATE scheduled_runs SET state = :state, late = :late, tries = :tries, "
@@ -162,7 +149,7 @@ async def change_run(
 
 
 async def forget_runs(connection: AsyncConnection, *, before: Instant) -> None:
-    """Delete rows of times before an instant, but for the newest of each entry."""
+    """Delete rows due before an instant, except the newest of each entry."""
     await connection.execute(
         text(
             "DELETE FROM scheduled_runs WHERE due_at < :before AND due_at < "
@@ -174,6 +161,6 @@ async def forget_runs(connection: AsyncConnection, *, before: Instant) -> None:
 
 
 async def failed_runs(connection: AsyncConnection, names: Iterable[str]) -> list[ScheduledRun]:
-    """Of these entries those whose last run came to nothing, by name."""
+    """Return the failed last runs of these entries, by name."""
     found = await last_runs(connection, list(names))
     return [run for _, run in sorted(found.items()) if run.state == "failed"]

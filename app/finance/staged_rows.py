@@ -1,8 +1,8 @@
-"""Rows that are put in order, or looked through, before anything is done with them.
+"""Rows that are sorted or searched before anything is done with them.
 
-What memory does not hold is sorted a part at a time, and the parts lie in one nameless file under
-`TMPDIR` until they are merged. A database could do the same with less code: of a million rows it
-takes four times as long, for each question sorts all of them again.
+Rows that do not fit in memory are sorted a part at a time. The parts lie in one unnamed file under
+`TMPDIR` until they are merged. A database would do the same with less code, but takes four times as
+long for a million rows: it sorts all of them again for each question.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ Row = tuple[Any, ...]
 Rows = list[Row]
 
 IN_MEMORY: Final = 50_000
-"""Rows that are sorted together, half a kilobyte each; no more of them are in memory."""
+"""Rows sorted together, half a kilobyte each; no more are in memory."""
 
 IN_BLOCK: Final = 500
-"""Rows that are read together: of each sorted part so many are in memory while they are merged."""
+"""Rows read together: of each sorted part so many are in memory while parts are merged."""
 
 AT_ONCE: Final = 4_000
-"""Rows that are given out together."""
+"""Rows yielded together."""
 
 
 class Staged:
-    """Rows of the same columns, to be read again in the order of some of these, in which no row has
-    None. The first column names a row."""
+    """Rows of the same columns, to be read in the order of some columns, which are never None. The
+    first column identifies a row."""
 
     def __init__(self, columns: Sequence[str], *, order: Sequence[str]) -> None:
         self._columns, self._order = tuple(columns), tuple(order)
         self._key = self._places(order)
         self._waiting: Rows = []
         self._parts: list[list[tuple[int, int]]] = []
-        """Of each sorted part, where its blocks lie in the file, and how long they are."""
+        """The places of each sorted part's blocks in the file, and their lengths."""
         self._file: IO[bytes] | None = None
         self._count = 0
 
@@ -49,7 +49,7 @@ class Staged:
         return itemgetter(*map(self._columns.index, names))
 
     def add(self, rows: Iterable[Row]) -> None:
-        """Keep these, too. Raises StoreUnavailable on a full disk."""
+        """Add rows. Raises StoreUnavailable on a full disk."""
         more = iter(rows)
         while part := list(islice(more, IN_MEMORY - len(self._waiting))):
             self._waiting += part
@@ -58,8 +58,8 @@ class Staged:
                 self._write()
 
     def _sort(self) -> None:
-        """By the last column first: a sort by one column, of which the rows mostly lie in order
-        already, costs a fraction of one by all of them."""
+        # By the last column first: if rows are mostly in order by one column already, sorting by it
+        # costs a fraction of sorting by all.
         for name in reversed(self._order):
             self._waiting.sort(key=self._places([name]))
 
@@ -93,12 +93,14 @@ class Staged:
         return heapq.merge(*map(self._part, self._parts), self._waiting, key=self._key)
 
     def in_order(self) -> Iterator[Rows]:
-        """All of them in order, some thousand at a time."""
+        """Yield all rows in order, some thousand at a time."""
         return _batches(self._merged())
 
     def crowded(self, of: Sequence[str], *, at_most: int) -> Iterator[tuple[Any, Any]]:
-        """The rows of which more than `at_most` are equal in these columns, in none of which they
-        have None: of each the first column, after that of the first of its equals."""
+        """Yield the rows of which more than `at_most` are equal in these columns, and not None.
+
+        Each is given as the first column of the first equal row, and its own.
+        """
         crowd = Staged(("first", "row"), order=("first", "row"))
         with closing(crowd), closing(self._sorted_by(of)) as others:
             own = self if self._lies_by(of) else others
@@ -120,8 +122,10 @@ class Staged:
         return self._order == (*of, self._columns[0])
 
     def _sorted_by(self, of: Sequence[str]) -> Staged:
-        """The rows that have something in all of these columns, in their order; none where they
-        lie so already."""
+        """Return the rows without None in these columns, in their order.
+
+        Return none if the rows are in this order already.
+        """
         found = Staged((self._columns[0], *of), order=(*of, self._columns[0]))
         if not self._lies_by(of):
             rows = map(self._places(found._columns), self._merged())
@@ -129,8 +133,7 @@ class Staged:
         return found
 
     def crowds(self, of: Sequence[str]) -> Iterator[Rows]:
-        """The rows of which others are equal in these columns, the first of their order: all equal
-        ones together."""
+        """Yield groups of rows that are equal in these columns, the first of their order."""
         alike, last, equal = self._places(of), None, Rows()
         for row in self._merged():
             key = alike(row)
@@ -144,39 +147,40 @@ class Staged:
             yield equal
 
     def negative(self, name: str) -> Iterator[Rows]:
-        """The rows that have less than nothing in this column, some thousand at a time."""
+        """Yield the rows that are below zero in this column, some thousand at a time."""
         place = self._columns.index(name)
         yield from _batches(r for r in self._merged() if r[place] is not None and r[place] < 0)
 
     def having(self, name: str) -> Iterator[Rows]:
-        """The rows that have something in this column, some thousand at a time."""
+        """Yield the rows with a value in this column, some thousand at a time."""
         place = self._columns.index(name)
         yield from _batches(row for row in self._merged() if row[place] is not None)
 
     def drop_crowded(self, of: Sequence[str], *, at_most: int) -> None:
-        """Forget the rows of which more than `at_most` are equal in these columns, the first of
+        """Delete the rows of which more than `at_most` are equal in these columns, the first of
         their order."""
-        self._keep(self._uncrowded(of, at_most=at_most))
 
-    def _uncrowded(self, of: Sequence[str], *, at_most: int) -> Iterator[Row]:
-        for _, equal in groupby(self._merged(), key=self._places(of)):
-            first = list(islice(equal, at_most + 1))
-            if len(first) <= at_most:
-                yield from first
+        def uncrowded() -> Iterator[Row]:
+            for _, equal in groupby(self._merged(), key=self._places(of)):
+                first = list(islice(equal, at_most + 1))
+                if len(first) <= at_most:
+                    yield from first
+
+        self._keep(uncrowded())
 
     def drop_without(self, name: str) -> None:
-        """Forget the rows that have nothing in this column."""
+        """Delete the rows with None in this column."""
         place = self._columns.index(name)
         self._keep(row for row in self._merged() if row[place] is not None)
 
     def drop(self, numbers: Iterable[int]) -> None:
-        """Forget the rows of these numbers, which stand in the first column."""
+        """Delete the rows with these numbers, in the first column."""
         gone = set(numbers)
         if gone:
             self._keep(row for row in self._merged() if row[0] not in gone)
 
     def _keep(self, rows: Iterator[Row]) -> None:
-        """Have these alone, which are among those that there are."""
+        """Replace all rows by these, which are among them."""
         kept = Staged(self._columns, order=self._order)
         kept.add(rows)
         self.close()
@@ -184,11 +188,10 @@ class Staged:
         self._count = kept._count
 
     def count(self) -> int:
-        """How many rows are kept."""
         return self._count
 
     def close(self) -> None:
-        """Forget all of them."""
+        """Delete all rows."""
         self._waiting, self._parts, self._count = [], [], 0
         if self._file is not None:
             self._file.close()
@@ -210,12 +213,14 @@ def _explained() -> Iterator[None]:
         ) from error
 
 
-# --- as many as fit in a transaction --------------------------------------------------------------
+# --- rows for one transaction ---------------------------------------------------------------------
 
 
 def chunks(staged: Staged, pace: Pace) -> Iterator[Rows]:
-    """Rows in order, without their numbers, as many at a time as fit in a transaction then; rows
-    of one key or subject are not parted."""
+    """Yield rows in order, without their numbers, as many as fit in a transaction at that moment.
+
+    Rows of one key or subject stay together.
+    """
     held: Rows = []
     for rows in staged.in_order():
         held += [row[1:] for row in rows]
@@ -229,7 +234,7 @@ def chunks(staged: Staged, pace: Pace) -> Iterator[Rows]:
 
 
 def _end(rows: Rows, size: int) -> int:
-    """Where to part rows of which a first part may have this size; 0: not before more is read."""
+    """Return where to cut rows after about `size`; 0 if more must be read first."""
     if len(rows) <= size:
         return 0
     ends = chain(range(size, 0, -1), range(size + 1, len(rows)))

@@ -1,11 +1,11 @@
-"""Lines of statements as of an instant: by the key of their order, or by order and payment.
+"""Statement lines as of an instant: by the key of their order, or by order and payment.
 
-The key of a line is `match_key` of the order reference that it names; of a line that names none, of
-the order whose payment it is, as far as events stated by then. A payment of no order, or of several
-orders, has the key "".
+The key of a line is `match_key` of the order reference that it names. A line that names none has
+the key of the order whose payment it is, as far as events stated it by then. A payment of no order,
+or of several orders, has the key "".
 
-A refund or dispute that its file calls by its own reference, and not by its payment's, is of the
-payment of which events reported it by that reference: in rows, that is its payment.
+A refund or dispute that its file names by its own reference belongs to the payment for which events
+reported that reference; its rows have that payment.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.database.statements import (
     PlainConnection,
     Rows,
-    insert_rows,
     run,
     select_in,
     select_rows,
@@ -37,22 +36,7 @@ from reconcile.periods import IN_UTC, Calendar
 
 IDENTIFYING: Final = ("subject", "kind", "source")
 
-CONTENT: Final = (
-    "match_key",
-    "payment",
-    "order_ref",
-    "currency",
-    "gross",
-    "fee",
-    "net",
-    "settled_at",
-    "payout",
-)
-
-STAGED: Final = (*IDENTIFYING, *CONTENT)
-"""What an import brings of a line."""
-
-LINE_COLUMNS: Final = (*IDENTIFYING, "ordinal", "since", "line", *CONTENT)
+CONTENT: Final = import_store.CONTENT["statement"]
 
 _IN_FORCE: Final = statement(
     "SELECT {columns} FROM statement_lines WHERE subject IN ({}) AND until IS NULL",
@@ -63,7 +47,7 @@ _Group = tuple[str, str, str]
 
 
 def line_id_of(group: _Group, ordinal: int) -> str:
-    """What all versions of a line share: `stm_` and 20 hex digits."""
+    """Return the id that all versions of a line share: `stm_` and 20 hex digits."""
     digest = hashlib.blake2b("\x1f".join((*group, str(ordinal))).encode(), digest_size=10)
     return "stm_" + digest.hexdigest()
 
@@ -72,41 +56,33 @@ async def write_statement(
     connection: AsyncConnection,
     rows: Sequence[tuple[Any, ...]],
     *,
-    number: int,
+    number: int | None,
     calendar: Calendar = IN_UTC,
 ) -> import_store.WrittenVersions:
-    """Add the versions that rows of STAGED make, as of an import. calendar: of their days.
+    """Add the versions that staged rows make, as of an import.
 
-    The rows are in order, and those of one source, subject and kind are all there.
+    rows      IDENTIFYING and CONTENT, in order, all rows of one subject, kind and source together
+    number    the import; None: only count what it would write
+    calendar  of the rows' days
     """
     return await run(connection, _write, rows, number, calendar)
 
 
-async def compare_statement(
-    connection: AsyncConnection, rows: Sequence[tuple[Any, ...]], *, calendar: Calendar = IN_UTC
-) -> import_store.WrittenVersions:
-    """What `write_statement` would write."""
-    return (await run(connection, _decide, rows, calendar))[0]
-
-
 def _write(
-    connection: PlainConnection, rows: Sequence[tuple[Any, ...]], number: int, calendar: Calendar
+    connection: PlainConnection,
+    rows: Sequence[tuple[Any, ...]],
+    number: int | None,
+    calendar: Calendar,
 ) -> import_store.WrittenVersions:
     counts, fresh, behind = _decide(connection, rows, calendar)
-    if behind:
-        keys = (*IDENTIFYING, "ordinal", "since")
-        import_store.supersede(
-            connection, table="statement_lines", keys=keys, rows=behind, number=number
-        )
-    insert_rows(
-        connection,
-        table="statement_lines",
-        columns=LINE_COLUMNS,
-        rows=[
+    if number is not None:
+        versions = [
             (*group, ordinal, number, line_id_of(group, ordinal), *stated)
             for group, ordinal, stated in fresh
-        ],
-    )
+        ]
+        import_store.write_versions(
+            connection, "statement", fresh=versions, behind=behind, number=number
+        )
     return counts
 
 
@@ -116,7 +92,7 @@ _Fresh = list[tuple[_Group, int, tuple[Any, ...]]]
 def _decide(
     connection: PlainConnection, rows: Sequence[tuple[Any, ...]], calendar: Calendar
 ) -> tuple[import_store.WrittenVersions, _Fresh, Rows]:
-    """The counts, the versions to be added, and the keys of those that they supersede."""
+    """Return the counts, the versions to add, and the keys of those that they supersede."""
     found = select_rows(connection, sql=_IN_FORCE, values={row[0] for row in rows})
     known: dict[Any, Rows] = defaultdict(list)
     for row in found:
@@ -149,8 +125,7 @@ def _versions(
     fresh: _Fresh,
     behind: Rows,
 ) -> import_store.WrittenVersions:
-    """Add the rows of one group, of which each is of the known line in its place of `pairs`, to
-    what is fresh and what is behind."""
+    """Add the rows of one group to `fresh` and `behind`; `pairs` gives their places in `lines`."""
     counts, following = import_store.WrittenVersions(), max(line[3] for line in lines) + 1
     for row, place in zip(stated, pairs, strict=True):
         if place is None:
@@ -173,7 +148,7 @@ def _beside(
     pairs: Sequence[int | None],
     calendar: Calendar,
 ) -> list[import_store.Beside]:
-    """The new rows of one group that may be meant to correct a line that the file does not have."""
+    """Return the new rows of a group that may be meant to correct a line that the file lacks."""
     free = [line for place, line in enumerate(lines) if place not in pairs]
     found = []
     for row, place in zip(stated, pairs, strict=True):
@@ -195,7 +170,7 @@ def _beside(
 
 
 def _moved(kind: str, stated: tuple[Any, ...]) -> Moved:
-    """A line that is only a fee has its money as net alone."""
+    # A line that is only a fee has its money in `net`.
     return Moved(
         kind=kind,
         stated=stated,
@@ -226,7 +201,7 @@ COLUMNS: Final = (
     "known_at",
 )
 
-# Only for the few that bear no date: the import that first stated the line.
+# Only for the few lines without a date: the import that first stated the line.
 _SEEN_AT: Final = """
     CASE WHEN settled_at IS NULL THEN (SELECT published_at FROM imports WHERE number = (
         SELECT min(version.since) FROM statement_lines AS version
@@ -241,9 +216,9 @@ _FIELDS: Final = (
     "payout, source, {seen_at}"
 )
 ROW_FIELDS: Final = statement(_FIELDS, payment="payment", seen_at=_SEEN_AT)
-"""What a row says after its key."""
+"""The columns of a row after its key."""
 
-# By the order's own events: what several payments call so stays as the file has it.
+# By the order's own events: a name that several payments share stays as the file has it.
 _OF_PAYMENT: Final = """
     CASE WHEN statement_lines.kind IN ('refund', 'dispute') THEN coalesce((
         SELECT CASE WHEN min(events.payment) = max(events.payment) THEN min(events.payment) END
@@ -277,7 +252,7 @@ _OF_SUBJECTS: Final = statement(
     known=import_store.KNOWN_AT,
 )
 
-# What events will say later of a payment is not known yet: one must have come by then.
+# Later events on a payment are not known yet: one must have come by then.
 _ORDER: Final = """
     SELECT CASE WHEN min(links.order_key) = max(links.order_key) THEN min(links.order_key) END
     FROM links WHERE links.reference = statement_lines.payment AND links.kind = 'payment'
@@ -297,17 +272,17 @@ _BY_OWN_NAME: Final = (
     "SELECT movement, source, payment, order_key FROM events WHERE movement IS NOT NULL "
     "AND order_key IS NOT NULL AND standing <> 'unconfirmed' AND received_at <= :as_of"
 )
-"""Refunds and disputes by their own references. No index has them: asked for where a line needs
-it, once."""
+"""Refunds and disputes by their own references. No index has these: ask once, and only if a line
+needs it."""
 
 _Reported = dict[str, dict[str, set[tuple[str | None, str]]]]
-"""By reference and source: payments and orders."""
+"""Payments and orders by reference and source."""
 
 
 async def statement_rows(
     connection: AsyncConnection, *, as_of: Instant, first: str = "", beyond: str | None = None
 ) -> AsyncIterator[Rows]:
-    """Lines as they were known at an instant, in key order, some thousand at a time.
+    """Yield lines as they were known at an instant, in key order, some thousand at a time.
 
     Rows are (key, line id, payment, order, kind, currency, gross, fee, net, settled_at, payout,
     source, known_at).
@@ -330,11 +305,14 @@ async def statement_rows(
 
 
 async def _nameless(connection: AsyncConnection, known: dict[str, Any]) -> AsyncIterator[Rows]:
-    """The lines that name no order, with their keys."""
+    """Yield the lines that name no order, with their keys."""
     unknown = staged_rows.Staged(COLUMNS, order=("line_id",))
     with closing(unknown):
         async for rows in stream(connection, _NAMELESS, at_once=AT_ONCE, values=known):
-            own = [_has_own_name(row) for row in rows]
+            own = [
+                row[0] is None and row[2] is not None and row[4] in ("refund", "dispute")
+                for row in rows
+            ]
             unknown.add(row for row, apart in zip(rows, own, strict=True) if apart)
             yield [
                 (_key_of(row[0]), *row[1:])
@@ -343,26 +321,18 @@ async def _nameless(connection: AsyncConnection, known: dict[str, Any]) -> Async
             ]
         if unknown.count():
             names = {row[2] for rows in unknown.in_order() for row in rows}
-            reported = await _reported(connection, names, as_of=known["as_of"])
+            reported: _Reported = defaultdict(lambda: defaultdict(set))
+            values = {"as_of": known["as_of"]}
+            async for rows in stream(connection, _BY_OWN_NAME, at_once=AT_ONCE, values=values):
+                for movement, source, payment, order in rows:
+                    if movement in names:
+                        reported[movement][source].add((payment, order))
             for rows in unknown.in_order():
                 yield [_by_own_name(row, reported) for row in rows]
 
 
-def _has_own_name(row: tuple[Any, ...]) -> bool:
-    return row[0] is None and row[2] is not None and row[4] in ("refund", "dispute")
-
-
-async def _reported(connection: AsyncConnection, names: set[str], *, as_of: Instant) -> _Reported:
-    found: _Reported = defaultdict(lambda: defaultdict(set))
-    async for rows in stream(connection, _BY_OWN_NAME, at_once=AT_ONCE, values={"as_of": as_of}):
-        for movement, source, payment, order in rows:
-            if movement in names:
-                found[movement][source].add((payment, order))
-    return found
-
-
 def _by_own_name(row: tuple[Any, ...], reported: _Reported) -> tuple[Any, ...]:
-    """The line with its order and payment, where events reported one of each by its reference."""
+    """Return the line with its order and payment, if events reported one of each by its name."""
     of_source = reported.get(row[2], {})
     found = {each for source, some in of_source.items() if row[11] in ("", source) for each in some}
     payments, orders = ({each[part] for each in found} - {None} for part in (0, 1))
@@ -376,7 +346,7 @@ def _key_of(order: str | None) -> str:
 
 
 async def _merged(named: AsyncIterator[Rows], others: Iterator[Any]) -> AsyncIterator[Rows]:
-    """Two streams in key order as one."""
+    """Merge two streams in key order."""
     ready: Rows = []
     waiting = next(others, None)
     async for rows in named:
@@ -411,7 +381,7 @@ async def statement_lines_of(
     payments: Iterable[str] = (),
     as_of: Instant,
 ) -> list[StatementLine]:
-    """The lines that name one of these orders, by `match_key`, or one of these payments."""
+    """Return the lines that name one of these orders, by `match_key`, or one of these payments."""
     number = await import_store.newest_published(connection, as_of=as_of)
     rows = set[tuple[Any, ...]]()
     subjects = (f"p:{payment}" for payment in payments)
@@ -423,11 +393,8 @@ async def statement_lines_of(
 
 
 def statement_line_of(row: Sequence[Any]) -> StatementLine:
-    """The value of a row of `statement_rows`."""
-    # fmt: off
-    (_, line_id, payment, order, kind, currency, gross, fee, net, settled_at, payout, source,
-     _) = row
-    # fmt: on
+    """Build the value of a row of `statement_rows`."""
+    _, line_id, payment, order, kind, currency, gross, fee, net, settled_at, payout, source, _ = row
     return StatementLine(
         line_id=line_id,
         payment=payment,

@@ -1,13 +1,13 @@
 """Takes an import back: from then on it is as if its lines had never been there.
 
-    1 look      what of its lines is in force, their money, and how much is of closed months
-    2 refuse    what is no import of this kind, or was taken back already
-    3 propose   where its money is more than one person may accept alone
-    4 write     an import of its own, which ends these lines and says again what was said before;
+    1 look      find its lines in force, their money, and the number of lines in closed months
+    2 refuse    an import of another kind, or one that was taken back already
+    3 propose   if its money is more than one person may accept alone
+    4 write     an import of its own that ends these lines and states again what was stated before;
                 with the audit entry, in one transaction
 
-Nothing is deleted: runs and reports as of an instant before see the lines, closed months stay what
-they are, and the report of the first open month states what changed of them as adjustments.
+Nothing is deleted: runs and reports as of an earlier instant see the lines, and closed months do
+not change. The report of the first open month states what changed of them as adjustments.
 """
 
 from __future__ import annotations
@@ -43,38 +43,38 @@ GROUPS: Final[Mapping[import_store.ImportKind, str]] = {
     "statement": "statement",
     "bank": "bank",
 }
-"""The commands of each kind."""
+"""The command group of each kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foreseen:
-    """What taking an import back does, as it is known before.
+    """The effect of taking an import back, foreseen.
 
-    seen      what stands by it; `before` counts what is of closed months
-    unchanged numbers of later imports that found rows unchanged, which may have been its lines
-    named     orders of which it said what they were paid by; that stays
-    because   why one person may not do it alone; None: they may
+    seen      the lines that stand by it; `before` counts those of closed months
+    unchanged numbers of later imports that found rows unchanged, maybe its lines
+    named     number of orders whose payments it named; these references stay
+    because   why one person may not take it back alone; None: they may
     """
 
     withdrawn: import_store.Import
-    seen: import_store.InForce
+    seen: import_store.StandingLines
     unchanged: tuple[int, ...]
     named: int
     because: str | None
 
     @property
     def lines(self) -> int:
-        """How many lines it has in force."""
+        """The number of its lines in force."""
         return self.seen.lines
 
     @property
     def closed(self) -> int:
-        """How many of them are of months that are closed."""
+        """The number of these lines that are of closed months."""
         return self.seen.before
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a person must know of it, a sentence each."""
+        """What a person must know, one sentence each."""
         found = []
         group = GROUPS[self.withdrawn.kind]
         if self.closed:
@@ -102,21 +102,21 @@ class Foreseen:
 
     @property
     def mark(self) -> str:
-        """Of what was seen, for `withdraw_import`."""
+        """The state that was seen, for `withdraw_import`."""
         return _mark(self.seen)
 
 
 async def withdrawable(
     context: AppContext, number: int, *, kind: import_store.ImportKind, by: str | None
 ) -> Foreseen:
-    """What `withdraw_import` would do now; nothing is written. Raises as it does."""
+    """Return what `withdraw_import` would do now, without writing. Raises as it does."""
     async with context.database.reading() as connection:
         await permitted(connection, by=by, action=ACTIONS[kind])
         return await _foreseen(connection, await _withdrawable(connection, number, kind=kind))
 
 
 async def withdrawn_by(context: AppContext, number: int) -> import_store.Import | None:
-    """The import that took this one back; None: it stands."""
+    """Return the import that took this one back; None if it stands."""
     async with context.database.reading() as connection:
         return await import_store.withdrawal_of(connection, number)
 
@@ -125,8 +125,8 @@ async def withdrawn_by(context: AppContext, number: int) -> import_store.Import 
 class Withdrawn(Foreseen):
     """An import that was taken back.
 
-    number    of the import that took it back
-    restored  how many of its lines say again what was said before
+    number    the import that took it back
+    restored  number of its lines that state again what was stated before
     """
 
     number: int
@@ -142,12 +142,12 @@ async def withdraw_import(
     reason: str,
     seen_as: str = "",
 ) -> Withdrawn | Proposal:
-    """Take it back, or propose that where its money is above what one person may accept.
+    """Take an import back, or propose that if its money is above what one person may accept.
 
-    seen_as  the mark of what the person saw of it; empty: they did not look
+    seen_as  the mark of what the person saw; empty: they did not look
 
-    Raises NotFoundError where there is no such import, UsageError for who may not, for one that was
-    taken back, for one that has changed since it was seen, and while another import is under way.
+    Raises NotFoundError for an unknown import; UsageError for a person who may not take it back,
+    for an import that was taken back or changed since it was seen, and during another import.
     """
     check_reason(reason, of="an import")
     async with context.database.writing() as connection:
@@ -167,15 +167,11 @@ async def withdraw_import(
             who=who,
             now=context.clock.now(),
             because=foreseen.because,
-            subject=_subject(number),
+            subject=f"import {number}",
             sentence=" ".join((what + money, *foreseen.notes)),
             given={"import": str(number), "kind": kind},
             reason=reason,
         )
-
-
-def _subject(number: int) -> str:
-    return f"import {number}"
 
 
 def _money(minor: int, currency: str) -> str:
@@ -208,27 +204,23 @@ async def _withdrawable(
     return found
 
 
-async def _too_much(connection: Connection, seen: import_store.InForce) -> str | None:
-    """Why one person may not take so much back alone; None where they may."""
-    rules = await rules_known(connection)
+async def _foreseen(connection: Connection, found: import_store.Import) -> Foreseen:
+    closed = await period_store.closed_periods(connection)
+    end = (await closing_named(connection, closed[-1].period)).month.end if closed else EARLIEST
+    seen = await import_store.standing_lines(connection, found, before=end)
+    rules, because = await rules_known(connection), None
     for currency, minor in sorted(seen.sums.items()):
         most = rules.above(Money(minor=min(minor, MAX_MINOR), currency=currency))
         if most is not None:
             money = _money(minor, currency)
-            return f"its lines of {money} are more than the {most} that one person may accept"
-    return None
-
-
-async def _foreseen(connection: Connection, found: import_store.Import) -> Foreseen:
-    closed = await period_store.closed_periods(connection)
-    end = (await closing_named(connection, closed[-1].period)).month.end if closed else EARLIEST
-    seen = await import_store.in_force(connection, found, before=end)
+            because = f"its lines of {money} are more than the {most} that one person may accept"
+            break
     return Foreseen(
         withdrawn=found,
         seen=seen,
         unchanged=await import_store.later_imports(connection, found),
         named=await import_store.named_by(connection, author_of_import(found.number)),
-        because=await _too_much(connection, seen),
+        because=because,
     )
 
 
@@ -264,32 +256,29 @@ async def _take_back(
         because=foreseen.because,
     )
     digests = await digests_of(connection, found.kind, number=begun.number)
-    at = await import_store.publish_import(connection, begun, now=now)
-    await note_in_trail(
-        connection,
-        who,
-        action=ACTIONS[found.kind],
-        subject=_subject(found.number),
-        at=at,
-        reason=reason,
-        facts=_facts(done) | digests | ({} if agreed is None else agreed.facts),
-    )
-    return done
-
-
-def _facts(done: Withdrawn) -> dict[str, str | int]:
-    return {
-        "file": done.withdrawn.file,
+    facts: dict[str, str | int] = {
+        "file": found.file,
         "by_import": done.number,
         "lines": done.lines,
         "restored": done.restored,
         "of_closed_months": done.closed,
         "later_imports": ", ".join(map(str, done.unchanged)),
     }
+    at = await import_store.publish_import(connection, begun, now=now)
+    await note_in_trail(
+        connection,
+        who,
+        action=ACTIONS[found.kind],
+        subject=f"import {found.number}",
+        at=at,
+        reason=reason,
+        facts=facts | digests | ({} if agreed is None else agreed.facts),
+    )
+    return done
 
 
 def withdrawal_kind(context: AppContext) -> ProposalKind:
-    """Taking back an import of more than one person may accept alone."""
+    """Build the kind of proposal for an import above what one person may accept alone."""
 
     async def perform(proposal: Proposal, agree: Agree) -> None:
         async with context.database.writing() as connection:
@@ -317,9 +306,9 @@ async def _given(connection: Connection, given: Mapping[str, str]) -> import_sto
 
 
 async def _state(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
-    """How many lines would be taken back, and their money."""
-    return _mark(await import_store.in_force(connection, await _given(connection, given)))
+    # It changes with the lines that would be taken back, and their money.
+    return _mark(await import_store.standing_lines(connection, await _given(connection, given)))
 
 
-def _mark(seen: import_store.InForce) -> str:
+def _mark(seen: import_store.StandingLines) -> str:
     return json.dumps([seen.lines, seen.sums], sort_keys=True)

@@ -164,7 +164,7 @@ class Orders:
     async def _compare_ledger_line(
         self, connection: Any, ledger: Ledger, mark: due_store.Due, row: tuple[Any, ...]
     ) -> None:
-        given = ledger_line_store.Fresh(
+        given = ledger_line_store.FreshLine(
             order=ledger.order,
             generation=mark.generation,
             until=ledger.next_decision_at,

@@ -21,7 +21,6 @@ from app.finance.book_line_store import (
     LineKey,
     book_lines_of,
     book_rows,
-    compare_book,
     empty_lines,
     lines_with,
     old_lines,
@@ -165,7 +164,7 @@ class ImportContract:
         async with inbox.database.writing() as connection:
             assert await under_way(connection) is None
             assert not await go_on(connection, begun, written=3)
-            assert (await compare_book(connection, [row])).changed == 1
+            assert (await write_book(connection, [row], number=None)).changed == 1
 
     async def test_undoing_walks_through_all_lines(
         self, inbox: Inbox, tmp_path: Path, monkeypatch: Any
