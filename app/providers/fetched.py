@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from app.core.reading import Unreadable
 from app.core.strict_json import parse
-from app.providers import dates, fields, reader, schemes, sections
+from app.providers import amounts, dates, fields, reader, schemes, sections
 from reconcile.canonical import canonical_json
 from reconcile.instants import Instant
 from reconcile.ledger.correlate import SAYS_NOTHING_FINAL
@@ -85,7 +85,7 @@ class AnswerReader:
         )
         self._states_order, self._states_session = bool(rule.order), bool(rule.session)
         self._states_amount = bool(rule.amount)
-        self._unit = reader.amount_unit(profile.amounts.unit, profile.amounts.decimals)
+        self._unit = amounts.amount_unit(profile.amounts.unit, profile.amounts.decimals)
 
     def read(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:
         """The event of one kept answer. Raises Unreadable.
@@ -209,7 +209,7 @@ class AnswerReader:
         value = find(facts)
         if value is None:
             return None
-        return reader.read_amount(
+        return amounts.read_amount(
             self._unit, value, self._currency(facts), name="the answer's amount"
         )
 

@@ -6,103 +6,18 @@ its keyed digest leaves here, and the number itself when a person looks at one d
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
-from decimal import Decimal
-from functools import lru_cache
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 from app.core.masking import masked_words
 from app.core.phone_key import PhoneKey
 from app.core.reading import NOBODYS, TRIAL, TRIED, Belonging, Reading, Unreadable
-from app.providers import dates, documents, fields, paths, request, sections
+from app.providers import amounts, dates, documents, fields, paths, request, sections
 from app.providers.phones import phone_digits
 from reconcile.instants import Instant
 from reconcile.ledger.events import ClaimKind, Event, Standing
-from reconcile.money import Money, MoneyError, from_major, money
+from reconcile.money import Money
 from reconcile.values import maker
-
-# --- amounts as providers write them, made exact or refused ---------------------------------------
-
-
-AmountUnit = Callable[[Any, str], Money]
-"""(the value as parsed, its currency) → money, or MoneyError."""
-
-AMOUNTS_REMEMBERED: Final = 1_024
-"""Amounts kept in memory as read, about 300 kB."""
-
-_NUMBERS: Final = frozenset({Decimal, int, str})
-_CURRENCY = re.compile(r"[A-Z]{3}")  # all that ISO 4217 has are of this form
-_ILL_FORMED: Final = "is not a code of three capital letters"
-# Decimal() itself would also take full-width digits, "1_000" and "1e9".
-_DECIMAL_TEXT = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,18})?")
-_WHOLE_TEXT = re.compile(r"[0-9]{1,19}")
-
-
-def _major(value: Any, currency: str) -> Money:
-    if type(value) is str and _DECIMAL_TEXT.fullmatch(value):
-        return from_major(value, currency)
-    if type(value) is Decimal or type(value) is int:
-        return from_major(value, currency)
-    raise MoneyError("the amount is not a number or a decimal text")
-
-
-def _minor(value: Any, currency: str) -> Money:
-    if type(value) is str and _WHOLE_TEXT.fullmatch(value):
-        return money(int(value), currency)
-    if type(value) is int:
-        return money(value, currency)
-    raise MoneyError("the amount is not a whole number of minor units")
-
-
-AMOUNT_UNITS: Final[Mapping[str, AmountUnit]] = {"major": _major, "minor": _minor}
-
-
-def amount_unit(name: str, decimals: tuple[tuple[str, int], ...]) -> AmountUnit:
-    """The unit of a profile; `decimals` are those of currencies that it counts in its own way."""
-    unit, own = AMOUNT_UNITS[name], dict(decimals)
-    if not own:
-        return unit
-
-    def read(value: Any, currency: str) -> Money:
-        if currency not in own:
-            return unit(value, currency)
-        digits = str(value)
-        if type(value) not in (int, str) or not _WHOLE_TEXT.fullmatch(digits):
-            raise MoneyError("the amount is not a whole number of minor units")
-        return from_major(Decimal(digits).scaleb(-own[currency]), currency)
-
-    return read
-
-
-def read_amount(read: AmountUnit, value: Any, currency: Any, *, name: str) -> Money:
-    """Exact money of zero or more. `name` is the amount's own name, for the sentence."""
-    if currency is None:
-        raise Unreadable(f"{name} has no currency")
-    if type(currency) is not str:
-        raise Unreadable(f"the currency of {name} {_ILL_FORMED}")
-    if type(value) not in _NUMBERS:
-        raise Unreadable(f"{name} cannot be read exactly: it is not a number or a decimal text")
-    try:
-        return _remembered(read, value, currency)
-    except MoneyError as error:
-        if not _CURRENCY.fullmatch(currency):
-            raise Unreadable(f"the currency of {name} {_ILL_FORMED}") from None
-        raise Unreadable(f"{name} {error}") from None
-
-
-# Prices repeat, and most events state one amount twice. `typed` keeps 1500 apart from "1500".
-@lru_cache(maxsize=AMOUNTS_REMEMBERED, typed=True)
-def _remembered(read: AmountUnit, value: Decimal | int | str, currency: str) -> Money:
-    """Raises MoneyError with what is to be said of the amount."""
-    try:
-        amount = read(value, currency)
-    except MoneyError as error:
-        raise MoneyError(f"cannot be read exactly: {error}") from None
-    if amount.minor < 0:
-        raise MoneyError("is negative")
-    return amount
-
 
 # --- what a provider's words mean -----------------------------------------------------------------
 
@@ -186,7 +101,7 @@ class Price:
         amount: sections.Locations,
         currency: sections.Locations,
     ) -> None:
-        self._read = amount_unit(rule.unit, rule.decimals)
+        self._read = amounts.amount_unit(rule.unit, rule.decimals)
         self._amount = Field(amount)
         self._currency = fields.compile_locations(currency)
         self._order_currency = fields.compile_locations(rule.order_currency)
@@ -200,9 +115,11 @@ class Price:
         if currency is None:
             currency = self._order_currency(facts)
         try:
-            return read_amount(self._read, value, currency, name=self._amount.name)
+            return amounts.read_amount(self._read, value, currency, name=self._amount.name)
         except Unreadable:
-            return read_amount(self._read, value, currency, name=self._amount.name_in(facts))
+            return amounts.read_amount(
+                self._read, value, currency, name=self._amount.name_in(facts)
+            )
 
 
 class Reader:
@@ -217,7 +134,7 @@ class Reader:
         own_orders: bool = False,
         accounts: frozenset[str] | None = None,
     ) -> None:
-        event, amounts = profile.event, profile.amounts
+        event, priced = profile.event, profile.amounts
         self._source = source
         self._phone_key = phone_key if profile.customer.phone else None
         self._request = profile.request
@@ -246,16 +163,16 @@ class Reader:
         }
         if profile.environment.either is not None:
             self._environments[profile.environment.either] = None
-        self._paid = Price(amounts, amount=amounts.payment, currency=amounts.payment_currency)
-        self._given_back = Price(amounts, amount=amounts.refund, currency=amounts.refund_currency)
+        self._paid = Price(priced, amount=priced.payment, currency=priced.payment_currency)
+        self._given_back = Price(priced, amount=priced.refund, currency=priced.refund_currency)
         self._refunded_total = Price(
-            amounts,
-            amount=amounts.refunded_total,
-            currency=amounts.refund_currency + amounts.payment_currency,
+            priced,
+            amount=priced.refunded_total,
+            currency=priced.refund_currency + priced.payment_currency,
         )
-        self._won = Price(amounts, amount=amounts.won, currency=amounts.refund_currency)
-        self._tells_parts = bool(amounts.won)
-        self._ordered = Price(amounts, amount=amounts.order, currency=amounts.order_currency)
+        self._won = Price(priced, amount=priced.won, currency=priced.refund_currency)
+        self._tells_parts = bool(priced.won)
+        self._ordered = Price(priced, amount=priced.order, currency=priced.order_currency)
 
     def read(self, body: bytes, incoming: request.Incoming, *, digest: str) -> Reading:
         """What the body says. Raises Unreadable with one sentence.

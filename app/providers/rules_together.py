@@ -357,9 +357,9 @@ def settle(values: Values) -> None:
         signature, mac = values["signature"], values["signature"]["mac"]
         if mac == "basic":
             signature.update(_BASIC)
-        if signature["encoding"] is None:
+        if not signature["encoding"]:
             signature["encoding"] = _ENCODINGS.get(mac, "hex")
-        if values["secret"]["encoding"] is None:
+        if not values["secret"]["encoding"]:
             asymmetric = mac in schemes.SCHEMES and schemes.SCHEMES[mac].asymmetric
             values["secret"]["encoding"] = "public_key" if asymmetric else "text"
     with suppress(KeyError):
@@ -368,7 +368,7 @@ def settle(values: Values) -> None:
         if signature["key"] is None and mac != schemes.UNSIGNED and not published:
             signature["key"] = "merchant"
     with suppress(KeyError):
-        if values["amounts"]["unit"] is None and not _priced(values):
+        if not values["amounts"]["unit"] and not _priced(values):
             values["amounts"]["unit"] = "major"
     with suppress(KeyError):
         if values["verifies_only"]:
@@ -512,7 +512,7 @@ def _words_have_meanings(values: Values) -> Iterable[Mistake]:
 
 def _amounts_have_currencies(values: Values) -> Iterable[Mistake]:
     amounts = values["amounts"]
-    if amounts["unit"] is None:
+    if not amounts["unit"]:
         yield Mistake("amounts.unit", "is missing")
     for key, currencies in PRICES.items():
         if amounts[key] and not any(amounts[each] for each in (*currencies, "order_currency")):
