@@ -58,7 +58,7 @@ class SignatureCoverage:
         self._of_body = _OF_ITEM if per_item else _OF_BODY
         self._beside = beside
         self._signed = [each for each in found if not _TOO_WEAK & set(each.filters)]
-        self._items: paths.Path = (
+        self._items: paths.JsonPath = (
             paths.compile_path(items, each=True) if items and not per_item else ()
         )
 
@@ -86,7 +86,7 @@ class SignatureCoverage:
             return True
         return any(each.name == kind and each.argument == name for each in self._signed)
 
-    def _covers_path(self, path: paths.Path) -> bool:
+    def _covers_path(self, path: paths.JsonPath) -> bool:
         if paths.EACH in path:
             return False
         for place, step in enumerate(path):
@@ -98,7 +98,7 @@ class SignatureCoverage:
                 )
         return self._is_signed(path)
 
-    def _is_signed(self, path: paths.Path) -> bool:
+    def _is_signed(self, path: paths.JsonPath) -> bool:
         for each in self._signed:
             if each.name in _PREFIXES | {"json"} and each.argument:
                 signed = paths.compile_path(each.argument)
