@@ -35,7 +35,7 @@ from app.core.references import RULE, is_reference
 from app.core.strict_json import parse
 from app.providers.dates import DATES
 from app.providers.fields import is_own_order
-from app.providers.paths import Path, compile_path, find
+from app.providers.paths import JsonPath, compile_path, find
 from app.providers.sections import CheckoutRule
 from reconcile.canonical import canonical_json, fingerprint
 from reconcile.instants import HOUR, SECOND, Duration, Instant
@@ -150,11 +150,11 @@ class AnswerForm:
     amount: AmountForm = "major_number"
     requires: frozenset[str] = frozenset()
     accepted: frozenset[int] = frozenset({200, 201})
-    reference: Path = ("reference",)
-    checkout_url: Path = ("checkout_url",)
-    expires_at: Path = ("expires_at",)
+    reference: JsonPath = ("reference",)
+    checkout_url: JsonPath = ("checkout_url",)
+    expires_at: JsonPath = ("expires_at",)
     dates: str = "rfc3339"
-    order: Path = ("order", "reference")
+    order: JsonPath = ("order", "reference")
     key_lifetime: Duration = 24 * HOUR
 
 

@@ -1,9 +1,9 @@
 """Dates as providers write them: when something happened, and when a request was signed.
 
-One entry in DATES for each way of writing. Each takes what stood there, the field's name for the
-sentence, and the offset from UTC that the profile declares for dates without a zone. Digits beyond
-the microsecond are cut off. Of a request's timestamp only ASCII digits are one: what other parsers
-let pass (`1.5`, `+1`, `1_0`, full-width digits, NaN) is refused with a sentence.
+One entry in DATES for each way of writing. Each takes the value, the field's name for the sentence,
+and the offset from UTC that the profile declares for dates without a zone. Digits beyond the
+microsecond are cut off. A request's timestamp consists of ASCII digits: what other parsers accept
+(`1.5`, `+1`, `1_0`, full-width digits, NaN) is refused with a sentence.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from app.core.reading import Unreadable
-from app.providers.paths import Place
+from app.providers.paths import RequestPlace
 from app.providers.request import Reason, Refusal, Request
 from reconcile.instants import (
     DAY,
@@ -83,13 +83,6 @@ def _day_first(value: Any, name: str, zone: str) -> Instant:
     return _instant(written, name, "a real date-time")
 
 
-def _unix(unit: Duration) -> Date:
-    def read(value: Any, name: str, _zone: str) -> Instant:
-        return _since_epoch(value, name, unit)
-
-    return read
-
-
 def _any(value: Any, name: str, zone: str) -> Instant:
     if type(value) is str and not _NUMBER.fullmatch(value):
         return (_day_first if "/" in value else _iso)(value, name, zone)
@@ -126,8 +119,8 @@ def _instant(written: str, name: str, what: str) -> Instant:
 DATES: Final[Mapping[str, Date]] = {
     "rfc3339": _rfc_3339,
     "iso": _iso,
-    "unix_s": _unix(SECOND),
-    "unix_ms": _unix(MILLISECOND),
+    "unix_s": lambda value, name, _zone: _since_epoch(value, name, SECOND),
+    "unix_ms": lambda value, name, _zone: _since_epoch(value, name, MILLISECOND),
     "compact": _compact,
     "dmy_12h": _day_first,
     "any": _any,
@@ -135,32 +128,36 @@ DATES: Final[Mapping[str, Date]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
-    """What one step of the number is worth, and how many digits it may have (year 33658)."""
+class TimestampUnit:
+    """The length of one step of the number, and how many digits it may have (year 33658).
+
+    milliseconds_from  the number of digits from which on it counts milliseconds
+    """
 
     length: Duration
     digits: int
     word: str
     milliseconds_from: int = 999
-    """From this number of digits on it counts milliseconds."""
 
 
-UNITS: Final[Mapping[str, Unit]] = {
-    "s": Unit(SECOND, 12, "seconds"),
-    "ms": Unit(MILLISECOND, 15, "milliseconds"),
-    "s_or_ms": Unit(SECOND, 15, "seconds or milliseconds", milliseconds_from=13),
-    "iso8601": Unit(NO_TIME, 0, "a date and time"),
-    "any": Unit(SECOND, 15, "a date and time, seconds or milliseconds", milliseconds_from=13),
+UNITS: Final[Mapping[str, TimestampUnit]] = {
+    "s": TimestampUnit(SECOND, 12, "seconds"),
+    "ms": TimestampUnit(MILLISECOND, 15, "milliseconds"),
+    "s_or_ms": TimestampUnit(SECOND, 15, "seconds or milliseconds", milliseconds_from=13),
+    "iso8601": TimestampUnit(NO_TIME, 0, "a date and time"),
+    "any": TimestampUnit(
+        SECOND, 15, "a date and time, seconds or milliseconds", milliseconds_from=13
+    ),
 }
 """How a timestamp is written. `iso8601` is no number: `2026-11-20T10:00:00+07:00`, zone included;
-`any` is that, or digits as of `s_or_ms`."""
+`any` is either that or the digits of `s_or_ms`."""
 
 _ANY: Final = UNITS["any"]
 
 _PLAUSIBLE: Final[Duration] = 365 * DAY
 """How near to now a number must come, read in another unit, before we name that unit."""
 
-# What is wrong with a text that is not all digits, most telling first.
+# Faults of a text that is not all digits, the most specific first.
 _FAULTS = (
     (re.compile(rb"\Z"), "is empty"),
     (re.compile(rb"[\x00-\x7f]*[\x80-\xff]"), "has characters that are not ASCII"),
@@ -172,15 +169,15 @@ _FAULTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timestamp:
-    """The rule of one profile. `past` and `future` are inclusive."""
+    """The timestamp rule of one profile. `past` and `future` are inclusive."""
 
-    place: Place
-    unit: Unit
+    place: RequestPlace
+    unit: TimestampUnit
     past: Duration
     future: Duration
 
     def text(self, request: Request) -> bytes | Refusal:
-        """The timestamp as received: exactly one, since a second would make it ambiguous."""
+        """Return the timestamp as received: exactly one, as a second would make it ambiguous."""
         found = self.place.values(request)
         if len(found) == 1:
             return found[0]
@@ -188,49 +185,41 @@ class Timestamp:
         return self._refusal("timestamp_missing", fault)
 
     def write(self, now: Instant) -> bytes:
-        """`now` as the profile writes it."""
+        """Write `now` as the profile does."""
         if not self.unit.length or self.unit is _ANY:
             return format_instant(now).encode("ascii")
         return b"%d" % (now // self.unit.length)
 
     def check(self, text: bytes, now: Instant) -> Refusal | None:
-        """None where `text` is a timestamp no older or newer than allowed."""
+        """Return None where `text` is a timestamp no older or newer than allowed."""
         if not self.unit.length or (self.unit is _ANY and not text.isdigit()):
-            return self._check_date(text, now)
-        if not text.isdigit():  # of bytes: ASCII digits only
-            return self._refusal("timestamp_missing", _fault(text))
-        if len(text) > self.unit.digits:
+            try:
+                signed_at = parse_instant(text.decode("ascii"))
+            except ValueError:
+                return self._refusal("timestamp_missing", "is no date and time with its zone")
+        elif not text.isdigit():  # `isdigit` of bytes: ASCII digits only
+            faults = (fault for pattern, fault in _FAULTS if pattern.match(text))
+            fault = next(faults, "is not written in digits only")
+            return self._refusal("timestamp_missing", fault)
+        elif len(text) > self.unit.digits:
             return self._too_long(text, now)
-        fine = len(text) >= self.unit.milliseconds_from
-        return self._check_age(
-            now - (EARLIEST + int(text) * (MILLISECOND if fine else self.unit.length))
-        )
-
-    def _check_date(self, text: bytes, now: Instant) -> Refusal | None:
-        try:
-            instant = parse_instant(text.decode("ascii"))
-        except ValueError:
-            return self._refusal("timestamp_missing", "is no date and time with its zone")
-        return self._check_age(now - instant)
-
-    def _check_age(self, age: Duration) -> Refusal | None:
+        else:
+            fine = len(text) >= self.unit.milliseconds_from
+            signed_at = EARLIEST + int(text) * (MILLISECOND if fine else self.unit.length)
+        age = now - signed_at
         if -self.future <= age <= self.past:
             return None
-        return self._too_old(age) if age > 0 else self._too_new(-age)
-
-    def _too_old(self, age: Duration) -> Refusal:
-        allowed = format_duration(self.past)
-        fault = f"is {format_duration(age)} old; at most {allowed} is allowed"
-        return self._refusal("timestamp_too_old", fault)
-
-    def _too_new(self, lead: Duration) -> Refusal:
+        if age > 0:
+            allowed = format_duration(self.past)
+            fault = f"is {format_duration(age)} old; at most {allowed} is allowed"
+            return self._refusal("timestamp_too_old", fault)
         allowed = format_duration(self.future)
-        fault = f"lies {format_duration(lead)} ahead of our clock; at most {allowed} is allowed"
+        fault = f"lies {format_duration(-age)} ahead of our clock; at most {allowed} is allowed"
         return self._refusal("timestamp_too_new", fault)
 
     def _too_long(self, text: bytes, now: Instant) -> Refusal:
         unit = self.unit
-        # One unit finer has three digits more: the one mistake senders really make.
+        # A finer unit has three digits more: the mistake that senders make.
         if len(text) <= unit.digits + 3:
             moment = int(text) * unit.length // 1000
             if abs(moment - now) <= _PLAUSIBLE:
@@ -241,10 +230,3 @@ class Timestamp:
 
     def _refusal(self, reason: Reason, fault: str) -> Refusal:
         return Refusal(reason, f"The timestamp in {self.place.text} {fault}.")
-
-
-def _fault(text: bytes) -> str:
-    for pattern, fault in _FAULTS:
-        if pattern.match(text):
-            return fault
-    return "is not written in digits only"

@@ -1,4 +1,4 @@
-"""What a verified body holds: its document, and the events in it. One entry for each body kind."""
+"""The content of a verified body: its document, and the events in it. One entry per body kind."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from app.core.reading import Unreadable
 from app.core.strict_json import parse
-from app.providers.paths import EACH, MAX_ITEMS, Path, find, slices
+from app.providers.paths import EACH, MAX_ITEMS, JsonPath, find, slices
 from app.providers.request import first, parse_pairs
 from app.providers.sections import RequestRule
 
@@ -22,7 +22,7 @@ class BodyItem(NamedTuple):
 
 
 def _json(rule: RequestRule, body: bytes) -> Any:
-    # Providers that also send GET put everything into the query then.
+    # Of providers that also send GET, the query of a GET holds everything.
     return {} if not body and "GET" in rule.methods else parse(body)
 
 
@@ -30,41 +30,32 @@ def _form_json(rule: RequestRule, body: bytes) -> Any:
     return parse(first(parse_pairs(body), (rule.field or "").encode("utf-8")))
 
 
-def _no_document(_rule: RequestRule, _body: bytes) -> Any:
-    return {}
-
-
 DOCUMENTS: Final[Mapping[str, Callable[[RequestRule, bytes], Any]]] = {
     "json": _json,
-    "form": _no_document,
+    "form": lambda rule, body: {},
     "form_json": _form_json,
-    "query": _no_document,
+    "query": lambda rule, body: {},
 }
 
 
-def items_of(document: Any, body: bytes, path: Path) -> list[BodyItem]:
-    """The events at `path`, each with its own bytes. Raises Unreadable where there are none."""
-    documents = _expanded(document, path)
-    if not documents:
+def items_of(document: Any, body: bytes, path: JsonPath) -> list[BodyItem]:
+    """Return the events at `path`, each with its own bytes. Raises Unreadable for none."""
+    found = expand(document, path)
+    if any(type(each) is not dict for each in found):
+        raise Unreadable("an event of the body is not a JSON object")
+    if not found:
         raise Unreadable("the body has no events where the profile says they are")
-    if len(documents) > MAX_ITEMS:
+    if len(found) > MAX_ITEMS:
         raise Unreadable(f"the body has more than {MAX_ITEMS} events")
     raws = [raw.encode("utf-8") for raw in slices(body.decode("utf-8"), path)]
     return [
         BodyItem(each, raw, hashlib.sha256(raw).hexdigest())
-        for each, raw in zip(documents, raws, strict=True)
+        for each, raw in zip(found, raws, strict=True)
     ]
 
 
-def _expanded(document: Any, path: Path) -> list[Any]:
-    found = expand(document, path)
-    if any(type(each) is not dict for each in found):
-        raise Unreadable("an event of the body is not a JSON object")
-    return found
-
-
-def expand(document: Any, path: Path) -> list[Any]:
-    """What stands at `path`, once for each element that `[*]` stands for; [] where nothing does."""
+def expand(document: Any, path: JsonPath) -> list[Any]:
+    """Return the values at `path`, one for each element that `[*]` stands for; [] for none."""
     if EACH not in path:
         value = find(document, path)
         return [] if value is None else [value]

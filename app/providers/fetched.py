@@ -1,10 +1,10 @@
-"""What a provider answered when it was asked about one of its events, and what that says.
+"""The provider's answers to questions about its events: how they are kept and read.
 
     asked event + question + answer ──keep_answer──▶ bytes, kept as a delivery is
     bytes ──AnswerReader.read──▶ an event whose standing is `fetched` or `answered`
 
-What is kept holds the references of the event that was asked about, since an answer need not
-repeat them, so that the bytes alone can be read again at any time.
+The kept bytes hold the references of the event that was asked about, since an answer need not
+repeat them. So the bytes alone can be read again at any time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from app.core.reading import Unreadable
 from app.core.strict_json import parse
-from app.providers import dates, fields, reader, schemes, sections
+from app.providers import amounts, dates, fields, reader, schemes, sections
+from app.providers.request import Incoming
 from reconcile.canonical import canonical_json
 from reconcile.instants import Instant
 from reconcile.ledger.correlate import SAYS_NOTHING_FINAL
@@ -21,14 +22,14 @@ from reconcile.ledger.events import ClaimKind, Event
 from reconcile.money import Money
 
 NOT_FOUND: Final = frozenset({404, 410})
-"""The provider knows nothing of it. That settles what was said, and moves no money."""
+"""Statuses by which the provider denies the event. That settles its claim, and moves no money."""
 
 NOT_KNOWN: Final = "not_found"
-"""Kind of the event that such an answer is."""
+"""Kind of the event that such an answer becomes."""
 
 
 def keep_answer(asked: Event, *, question: str, status: int, answer: bytes) -> bytes:
-    """The bytes that are kept of one answer; equal answers to one question give equal bytes."""
+    """Write one answer as the bytes to keep. Equal answers to one question give equal bytes."""
     about: dict[str, Any] = {
         "event_id": asked.event_id,
         "digest": asked.digest,
@@ -36,12 +37,13 @@ def keep_answer(asked: Event, *, question: str, status: int, answer: bytes) -> b
         "session": asked.session,
         "payment": asked.payment,
         "movement": asked.movement,
-        "money": _written(asked.money),
-        "order_money": _written(asked.order_money),
     }
-    # Only where there is one: answers kept before these were known stay what they are.
-    later = {"capture": asked.capture, "occurred_at": asked.occurred_at}
-    about |= {name: value for name, value in later.items() if value is not None}
+    for name in ("money", "order_money"):
+        stated: Money | None = getattr(asked, name)
+        about[name] = None if stated is None else [stated.minor, stated.currency]
+    for name in ("capture", "occurred_at"):
+        if getattr(asked, name) is not None:
+            about[name] = getattr(asked, name)
     return canonical_json(
         {
             "asked_about": about,
@@ -60,7 +62,7 @@ class AnswerReader:
         assert rule is not None
         self._source = source
         self._own_orders = own_orders
-        self._claims = reader.Words(rule.claims or profile.claims)
+        self._claims = reader.ClaimWords(rule.claims or profile.claims)
         self._kind = fields.compile_locations(rule.kind)
         self._payment = fields.compile_locations(rule.payment)
         self._session = fields.compile_locations(rule.session)
@@ -85,13 +87,13 @@ class AnswerReader:
         )
         self._states_order, self._states_session = bool(rule.order), bool(rule.session)
         self._states_amount = bool(rule.amount)
-        self._unit = reader.amount_unit(profile.amounts.unit, profile.amounts.decimals)
+        self._unit = amounts.amount_unit(profile.amounts.unit, profile.amounts.decimals)
 
     def read(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:
-        """The event of one kept answer. Raises Unreadable.
+        """Read the event of one kept answer. Raises Unreadable.
 
         digest       SHA-256 of the kept bytes, 64 hex digits
-        environment  which this instance serves; None: answers of either are read
+        environment  of this instance; None: answers of either are read
         """
         document = parse(kept)
         about = document["asked_about"]
@@ -107,115 +109,102 @@ class AnswerReader:
                 standing="fetched",
                 **references,
             )
-        facts = self._facts(document["answer"], digest)
-        self._check_environment(facts, environment)
-        kind = fields.required_text(self._kind(facts), "the answer's kind")
+        body = document["answer"].encode()
+        answer = parse(body)
+        data = fields.EventData(answer, Incoming((), body), root=answer, body=body, digest=digest)
+        self._check_environment(data, environment)
+        kind = fields.required_text(self._kind(data), "the answer's kind")
         claim: ClaimKind = self._claims.meaning(kind)
-        references |= self._own_references(claim, facts, references)
-        total = None if claim in reader.STATES_NO_SUM else self._price(self._refunded_total, facts)
-        money = self._money(claim, facts, about, is_sum=total is not None)
+        references |= self._own_references(claim, data, references)
+        total = None if claim in reader.STATES_NO_SUM else self._price(self._refunded_total, data)
+        money = self._money(claim, data, about, is_sum=total is not None)
         if claim in reader.GIVES_BACK:
-            references["movement"] = self._stated(self._movement, facts) or references["movement"]
+            references["movement"] = self._stated(self._movement, data) or references["movement"]
         if reader.is_only_a_sum(claim, money, total):
             references["movement"] = None
+        captured = None
+        if claim == "succeeded":
+            captured = self._stated(self._capture, data) or about.get("capture")
+        own = self._states_amount or (claim in reader.GIVES_BACK and self._refund(data) is not None)
         return Event(
             source=self._source,
             event_id=event_id,
             digest=digest,
             kind=kind,
             claim=claim,
-            capture=self._captured(facts, about) if claim == "succeeded" else None,
+            capture=captured,
             money=money,
             order_money=_money_of(about["order_money"]),
             refunded_total=total,
-            occurred_at=self._instant(facts, about),
-            standing="fetched" if money is None or self._states(claim, facts) else "answered",
+            occurred_at=self._instant(data, about),
+            standing="fetched" if money is None or own else "answered",
             **references,
         )
 
     def _own_references(
-        self, claim: ClaimKind, facts: fields.Facts, asked: dict[str, str | None]
+        self, claim: ClaimKind, data: fields.EventData, asked: dict[str, str | None]
     ) -> dict[str, str | None]:
-        """Payment, session and order that the answer is about. Raises Unreadable.
+        """Return the payment, session and order that the answer is about. Raises Unreadable.
 
-        asked  those of the event that was asked about, which anyone may have written
+        asked  references of the event that was asked about, which anyone may have written
         """
         final = claim not in SAYS_NOTHING_FINAL | reader.MEANT_AS_STATED
-        # Of a payment that nobody signed, and neither question nor answer names, the session is all
-        # that the answer is about: anyone can have written another's payment beside their own.
+        # Where the payment is unsigned, and neither question nor answer names it, the answer proves
+        # the session alone: anyone can have written another's payment beside their own session.
         own = asked["payment"] if self._payment_is_proven or not final else None
-        references = {"payment": self._stated(self._payment, facts) or own}
+        references = {"payment": self._stated(self._payment, data) or own}
         if self._states_session:
             own = None if final else asked["session"]
-            references["session"] = self._stated(self._session, facts) or own
-        order = self._stated(self._order, facts)
-        # Of money that goes back an answer often names the payment only: it cannot make paid what
-        # is not.
+            references["session"] = self._stated(self._session, data) or own
+        order = self._stated(self._order, data)
+        # An answer about money going back often names the payment only: it makes no order paid.
         if order is None and self._states_order and final and claim not in reader.GIVES_BACK:
             raise Unreadable("the answer does not say which order it is about")
         if order is not None:
             references["order"] = fields.order_named(order, self._source, own=self._own_orders)
         return references
 
-    def _check_environment(self, facts: fields.Facts, environment: str | None) -> None:
-        """Raises Unreadable where the answer is of the other environment, in live also where it
-        does not say: what a key of the sandbox is answered is no real money."""
+    def _check_environment(self, data: fields.EventData, environment: str | None) -> None:
+        """Raise Unreadable where the answer is of the other environment, and in live also where it
+        states none: an answer to a sandbox key is no real money."""
         if self._environment is None or environment is None:
             return
-        word = fields.as_text(self._environment(facts), "the answer's environment")
+        word = fields.as_text(self._environment(data), "the answer's environment")
         if word is None and environment != "live":
             return
         if word is None or self._environments.get(word) != environment:
             raise Unreadable(f"the answer does not say that it is of {environment}")
 
-    def _facts(self, answer: str, digest: str) -> fields.Facts:
-        body = answer.encode()
-        document = parse(body)
-        return fields.Facts(document, root=document, headers=(), body=body, url="", digest=digest)
-
-    def _stated(self, find: fields.Find, facts: fields.Facts) -> str | None:
-        value = find(facts)
+    def _stated(self, find: fields.Find, data: fields.EventData) -> str | None:
+        value = find(data)
         return None if value is None else fields.required_text(value, "a reference of the answer")
 
-    def _captured(self, facts: fields.Facts, about: dict[str, Any]) -> str | None:
-        return self._stated(self._capture, facts) or about.get("capture")
-
-    def _instant(self, facts: fields.Facts, about: dict[str, Any]) -> Instant | None:
+    def _instant(self, data: fields.EventData, about: dict[str, Any]) -> Instant | None:
         if self._dated_as_event:
             return about.get("occurred_at")
-        value = self._occurred_at(facts)
+        value = self._occurred_at(data)
         return None if value is None else self._date(value, "the answer's date", self._zone)
 
     def _money(
-        self, claim: ClaimKind, facts: fields.Facts, about: dict[str, Any], *, is_sum: bool
+        self, claim: ClaimKind, data: fields.EventData, about: dict[str, Any], *, is_sum: bool
     ) -> Money | None:
-        """The answer's own amount. A profile without one says that the request fixed it: then it is
-        the asked event's word, and where the shop named the amount of the session, that."""
+        """Return the answer's own amount. In a profile without one the request fixed it: then the
+        amount of the asked event counts, or the amount that the shop named for the session."""
         if claim in reader.GIVES_BACK:
-            given_back = self._price(self._refund, facts)
+            given_back = self._price(self._refund, data)
             if given_back is not None or (is_sum and claim == "refunded"):
                 return given_back
         if not self._states_amount:
             return _money_of(about["money"])
-        return self._price(self._amount, facts)
+        return self._price(self._amount, data)
 
-    def _states(self, claim: ClaimKind, facts: fields.Facts) -> bool:
-        """Whether the answer's money is its own."""
-        return self._states_amount or (
-            claim in reader.GIVES_BACK and self._refund(facts) is not None
-        )
-
-    def _price(self, find: fields.Find, facts: fields.Facts) -> Money | None:
-        value = find(facts)
+    def _price(self, find: fields.Find, data: fields.EventData) -> Money | None:
+        value = find(data)
         if value is None:
             return None
-        return reader.read_amount(
-            self._unit, value, self._currency(facts), name="the answer's amount"
+        return amounts.read_amount(
+            self._unit, value, self._currency(data), name="the answer's amount"
         )
-
-
-def _written(money: Money | None) -> list[Any] | None:
-    return None if money is None else [money.minor, money.currency]
 
 
 def _money_of(written: list[Any] | None) -> Money | None:
@@ -223,12 +212,12 @@ def _money_of(written: list[Any] | None) -> Money | None:
 
 
 def is_answer(headers: str) -> bool:
-    """Whether a kept head is that of an answer, not of a request that came."""
+    """Check whether a kept head belongs to an answer, not to a request that came."""
     return headers.startswith(f"{FETCHED}: ")
 
 
 FETCHED: Final = ":fetched"
-"""First line of a kept answer's head: method and address of the question."""
+"""Name of the first line of a kept answer's head: method and address of the question."""
 
 __all__ = [
     "FETCHED",

@@ -1,9 +1,9 @@
 """Where a field of an event stands, and what may stand there.
 
 A location is written `KIND:NAME` (`json:data.order.reference`, `header:webhook-id`), one entry in
-LOCATIONS for each kind; or it is a text with such references in braces, a composite. JSON null is
-the same as nothing. Sentences name the location, which is the profile's own text, and never quote
-what was found there.
+LOCATIONS for each kind; or it is a text with such references in braces, a composite. JSON null
+counts as absent. Sentences name the location, which is the profile's own text, and never quote the
+value found there.
 """
 
 from __future__ import annotations
@@ -20,31 +20,24 @@ from app.providers import paths, request, template
 # --- what the locations of one event look at ------------------------------------------------------
 
 
-class Facts:
+class EventData:
     """One event of a verified delivery.
 
     document  the event's own JSON; the body's where the profile names no items
     root      the whole body's JSON
+    body      the whole body as the provider meant it: decrypted where the scheme does that
     digest    SHA-256 of the event's own bytes, 64 hex digits
     """
 
-    __slots__ = ("_form", "_query", "body", "digest", "document", "headers", "root", "url")
+    __slots__ = ("_form", "_query", "body", "digest", "document", "incoming", "root")
 
     def __init__(
-        self,
-        document: Any,
-        *,
-        root: Any,
-        headers: request.Headers,
-        body: bytes,
-        url: str,
-        digest: str,
+        self, document: Any, incoming: request.Incoming, *, root: Any, body: bytes, digest: str
     ) -> None:
         self.document = document
+        self.incoming = incoming
         self.root = root
-        self.headers = headers
         self.body = body
-        self.url = url
         self.digest = digest
         self._form: request.Pairs | None = None
         self._query: request.Pairs | None = None
@@ -60,24 +53,13 @@ class Facts:
     def query(self) -> request.Pairs:
         """The query's fields, decoded."""
         if self._query is None:
-            text = self.url.partition("#")[0].partition("?")[2]
+            text = self.incoming.url.partition("#")[0].partition("?")[2]
             self._query = request.parse_pairs(text.encode("latin-1", "replace"))
         return self._query
 
-    def whole(self) -> Facts:
-        """The same, with the whole body as its document."""
-        return self.of(self.root, digest=self.digest)
-
-    def of(self, document: Any, *, digest: str) -> Facts:
-        """The same delivery, of one of its events."""
-        return Facts(
-            document,
-            root=self.root,
-            headers=self.headers,
-            body=self.body,
-            url=self.url,
-            digest=digest,
-        )
+    def of(self, document: Any, *, digest: str) -> EventData:
+        """Return the data of one event of the same delivery."""
+        return EventData(document, self.incoming, root=self.root, body=self.body, digest=digest)
 
 
 # --- where a field of an event stands, and what may stand there -----------------------------------
@@ -86,10 +68,10 @@ class Facts:
 MAX_ID: Final = 255
 MAX_TEXT: Final = MAX_REFERENCE
 
-Find = Callable[[Facts], Any]
-"""What stands there, or None."""
+Find = Callable[[EventData], Any]
+"""Finds a value, or None."""
 
-# A field of a form that is this one only where another has a value: `[paymentType=DB].id`.
+# A field of a form that counts only where another field has a value: `[paymentType=DB].id`.
 _ASKED = re.compile(r"\[(?P<member>[^=\[\]]+)=(?P<value>[^\[\]]+)\]\.(?P<name>.+)")
 _ID = re.compile(rf"[!-~]{{1,{MAX_ID}}}")
 
@@ -99,10 +81,13 @@ def _json(text: str) -> Find:
     if all(type(step) is str for step in path):
         return _members(text, path)
 
-    def find(facts: Facts) -> Any:
-        value = facts.document
+    def find(data: EventData) -> Any:
+        value = data.document
         for step in path:
-            value = _checked_step(value, step, text)
+            kinds, word = _HOLDS[type(step)]
+            if type(value) not in kinds:
+                raise Unreadable(f"what should hold {text} is not {word}")
+            value = paths.take(value, step)
             if value is None:
                 return None
         return value
@@ -117,18 +102,11 @@ _HOLDS: Final[Mapping[type, tuple[tuple[type, ...], str]]] = {
 }
 
 
-def _checked_step(value: Any, step: Any, text: str) -> Any:
-    kinds, word = _HOLDS[type(step)]
-    if type(value) not in kinds:
-        raise Unreadable(f"what should hold {text} is not {word}")
-    return paths.take(value, step)
+def _members(text: str, path: paths.JsonPath) -> Find:
+    """Make a find for a path of names only, as nearly every location is: in a third of the time."""
 
-
-def _members(text: str, path: paths.Path) -> Find:
-    """Names only, which nearly every location is: a third of the time."""
-
-    def find(facts: Facts) -> Any:
-        value = facts.document
+    def find(data: EventData) -> Any:
+        value = data.document
         for key in path:
             if type(value) is not dict:
                 raise Unreadable(f"what should hold {text} is not an object")
@@ -142,14 +120,14 @@ def _members(text: str, path: paths.Path) -> Find:
 
 def _root(text: str) -> Find:
     of_item = _json(text)
-    return lambda facts: of_item(facts.whole())
+    return lambda data: of_item(data.of(data.root, digest=data.digest))
 
 
 def _header(name: str) -> Find:
     values = request.header_values(name)
 
-    def find(facts: Facts) -> str | None:
-        found = values(facts.headers)
+    def find(data: EventData) -> str | None:
+        found = values(data.incoming.headers)
         if len(found) > 1:
             raise Unreadable(f"the header {name} came more than once")
         return found[0].decode("latin-1") if found else None
@@ -157,19 +135,19 @@ def _header(name: str) -> Find:
     return find
 
 
-def _field(word: str, pairs: Callable[[Facts], list[tuple[bytes, bytes]]]) -> Callable[[str], Find]:
+def _field(word: str, pairs: Callable[[EventData], request.Pairs]) -> Callable[[str], Find]:
     def make(name: str) -> Find:
         asked = _ASKED.fullmatch(name)
         if asked is not None:
             member, then, value = make(asked["member"]), make(asked["name"]), asked["value"]
-            return lambda facts: then(facts) if member(facts) == value else None
+            return lambda data: then(data) if member(data) == value else None
         wanted = name.encode("utf-8")
 
-        def find(facts: Facts) -> str | None:
-            found = [value for key, value in pairs(facts) if key == wanted]
+        def find(data: EventData) -> str | None:
+            found = [value for key, value in pairs(data) if key == wanted]
             if len(found) > 1:
                 raise Unreadable(f"the {word} field {name} came more than once")
-            # What is no UTF-8 becomes characters that no field may have.
+            # Bytes that are no UTF-8 become characters that no field may have.
             return found[0].decode("utf-8", "surrogateescape") if found else None
 
         return find
@@ -177,29 +155,25 @@ def _field(word: str, pairs: Callable[[Facts], list[tuple[bytes, bytes]]]) -> Ca
     return make
 
 
-def _constant(words: str) -> Find:
-    return lambda facts: words
-
-
 def _digest(what: str) -> Find:
     if what != "body":
         raise ValueError("has a digest that is not digest:body")
-    return lambda facts: facts.digest
+    return lambda data: data.digest
 
 
 LOCATIONS: Final[Mapping[str, Callable[[str], Find]]] = {
     "json": _json,
     "root": _root,
     "header": _header,
-    "query": _field("query", lambda facts: facts.query),
-    "form": _field("form", lambda facts: facts.form),
-    "text": _constant,
+    "query": _field("query", lambda data: data.query),
+    "form": _field("form", lambda data: data.form),
+    "text": lambda words: lambda data: words,
     "digest": _digest,
 }
 
 
 def compile_location(text: str) -> Find:
-    """A function that finds what stands there. Raises ValueError with a sentence."""
+    """Compile a location to a function that finds its value. Raises ValueError with a sentence."""
     if "{" in text or "}" in text:
         return _composite(text)
     kind, _, name = text.partition(":")
@@ -209,13 +183,13 @@ def compile_location(text: str) -> Find:
 
 
 def _composite(text: str) -> Find:
-    """Texts joined; None where a reference without `?` is absent."""
+    """Make a find that joins texts; None where a reference without `?` is absent."""
     parts = tuple(_part(token) for token in template.read_template(text))
 
-    def find(facts: Facts) -> str | None:
+    def find(data: EventData) -> str | None:
         pieces = []
         for part in parts:
-            piece = part(facts)
+            piece = part(data)
             if piece is None:
                 return None
             pieces.append(piece)
@@ -224,21 +198,18 @@ def _composite(text: str) -> Find:
     return find
 
 
-def _part(token: template.Token) -> Callable[[Facts], str | None]:
+def _part(token: template.Token) -> Callable[[EventData], str | None]:
     if isinstance(token, template.TemplateGroup):
         raise ValueError("has a group [ ], which only signed content may have")
     if isinstance(token, str):
         literal = token
-        return lambda facts: literal
-    return _reference(token)
+        return lambda data: literal
+    reference = token.text
+    find, filters = compile_location(reference), template.compile_filters(token.filters)
+    absent = "" if token.optional else None
 
-
-def _reference(reference: template.TemplateReference) -> Callable[[Facts], str | None]:
-    find, filters = compile_location(reference.text), template.compile_filters(reference.filters)
-    absent = "" if reference.optional else None
-
-    def part(facts: Facts) -> str | None:
-        text = as_text(find(facts), reference.text)
+    def part(data: EventData) -> str | None:
+        text = as_text(find(data), reference)
         if not text:
             return absent
         raw = text.encode("utf-8", "surrogatepass")
@@ -250,28 +221,28 @@ def _reference(reference: template.TemplateReference) -> Callable[[Facts], str |
 
 
 def as_text(value: Any, name: str) -> str | None:
-    """A JSON value as text: numbers as digits, `true`, `false`; None stays None."""
+    """Write a JSON value as text: numbers as digits, `true`, `false`; None stays None."""
     if value is None or type(value) is str:
         return value
     if type(value) is bool:
         return "true" if value else "false"
     if type(value) is int:
         return str(value)
-    # Not `str`, which writes exponents; nor beyond what a reference may be long.
+    # `str` would write exponents. A number longer than a reference may be is refused.
     if type(value) is Decimal and abs(value.adjusted()) <= MAX_TEXT:
         return format(value, "f")
     raise Unreadable(f"{name} is neither a text nor a number")
 
 
 def compile_locations(texts: tuple[str, ...]) -> Find:
-    """The first of several that is present; of none at all, always nothing."""
+    """Compile several locations to one find: the first present value, or None."""
     finds = tuple(compile_location(text) for text in texts)
     if len(finds) == 1:
         return finds[0]
 
-    def find(facts: Facts) -> Any:
+    def find(data: EventData) -> Any:
         for each in finds:
-            value = each(facts)
+            value = each(data)
             if value is not None:
                 return value
         return None
@@ -280,22 +251,23 @@ def compile_locations(texts: tuple[str, ...]) -> Find:
 
 
 def plain_name(texts: tuple[str, ...]) -> str:
-    """What a sentence calls the field: `data.order.reference`."""
+    """Return the field's name for sentences: `data.order.reference`."""
     if not texts:
         return "a field"
     return texts[0] if "{" in texts[0] else texts[0].partition(":")[2]
 
 
-def holding(texts: tuple[str, ...], facts: Facts) -> tuple[str, ...]:
-    """Of several locations the one that counts here, for a sentence; all where none is present."""
+def holding(texts: tuple[str, ...], data: EventData) -> tuple[str, ...]:
+    """Return the location that counts here, for a sentence; all where none is present."""
     for text in texts:
-        if compile_location(text)(facts) is not None:
+        if compile_location(text)(data) is not None:
             return (text,)
     return texts
 
 
 def event_id(value: Any, name: str) -> str:
-    """Printable ASCII without blanks, 1 to MAX_ID characters: it goes into keys and log lines."""
+    """Check an event's id: 1 to MAX_ID printable ASCII characters without blanks, as it goes into
+    keys and log lines."""
     if value is None:
         raise Unreadable(f"{name} is missing")
     if type(value) is not str:
@@ -306,7 +278,7 @@ def event_id(value: Any, name: str) -> str:
 
 
 def required_text(value: Any, name: str) -> str:
-    """A reference, or a word such as the event's kind: see `app.core.references`."""
+    """Check a reference, or a word such as the event's kind: see `app.core.references`."""
     if value is None:
         raise Unreadable(f"{name} is missing")
     if type(value) is not str:
@@ -318,14 +290,16 @@ def required_text(value: Any, name: str) -> str:
 
 
 _OWN: Final = re.compile(r"@[a-z0-9_-]{1,40}:")
-"""How the name of an order begins that no other source's events may speak of: `@till:1001`."""
+"""Prefix of an order that belongs to one source alone: `@till:1001`."""
 
 
 def order_named(order: str, source: str, *, own: bool) -> str:
-    """An order's name in this instance; `own`: its source's orders meet no other source's.
+    """Return an order's name in this instance.
 
-    Raises Unreadable for what only another source's own order may be called, and for what would be
-    too long.
+    own  whether the source's orders are kept apart from every other source's
+
+    Raises Unreadable for a name that is reserved to another source's own orders, and for one that
+    would be too long.
     """
     if not own:
         if is_own_order(order):
@@ -337,10 +311,10 @@ def order_named(order: str, source: str, *, own: bool) -> str:
 
 
 def is_own_order(order: str) -> bool:
-    """Whether it is the name of an order of a source with orders of its own."""
+    """Check whether an order belongs to one source alone."""
     return _OWN.match(order) is not None
 
 
 def order_at_provider(order: str, source: str) -> str:
-    """What the provider of `source` calls an order of this instance."""
+    """Return the name of an order of this instance at the provider of `source`."""
     return order.removeprefix(f"@{source}:")

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from app.core.errors import ConfigurationError
 from app.providers import encodings, keys, schemes, sections
 from app.providers.doctor import Account, Patient
-from app.providers.request import Incoming, Refusal, Request
+from app.providers.request import Incoming, Refusal
 from app.providers.source import Source
 from app.providers.verification import Verifier
 from reconcile.instants import EARLIEST, MILLISECOND, Instant, parse_instant
@@ -129,10 +129,8 @@ def covered(account: Account, patient: Patient) -> Covered:
     rule = account.profile.signature
     if rule.mac == schemes.UNSIGNED or rule.mac.startswith(schemes.NAMED) or rule.per_item:
         return Covered()
-    verifier = Verifier(account.profile, keys.KeyRing(), address="")
-    url = account.address + patient.url if patient.url.startswith("/") else patient.url
-    request = Request(patient.headers, patient.body, method=patient.method, url=url)
-    request.field = account.profile.request.field
+    verifier = Verifier(account.profile, keys.KeyRing(), address=account.address)
+    request = verifier.request(Incoming(patient.headers, patient.body, patient.method, patient.url))
     signed_at = None
     if verifier.timestamp is not None:
         stamp = verifier.timestamp.text(request)

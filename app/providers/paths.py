@@ -1,8 +1,8 @@
 """Paths into JSON: `data.items[0].id`, `Item[Name=Amount].Value`, `data["a.b"]`, `events[*].id`.
 
-A step is a name, an index, or a search in a list of objects for the one whose member has a text.
-The same step asks one object whether it is that one: `data.object[object=charge].id` is the id of
-a charge and of nothing else. A text that ends in `*` asks how the member's text begins.
+A step is a name, an index, or a search for the object in a list whose member has a given text.
+On a single object the search is a condition: `data.object[object=charge].id` is the id of a charge
+and of nothing else. A text that ends in `*` matches the beginning of the member's text.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ MAX_ITEMS: Final = 1_000
 
 
 class Where(NamedTuple):
-    """Of a list of objects (or of one) the first whose member `name` is, as text, `value`.
+    """A search for the first object whose member `name` is, as text, `value`.
 
-    A value that ends in `*` is how the member's text begins.
+    A value that ends in `*` matches the beginning of the member's text.
     """
 
     name: str
@@ -37,8 +37,8 @@ class Each:
 
 EACH: Final = Each()
 
-Step = str | int | Where | Each
-Path = tuple[Step, ...]
+PathStep = str | int | Where | Each
+JsonPath = tuple[PathStep, ...]
 
 _STEP = re.compile(
     r"(?P<dot>\.?)(?:(?P<name>[^.\[\]{}|?\"]+)"
@@ -49,15 +49,25 @@ _STEP = re.compile(
 )
 
 
-def compile_path(text: str, *, each: bool = False) -> Path:
-    """The steps of a path. Raises ValueError with a sentence; `[*]` only where `each` allows it."""
-    steps: list[Step] = []
+def compile_path(text: str, *, each: bool = False) -> JsonPath:
+    """Return the steps of a path. Raises ValueError with a sentence.
+
+    each  whether `[*]` is allowed, once
+    """
+    steps: list[PathStep] = []
     place = 0
     while place < len(text):
         match = _STEP.match(text, place)
         if match is None or bool(match["dot"]) != bool(match["name"] and steps):
             raise ValueError("has a path that is not like a.b[0].c[Name=Amount].Value")
-        steps.append(_step(match))
+        if match["each"]:
+            steps.append(EACH)
+        elif match["index"]:
+            steps.append(int(match["index"]))
+        elif match["member"]:
+            steps.append(Where(match["member"], match["value"]))
+        else:
+            steps.append(match["name"] or match["quoted"])
         place = match.end()
     if not steps:
         raise ValueError("has an empty path")
@@ -66,18 +76,8 @@ def compile_path(text: str, *, each: bool = False) -> Path:
     return tuple(steps)
 
 
-def _step(match: re.Match[str]) -> Step:
-    if match["each"]:
-        return EACH
-    if match["index"]:
-        return int(match["index"])
-    if match["member"]:
-        return Where(match["member"], match["value"])
-    return match["name"] or match["quoted"]
-
-
-def find(document: Any, path: Path) -> Any:
-    """What stands there; None where nothing does, or where what should hold it is of other kind."""
+def find(document: Any, path: JsonPath) -> Any:
+    """Return the value at a path; None where it is absent, or its parent is of another kind."""
     value = document
     for step in path:
         value = take(value, step)
@@ -86,8 +86,8 @@ def find(document: Any, path: Path) -> Any:
     return value
 
 
-def take(value: Any, step: Step) -> Any:
-    """One step further, or None."""
+def take(value: Any, step: PathStep) -> Any:
+    """Return the value one step further, or None."""
     if type(step) is str:
         return value.get(step) if type(value) is dict else None
     if type(step) is Where and type(value) is dict:
@@ -108,7 +108,7 @@ def _is(value: Any, where: Where) -> bool:
     found = value.get(where.name) if type(value) is dict else None
     if type(found) is bool:
         return where.value == ("true" if found else "false")
-    if type(found) is NumberText:  # what is signed is asked as what is read: whole numbers alone
+    if type(found) is NumberText:  # as in a body that is read: whole numbers alone match
         found = int(found) if _WHOLE.fullmatch(found) else None
     if type(found) not in (str, int):
         return False
@@ -122,15 +122,15 @@ _BLANK = re.compile(r"[ \t\n\r]*")
 _DECODER: Final = json.JSONDecoder(parse_int=NumberText, parse_float=NumberText)
 
 
-def slices(text: str, path: Path) -> list[str]:
-    """The values at `path` exactly as they stand in `text`; several where it has `[*]`."""
+def slices(text: str, path: JsonPath) -> list[str]:
+    """Return the values at `path` exactly as they stand in `text`; several where it has `[*]`."""
     found = [text]
     for step in path:
         found = [piece for value in found for piece in _stepped(value, step)]
     return [piece.strip(" \t\n\r") for piece in found]
 
 
-def _stepped(text: str, step: Step) -> Iterator[str]:
+def _stepped(text: str, step: PathStep) -> Iterator[str]:
     start = _skip(text, 0)
     if isinstance(step, str):
         members = _members(text, start) if text[start] == "{" else ()
@@ -149,7 +149,7 @@ def _stepped(text: str, step: Step) -> Iterator[str]:
 
 
 def _members(text: str, start: int) -> Iterator[tuple[str, str]]:
-    """Name and value of every member of the object at `start`."""
+    """Yield name and value of every member of the object at `start`."""
     place = _skip(text, start + 1)
     while text[place] != "}":
         name, place = _scanstring(text, place + 1)
@@ -160,7 +160,7 @@ def _members(text: str, start: int) -> Iterator[tuple[str, str]]:
 
 
 def _elements(text: str, start: int) -> Iterator[str]:
-    """Every element of the list at `start`."""
+    """Yield every element of the list at `start`."""
     place = _skip(text, start + 1)
     while text[place] != "]":
         _, end = _DECODER.raw_decode(text, place)
@@ -179,24 +179,24 @@ def _next(text: str, end: int) -> int:
 
 
 def plain_text(value: Any) -> str | None:
-    """A member as text: numbers as written, `true`, `false`; None for null, objects and lists."""
+    """Return a member as text, numbers as written; None for null, objects and lists."""
     if type(value) is bool:
         return "true" if value else "false"
     return str(value) if isinstance(value, str) else None
 
 
 def compact(value: Any) -> str:
-    """Without blanks between tokens, in the order received, as JavaScript's JSON.stringify."""
+    """Write JSON without blanks, in the order received, as JavaScript's JSON.stringify does."""
     return _write(value, sort=False)
 
 
 def canonical(value: Any) -> str:
-    """The same with the keys of every object sorted."""
+    """Write JSON without blanks, with the keys of every object sorted."""
     return _write(value, sort=True)
 
 
 def _write(value: Any, *, sort: bool) -> str:
-    # By hand, since the standard encoder would write a Written number as a text.
+    # By hand: the standard encoder would write a NumberText as a text.
     if isinstance(value, dict):
         pairs = sorted(value.items()) if sort else value.items()
         inner = ",".join(f"{_quoted(name)}:{_write(each, sort=sort)}" for name, each in pairs)
@@ -213,49 +213,44 @@ def _quoted(text: str) -> str:
 
 
 def joined_values(value: Any) -> str | None:
-    """The values of an object as text, sorted by name, without separators; None of others."""
+    """Join the values of an object as text, sorted by name; None where it is no object."""
     if type(value) is not dict:
         return None
     return "".join(plain_text(each) or "" for _, each in sorted(value.items()))
 
 
-Values = Callable[[Request], list[bytes]]
+FindValues = Callable[[Request], list[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A place in a request. `text` is how the profile writes it; `values` may find several."""
+class RequestPlace:
+    """A place in a request. `text` is the profile's own; `values` may find several."""
 
     text: str
-    values: Values
-
-    @property
-    def kind(self) -> str:
-        """`header`, `query`, `form` or `json`."""
-        return self.text.partition(":")[0]
+    values: FindValues
 
     @property
     def name(self) -> str:
-        """What stands behind the kind; of several headers the first."""
+        """The text behind the kind; of several headers the first."""
         return self.text.partition(":")[2].partition(",")[0]
 
 
-def _header(name: str) -> Values:
+def _header(name: str) -> FindValues:
     values = header_values(name)
     return lambda request: values(request.headers)
 
 
-def _query(name: str) -> Values:
+def _query(name: str) -> FindValues:
     wanted = name.encode("utf-8")
     return lambda request: [value for key, value in request.query if key == wanted]
 
 
-def _form(name: str) -> Values:
+def _form(name: str) -> FindValues:
     wanted = name.encode("utf-8")
     return lambda request: [value for key, value in request.form if key == wanted]
 
 
-def _json(name: str) -> Values:
+def _json(name: str) -> FindValues:
     path = compile_path(name)
 
     def values(request: Request) -> list[bytes]:
@@ -266,7 +261,7 @@ def _json(name: str) -> Values:
     return values
 
 
-PLACES: Final[Mapping[str, Callable[[str], Values]]] = {
+PLACES: Final[Mapping[str, Callable[[str], FindValues]]] = {
     "header": _header,
     "query": _query,
     "form": _form,
@@ -274,9 +269,9 @@ PLACES: Final[Mapping[str, Callable[[str], Values]]] = {
 }
 
 
-def compile_place(text: str) -> Place:
-    """The place a profile names. Raises ValueError with a sentence."""
+def compile_place(text: str) -> RequestPlace:
+    """Compile a place that a profile names. Raises ValueError with a sentence."""
     kind, _, name = text.partition(":")
     if kind not in PLACES or not name:
         raise ValueError(f"must be one of {', '.join(f'{known}:NAME' for known in PLACES)}")
-    return Place(text=text, values=PLACES[kind](name))
+    return RequestPlace(text=text, values=PLACES[kind](name))

@@ -2,56 +2,38 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
-from dataclasses import asdict
 from difflib import get_close_matches
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, Final
+from types import NoneType
+from typing import Annotated, Any, Final, NamedTuple, get_args, get_type_hints
+
+from pydantic import Field, PlainValidator, create_model
 
 from app.core.errors import ConfigurationError, NotFoundError
-from app.core.toml_file import read_toml
-from app.providers.rules import ProfileFile, read_free
+from app.core.toml_file import EMPTY, Mistake, TomlTable, Values, read_toml
+from app.providers.rules import Free
 from app.providers.rules_together import check_together
-from app.providers.sections import (
-    AccountRule,
-    AcknowledgementRule,
-    AlsoRule,
-    AmountsRule,
-    CheckoutRule,
-    CustomerRule,
-    EnvironmentRule,
-    EventRule,
-    FetchBackRule,
-    HandshakeRule,
-    Profile,
-    RequestRule,
-    RestsOnRule,
-    SecretRule,
-    SetupRule,
-    SignatureRule,
-    TimestampRule,
-)
+from app.providers.sections import Profile
 
 __all__ = ["SHIPPED", "Profile", "load_profile", "profile_text", "read_profile", "shipped_profiles"]
 
 SHIPPED: Final = Path(__file__).parent / "profiles"
 
 MAX_FILE_BYTES: Final = 32 * 1024
-"""A profile is a page or two; what is larger is another file by mistake, or made to be slow to
-read: bundles and scenarios of strangers hold profiles, and a TOML parser's time grows with the
-square."""
-
-_TOO_LARGE: Final = f"is larger than {MAX_FILE_BYTES} bytes"
+"""A profile is a page or two. A larger file is there by mistake, or made to be slow to read:
+strangers' bundles and scenarios hold profiles, and a TOML parser's time grows with the square."""
 
 
 def shipped_profiles() -> list[str]:
-    """Names that `load_profile` knows without a path, sorted."""
+    """Return the names that `load_profile` knows without a path, sorted."""
     return sorted(path.stem for path in SHIPPED.glob("*.toml"))
 
 
 def load_profile(name_or_path: str) -> Profile:
-    """The profile of a shipped name, or of a path (it has a `/` or ends in `.toml`).
+    """Load the profile of a shipped name, or of a path (it has a `/` or ends in `.toml`).
 
     Raises ConfigurationError with every mistake of the file at once, each with file, line and key.
     """
@@ -60,52 +42,53 @@ def load_profile(name_or_path: str) -> Profile:
 
 
 KEPT: Final = 128
-"""Profiles kept as they were read, more than are shipped: a start reads the same one several times,
-and to read it takes some milliseconds."""
+"""Profiles cached, more than are shipped: a start reads one profile several times, each time for
+some milliseconds."""
 
 
 @lru_cache(maxsize=KEPT)
 def read_profile(path: Path, text: str) -> Profile:
-    """The profile in a text; `path` names it, in mistakes too. Raises as `load_profile` does."""
+    """Read the profile in a text, named after `path`. Raise as `load_profile` does."""
     values = read_toml(
         text,
-        ProfileFile,
+        _table_of(Profile),
         name=str(path),
         most_bytes=MAX_FILE_BYTES,
-        together=lambda read: [*read_free(read), *check_together(read)],
+        together=lambda read: [*_read_free(Profile, read, ""), *check_together(read)],
     )
-    return _build(path.stem, values)
+    profile: Profile = _build(Profile, {**values, "name": path.stem})
+    return profile
 
 
 def profile_text(name_or_path: str) -> str:
-    """The file of a profile that `load_profile` takes. Raises as that does for one that is none."""
+    """Return the file of a profile that `load_profile` takes. Raise as that does."""
     return _text(_path_of(name_or_path))
 
 
 def _path_of(name_or_path: str) -> Path:
     if "/" in name_or_path or name_or_path.endswith(".toml"):
         return Path(name_or_path)
-    if name_or_path not in shipped_profiles():
-        if Path(name_or_path).is_file():
-            meant = f"write ./{name_or_path} for the file"
-            raise ConfigurationError([f"there is no shipped profile {name_or_path!r}; {meant}"])
-        shipped = ", ".join(shipped_profiles())
-        near = get_close_matches(name_or_path.lower(), shipped_profiles(), n=1, cutoff=0.7)
-        nearest = f"; the nearest one is {near[0]}" if near else ""
-        raise ConfigurationError(
-            [
-                f"there is no profile {name_or_path!r}{nearest}: name one of {shipped}, or a path "
-                "to a file"
-            ]
-        )
-    return SHIPPED / f"{name_or_path}.toml"
+    known = shipped_profiles()
+    if name_or_path in known:
+        return SHIPPED / f"{name_or_path}.toml"
+    if Path(name_or_path).is_file():
+        meant = f"write ./{name_or_path} for the file"
+        raise ConfigurationError([f"there is no shipped profile {name_or_path!r}; {meant}"])
+    near = get_close_matches(name_or_path.lower(), known, n=1, cutoff=0.7)
+    nearest = f"; the nearest one is {near[0]}" if near else ""
+    raise ConfigurationError(
+        [
+            f"there is no profile {name_or_path!r}{nearest}: name one of {', '.join(known)}, or a "
+            "path to a file"
+        ]
+    )
 
 
 def _text(path: Path) -> str:
     try:
         if path.stat().st_size <= MAX_FILE_BYTES:
             return path.read_text(encoding="utf-8-sig")
-        problem = _TOO_LARGE
+        problem = f"is larger than {MAX_FILE_BYTES} bytes"
     except OSError as error:
         problem = f"cannot be read: {error.strerror or 'it is not a file'}"
     except UnicodeDecodeError:
@@ -115,30 +98,77 @@ def _text(path: Path) -> str:
     raise ConfigurationError([f"{path}: {problem}"])
 
 
-def _build(name: str, values: dict[str, Any]) -> Profile:
-    signature, event = values["signature"], values["event"]
-    fetch_back, amounts = values["fetch_back"], values["amounts"]
-    also = signature.pop("also")
-    return Profile(
-        name=name,
-        verifies_only=values["verifies_only"],
-        confirm=values["confirm"],
-        setup=SetupRule(**values["setup"]),
-        signature=SignatureRule(**signature, also=also and AlsoRule(**also)),
-        account=AccountRule(**values["account"]),
-        secret=SecretRule(**values["secret"]),
-        timestamp=values["timestamp"] and TimestampRule(**values["timestamp"]),
-        request=RequestRule(**values["request"]),
-        acknowledgement=AcknowledgementRule(**values["acknowledgement"]),
-        handshake=values["handshake"] and HandshakeRule(**values["handshake"]),
-        event=EventRule(**event),
-        customer=CustomerRule(**values["customer"]),
-        environment=EnvironmentRule(**values["environment"]),
-        amounts=AmountsRule(**amounts),
-        fetch_back=fetch_back and FetchBackRule(**fetch_back),
-        checkout=CheckoutRule(**values["checkout"]),
-        rests_on=values["rests_on"] and RestsOnRule(**values["rests_on"]),
-        claims=values["claims"],
+# --- from the classes of `sections.py` to the model of a file, and back ---------------------------
+
+
+class _Key(NamedTuple):
+    """One attribute of a section's class.
+
+    section  the class of the section that it is; None where it is a key
+    optional whether such a section may be absent
+    rule     what a key may hold; None of `Profile.name`, which no file states
+    """
+
+    section: Any
+    optional: bool
+    rule: Any
+
+
+@cache
+def _keys_of(kind: Any) -> dict[str, _Key]:
+    keys = {}
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        kinds = (hint, *get_args(hint))
+        section = next((each for each in kinds if dataclasses.is_dataclass(each)), None)
+        rule = next(iter(getattr(hint, "__metadata__", ())), None)
+        keys[name] = _Key(section, NoneType in kinds, rule)
+    return keys
+
+
+@cache
+def _table_of(kind: Any) -> type[TomlTable]:
+    """Derive the pydantic model of a section from its class."""
+    given: dict[str, Any] = {}
+    defaults = {each.name: each.default for each in dataclasses.fields(kind)}
+    for name, key in _keys_of(kind).items():
+        if key.section is not None:
+            table = _table_of(key.section)
+            given[name] = (table | None, None) if key.optional else (table, EMPTY)
+        elif isinstance(key.rule, Free):
+            given[name] = (dict[str, Any], EMPTY)
+        elif key.rule is not None:
+            # A default is right as it stands; only what a file gives is read.
+            default = ... if defaults[name] is dataclasses.MISSING else defaults[name]
+            reading = Annotated[Any, PlainValidator(key.rule)]
+            given[name] = (reading, Field(default, validate_default=False))
+    return create_model(kind.__name__, __base__=TomlTable, **given)
+
+
+def _read_free(kind: Any, values: Values, prefix: str) -> Iterator[Mistake]:
+    """Put checked pairs in the place of each section of free keys; drop a section with mistakes."""
+    for name, key in _keys_of(kind).items():
+        if key.section is not None and values.get(name):
+            yield from _read_free(key.section, values[name], f"{prefix}{name}.")
+        if not isinstance(key.rule, Free) or name not in values:
+            continue
+        read, mistakes = [], []
+        for word, value in values.pop(name).items():
+            try:
+                read.append((word, key.rule.read((word, value))))
+            except ValueError as error:
+                mistakes.append(Mistake(f'{prefix}{name}."{word}"', str(error)))
+        if not mistakes:
+            values[name] = tuple(read)
+        yield from mistakes
+
+
+def _build(kind: Any, values: Values) -> Any:
+    sections = {name: key.section for name, key in _keys_of(kind).items()}
+    return kind(
+        **{
+            name: _build(sections[name], value) if sections[name] and value is not None else value
+            for name, value in values.items()
+        }
     )
 
 
@@ -146,24 +176,24 @@ def _build(name: str, values: dict[str, Any]) -> Profile:
 
 
 def list_profiles() -> list[dict[str, Any]]:
-    """Every shipped profile: how it signs, what its events are worth, what its facts rest on."""
-    return [_summary(load_profile(name)) for name in shipped_profiles()]
-
-
-def _summary(profile: Profile) -> dict[str, Any]:
-    return {
-        "profile": profile.name,
-        "mac": profile.signature.mac,
-        "key": profile.signature.key,
-        "where": profile.signature.where,
-        "events": what_events_are_worth(profile),
-        "rests_on": profile.rests_on.mark if profile.rests_on else None,
-    }
+    """Summarize every shipped profile: how it signs, what its events are worth, its sources."""
+    return [
+        {
+            "profile": profile.name,
+            "mac": profile.signature.mac,
+            "key": profile.signature.key,
+            "where": profile.signature.where,
+            "events": what_events_are_worth(profile),
+            "rests_on": profile.rests_on.mark if profile.rests_on else None,
+        }
+        for profile in map(load_profile, shipped_profiles())
+    ]
 
 
 def what_events_are_worth(profile: Profile) -> str:
-    """`signed`, `fetched back` (they count only then), `unconfirmed` (none counts by itself: the
-    key is every merchant's, and nothing says whose an event is), or `none` (it verifies only)."""
+    """Say when events count: `signed`, `fetched back` (then only), `unconfirmed` (none counts by
+    itself: all merchants share the key, and nothing names the account), or `none` (it verifies
+    only)."""
     if profile.verifies_only:
         return "none"
     if profile.account.undocumented:
@@ -172,25 +202,25 @@ def what_events_are_worth(profile: Profile) -> str:
 
 
 def show_profile(name_or_path: str) -> dict[str, Any]:
-    """Everything that a profile says, section by section, defaults included.
+    """Return everything that a profile says, section by section, defaults included.
 
     Raises ConfigurationError with every mistake, NotFoundError where there is no such profile.
     """
     _must_exist(name_or_path)
     profile = load_profile(name_or_path)
-    shown = asdict(profile)
+    shown = dataclasses.asdict(profile)
     for section in (shown, *(each for each in shown.values() if type(each) is dict)):
         for key, value in section.items():
-            if _is_free(value):
-                section[key] = dict(value)
+            if type(value) is tuple and value and all(type(each) is tuple for each in value):
+                section[key] = dict(value)  # free keys
     summary = {"profile": shown.pop("name"), "events": what_events_are_worth(profile)}
     must = what_the_shop_must_name(profile)
     return summary | ({} if must is None else {"the_shop_must": must}) | shown
 
 
 def what_the_shop_must_name(profile: Profile) -> str | None:
-    """What the shop must state of each payment, where neither the provider's events nor its answer
-    names an order; None where one does, or where no event moves money."""
+    """Say what the shop must state of each payment. None where an event or the provider's answer
+    names the order, or where no event moves money."""
     answers = profile.fetch_back.order if profile.fetch_back else ()
     if profile.verifies_only or profile.event.order or answers:
         return None
@@ -213,12 +243,8 @@ def what_the_shop_must_name(profile: Profile) -> str | None:
     )
 
 
-def _is_free(value: Any) -> bool:
-    return type(value) is tuple and bool(value) and all(type(each) is tuple for each in value)
-
-
 def rows_of(shown: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The same as dotted keys with their values; what is not there is left out."""
+    """Yield what `show_profile` returned as dotted keys with their values, absent ones left out."""
     for key, value in shown.items():
         if type(value) is dict:
             yield from rows_of(value, f"{prefix}{key}.")
@@ -227,7 +253,7 @@ def rows_of(shown: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
 
 
 def check_profile(name_or_path: str) -> list[str]:
-    """Every mistake of a file, one sentence each with file, line and key; empty: it is in order.
+    """Return every mistake of a file, one sentence each with file, line and key.
 
     Raises NotFoundError where there is no such file.
     """

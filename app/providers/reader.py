@@ -1,114 +1,26 @@
 """From a verified body to events: a profile's locations, compiled once.
 
-Leaves out: whether the request is genuine. The customer's phone number is no part of an event: only
-its keyed digest leaves here, and the number itself when a person looks at one delivery.
+Leaves out: whether the request is genuine. The customer's phone number is not part of an event. Its
+keyed digest leaves here, and the number itself only when a person looks at one delivery.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
-from decimal import Decimal
-from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from app.core.masking import masked_words
 from app.core.phone_key import PhoneKey
 from app.core.reading import NOBODYS, TRIAL, TRIED, Belonging, Reading, Unreadable
-from app.providers import dates, documents, fields, paths, request, sections
+from app.providers import amounts, dates, documents, fields, paths, request, sections
 from app.providers.phones import phone_digits
 from reconcile.instants import Instant
 from reconcile.ledger.events import ClaimKind, Event, Standing
-from reconcile.money import Money, MoneyError, from_major, money
+from reconcile.money import Money
 from reconcile.values import maker
 
-# --- amounts as providers write them, made exact or refused ---------------------------------------
 
-
-AmountUnit = Callable[[Any, str], Money]
-"""(the value as parsed, its currency) → money, or MoneyError."""
-
-AMOUNTS_REMEMBERED: Final = 1_024
-"""Amounts kept in memory as read, about 300 kB."""
-
-_NUMBERS: Final = frozenset({Decimal, int, str})
-_CURRENCY = re.compile(r"[A-Z]{3}")  # all that ISO 4217 has are of this form
-_ILL_FORMED: Final = "is not a code of three capital letters"
-# Decimal() itself would also take full-width digits, "1_000" and "1e9".
-_DECIMAL_TEXT = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,18})?")
-_WHOLE_TEXT = re.compile(r"[0-9]{1,19}")
-
-
-def _major(value: Any, currency: str) -> Money:
-    if type(value) is str and _DECIMAL_TEXT.fullmatch(value):
-        return from_major(value, currency)
-    if type(value) is Decimal or type(value) is int:
-        return from_major(value, currency)
-    raise MoneyError("the amount is not a number or a decimal text")
-
-
-def _minor(value: Any, currency: str) -> Money:
-    if type(value) is str and _WHOLE_TEXT.fullmatch(value):
-        return money(int(value), currency)
-    if type(value) is int:
-        return money(value, currency)
-    raise MoneyError("the amount is not a whole number of minor units")
-
-
-AMOUNT_UNITS: Final[Mapping[str, AmountUnit]] = {"major": _major, "minor": _minor}
-
-
-def amount_unit(name: str, decimals: tuple[tuple[str, int], ...]) -> AmountUnit:
-    """The unit of a profile; `decimals` are those of currencies that it counts in its own way."""
-    unit, own = AMOUNT_UNITS[name], dict(decimals)
-    if not own:
-        return unit
-
-    def read(value: Any, currency: str) -> Money:
-        if currency not in own:
-            return unit(value, currency)
-        digits = str(value)
-        if type(value) not in (int, str) or not _WHOLE_TEXT.fullmatch(digits):
-            raise MoneyError("the amount is not a whole number of minor units")
-        return from_major(Decimal(digits).scaleb(-own[currency]), currency)
-
-    return read
-
-
-def read_amount(read: AmountUnit, value: Any, currency: Any, *, name: str) -> Money:
-    """Exact money of zero or more. `name` is the amount's own name, for the sentence."""
-    if currency is None:
-        raise Unreadable(f"{name} has no currency")
-    if type(currency) is not str:
-        raise Unreadable(f"the currency of {name} {_ILL_FORMED}")
-    if type(value) not in _NUMBERS:
-        raise Unreadable(f"{name} cannot be read exactly: it is not a number or a decimal text")
-    try:
-        return _remembered(read, value, currency)
-    except MoneyError as error:
-        if not _CURRENCY.fullmatch(currency):
-            raise Unreadable(f"the currency of {name} {_ILL_FORMED}") from None
-        raise Unreadable(f"{name} {error}") from None
-
-
-# Prices repeat, and most events state one amount twice. `typed` keeps 1500 apart from "1500".
-@lru_cache(maxsize=AMOUNTS_REMEMBERED, typed=True)
-def _remembered(read: AmountUnit, value: Decimal | int | str, currency: str) -> Money:
-    """Raises MoneyError with what is to be said of the amount."""
-    try:
-        amount = read(value, currency)
-    except MoneyError as error:
-        raise MoneyError(f"cannot be read exactly: {error}") from None
-    if amount.minor < 0:
-        raise MoneyError("is negative")
-    return amount
-
-
-# --- what a provider's words mean -----------------------------------------------------------------
-
-
-class Words:
-    """The claims of a profile. `otherwise`: what words that it does not name mean."""
+class ClaimWords:
+    """The claims of a profile. `otherwise`: what an unknown word means."""
 
     __slots__ = ("_exact", "_otherwise", "_prefixes")
 
@@ -119,7 +31,7 @@ class Words:
         self._prefixes = sorted(prefixes, key=lambda each: -len(each[0]))
 
     def meaning(self, word: str) -> ClaimKind:
-        """What the word says of an attempt."""
+        """Return the claim that the word makes about an attempt."""
         exact = self._exact.get(word)
         if exact is not None:
             return exact
@@ -127,9 +39,6 @@ class Words:
             if word.startswith(prefix):
                 return meaning
         return self._otherwise
-
-
-# --- from a verified body to events ---------------------------------------------------------------
 
 
 GIVES_BACK: Final[frozenset[ClaimKind]] = frozenset(
@@ -146,21 +55,22 @@ GIVES_BACK: Final[frozenset[ClaimKind]] = frozenset(
 """Claims about money on its way back: their amount is the refund's, and a movement names them."""
 
 COVERS_ORDER: Final[frozenset[ClaimKind]] = frozenset({"succeeded", "authorized"})
-"""Claims that, where they state no amount of their own, speak of the whole order."""
+"""Claims that mean the whole order where they state no amount of their own."""
 
 UNSTATED: Final = "unstated"
-"""In place of an environment: the profile names the member that says it, and it is not there."""
+"""In place of an environment: the profile names the member that states it, and it is absent."""
+
 STATES_NO_SUM: Final[frozenset[ClaimKind]] = frozenset({"pending", "unrecognized", "ignored"})
-"""Claims of which no sum of refunds is read: what they say of money is not known, or not final."""
+"""Claims without a sum of refunds: their meaning for the money is not known, or not final."""
 
 MEANT_AS_STATED: Final[frozenset[ClaimKind]] = frozenset({"unrecognized", "ignored"})
-"""Claims that need no confirmation: they make nothing true of any payment."""
+"""Claims that need no confirmation, since they change no payment."""
 
 _new_event, _new_reading = maker(Event), maker(Reading)
 
 
-class Field:
-    """One field of a profile: where it stands, and what sentences call it."""
+class ProfileField:
+    """One field of a profile: where it stands, and its name in sentences."""
 
     __slots__ = ("_locations", "find", "name")
 
@@ -169,9 +79,24 @@ class Field:
         self.find: fields.Find = fields.compile_locations(locations)
         self.name = fields.plain_name(locations)
 
-    def name_in(self, facts: fields.Facts) -> str:
-        """What a sentence calls it in this body, which may have it in the second place or third."""
-        return fields.plain_name(fields.holding(self._locations, facts))
+    def name_in(self, data: fields.EventData) -> str:
+        """Return its name in this body, which may have it at the second location or third."""
+        return fields.plain_name(fields.holding(self._locations, data))
+
+    def text(self, data: fields.EventData) -> str | None:
+        """Return its text; None where it is absent. Raises Unreadable."""
+        value = self.find(data)
+        if value is None:
+            return None
+        # Nearly every text passes here; any other is judged, and named, in full.
+        if (
+            type(value) is str
+            and 0 < len(value) <= fields.MAX_TEXT
+            and value.isprintable()
+            and value[0] > " "
+        ):
+            return value
+        return fields.required_text(value, self.name_in(data))
 
 
 class Price:
@@ -186,26 +111,27 @@ class Price:
         amount: sections.Locations,
         currency: sections.Locations,
     ) -> None:
-        self._read = amount_unit(rule.unit, rule.decimals)
-        self._amount = Field(amount)
+        self._read = amounts.amount_unit(rule.unit, rule.decimals)
+        self._amount = ProfileField(amount)
         self._currency = fields.compile_locations(currency)
         self._order_currency = fields.compile_locations(rule.order_currency)
 
-    def read(self, facts: fields.Facts) -> Money | None:
-        """Exact money; None where no amount is stated. Raises Unreadable."""
-        value = self._amount.find(facts)
+    def read(self, data: fields.EventData) -> Money | None:
+        """Return exact money; None where no amount is stated. Raises Unreadable."""
+        value = self._amount.find(data)
         if value is None:
             return None
-        currency = self._currency(facts)
+        currency = self._currency(data)
         if currency is None:
-            currency = self._order_currency(facts)
+            currency = self._order_currency(data)
         try:
-            return read_amount(self._read, value, currency, name=self._amount.name)
+            return amounts.read_amount(self._read, value, currency, name=self._amount.name)
         except Unreadable:
-            return read_amount(self._read, value, currency, name=self._amount.name_in(facts))
+            name = self._amount.name_in(data)
+            return amounts.read_amount(self._read, value, currency, name=name)
 
 
-class Reader:
+class EventReader:
     """Reads the events of one source."""
 
     def __init__(
@@ -217,28 +143,28 @@ class Reader:
         own_orders: bool = False,
         accounts: frozenset[str] | None = None,
     ) -> None:
-        event, amounts = profile.event, profile.amounts
+        event, priced = profile.event, profile.amounts
         self._source = source
         self._phone_key = phone_key if profile.customer.phone else None
         self._request = profile.request
         self._document = documents.DOCUMENTS[profile.request.body]
         self._items = paths.compile_path(event.items, each=True) if event.items else None
-        # Of a provider that moves no money nothing is left to be explained.
+        # A provider that moves no money leaves nothing to be explained.
         otherwise: ClaimKind = "ignored" if profile.verifies_only else "unrecognized"
-        self._claims = Words(profile.claims, otherwise=otherwise)
+        self._claims = ClaimWords(profile.claims, otherwise=otherwise)
         self._standing: Standing = "unconfirmed" if profile.unconfirmed else "said"
-        self._account = Field(profile.account.where)
+        self._account = ProfileField(profile.account.where)
         self._accounts = accounts if profile.account.where else None
         self._own_orders = own_orders
-        self._id, self._kind = Field(event.id), Field(event.kind)
-        self._occurred_at, self._date = Field(event.occurred_at), dates.DATES[event.dates]
+        self._id, self._kind = ProfileField(event.id), ProfileField(event.kind)
+        self._occurred_at, self._date = ProfileField(event.occurred_at), dates.DATES[event.dates]
         self._zone = event.zone
-        self._order, self._session = Field(event.order), Field(event.session)
-        self._payment, self._movement = Field(event.payment), Field(event.movement)
-        self._capture, self._reason = Field(event.capture), Field(event.reason)
-        self._respond_by = Field(event.respond_by)
-        self._phone, self._country = Field(profile.customer.phone), profile.customer.country
-        self._environment = Field(profile.environment.where)
+        self._order, self._session = ProfileField(event.order), ProfileField(event.session)
+        self._payment, self._movement = ProfileField(event.payment), ProfileField(event.movement)
+        self._capture, self._reason = ProfileField(event.capture), ProfileField(event.reason)
+        self._respond_by = ProfileField(event.respond_by)
+        self._phone, self._country = ProfileField(profile.customer.phone), profile.customer.country
+        self._environment = ProfileField(profile.environment.where)
         self._names_environments = bool(profile.environment.where)
         self._environments: dict[str, str | None] = {
             profile.environment.sandbox: "sandbox",
@@ -246,49 +172,42 @@ class Reader:
         }
         if profile.environment.either is not None:
             self._environments[profile.environment.either] = None
-        self._paid = Price(amounts, amount=amounts.payment, currency=amounts.payment_currency)
-        self._given_back = Price(amounts, amount=amounts.refund, currency=amounts.refund_currency)
+        self._paid = Price(priced, amount=priced.payment, currency=priced.payment_currency)
+        self._given_back = Price(priced, amount=priced.refund, currency=priced.refund_currency)
         self._refunded_total = Price(
-            amounts,
-            amount=amounts.refunded_total,
-            currency=amounts.refund_currency + amounts.payment_currency,
+            priced,
+            amount=priced.refunded_total,
+            currency=priced.refund_currency + priced.payment_currency,
         )
-        self._won = Price(amounts, amount=amounts.won, currency=amounts.refund_currency)
-        self._tells_parts = bool(amounts.won)
-        self._ordered = Price(amounts, amount=amounts.order, currency=amounts.order_currency)
+        self._won = Price(priced, amount=priced.won, currency=priced.refund_currency)
+        self._tells_parts = bool(priced.won)
+        self._ordered = Price(priced, amount=priced.order, currency=priced.order_currency)
 
     def read(self, body: bytes, incoming: request.Incoming, *, digest: str) -> Reading:
-        """What the body says. Raises Unreadable with one sentence.
+        """Read the events of a body. Raises Unreadable with one sentence.
 
         body  as the provider meant it: decrypted or unwrapped where its scheme does that
         """
         if body.startswith(TRIAL):
             raise Unreadable(TRIED)
         document = self._document(self._request, body)
-        facts = fields.Facts(
-            document,
-            root=document,
-            headers=incoming.headers,
-            body=body,
-            url=incoming.url,
-            digest=digest,
-        )
+        data = fields.EventData(document, incoming, root=document, body=body, digest=digest)
         if self._items is not None:
-            return self._several(facts, documents.items_of(document, body, self._items))
+            return self._several(data, documents.items_of(document, body, self._items))
         if type(document) is not dict:
             raise Unreadable("the body is not a JSON object")
-        environment = self._environment_of(facts)
+        environment = self._environment_of(data)
         return _new_reading(
-            events=(self._event(facts),),
-            environment=_stated(environment),
+            events=(self._event(data),),
+            environment=None if environment == UNSTATED else environment,
             unstated=environment == UNSTATED,
-            foreign=self._are_foreign([facts]),
-            customers=self._customers([facts]),
+            foreign=self._are_foreign([data]),
+            customers=self._customers([data]),
         )
 
     def belonging(self, body: bytes, incoming: request.Incoming) -> Belonging:
-        """Whose event a body is, and of which environment; nothing else of it is read. Never
-        raises: what cannot be read names no account, and its environment is for `read` to judge."""
+        """Read whose event a body is, and of which environment; nothing else. Never raises: an
+        unreadable body names no account, and `read` judges its environment."""
         if self._accounts is None and not self._names_environments:
             return NOBODYS
         try:
@@ -299,9 +218,9 @@ class Reader:
         if self._items is None and type(several[0].document) is not dict:
             return Belonging(foreign=foreign)
         environments = set()
-        for facts in several:
+        for data in several:
             try:
-                environments.add(self._environment_of(facts))
+                environments.add(self._environment_of(data))
             except Unreadable:
                 continue
         unstated = UNSTATED in environments
@@ -312,21 +231,24 @@ class Reader:
             foreign=foreign,
         )
 
-    def _are_foreign(self, several: list[fields.Facts]) -> bool:
-        """Whether one of these events names another account, or none. Raises Unreadable."""
+    def _are_foreign(self, several: list[fields.EventData]) -> bool:
+        """Check whether one of these events names another account, or none. Raises Unreadable."""
         if self._accounts is None:
             return False
         named = {fields.as_text(self._account.find(each), "account") for each in several}
         return not named or not named <= self._accounts
 
     def phones(self, body: bytes, incoming: request.Incoming) -> list[str]:
-        """The customers' phone numbers in a body, as E.164 digits. Raises Unreadable."""
-        found = [self._digits(each) for each in self._each(body, incoming)]
+        """Return the customers' phone numbers in a body, as E.164 digits. Raises Unreadable."""
+        found = [
+            phone_digits(self._phone.find(each), self._country)
+            for each in self._each(body, incoming)
+        ]
         return list(dict.fromkeys([digits for digits in found if digits is not None]))
 
     def respond_by(self, body: bytes, incoming: request.Incoming) -> Instant | None:
-        """Until when a dispute that a body reports may be answered; None where it does not say, or
-        reports several. Raises Unreadable."""
+        """Return until when a dispute in a body may be answered; None where the body does not say,
+        or reports several. Raises Unreadable."""
         stated = [self._respond_by.find(each) for each in self._each(body, incoming)]
         found = {
             self._date(each, self._respond_by.name, self._zone)
@@ -335,45 +257,36 @@ class Reader:
         }
         return found.pop() if len(found) == 1 else None
 
-    def _each(self, body: bytes, incoming: request.Incoming) -> list[fields.Facts]:
-        """What the locations of each event in a body look at. Raises Unreadable."""
+    def _each(self, body: bytes, incoming: request.Incoming) -> list[fields.EventData]:
+        """Return the data of each event in a body. Raises Unreadable."""
         document = self._document(self._request, body)
-        facts = fields.Facts(
-            document,
-            root=document,
-            headers=incoming.headers,
-            body=body,
-            url=incoming.url,
-            digest="",
-        )
+        data = fields.EventData(document, incoming, root=document, body=body, digest="")
         if self._items is None:
-            return [facts]
+            return [data]
         items = documents.items_of(document, body, self._items)
-        return [facts.of(item.document, digest=item.digest) for item in items]
+        return [data.of(item.document, digest=item.digest) for item in items]
 
-    def _digits(self, facts: fields.Facts) -> str | None:
-        return phone_digits(self._phone.find(facts), self._country)
-
-    def _customers(self, several: list[fields.Facts]) -> tuple[bytes | None, ...]:
+    def _customers(self, several: list[fields.EventData]) -> tuple[bytes | None, ...]:
+        """Return the keyed digest of each event's phone number; () without a key."""
         if self._phone_key is None:
             return ()
-        return tuple([self._customer(self._phone_key, facts) for facts in several])
+        digests = []
+        for data in several:
+            try:
+                digits = phone_digits(self._phone.find(data), self._country)
+            except Unreadable:  # only the search misses it: the event stays readable
+                digits = None
+            digests.append(None if digits is None else self._phone_key.digest(digits))
+        return tuple(digests)
 
-    def _customer(self, key: PhoneKey, facts: fields.Facts) -> bytes | None:
-        try:
-            digits = self._digits(facts)
-        except Unreadable:  # what only the search is poorer for makes no event unreadable
-            return None
-        return None if digits is None else key.digest(digits)
-
-    def _several(self, facts: fields.Facts, items: list[documents.BodyItem]) -> Reading:
-        """Each event by itself: one that cannot be read takes no other with it."""
-        foreign = self._are_foreign([facts.of(i.document, digest=i.digest) for i in items])
+    def _several(self, data: fields.EventData, items: list[documents.BodyItem]) -> Reading:
+        """Read each event by itself: an unreadable one does not affect the others."""
+        foreign = self._are_foreign([data.of(i.document, digest=i.digest) for i in items])
         events, raws, read = [], [], []
         unread: list[tuple[bytes, str]] = []
         environments = set()
         for number, item in enumerate(items, 1):
-            own = facts.of(item.document, digest=item.digest)
+            own = data.of(item.document, digest=item.digest)
             try:
                 environments.add(self._environment_of(own))
                 events.append(self._event(own))
@@ -396,95 +309,84 @@ class Reader:
             customers=self._customers(read),
         )
 
-    def _event(self, facts: fields.Facts) -> Event:
-        identity = fields.event_id(self._id.find(facts), self._id.name)
-        kind = fields.required_text(self._kind.find(facts), self._kind.name)
+    def _event(self, data: fields.EventData) -> Event:
+        identity = fields.event_id(self._id.find(data), self._id.name)
+        kind = fields.required_text(self._kind.find(data), self._kind.name)
         claim = self._claims.meaning(kind)
         try:
-            return self._detailed(identity, kind, claim, facts)
+            return self._detailed(identity, kind, claim, data)
         except Unreadable:
-            # A kind we do not know may well have a shape we do not know: keep it all the same, as
-            # one that means nothing, whatever its shape.
+            # An unknown kind may well have an unknown shape: keep it all the same. So is an ignored
+            # kind, whatever its shape.
             if claim not in MEANT_AS_STATED:
                 raise
         return _new_event(
             source=self._source,
             event_id=identity,
-            digest=facts.digest,
+            digest=data.digest,
             kind=kind,
             claim=claim,
             standing=self._standing,
         )
 
-    def _detailed(self, identity: str, kind: str, claim: ClaimKind, facts: fields.Facts) -> Event:
-        ordered = self._ordered.read(facts)
+    def _detailed(
+        self, identity: str, kind: str, claim: ClaimKind, data: fields.EventData
+    ) -> Event:
+        ordered = self._ordered.read(data)
         unconfirmed = self._standing != "said" and claim not in MEANT_AS_STATED
         unsummed = unconfirmed or claim in STATES_NO_SUM
-        total = None if unsummed else self._refunded_total.read(facts)
-        money = self._money(claim, ordered, facts, is_sum=total is not None)
+        total = None if unsummed else self._refunded_total.read(data)
+        money = self._money(claim, ordered, data, is_sum=total is not None)
         if claim == "dispute_won" and self._tells_parts:
-            claim, money = self._won_in_part(money, facts)
+            won = self._won.read(data)
+            if won is not None and money is not None and 0 < won.minor < money.minor:
+                # A part was won: the rest of the disputed amount was lost.
+                claim = "dispute_lost"
+                money = Money(minor=money.minor - won.minor, currency=money.currency)
         moved = claim in GIVES_BACK and not is_only_a_sum(claim, money, total)
+        occurred_at, order = self._instant(data), self._order.text(data)
+        if order is not None:
+            order = fields.order_named(order, self._source, own=self._own_orders)
         return _new_event(
             source=self._source,
             event_id=identity,
-            digest=facts.digest,
+            digest=data.digest,
             kind=kind,
             claim="pending" if unconfirmed else claim,
-            occurred_at=self._instant(facts),
-            order=self._order_of(facts),
-            session=_text(self._session, facts),
-            payment=_text(self._payment, facts),
-            movement=_text(self._movement, facts) if moved else None,
-            capture=_text(self._capture, facts) if claim == "succeeded" else None,
+            occurred_at=occurred_at,
+            order=order,
+            session=self._session.text(data),
+            payment=self._payment.text(data),
+            movement=self._movement.text(data) if moved else None,
+            capture=self._capture.text(data) if claim == "succeeded" else None,
             money=money,
             order_money=ordered,
             refunded_total=total,
-            reason=self._reason_in(facts),
+            reason=None if (reason := self._reason.text(data)) is None else masked_words(reason),
             standing=self._standing,
         )
 
-    def _reason_in(self, facts: fields.Facts) -> str | None:
-        reason = _text(self._reason, facts)
-        return None if reason is None else masked_words(reason)
-
-    def _order_of(self, facts: fields.Facts) -> str | None:
-        order = _text(self._order, facts)
-        return (
-            None if order is None else fields.order_named(order, self._source, own=self._own_orders)
-        )
-
     def _money(
-        self, claim: ClaimKind, ordered: Money | None, facts: fields.Facts, *, is_sum: bool
+        self, claim: ClaimKind, ordered: Money | None, data: fields.EventData, *, is_sum: bool
     ) -> Money | None:
         if claim in GIVES_BACK:
-            given_back = self._given_back.read(facts)
+            given_back = self._given_back.read(data)
             if given_back is not None or (is_sum and claim == "refunded"):
                 return given_back
-        paid = self._paid.read(facts)
+        paid = self._paid.read(data)
         return ordered if paid is None and claim in COVERS_ORDER else paid
 
-    def _won_in_part(
-        self, disputed: Money | None, facts: fields.Facts
-    ) -> tuple[ClaimKind, Money | None]:
-        """What a win says: of a part, that the rest of what was disputed was lost."""
-        won = self._won.read(facts)
-        if won is None or disputed is None or not 0 < won.minor < disputed.minor:
-            return "dispute_won", disputed
-        lost = Money(minor=disputed.minor - won.minor, currency=disputed.currency)
-        return "dispute_lost", lost
-
-    def _instant(self, facts: fields.Facts) -> Instant | None:
-        value = self._occurred_at.find(facts)
+    def _instant(self, data: fields.EventData) -> Instant | None:
+        value = self._occurred_at.find(data)
         if value is None:
             return None
         try:
             return self._date(value, self._occurred_at.name, self._zone)
         except Unreadable:
-            return self._date(value, self._occurred_at.name_in(facts), self._zone)
+            return self._date(value, self._occurred_at.name_in(data), self._zone)
 
-    def _environment_of(self, facts: fields.Facts) -> str | None:
-        value = self._environment.find(facts)
+    def _environment_of(self, data: fields.EventData) -> str | None:
+        value = self._environment.find(data)
         if value is None:
             return UNSTATED if self._names_environments else None
         word = str(value).lower() if type(value) is bool else value
@@ -495,24 +397,5 @@ class Reader:
 
 
 def is_only_a_sum(claim: ClaimKind, money: Money | None, total: Money | None) -> bool:
-    """Whether an event states only the sum of refunds, and no single one."""
+    """Check whether an event states only the sum of refunds, and no single refund."""
     return claim == "refunded" and money is None and total is not None
-
-
-def _text(field: Field, facts: fields.Facts) -> str | None:
-    value = field.find(facts)
-    if value is None:
-        return None
-    # Nearly every text passes here; what does not is judged, and named, in full.
-    if (
-        type(value) is str
-        and 0 < len(value) <= fields.MAX_TEXT
-        and value.isprintable()
-        and value[0] > " "
-    ):
-        return value
-    return fields.required_text(value, field.name_in(facts))
-
-
-def _stated(environment: str | None) -> str | None:
-    return None if environment == UNSTATED else environment

@@ -58,7 +58,7 @@ class SignatureCoverage:
         self._of_body = _OF_ITEM if per_item else _OF_BODY
         self._beside = beside
         self._signed = [each for each in found if not _TOO_WEAK & set(each.filters)]
-        self._items: paths.Path = (
+        self._items: paths.JsonPath = (
             paths.compile_path(items, each=True) if items and not per_item else ()
         )
 
@@ -86,7 +86,7 @@ class SignatureCoverage:
             return True
         return any(each.name == kind and each.argument == name for each in self._signed)
 
-    def _covers_path(self, path: paths.Path) -> bool:
+    def _covers_path(self, path: paths.JsonPath) -> bool:
         if paths.EACH in path:
             return False
         for place, step in enumerate(path):
@@ -98,7 +98,7 @@ class SignatureCoverage:
                 )
         return self._is_signed(path)
 
-    def _is_signed(self, path: paths.Path) -> bool:
+    def _is_signed(self, path: paths.JsonPath) -> bool:
         for each in self._signed:
             if each.name in _PREFIXES | {"json"} and each.argument:
                 signed = paths.compile_path(each.argument)
@@ -357,9 +357,9 @@ def settle(values: Values) -> None:
         signature, mac = values["signature"], values["signature"]["mac"]
         if mac == "basic":
             signature.update(_BASIC)
-        if signature["encoding"] is None:
+        if not signature["encoding"]:
             signature["encoding"] = _ENCODINGS.get(mac, "hex")
-        if values["secret"]["encoding"] is None:
+        if not values["secret"]["encoding"]:
             asymmetric = mac in schemes.SCHEMES and schemes.SCHEMES[mac].asymmetric
             values["secret"]["encoding"] = "public_key" if asymmetric else "text"
     with suppress(KeyError):
@@ -368,7 +368,7 @@ def settle(values: Values) -> None:
         if signature["key"] is None and mac != schemes.UNSIGNED and not published:
             signature["key"] = "merchant"
     with suppress(KeyError):
-        if values["amounts"]["unit"] is None and not _priced(values):
+        if not values["amounts"]["unit"] and not _priced(values):
             values["amounts"]["unit"] = "major"
     with suppress(KeyError):
         if values["verifies_only"]:
@@ -512,7 +512,7 @@ def _words_have_meanings(values: Values) -> Iterable[Mistake]:
 
 def _amounts_have_currencies(values: Values) -> Iterable[Mistake]:
     amounts = values["amounts"]
-    if amounts["unit"] is None:
+    if not amounts["unit"]:
         yield Mistake("amounts.unit", "is missing")
     for key, currencies in PRICES.items():
         if amounts[key] and not any(amounts[each] for each in (*currencies, "order_currency")):

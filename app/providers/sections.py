@@ -1,31 +1,31 @@
 """Profiles: what one provider's webhooks look like, as frozen data read from a TOML file.
 
-Each section of the file is one class here, each key one attribute, so that the file is the
-documentation of the class and the other way round. README.md explains every key, `rules.py` says
-what it may hold.
+Each section of the file is one class here, each key one attribute, annotated with what it may
+hold. README.md explains every key. `rules_together.py` fills in an empty `encoding` or `unit`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
+from app.providers import amounts, dates, encodings, rules, template
+from app.providers.rules import Free, integer, listed, one_of
 from reconcile.ledger.events import ClaimKind
 
-Locations = tuple[str, ...]
-"""`json:PATH`, `header:NAME`, … of which the first present counts; empty: there is none."""
+Locations = Annotated[tuple[str, ...], rules.locations]
+"""`json:PATH`, `header:NAME`, …: the first that is present counts. Empty: the field has none."""
 
-Pairs = tuple[tuple[str, Any], ...]
-"""A section of free keys, in the order of the file."""
+FreeKeys = tuple[tuple[str, Any], ...]
+"""A section whose keys the file chooses, in the order of the file."""
 
-Claims = tuple[tuple[str, ClaimKind], ...]
+Claims = Annotated[tuple[tuple[str, ClaimKind], ...], Free(rules.claims)]
 """(the provider's word, what it means), in the order of the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetupRule:
-    """Section [setup]: what a person has to know to connect the provider; None, empty: the file
-    does not say.
+    """Section [setup]: what a person has to know to connect the provider. Empty: not documented.
 
     where        where the address is registered with the provider
     secret       what the source's secret is, and where the provider shows it
@@ -33,151 +33,154 @@ class SetupRule:
     fields       what must carry the order's reference when the shop starts a payment
     traps        what goes wrong, a sentence each
     silence      what it means when nothing arrives
-    credentials  (name, what it is) of what the provider is asked back with
+    credentials  (name, what it is) of each credential for asking the provider back
     """
 
-    where: str | None
-    secret: str | None
-    events: tuple[str, ...]
-    fields: tuple[str, ...]
-    traps: tuple[str, ...]
-    silence: str | None
-    credentials: tuple[tuple[str, str], ...]
+    where: Annotated[str | None, rules.note] = None
+    secret: Annotated[str | None, rules.note] = None
+    events: Annotated[tuple[str, ...], listed(rules.event_name, rules.MOST_EVENTS)] = ()
+    fields: Annotated[tuple[str, ...], listed(rules.note, rules.MOST_NOTES)] = ()
+    traps: Annotated[tuple[str, ...], listed(rules.note, rules.MOST_NOTES)] = ()
+    silence: Annotated[str | None, rules.note] = None
+    credentials: Annotated[tuple[tuple[str, str], ...], Free(rules.credential_note)] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlsoRule:
     """Section [signature.also]: a second scheme, distinguished by label and by its secrets."""
 
-    mac: str
-    label: str
-    secret_prefixes: tuple[str, ...]
+    mac: Annotated[str, rules.mac]
+    label: Annotated[str, rules.words]
+    secret_prefixes: Annotated[tuple[str, ...], listed(rules.words)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignatureRule:
-    """Section [signature]: which scheme, where it stands, how it is written, what it covers.
+    """Section [signature]: the scheme, where a signature stands, its form, and what it covers.
 
-    key          `merchant`: the key is this account's own; `provider`: all its merchants share it;
+    key          `merchant`: the key belongs to this account; `provider`: all merchants share it;
                  None: nothing is signed
     signed_also  another form of the signed content, which the provider uses at times
     """
 
-    mac: str
-    key: str | None
-    where: str | None
-    format: str
-    encoding: str
-    signed: str | None
-    signed_also: str | None
-    label: str | None
-    prefix: str | None
-    separator: str | None
-    per_item: bool
+    mac: Annotated[str, rules.mac]
+    key: Annotated[str | None, one_of(("merchant", "provider"))] = None
+    where: Annotated[str | None, rules.place] = None
+    format: Annotated[str, one_of(encodings.FORMATS)] = "plain"
+    encoding: Annotated[str, one_of(encodings.ENCODINGS)] = ""
+    signed: Annotated[str | None, rules.compiled(template.compile_template)] = None
+    signed_also: Annotated[str | None, rules.compiled(template.compile_template)] = None
+    label: Annotated[str | None, rules.words] = None
+    prefix: Annotated[str | None, rules.words] = None
+    separator: Annotated[str | None, rules.words] = None
+    per_item: Annotated[bool, rules.flag] = False
     also: AlsoRule | None
-    options: Pairs
+    options: Annotated[FreeKeys, Free(rules.options)] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountRule:
-    """Section [account]: whose event it is, where the key alone does not say.
+    """Section [account]: whose event it is, where the key alone does not tell.
 
-    where         the member that names the provider's account; empty: none does
-    undocumented  whether no member is known that does, so that no event counts by itself
+    where         the member that names the provider's account
+    undocumented  whether no such member is known, so that no event counts by itself
     """
 
-    where: Locations
-    undocumented: bool
+    where: Locations = ()
+    undocumented: Annotated[bool, rules.flag] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretRule:
     """Section [secret]: how a secret is written where it is configured, and how long it must be.
 
-    key_id        a place: which of the source's named secrets a request means; None: any may match
-    never_begins  how no secret of the provider begins, and another credential of it does
+    key_id        place that names one of the source's named secrets; None: any may match
+    never_begins  prefixes of the provider's other credentials, which no secret has
     """
 
-    encoding: str
-    least_bytes: int
-    key_id: str | None
-    never_begins: tuple[str, ...]
+    encoding: Annotated[str, one_of(encodings.SECRET_ENCODINGS)] = ""
+    least_bytes: Annotated[int, integer(1, 64)] = 24
+    key_id: Annotated[str | None, rules.place] = None
+    never_begins: Annotated[tuple[str, ...], listed(rules.words)] = ()
+
+
+_TOLERANCE_S = integer(1, 7 * 24 * 3600)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimestampRule:
     """Section [timestamp], absent where the provider signs no time. Tolerances in seconds."""
 
-    where: str
-    unit: str
-    past_s: int
-    future_s: int
+    where: Annotated[str, rules.timestamp_place]
+    unit: Annotated[str, one_of(dates.UNITS)] = "s"
+    past_s: Annotated[int, _TOLERANCE_S] = 300
+    future_s: Annotated[int, _TOLERANCE_S] = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestRule:
     """Section [request]: methods, and what the body is.
 
-    field  of `form_json`, the form field that holds the JSON
+    field  the form field that holds the JSON of a `form_json` body
     """
 
-    methods: tuple[str, ...]
-    body: str
-    field: str | None
+    methods: Annotated[tuple[str, ...], listed(one_of(("POST", "PUT", "GET")))] = ("POST",)
+    body: Annotated[str, one_of(("json", "form", "form_json", "query"))] = "json"
+    field: Annotated[str | None, rules.text] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcknowledgementRule:
-    """Section [acknowledgement]: the answer that ends the provider's retries.
+    """Section [acknowledgement]: the answer that ends the provider's redeliveries.
 
     status           200 to 299
-    redelivery_days  after how many days at the latest they end by themselves
+    redelivery_days  days after which redeliveries end at the latest
     body             a constant text of media type `type`; None: our own JSON
     fields           (name, location or constant) of a JSON object instead
     """
 
-    status: int
-    redelivery_days: int
-    body: str | None
-    type: str
-    fields: Pairs
+    status: Annotated[int, integer(200, 299)] = 200
+    redelivery_days: Annotated[int, integer(1, 90)] = 30
+    body: Annotated[str | None, rules.answer_text] = None
+    type: Annotated[str, rules.media_type] = "application/json"
+    fields: Annotated[FreeKeys, Free(rules.constants)] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandshakeRule:
     """Section [handshake]: what a provider asks before it sends, and what we echo."""
 
-    method: str
+    method: Annotated[str, one_of(("POST", "GET", "OPTIONS"))]
     when: Locations
-    equals: str | None
-    equals_secret: bool
+    equals: Annotated[str | None, rules.text] = None
+    equals_secret: Annotated[bool, rules.flag] = False
     echo: Locations
-    answer: str
+    answer: Annotated[str, rules.handshake_answer] = "text"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventRule:
     """Section [event]: where an event's own fields stand.
 
-    items    path of the events in the body, with `[*]`, or of the one object that is the event
-    zone     offset from UTC of dates that state none
-    capture  of a success, which capture of its payment it is
-    respond_by  of a dispute, until when the shop may answer it; a date as `occurred_at` is
+    items       path of the events in the body, with `[*]`, or of the one object that is the event
+    zone        offset from UTC of dates that state none
+    capture     which capture of its payment a success is
+    respond_by  until when the shop may answer a dispute; written as `occurred_at` is
     """
 
-    items: str | None
-    id: Locations
-    kind: Locations
-    occurred_at: Locations
-    dates: str
-    zone: str
-    order: Locations
-    session: Locations
-    payment: Locations
-    movement: Locations
-    capture: Locations
-    reason: Locations
-    respond_by: Locations
+    items: Annotated[str | None, rules.items_path] = None
+    id: Locations = ()
+    kind: Locations = ()
+    occurred_at: Locations = ()
+    dates: Annotated[str, one_of(dates.DATES)] = "rfc3339"
+    zone: Annotated[str, rules.zone] = "+00:00"
+    order: Locations = ()
+    session: Locations = ()
+    payment: Locations = ()
+    movement: Locations = ()
+    capture: Locations = ()
+    reason: Locations = ()
+    respond_by: Locations = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,87 +190,95 @@ class CustomerRule:
     country  the calling code of numbers that begin with a single zero
     """
 
-    phone: Locations
-    country: str | None
+    phone: Locations = ()
+    country: Annotated[str | None, rules.calling_code] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentRule:
     """Section [environment]: where the environment stands and the provider's words for the two.
 
-    either  the word of events that never say it: they count in both
+    either  the word of events that belong to either environment: they count in both
     """
 
-    where: Locations
-    sandbox: str
-    live: str
-    either: str | None
+    where: Locations = ()
+    sandbox: Annotated[str, rules.text] = "sandbox"
+    live: Annotated[str, rules.text] = "live"
+    either: Annotated[str | None, rules.text] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AmountsRule:
     """Section [amounts]: the unit, and where each amount and its currency stand.
 
-    refunded_total  a sum: what has been refunded of the payment so far
-    won             of a dispute that was won: how much of `refund`; the rest was lost
-    decimals        (currency, decimals of the provider's minor unit) where ISO 4217 says otherwise
+    refunded_total  the sum refunded of the payment so far
+    won             the part of `refund` that a won dispute gives back; the rest was lost
+    decimals        (currency, decimals of the provider's minor unit) where ISO 4217 differs
     """
 
-    unit: str
-    payment: Locations
-    payment_currency: Locations
-    refund: Locations
-    refund_currency: Locations
-    refunded_total: Locations
-    won: Locations
-    order: Locations
-    order_currency: Locations
-    decimals: tuple[tuple[str, int], ...]
+    unit: Annotated[str, one_of(amounts.AMOUNT_UNITS)] = ""
+    payment: Locations = ()
+    payment_currency: Locations = ()
+    refund: Locations = ()
+    refund_currency: Locations = ()
+    refunded_total: Locations = ()
+    won: Locations = ()
+    order: Locations = ()
+    order_currency: Locations = ()
+    decimals: Annotated[tuple[tuple[str, int], ...], Free(rules.decimals)] = ()
+
+
+_POST = "POST"
+_CLIENT_CREDENTIALS = "grant_type=client_credentials"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchBackRule:
-    """Section [fetch_back]: how the provider itself is asked what it said.
+    """Section [fetch_back]: how the provider itself is asked about an event.
 
     url, sandbox_url  a fixed host; the path and query may hold {id} {order} {session} {payment}
-                      {capture} {movement}; of several the first that the event can fill
+                      {capture} {movement}; the first that the event can fill counts
     credential        the name under which the source configures it; None without `auth`
-    headers           further headers of every request, with {credential:NAME} where one is meant
+    headers           further headers of every request; {credential:NAME} stands for a credential
     token_method, token_body
-                      how the access token of `oauth` is asked for
+                      how the access token of `oauth` is requested
     kind … currency   locations in the answer; no `amount`: the request fixed it, nobody else could
     occurred_at       where the answer is the event itself; written as the event's own date
-    dated_as_event    the answer is dated as the event that was asked about
-    environment       in the words of section [environment]: an answer of the other one is none
-    refund            the amount of a refund or dispute, where it is not `amount`
+    dated_as_event    whether the answer has the date of the event that was asked about
+    environment       in the words of section [environment]; an answer of the other is refused
+    refund            the amount of a refund or dispute, where it differs from `amount`
     claims            the answer's words; empty: the profile's own
     """
 
-    method: str
-    url: tuple[str, ...]
-    sandbox_url: tuple[str, ...]
-    auth: str
-    credential: str | None
-    token_url: str | None
-    sandbox_token_url: str | None
-    token_method: str
-    token_body: str
-    headers: Pairs
-    body: str | None
+    method: Annotated[str, one_of(("GET", "POST"))] = "GET"
+    url: Annotated[tuple[str, ...], listed(rules.text)]
+    sandbox_url: Annotated[tuple[str, ...], listed(rules.text)] = ()
+    auth: Annotated[str, rules.text] = "none"
+    credential: Annotated[str | None, rules.words] = None
+    token_url: Annotated[str | None, rules.text] = None
+    sandbox_token_url: Annotated[str | None, rules.text] = None
+    token_method: Annotated[str, one_of(("GET", "POST"))] = _POST
+    token_body: Annotated[str, rules.text] = _CLIENT_CREDENTIALS
+    headers: Annotated[FreeKeys, Free(rules.header)] = ()
+    body: Annotated[str | None, rules.text] = None
     kind: Locations
-    payment: Locations
-    session: Locations
-    order: Locations
-    environment: Locations
-    movement: Locations
-    capture: Locations
-    occurred_at: Locations
-    dated_as_event: bool
-    amount: Locations
-    refund: Locations
-    refunded_total: Locations
-    currency: Locations
-    claims: Claims
+    payment: Locations = ()
+    session: Locations = ()
+    order: Locations = ()
+    environment: Locations = ()
+    movement: Locations = ()
+    capture: Locations = ()
+    occurred_at: Locations = ()
+    dated_as_event: Annotated[bool, rules.flag] = False
+    amount: Locations = ()
+    refund: Locations = ()
+    refunded_total: Locations = ()
+    currency: Locations = ()
+    claims: Claims = ()
+
+
+WRITTEN_AMOUNTS = ("major_number", "major_text", "minor_number")
+MAY_BE_REQUIRED = ("phone", "success_url", "cancel_url")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,8 +287,8 @@ class CheckoutRule:
 
     path            where sessions are opened, after the base URL
     amount          how a request writes money: 1500.00, "1500.00" or 150000
-    requires        of `phone`, `success_url` and `cancel_url` those that a request must have
-    accepted        HTTP statuses that say the session is open
+    requires        the optional members that a request must have
+    accepted        HTTP statuses of an open session
     reference … order
                     paths in the answer; `order`, where it is repeated, must then be ours
     dates           how `expires_at` is written
@@ -286,39 +297,47 @@ class CheckoutRule:
                     patterns of the tokens of the two environments
     """
 
-    path: str
-    amount: str
-    requires: tuple[str, ...]
-    accepted: tuple[int, ...]
-    reference: str
-    checkout_url: str
-    expires_at: str
-    dates: str
-    order: str
-    key_lifetime_s: int
-    live_tokens: tuple[str, ...]
-    sandbox_tokens: tuple[str, ...]
+    path: Annotated[str, rules.address_path] = "/api/v1/checkout/sessions"
+    amount: Annotated[str, one_of(WRITTEN_AMOUNTS)] = "major_number"
+    requires: Annotated[tuple[str, ...], listed(one_of(MAY_BE_REQUIRED))] = ()
+    accepted: Annotated[tuple[int, ...], listed(integer(200, 299))] = (200, 201)
+    reference: Annotated[str, rules.json_path] = "reference"
+    checkout_url: Annotated[str, rules.json_path] = "checkout_url"
+    expires_at: Annotated[str, rules.json_path] = "expires_at"
+    dates: Annotated[str, one_of(dates.DATES)] = "rfc3339"
+    order: Annotated[str, rules.json_path] = "order.reference"
+    key_lifetime_s: Annotated[int, integer(60, 30 * 24 * 3600)] = 24 * 3600
+    live_tokens: Annotated[tuple[str, ...], listed(rules.token_pattern)] = ("live_*", "*_live_*")
+    sandbox_tokens: Annotated[tuple[str, ...], listed(rules.token_pattern)] = (
+        "sandbox_*",
+        "*_sandbox_*",
+        "test_*",
+        "*_test_*",
+    )
+
+
+MARKS = ("official-sdk", "official-doc", "third-party", "general-knowledge")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestsOnRule:
-    """Section [rests_on]: where the facts of the file come from, and of what kind that is."""
+    """Section [rests_on]: the sources of the file's facts, and what kind of source they are."""
 
-    mark: str
-    source: tuple[str, ...]
+    mark: Annotated[str, one_of(MARKS)]
+    source: Annotated[tuple[str, ...], listed(rules.text)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """How one provider signs, names, dates and prices its events.
 
-    verifies_only  no event of it moves money
+    verifies_only  whether no event of the provider moves money
     confirm        `fetch_back`: an event counts only after the provider was asked
     """
 
     name: str
-    verifies_only: bool
-    confirm: str | None
+    verifies_only: Annotated[bool, rules.flag] = False
+    confirm: Annotated[str | None, one_of(("fetch_back",))] = None
     setup: SetupRule
     signature: SignatureRule
     account: AccountRule
@@ -334,7 +353,7 @@ class Profile:
     fetch_back: FetchBackRule | None
     checkout: CheckoutRule
     rests_on: RestsOnRule | None
-    claims: Claims
+    claims: Claims = ()
 
     @property
     def unconfirmed(self) -> bool:

@@ -1,4 +1,4 @@
-"""A source: one provider account that sends to us. The one thing other packages use from here."""
+"""A source: one provider account that sends to us. The main thing other rooms use from here."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import hmac
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from app.core.errors import ConfigurationError
 from app.core.phone_key import PhoneKey
 from app.core.reading import Belonging, Reading, Unreadable
+from app.providers import fields
 from app.providers.documents import DOCUMENTS
 from app.providers.fetched import AnswerReader
-from app.providers.fields import Facts, compile_locations
-from app.providers.fields import event_id as checked_id
 from app.providers.named.contract import WRAPPED, Secrets, Signed
-from app.providers.reader import Reader
+from app.providers.reader import EventReader
 from app.providers.request import Incoming, Reason, Refusal
 from app.providers.schemes import NAMED, TOKENS, UNSIGNED
 from app.providers.sections import HandshakeRule, Profile
@@ -24,15 +24,17 @@ from app.providers.verification import SourceVerifier, compile_verifier
 from reconcile.instants import Instant
 from reconcile.ledger.events import Event
 
-# --- what a provider wants to hear ----------------------------------------------------------------
+__all__ = ["Reason", "Refusal", "Reply", "Signed", "Source"]
+
+# --- answers in the provider's own form -----------------------------------------------------------
 
 
 _ECHO: Final = re.compile(r"[!-~]{1,255}")
-"""What may be echoed: no blank, no line break, nothing that could become markup unnoticed."""
+"""Texts that may be echoed: without blanks and line breaks, which could become markup."""
 
 
 class Reply(NamedTuple):
-    """An answer of the provider's own form."""
+    """An answer in the provider's own form."""
 
     status: int
     headers: tuple[tuple[bytes, bytes], ...]
@@ -44,7 +46,7 @@ Acknowledge = Callable[[Incoming], Reply]
 
 
 def compile_acknowledgement(profile: Profile) -> Acknowledge | None:
-    """None where the provider is content with any body."""
+    """Compile the provider's own acknowledgement; None where any body will do."""
     rule = profile.acknowledgement
     if rule.body is None and not rule.fields:
         return None
@@ -52,40 +54,44 @@ def compile_acknowledgement(profile: Profile) -> Acknowledge | None:
     if rule.body is not None:
         constant = Reply(rule.status, (media,), rule.body.encode("utf-8"))
         return lambda incoming: constant
-    fields = [(name, _field(value)) for name, value in rule.fields]
+    finds: dict[str, fields.Find] = {}
+    constants: dict[str, Any] = {}
+    for name, value in rule.fields:
+        if type(value) is tuple:
+            finds[name] = fields.compile_locations(value)
+        else:
+            constants[name] = value
 
     def acknowledge(incoming: Incoming) -> Reply:
-        facts = facts_of(profile, incoming)
-        answer = {name: _looked_up(find, facts) for name, find in fields}
+        data = _data_of(profile, incoming)
+        answer = {
+            name: _found(finds[name], data) if name in finds else constants[name]
+            for name, _ in rule.fields
+        }
         return Reply(rule.status, (media,), json.dumps(answer, default=str).encode("ascii"))
 
     return acknowledge
 
 
-def _field(value: Any) -> Callable[[Facts], Any]:
-    return compile_locations(value) if type(value) is tuple else lambda facts: value
-
-
-def _looked_up(find: Callable[[Facts], Any], facts: Facts) -> Any:
-    # The delivery is stored already: what cannot be echoed must not undo that.
+def _found(find: fields.Find, data: fields.EventData) -> Any:
+    # The delivery is stored already: a value that cannot be echoed must not undo that.
     try:
-        return find(facts)
+        return find(data)
     except Unreadable:
         return None
 
 
-def facts_of(profile: Profile, incoming: Incoming) -> Facts:
-    """What locations of the whole request look at; of a body that cannot be read, nothing."""
-    headers, body, _, url = incoming[:4]
+def _data_of(profile: Profile, incoming: Incoming) -> fields.EventData:
+    """Return the data of the whole request; an unreadable body counts as an empty object."""
     try:
-        document = DOCUMENTS[profile.request.body](profile.request, body)
+        document = DOCUMENTS[profile.request.body](profile.request, incoming.body)
     except Unreadable:
         document = {}
-    return Facts(document, root=document, headers=headers, body=body, url=url, digest="")
+    return fields.EventData(document, incoming, root=document, body=incoming.body, digest="")
 
 
 class Handshake:
-    """Answers what a provider asks before it sends, and nothing else.
+    """The answer to the question that a provider asks before it sends.
 
     A GET is answered where it brings one of the secrets, an OPTIONS where it comes from the origin
     that the profile names, a POST only once it was verified.
@@ -97,19 +103,20 @@ class Handshake:
         self._method = rule.method
         self.after_verification = rule.method == "POST"
         self._profile = profile
-        self._when, self._echo = compile_locations(rule.when), compile_locations(rule.echo)
+        self._when = fields.compile_locations(rule.when)
+        self._echo = fields.compile_locations(rule.echo)
         wanted = secrets if rule.equals_secret else [rule.equals or ""]
         self._wanted = [each.encode("utf-8") for each in wanted]
         self._kind, _, self._name = rule.answer.partition(":")
 
     def answer(self, incoming: Incoming) -> Reply | None:
-        """None where the request is no handshake. Never raises."""
+        """Answer a question; None where the request is no handshake. Never raises."""
         if incoming.method != self._method:
             return None
-        # What asks without a signature says nothing in a body, and anyone can send a long one.
+        # The body of an unsigned question says nothing, and anyone can send a long one.
         heard = incoming if self.after_verification else incoming._replace(body=b"")
-        facts = facts_of(self._profile, heard)
-        asked, echo = _looked_up(self._when, facts), _looked_up(self._echo, facts)
+        data = _data_of(self._profile, heard)
+        asked, echo = _found(self._when, data), _found(self._echo, data)
         if type(asked) is not str or type(echo) is not str or not _ECHO.fullmatch(echo):
             return None
         given = asked.encode("utf-8", "surrogatepass")
@@ -133,68 +140,54 @@ ALL_ENDED: Final = Refusal(
 class Ending:
     """The verifiers of one source over time. Slots, so that nothing prints a secret."""
 
-    __slots__ = ("_address", "_ends", "_name", "_profile", "_secrets", "_verifiers")
+    __slots__ = ("_compile", "_ends", "_secrets", "_verifiers")
 
     def __init__(
         self,
-        name: str,
-        profile: Profile,
-        *,
-        secrets: Secrets,
+        compile_with: Callable[[Secrets], SourceVerifier],
+        secrets: Sequence[str],
         ends: Mapping[str, Instant],
-        address: str,
     ) -> None:
-        self._name = name
-        self._profile = profile
-        self._secrets = tuple(secrets.listed)
+        self._compile = compile_with
+        self._secrets = tuple(secrets)
         self._ends = dict(ends)
-        self._address = address
         self._verifiers: dict[tuple[str, ...], SourceVerifier] = {}
 
     def verifier_at(self, now: Instant) -> SourceVerifier | None:
-        """With the secrets that are valid at `now`, compiled once; None where none is."""
+        """Return a verifier with the secrets that are valid at `now`; None where none is."""
         valid = tuple(s for s in self._secrets if now < self._ends.get(s, now + 1))
         if not valid:
             return None
         if valid not in self._verifiers:
-            self._verifiers[valid] = compile_verifier(
-                self._name,
-                self._profile,
-                Secrets(listed=valid),
-                strict=True,
-                address=self._address,
-            )
+            self._verifiers[valid] = self._compile(Secrets(listed=valid))
         return self._verifiers[valid]
 
 
 # --- A source -------------------------------------------------------------------------------------
 
 
-__all__ = ["Reason", "Refusal", "Reply", "Signed", "Source"]
-
-
 class Source:
     """A name, a profile and its secrets (newest first, or by key id), compiled once.
 
     asks                    whether the provider is asked about events before they count
-    answers_with_event      whether it is asked for the event itself by its id, which stays as it is
+    answers_with_event      whether its answer is the event itself, which never changes
     acknowledgement_status  the HTTP status the provider wants to hear
-    methods                 the HTTP methods that it sends, or asks with
+    methods                 the HTTP methods of its deliveries and handshakes
     handshake               what the provider asks before it sends; None where it asks nothing
-    private_headers         those of which the secret itself is the value
-    unsigned                whether nothing at all is verified, so that anyone is heard
+    private_headers         headers whose value is the secret itself
+    unsigned                whether the provider signs nothing, so that anyone may send
     signs_address           whether the signature covers the address, so that `address` is needed
     private_query           whether the secret itself stands in the query
     address                 scheme and host under which the provider knows us, put before every
                             `url` that is only a path
     strict                  whether secrets must be as long as the profile says, and without blanks
-                            around them; those of published examples are not
+                            around them; published examples of secrets are not
 
-    phone_key               what makes digests of the customers' phone numbers; None: none are made
+    phone_key               makes digests of the customers' phone numbers; None: none are made
     accounts                whose events count, where the profile names the member that says; all
                             others are foreign
-    own_orders              whether its orders meet no other source's: see `fields.order_named`
-    ends                    secrets that prove nothing from an instant on: those that were changed
+    own_orders              whether its orders are kept apart: see `fields.order_named`
+    ends                    secret → when it expires, for secrets that were replaced
 
     Raises ConfigurationError where there is no secret, or one is blank, ill-formed or too short.
     """
@@ -215,14 +208,15 @@ class Source:
         self.name = name
         self.profile = profile
         self.acknowledgement_status: int = profile.acknowledgement.status
-        given = _secrets(secrets)
-        self._verifier: SourceVerifier = compile_verifier(
-            name, profile, given, strict=strict, address=address
-        )
+        if isinstance(secrets, Mapping):
+            secrets = Secrets(named=secrets)
+        given = secrets if isinstance(secrets, Secrets) else Secrets(listed=secrets)
+        compile_with = partial(compile_verifier, name, profile, address=address)
+        self._verifier: SourceVerifier = compile_with(given, strict=strict)
         self._ending = (
-            Ending(name, profile, secrets=given, ends=ends, address=address) if ends else None
+            Ending(partial(compile_with, strict=True), given.listed, ends) if ends else None
         )
-        self._reader = Reader(
+        self._reader = EventReader(
             name, profile, phone_key, own_orders=own_orders, accounts=frozenset(accounts)
         )
         self._answers = (
@@ -244,12 +238,13 @@ class Source:
             name.encode("ascii") for name in places.split(",") if token and kind == "header"
         )
         self._tokens = Secrets(listed=texts if token else ())
-        methods = {*profile.request.methods, *({rule.method} if rule else ())}
         self.signs_address: bool = self._verifier.signs_address
-        self.methods: frozenset[str] = frozenset(methods)
+        self.methods: frozenset[str] = frozenset(
+            {*profile.request.methods, *({rule.method} if rule else ())}
+        )
 
     def verify(self, incoming: Incoming, *, now: Instant) -> Refusal | None:
-        """None where the request is genuine as of `now`. Never raises, whatever the bytes."""
+        """Return None where the request is genuine as of `now`. Never raises."""
         verifier = self._verifier if self._ending is None else self._ending.verifier_at(now)
         return ALL_ENDED if verifier is None else verifier.verify(incoming, now=now)
 
@@ -259,19 +254,19 @@ class Source:
         return [each.encode("utf-8") for each in self._tokens.listed]
 
     def acknowledge(self, incoming: Incoming) -> Reply | None:
-        """What the provider wants to hear of a delivery that is stored; None: any 2xx will do."""
+        """Return the provider's own acknowledgement of a stored delivery; None: any 2xx will do."""
         return None if self._acknowledge is None else self._acknowledge(incoming)
 
     def read(self, incoming: Incoming, *, digest: str) -> Reading:
-        """What a genuine request says. Raises Unreadable with one sentence.
+        """Read the events of a genuine request. Raises Unreadable with one sentence.
 
         digest  SHA-256 of the body, 64 hex digits
         """
         return self._reader.read(self._verifier.payload(incoming), incoming, digest=digest)
 
     def belonging(self, incoming: Incoming) -> Belonging:
-        """Whose event a genuine request is, and of which environment, where the profile says that
-        these are named. Never raises: see `Reader.belonging`."""
+        """Read whose event a genuine request is, and of which environment, where the profile says
+        that these are named. Never raises: see `EventReader.belonging`."""
         try:
             payload = self._verifier.payload(incoming)
         except Unreadable:
@@ -279,29 +274,30 @@ class Source:
         return self._reader.belonging(payload, incoming)
 
     def phones(self, incoming: Incoming) -> list[str]:
-        """The customers' phone numbers that a genuine request names, as E.164 digits.
+        """Return the customers' phone numbers in a genuine request, as E.164 digits.
 
         Raises Unreadable.
         """
         return self._reader.phones(self._verifier.payload(incoming), incoming)
 
     def respond_by(self, incoming: Incoming) -> Instant | None:
-        """Until when a dispute that a genuine request reports may be answered; None where it does
+        """Return until when the dispute in a genuine request may be answered; None where it does
         not say. Raises Unreadable."""
         return self._reader.respond_by(self._verifier.payload(incoming), incoming)
 
     def read_answer(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:
-        """What the provider answered when it was asked back. Raises Unreadable.
+        """Read what the provider answered when it was asked back. Raises Unreadable.
 
-        kept  what `answers.keep_answer` made; digest: its SHA-256, 64 hex digits
-        environment  which this instance serves; None: answers of either are read
+        kept         bytes from `fetched.keep_answer`
+        digest       SHA-256 of `kept`, 64 hex digits
+        environment  of this instance; None: answers of either are read
         """
         if self._answers is None:
             raise Unreadable("the profile no longer says how to read what its provider answers")
         return self._answers.read(kept, digest=digest, environment=environment)
 
     def sign(self, body: bytes, *, event_id: str, now: Instant) -> list[tuple[str, str]]:
-        """The headers with which the provider itself would send `body`, with the newest secret.
+        """Return the headers with which the provider would send `body`, with the newest secret.
 
         Raises ValueError for an id no provider could send, ConfigurationError where the profile
         signs in the body or the address: `signed` gives those.
@@ -320,37 +316,34 @@ class Source:
         method: str = "POST",
         url: str = "",
     ) -> Signed:
-        """The whole request as the provider itself would send it.
+        """Build the whole request as the provider itself would send it.
 
         Raises as `sign` does, and ConfigurationError where we have only a public key.
         """
-        checked = checked_id(event_id, "event_id")
+        checked = fields.event_id(event_id, "event_id")
         return self._verifier.sign(body, event_id=checked, now=now, method=method, url=url)
 
 
-def _secrets(given: Sequence[str] | Mapping[str, str] | Secrets) -> Secrets:
-    if isinstance(given, Secrets):
-        return given
-    return Secrets(named=given) if isinstance(given, Mapping) else Secrets(listed=given)
-
-
 class ProfileReader:
-    """One source's profile alone. Raises ConfigurationError where bodies are wrapped."""
+    """Reads requests as a profile says, without secrets.
+
+    Raises ConfigurationError where bodies are wrapped.
+    """
 
     def __init__(self, source: str, profile: Profile, *, own_orders: bool = False) -> None:
         if profile.signature.mac.removeprefix(NAMED) in WRAPPED:
             raise ConfigurationError([f"bodies of {profile.name} cannot be read without a secret"])
-        self._reader = Reader(source, profile, own_orders=own_orders)
+        self._reader = EventReader(source, profile, own_orders=own_orders)
         self._answers = (
             AnswerReader(source, profile, own_orders=own_orders) if profile.fetch_back else None
         )
 
     def read(self, incoming: Incoming, *, digest: str) -> Reading:
-        """What a request says. Raises Unreadable with one sentence."""
+        """Read the events of a request. Raises Unreadable with one sentence."""
         return self._reader.read(incoming.body, incoming, digest=digest)
 
     def read_answer(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:
-        """What the provider answered when it was asked back. Raises Unreadable."""
+        """Read what the provider answered when it was asked back. Raises Unreadable."""
         if self._answers is None:
             raise Unreadable("the profile does not say how to read what its provider answers")
         return self._answers.read(kept, digest=digest, environment=environment)

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from app.providers import paths
-from app.providers.request import Pairs, Refusal, Request, header_values, php_urlencode, write_pairs
+from app.providers.request import Pairs, Refusal, Request, php_urlencode, write_pairs
 
 # --- the language of templates --------------------------------------------------------------------
 
@@ -23,20 +23,8 @@ from app.providers.request import Pairs, Refusal, Request, header_values, php_ur
 Filter = Callable[[bytes], bytes]
 
 
-def _hex_digest(value: bytes, *, algorithm: str) -> bytes:
-    return hashlib.new(algorithm, value, usedforsecurity=False).hexdigest().encode("ascii")
-
-
-def _base64_digest(value: bytes, *, algorithm: str) -> bytes:
-    return base64.b64encode(hashlib.new(algorithm, value, usedforsecurity=False).digest())
-
-
-def _crc32(value: bytes) -> bytes:
-    return b"%d" % binascii.crc32(value)
-
-
-def _last_segment(value: bytes) -> bytes:
-    return value.rpartition(b"/")[2]
+def _digest(value: bytes, *, algorithm: str, encode: Filter) -> bytes:
+    return encode(hashlib.new(algorithm, value, usedforsecurity=False).digest())
 
 
 _DIGESTS = ("md5", "sha1", "sha256", "sha384", "sha512")
@@ -47,15 +35,21 @@ FILTERS: Final[Mapping[str, Filter]] = {
     "strip": bytes.strip,
     "urlencode": php_urlencode,
     "base64": base64.b64encode,
-    "crc32": _crc32,
-    "last_segment": _last_segment,
-    **{f"{name}_hex": partial(_hex_digest, algorithm=name) for name in _DIGESTS},
-    **{f"{name}_base64": partial(_base64_digest, algorithm=name) for name in ("sha256", "sha512")},
+    "crc32": lambda value: b"%d" % binascii.crc32(value),
+    "last_segment": lambda value: value.rpartition(b"/")[2],
+    **{
+        f"{name}_hex": partial(_digest, algorithm=name, encode=binascii.hexlify)
+        for name in _DIGESTS
+    },
+    **{
+        f"{name}_base64": partial(_digest, algorithm=name, encode=base64.b64encode)
+        for name in ("sha256", "sha512")
+    },
 }
 
 
 def compile_filters(names: tuple[str, ...]) -> tuple[Filter, ...]:
-    """The filters of these names. Raises ValueError with a sentence."""
+    """Return the filters of these names. Raises ValueError with a sentence."""
     for name in names:
         if name not in FILTERS:
             raise ValueError(f"has an unknown filter; known are {', '.join(FILTERS)}")
@@ -69,7 +63,7 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class TemplateReference:
-    """`{name:argument?|filter|filter}`. `optional`: what is absent is empty."""
+    """`{name:argument?|filter|filter}`. `optional`: an absent value is empty."""
 
     name: str
     argument: str
@@ -84,7 +78,7 @@ class TemplateReference:
 
 @dataclass(frozen=True, slots=True)
 class TemplateGroup:
-    """Tokens that vanish together where a reference among them is absent."""
+    """Tokens that are left out together where a reference among them is absent."""
 
     tokens: tuple[str | TemplateReference, ...]
 
@@ -93,7 +87,7 @@ Token = str | TemplateReference | TemplateGroup
 
 
 def read_template(text: str) -> tuple[Token, ...]:
-    """The tokens of a template. Raises ValueError with a sentence."""
+    """Split a template into tokens. Raises ValueError with a sentence."""
     tokens: list[Token] = []
     group: list[str | TemplateReference] | None = None
     for match in _TOKEN.finditer(text):
@@ -109,14 +103,19 @@ def read_template(text: str) -> tuple[Token, ...]:
             tokens.append(TemplateGroup(tuple(group)))
             group = None
         else:
-            (tokens if group is None else group).append(_plain(match))
+            plain: str | TemplateReference = match["literal"]
+            if not plain:
+                words, *filters = match["reference"].split("|")
+                name, _, argument = words.removesuffix("?").partition(":")
+                plain = TemplateReference(name, argument, words.endswith("?"), tuple(filters))
+            (tokens if group is None else group).append(plain)
     if group is not None:
         raise ValueError("has a [ without its ]")
     return tuple(tokens)
 
 
 def references(tokens: tuple[Token, ...]) -> list[TemplateReference]:
-    """Every reference, those in groups included, in order."""
+    """Return every reference, those in groups included, in order."""
     found: list[TemplateReference] = []
     for token in tokens:
         inner = token.tokens if isinstance(token, TemplateGroup) else (token,)
@@ -124,71 +123,48 @@ def references(tokens: tuple[Token, ...]) -> list[TemplateReference]:
     return found
 
 
-def _plain(match: re.Match[str]) -> str | TemplateReference:
-    if match["literal"]:
-        return match["literal"]
-    words, *filters = match["reference"].split("|")
-    name, _, argument = words.removesuffix("?").partition(":")
-    return TemplateReference(name, argument, words.endswith("?"), tuple(filters))
-
-
 # --- the signed content ---------------------------------------------------------------------------
 
 
-Part = Callable[[Request], bytes | Refusal]
+Piece = Callable[[Request], bytes | Refusal]
+"""Gives a piece of the signed content, or says why the request has none."""
 
 
 class Meaning(NamedTuple):
-    """What a reference stands for: its maker, and whether it takes an argument."""
+    """The maker of a reference's piece. `argument`: `no`, `must` or `may` have one."""
 
-    make: Callable[[str], Part]
+    make: Callable[[str], Piece]
     argument: str
-    """`no`, `must`, or `may`."""
 
 
 def _absent(what: str) -> Refusal:
     return Refusal("signature_missing", f"The {what}, which the signature covers, is missing.")
 
 
-def _repeated(what: str) -> Refusal:
-    return Refusal(
-        "signature_mismatch", f"The {what} came more than once, so what was signed is ambiguous."
-    )
+def _single(kind: str, words: str) -> Callable[[str], Piece]:
+    """Make references to a place of this kind, where exactly one value must stand."""
+
+    def make(name: str) -> Piece:
+        values, what = paths.PLACES[kind](name), f"{words} {name}"
+        absent = _absent(what)
+        repeated = Refusal(
+            "signature_mismatch",
+            f"The {what} came more than once, so what was signed is ambiguous.",
+        )
+
+        def piece(request: Request) -> bytes | Refusal:
+            found = values(request)
+            if len(found) == 1:
+                return found[0]
+            return repeated if found else absent
+
+        return piece
+
+    return make
 
 
-def _single(what: str, values: Callable[[Request], list[bytes]]) -> Part:
-    absent, repeated = _absent(what), _repeated(what)
-
-    def part(request: Request) -> bytes | Refusal:
-        found = values(request)
-        if len(found) == 1:
-            return found[0]
-        return repeated if found else absent
-
-    return part
-
-
-def _header(name: str) -> Part:
-    values = header_values(name)
-    return _single(f"header {name}", lambda request: values(request.headers))
-
-
-def _form_field(name: str) -> Part:
-    wanted = name.encode("utf-8")
-    return _single(
-        f"form field {name}",
-        lambda request: [value for key, value in request.form if key == wanted],
-    )
-
-
-def _query(name: str) -> Part:
-    if not name:
-        return lambda request: request.query_text
-    wanted = name.encode("utf-8")
-    return _single(
-        f"query field {name}",
-        lambda request: [value for key, value in request.query if key == wanted],
-    )
+def _query(name: str) -> Piece:
+    return _single("query", "query field")(name) if name else lambda request: request.query_text
 
 
 _BOTH: Final = Refusal(
@@ -196,48 +172,45 @@ _BOTH: Final = Refusal(
 )
 
 
-def _body_or_query(_argument: str) -> Part:
-    def part(request: Request) -> bytes | Refusal:
-        if request.method != "GET":
-            return request.body
-        return _BOTH if request.body else b"?" + request.query_text
-
-    return part
+def _body_or_query(request: Request) -> bytes | Refusal:
+    if request.method != "GET":
+        return request.body
+    return _BOTH if request.body else b"?" + request.query_text
 
 
-def _member(what: str, write: Callable[[Any], str | None]) -> Callable[[str], Part]:
-    """References to a member of the JSON, or to all of it, that `write` makes a text."""
+def _member(what: str, write: Callable[[Any], str | None]) -> Callable[[str], Piece]:
+    """Make references to a member of the JSON, or to all of it, written by `write`."""
 
-    def make(name: str) -> Part:
+    def make(name: str) -> Piece:
         path = paths.compile_path(name) if name else ()
         absent = _absent(f"{what} {name}".strip())
 
-        def part(request: Request) -> bytes | Refusal:
+        def piece(request: Request) -> bytes | Refusal:
             value = paths.find(request.document, path)
             text = None if value is None else write(value)
             return absent if text is None else text.encode("utf-8", "replace")
 
-        return part
+        return piece
 
     return make
 
 
-def _raw(name: str) -> Part:
+def _raw(name: str) -> Piece:
     path, absent = paths.compile_path(name), _absent(f"member {name}")
 
-    def part(request: Request) -> bytes | Refusal:
+    def piece(request: Request) -> bytes | Refusal:
         if request.document is None:
             return absent
         found = paths.slices(request.json_bytes.decode("utf-8"), path)
         return found[0].encode("utf-8") if found else absent
 
-    return part
+    return piece
 
 
 def _fields(order: Callable[[Pairs], Pairs], write: Callable[[Pairs], bytes]) -> Any:
-    """References to the whole form, in an order and a spelling; `-NAME` leaves one field out."""
+    """Make references to the whole form, in an order and a spelling; `-NAME` omits one field."""
 
-    def make(argument: str) -> Part:
+    def make(argument: str) -> Piece:
         if argument and not argument.startswith("-"):
             raise ValueError("has a form reference whose argument is not -FIELD")
         left_out = argument.removeprefix("-").encode("utf-8")
@@ -248,20 +221,16 @@ def _fields(order: Callable[[Pairs], Pairs], write: Callable[[Pairs], bytes]) ->
     return make
 
 
-def _joined(pairs: Pairs) -> bytes:
-    return b"".join(name + value for name, value in pairs)
-
-
 REFERENCES: Final[Mapping[str, Meaning]] = {
     "body": Meaning(lambda _: lambda request: request.body, "no"),
     "ts": Meaning(lambda _: lambda request: request.timestamp, "no"),
-    "header": Meaning(_header, "must"),
+    "header": Meaning(_single("header", "header"), "must"),
     "url": Meaning(lambda _: lambda request: request.url.encode("utf-8", "replace"), "no"),
     "path": Meaning(lambda _: lambda request: request.path, "no"),
     "method": Meaning(lambda _: lambda request: request.method.encode("ascii", "replace"), "no"),
     "query": Meaning(_query, "may"),
-    "form": Meaning(_form_field, "must"),
-    "body_or_query": Meaning(_body_or_query, "no"),
+    "form": Meaning(_single("form", "form field"), "must"),
+    "body_or_query": Meaning(lambda _: _body_or_query, "no"),
     "json": Meaning(_member("member", paths.plain_text), "must"),
     "raw": Meaning(_raw, "must"),
     "compact": Meaning(_member("JSON", paths.compact), "may"),
@@ -269,7 +238,9 @@ REFERENCES: Final[Mapping[str, Meaning]] = {
     "values": Meaning(_member("object", paths.joined_values), "may"),
     "form_received": Meaning(_fields(list, write_pairs), "may"),
     "form_sorted": Meaning(_fields(sorted, write_pairs), "may"),
-    "form_joined": Meaning(_fields(sorted, _joined), "may"),
+    "form_joined": Meaning(
+        _fields(sorted, lambda pairs: b"".join(name + value for name, value in pairs)), "may"
+    ),
     "secret": Meaning(lambda _: lambda request: request.secret, "no"),
 }
 
@@ -278,71 +249,68 @@ REFERENCES: Final[Mapping[str, Meaning]] = {
 class Template:
     """A compiled template. `references` are the words inside its braces."""
 
-    parts: tuple[Part, ...]
+    pieces: tuple[Piece, ...]
     references: tuple[TemplateReference, ...]
 
     @property
     def names(self) -> frozenset[str]:
-        """The references' names without arguments: `body`, `ts`."""
+        """Names of the references, without arguments: `body`, `ts`."""
         return frozenset(reference.name for reference in self.references)
 
     def fill(self, request: Request) -> bytes | Refusal:
-        """The signed content, or why this request has none."""
-        pieces = []
-        for part in self.parts:
-            piece = part(request)
-            if isinstance(piece, Refusal):
-                return piece
-            pieces.append(piece)
-        return b"".join(pieces)
+        """Return the signed content, or why this request has none."""
+        contents = []
+        for piece in self.pieces:
+            content = piece(request)
+            if isinstance(content, Refusal):
+                return content
+            contents.append(content)
+        return b"".join(contents)
 
 
 def compile_template(text: str) -> Template:
-    """Raises ValueError with a sentence for a reference that does not exist or a stray brace."""
+    """Compile a template. Raises ValueError with a sentence for an unknown reference, and for a
+    stray brace."""
     tokens = read_template(text)
-    return Template(
-        parts=tuple(_part(token) for token in tokens), references=tuple(references(tokens))
-    )
+    pieces = tuple(_piece(token) for token in tokens)
+    return Template(pieces=pieces, references=tuple(references(tokens)))
 
 
-def _part(token: Token) -> Part:
+def _piece(token: Token) -> Piece:
     if isinstance(token, str):
         literal = token.encode("utf-8")
         return lambda request: literal
     if isinstance(token, TemplateGroup):
-        return _vanishing(tuple(_part(each) for each in token.tokens))
+        return _vanishing(tuple(_piece(each) for each in token.tokens))
     meaning = REFERENCES.get(token.name)
     if meaning is None or bool(token.argument) not in _ARGUMENT[meaning.argument]:
-        raise ValueError(f"has an unknown reference; known are {_known()}")
-    part = meaning.make(token.argument)
+        forms = {"no": "{{{0}}}", "must": "{{{0}:NAME}}", "may": "{{{0}}} {{{0}:NAME}}"}
+        known = ", ".join(forms[each.argument].format(name) for name, each in REFERENCES.items())
+        raise ValueError(f"has an unknown reference; known are {known}")
+    piece = meaning.make(token.argument)
     for transform in compile_filters(token.filters):
-        part = _filtered(part, transform)
-    return _vanishing((part,)) if token.optional else part
+        piece = _filtered(piece, transform)
+    return _vanishing((piece,)) if token.optional else piece
 
 
-def _filtered(part: Part, transform: Callable[[bytes], bytes]) -> Part:
+def _filtered(piece: Piece, transform: Filter) -> Piece:
     def filtered(request: Request) -> bytes | Refusal:
-        piece = part(request)
-        return piece if isinstance(piece, Refusal) else transform(piece)
+        content = piece(request)
+        return content if isinstance(content, Refusal) else transform(content)
 
     return filtered
 
 
-def _vanishing(parts: tuple[Part, ...]) -> Part:
-    """Empty where anything in it is absent; what came more than once still refuses."""
-    group = Template(parts, ())
+def _vanishing(pieces: tuple[Piece, ...]) -> Piece:
+    """Make a piece that is empty where anything in it is absent; a repeated value still refuses."""
+    group = Template(pieces, ())
 
-    def part(request: Request) -> bytes | Refusal:
+    def piece(request: Request) -> bytes | Refusal:
         content = group.fill(request)
         absent = isinstance(content, Refusal) and content.reason == "signature_missing"
         return b"" if absent else content
 
-    return part
+    return piece
 
 
 _ARGUMENT: Final = {"no": (False,), "must": (True,), "may": (False, True)}
-
-
-def _known() -> str:
-    forms = {"no": "{{{0}}}", "must": "{{{0}:NAME}}", "may": "{{{0}}} {{{0}:NAME}}"}
-    return ", ".join(forms[each.argument].format(name) for name, each in REFERENCES.items())

@@ -26,7 +26,7 @@ from app.orders.read_orders import order_document
 from app.orders.refold import refold_until_quiet
 from app.providers.paths import compile_path
 from app.providers.profile import load_profile, shipped_profiles
-from app.providers.reader import Reader
+from app.providers.reader import EventReader
 from app.providers.source import Source
 from app.receiving.caught_up import behind_s
 from tests.api.driving import Driver, Header, driving, event
@@ -255,7 +255,7 @@ async def test_none_changes_a_live_order(
 async def test_without_the_environment_check_each_providers_would_change_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Reader, "_environment_of", lambda reader, facts: None)
+    monkeypatch.setattr(EventReader, "_environment_of", lambda reader, facts: None)
     async with live(tmp_path, monkeypatch) as driver:
         after = await state(driver)
         for profile in PROFILES:

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
-from app.providers.paths import EACH, Path, Step, Where, compile_path
+from app.providers.paths import EACH, JsonPath, PathStep, Where, compile_path
 from app.providers.schemes import SCHEMES
 from app.providers.sections import Profile
 from app.providers.source import Source
@@ -86,16 +86,16 @@ def body_of(profile: Profile) -> bytes:
     return json.dumps(document).encode()
 
 
-def _put(document: Any, path: Path, value: Any) -> None:
+def _put(document: Any, path: JsonPath, value: Any) -> None:
     for step, following in zip(path, (*path[1:], None), strict=True):
         document = _slot(document, step, value if following is None else _empty(following))
 
 
-def _empty(step: Step) -> Any:
+def _empty(step: PathStep) -> Any:
     return {} if isinstance(step, str) else []
 
 
-def _slot(document: Any, step: Step, value: Any) -> Any:
+def _slot(document: Any, step: PathStep, value: Any) -> Any:
     if isinstance(step, str):
         return document.setdefault(step, value)
     made = {step.name: step.value} if isinstance(step, Where) else value

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from app.providers.profile import load_profile, shipped_profiles
-from app.providers.reader import Words
+from app.providers.reader import ClaimWords
 from reconcile.ledger.events import speaks_of_money_going_back
 from tests.providers.test_payloads import LINES
 
@@ -176,7 +176,7 @@ ANSWERS: Final[dict[str, str]] = {
 @pytest.mark.parametrize("profile", DOCUMENTED)
 def test_documented_kinds_about_money_going_back_are_named(profile: str) -> None:
     """No documented kind of a provider is left to its words alone."""
-    meaning = Words(load_profile(profile).claims).meaning
+    meaning = ClaimWords(load_profile(profile).claims).meaning
     assert [k for k in DOCUMENTED[profile].split() if meaning(k) == "unrecognized"] == []
 
 
@@ -185,7 +185,7 @@ def test_documented_answers_about_money_going_back_are_named(profile: str) -> No
     """What a provider may answer when it is asked back is named as well."""
     loaded = load_profile(profile)
     assert loaded.fetch_back is not None
-    meaning = Words(loaded.fetch_back.claims or loaded.claims).meaning
+    meaning = ClaimWords(loaded.fetch_back.claims or loaded.claims).meaning
     assert [k for k in ANSWERS[profile].split() if meaning(k) == "unrecognized"] == []
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from app.providers.reader import Reader
+from app.providers.reader import EventReader
 from app.providers.source import Source
 from reconcile.instants import DAY, SECOND
 from tests.api.driving import Driver, Header, driving, secret, signed
@@ -292,7 +292,7 @@ async def test_where_nobody_looks_at_the_environment_they_pay(
     def taken(word: Any) -> Construction:
         return Construction(str(word), marked(word, 200))
 
-    monkeypatch.setattr(Reader, "_environment_of", lambda reader, facts: None)
+    monkeypatch.setattr(EventReader, "_environment_of", lambda reader, facts: None)
     async with driving(tmp_path, with_worker=False, **LIVE) as driver:
         played = [taken("sandbox"), taken(None), taken("LIVE")]
         broken = await Play(driver, "ENV", environment="live").breaks(played)

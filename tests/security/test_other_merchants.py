@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.providers.reader import Reader
+from app.providers.reader import EventReader
 from app.providers.sections import Profile
 from tests.providers.samples import private_key
 from tests.security.asked import asking
@@ -222,7 +222,7 @@ async def test_where_nobody_looks_at_the_account_they_pay(
     """Each provider's, taken at its word."""
 
     monkeypatch.setattr(Profile, "unconfirmed", property(lambda profile: False))
-    monkeypatch.setattr(Reader, "_are_foreign", lambda reader, several: False)
+    monkeypatch.setattr(EventReader, "_are_foreign", lambda reader, several: False)
     async with asking(tmp_path, monkeypatch, **SOURCES) as (driver, _):
         for name, source, make in (
             ("woo", PIX, lambda t: charge(t, {"id": "x"})),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from hashlib import sha1
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -26,7 +26,10 @@ from reconcile.instants import Instant
 
 
 def xml_to_json(document: bytes) -> bytes:
-    """`{"<root>": …}` as JSON bytes. Raises Unreadable with a sentence that quotes nothing."""
+    """Convert an XML document to the JSON `{"<root>": …}`.
+
+    Raises Unreadable with a sentence that quotes nothing.
+    """
     if document.startswith(TRIAL):
         raise Unreadable(TRIED)
     try:
@@ -34,7 +37,7 @@ def xml_to_json(document: bytes) -> bytes:
     except UnicodeDecodeError:
         raise Unreadable("the XML is not UTF-8") from None
     if "<!DOCTYPE" in text:
-        # Entities are declared there; without them a document cannot grow while it is read.
+        # A document type declares entities; without them a document cannot grow while it is read.
         raise Unreadable("the XML has a document type, which no event needs")
     try:
         root = ElementTree.fromstring(text)  # noqa: S314
@@ -53,14 +56,10 @@ def _value(element: ElementTree.Element, depth: int) -> Any:
         return [value for _, value in values]
     if not values:
         return element.text or ""
-    return _object(values)
-
-
-def _object(values: list[tuple[str, Any]]) -> dict[str, Any]:
-    result: dict[str, Any] = {}
+    members: dict[str, list[Any]] = {}
     for name, value in values:
-        result.setdefault(name, []).append(value)
-    return {name: found if len(found) > 1 else found[0] for name, found in result.items()}
+        members.setdefault(name, []).append(value)
+    return {name: found if len(found) > 1 else found[0] for name, found in members.items()}
 
 
 def _name(element: ElementTree.Element) -> str:
@@ -87,14 +86,13 @@ _OTHER_SIGNATURE = contract.mismatch(
 )
 
 
-class Braintree:
+class Braintree(contract.NamedVerifier):
     """Verifies with the keys of the API, by public key."""
 
     def __init__(self, keys: Mapping[str, HmacKey]) -> None:
         self._keys = keys
 
     def verify(self, request: Incoming, *, now: Instant) -> Refusal | None:
-        """None where genuine. Never raises."""
         # (1) There is one signature field and one payload.
         fields = _fields(request.body)
         if fields is None:
@@ -103,7 +101,11 @@ class Braintree:
         if not _PAYLOAD.fullmatch(payload):
             return _MALFORMED
         # (2) A pair is of a key of ours, and it is that key's signature of the payload.
-        macs = self._macs(signature)
+        macs: dict[str, list[bytes]] = {}
+        for pair in signature.split("&"):
+            public, _, mac = pair.partition("|")
+            if public in self._keys:
+                macs.setdefault(public, []).append(_hex_or_nothing(mac))
         if not macs:
             return _UNKNOWN_KEY
         contents = (payload.encode(), payload.encode() + b"\n")
@@ -111,17 +113,8 @@ class Braintree:
         genuine = [self._keys[key].matches(each, macs[key]) for key in macs for each in contents]
         return None if any(genuine) else _OTHER_SIGNATURE
 
-    def _macs(self, signature: str) -> dict[str, list[bytes]]:
-        """What is said to be each of our keys' signature."""
-        macs: dict[str, list[bytes]] = {}
-        for pair in signature.split("&"):
-            public, _, mac = pair.partition("|")
-            if public in self._keys:
-                macs.setdefault(public, []).append(_hex_or_nothing(mac))
-        return macs
-
     def payload(self, request: Incoming) -> bytes:
-        """The notification as JSON: `{"notification": {"kind": …, "subject": …}}`."""
+        """Return the notification as JSON: `{"notification": {"kind": …, "subject": …}}`."""
         fields = _fields(request.body)
         if fields is None:
             raise Unreadable("the body is no form with a bt_payload")
@@ -134,16 +127,17 @@ class Braintree:
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
     ) -> contract.Signed:
-        """Sends `body`, a notification in XML, signed for the first public key."""
+        """Wrap `body`, a notification in XML, and sign it for the first public key."""
         public, key = next(iter(self._keys.items()))
-        payload = _lines(contract.to_base64(body).decode())
+        digits = contract.to_base64(body).decode()
+        payload = "".join(digits[at : at + LINE] + "\n" for at in range(0, len(digits), LINE))
         mac = key.sign(payload.encode()).hex()
         form = urlencode({"bt_signature": f"{public}|{mac}", "bt_payload": payload}).encode()
         return contract.Signed([("content-type", "application/x-www-form-urlencoded")], form, url)
 
 
 def braintree(source: str, options: Mapping[str, object], secrets: contract.Secrets) -> Braintree:
-    """No options. Named secrets: each private key by its public key."""
+    """Compile the scheme. No options. Named secrets: each private key by its public key."""
     setup = Setup(source, options, secrets)
     keys = setup.named(_private_key)
     if not secrets.named:
@@ -153,20 +147,18 @@ def braintree(source: str, options: Mapping[str, object], secrets: contract.Secr
 
 
 def _private_key(secret: str) -> HmacKey:
-    # Braintree's own derivation of the key, not a choice of ours.
+    # Braintree derives the key like this.
     return HmacKey(sha1(text_secret(secret)).digest(), algorithm="sha1")  # noqa: S324
 
 
 def _fields(body: bytes) -> tuple[str, str] | None:
+    """Return bt_signature and bt_payload; None unless each stands there once."""
     try:
         fields = contract.form_fields(body)
     except ValueError:
         return None
-    found: list[Sequence[str]] = [
-        [value for name, value in fields if name == wanted and value]
-        for wanted in ("bt_signature", "bt_payload")
-    ]
-    signatures, payloads = found
+    signatures = [value for name, value in fields if name == "bt_signature" and value]
+    payloads = [value for name, value in fields if name == "bt_payload" and value]
     return (signatures[0], payloads[0]) if len(signatures) == len(payloads) == 1 else None
 
 
@@ -175,7 +167,3 @@ def _hex_or_nothing(text: str) -> bytes:
         return contract.from_hex(text.encode("ascii"))
     except ValueError:
         return b""
-
-
-def _lines(digits: str) -> str:
-    return "".join(digits[at : at + LINE] + "\n" for at in range(0, len(digits), LINE))

@@ -1,17 +1,17 @@
-"""What a named verifier is, and which there are: schemes that a file alone cannot say.
+"""The contract of a named verifier: a scheme that a profile file alone cannot describe.
 
-A profile names one as `mac = "named:NAME"` and gives it options in `[signature.options]`. Compiled
-once at start; a request only runs through it. Each is a function in the module of its name, which
-is loaded when a source first needs it: most sources need none, and all of them together take time
-at every start.
+A profile names one as `mac = "named:NAME"` and gives it options in `[signature.options]`. The
+scheme is compiled once at the start. Each is a function in the module of its name. A module is
+loaded when a source first needs it: most sources need none, and all would slow every start.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Final, NamedTuple, Protocol, cast
+from typing import Final, NamedTuple, cast
 from urllib.parse import parse_qsl
 
 from app.providers.encodings import ENCODINGS
@@ -23,10 +23,10 @@ to_base64 = ENCODINGS["base64"].encode
 from_hex = ENCODINGS["hex"].decode
 
 MAX_FORM_FIELDS = 1000
-"""No provider's form has a tenth of them; more is work for nothing."""
+"""No provider's form has a tenth of them."""
 
 
-class Header:
+class SingleHeader:
     """A header that must come exactly once, with the refusals for when it does not."""
 
     def __init__(self, name: str) -> None:
@@ -39,7 +39,7 @@ class Header:
         )
 
     def value(self, headers: Headers) -> bytes | Refusal:
-        """Its one value, without blanks around it."""
+        """Return its one value, without blanks around it."""
         found = self._values(headers)
         if len(found) != 1:
             return self._repeated if found else self._missing
@@ -47,13 +47,15 @@ class Header:
 
 
 def mismatch(sentence: str) -> Refusal:
-    """The refusal of a signature that does not hold."""
+    """Build the refusal of a signature that does not hold."""
     return Refusal("signature_mismatch", sentence)
 
 
 def form_fields(body: bytes) -> list[tuple[str, str]]:
-    """The fields of a form as sent, bytes that are not UTF-8 kept. ValueError for too many, and for
-    a form that is too long."""
+    """Return the fields of a form as sent; bytes that are not UTF-8 are kept.
+
+    Raises ValueError for too many fields, and for a form that is too long.
+    """
     if len(body) > MAX_FORM_BYTES:
         raise ValueError("longer than a form of a provider")
     return parse_qsl(
@@ -65,34 +67,35 @@ def form_fields(body: bytes) -> list[tuple[str, str]]:
 
 
 def ascii_text(value: bytes) -> str | None:
-    """The text of a header value; None where it is not plain ASCII."""
+    """Return the text of a header value; None where it is not plain ASCII."""
     return value.decode("ascii") if value.isascii() else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Age:
-    """A tolerance. `past` and `future` are inclusive; sentences call the moment `what`."""
+class AgeLimit:
+    """How old or new a signed time may be. Both bounds are inclusive.
+
+    what  the name of the time in sentences
+    """
 
     what: str
     past: Duration
     future: Duration
 
     def check(self, signed_at: Instant, now: Instant) -> Refusal | None:
-        """None where `signed_at` is no older or newer than allowed at `now`."""
+        """Return None where `signed_at` is no older or newer than allowed at `now`."""
         age = now - signed_at
         if age > self.past:
             fault = f"is {format_duration(age)} old; at most {format_duration(self.past)}"
             return Refusal("timestamp_too_old", f"{self.what} {fault} is allowed.")
         if age < -self.future:
-            lead = f"lies {format_duration(-age)} ahead of our clock"
+            fault = f"lies {format_duration(-age)} ahead of our clock; at most"
             allowed = format_duration(self.future)
-            return Refusal(
-                "timestamp_too_new", f"{self.what} {lead}; at most {allowed} is allowed."
-            )
+            return Refusal("timestamp_too_new", f"{self.what} {fault} {allowed} is allowed.")
         return None
 
     def missing(self, fault: str) -> Refusal:
-        """The refusal of a moment that is absent or unreadable."""
+        """Build the refusal of a time that is absent or unreadable."""
         return Refusal("timestamp_missing", f"{self.what} {fault}.")
 
 
@@ -106,9 +109,9 @@ class Signed(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secrets:
-    """A source's secrets; never shown, whatever prints it.
+    """A source's secrets, which no repr shows.
 
-    listed  any of them may match, the newest first
+    listed  alternatives, the newest first
     named   key id, or the part's name, to the key
     """
 
@@ -116,30 +119,30 @@ class Secrets:
     named: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-class NamedVerifier(Protocol):
+class NamedVerifier(ABC):
     """One compiled scheme. Its factory raises ConfigurationError with every problem at once."""
 
+    @abstractmethod
     def verify(self, request: Incoming, *, now: Instant) -> Refusal | None:
-        """None where the request is genuine as of `now`. Never raises, whatever the bytes."""
-        ...
+        """Return None where the request is genuine as of `now`. Never raises."""
 
     def payload(self, request: Incoming) -> bytes:
-        """The document that says what happened: decoded or decrypted where the scheme wraps it.
+        """Return the document, decoded or decrypted where the scheme wraps it.
 
-        Asked only of a request that `verify` passed. Raises Unreadable.
+        Called only for a request that `verify` passed. Raises Unreadable.
         """
-        ...
+        return request.body
 
+    @abstractmethod
     def sign(self, body: bytes, *, event_id: str, now: Instant, method: str, url: str) -> Signed:
-        """What a genuine provider would send around `body`.
+        """Build the request that a genuine provider would send with `body`.
 
         Raises ConfigurationError where the source has only the public half of the key.
         """
-        ...
 
 
 Factory = Callable[[str, Mapping[str, object], Secrets], NamedVerifier]
-"""(source's name, the profile's options, the source's secrets) to a compiled scheme."""
+"""(source's name, the profile's options, the source's secrets) → a compiled scheme."""
 
 
 NAMED: Final = (
@@ -153,13 +156,13 @@ NAMED: Final = (
 )
 
 WRAPPED: Final = frozenset({"braintree", "oppwa"})
-"""Those whose body is not the document itself: it is wrapped in it, or encrypted."""
+"""Schemes whose body wraps the document, or encrypts it."""
 
 SIGN_THE_ADDRESS: Final = frozenset({"twilio"})
-"""Those whose signature always covers scheme and host, which we cannot see behind a proxy."""
+"""Schemes that always sign scheme and host, which a server behind a proxy does not see."""
 
 
 def factory_of(name: str) -> Factory:
-    """What compiles the scheme of one of the names."""
+    """Load the factory of a named scheme."""
     module = import_module(f"app.providers.named.{name}")
     return cast(Factory, getattr(module, name))

@@ -2,18 +2,18 @@
 
 Rule: docs.cdp.coinbase.com, "Verify signatures" (the webhooks of Hook0). The header reads
 `t=1728394718,h=content-type x-event-id,v1=<hex>`; v1 is HMAC-SHA256 over
-`{t}.{h}.{values joined by .}.{body}`. The v0 beside it leaves the headers out; taking it as well
+`{t}.{h}.{values joined by .}.{body}`. The v0 beside it leaves the headers out. Accepting v0 too
 would let anyone exchange them, so only v1 counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from app.providers.named.contract import Age, Header, Secrets, Signed, from_hex
+from app.providers.named import contract
 from app.providers.named.setup import Setup, text_secret
-from app.providers.request import Headers, Incoming, Refusal
+from app.providers.request import Incoming, Refusal
 from app.providers.schemes import HmacKey
 from reconcile.instants import EARLIEST, SECOND, Instant
 
@@ -22,55 +22,58 @@ MAX_DIGITS: Final = 12
 
 
 MAX_NAMES: Final = 64
-"""Headers that one signature covers; a provider names two or three. Each time that one is named its
-value is signed once more, so thousands would make megabytes of one head."""
+"""Headers that one signature covers; a provider names two or three. A value is signed again each
+time its header is named, so thousands of names would make megabytes of one head."""
 
 
-class Stated(NamedTuple):
-    """What the signature header says, decoded as far as needed."""
+class SignatureHeader(NamedTuple):
+    """The parts of the signature header, decoded as far as needed."""
 
     time: bytes
     names: bytes
     signatures: list[bytes]
 
 
-class CoveredHeaders:
+class CoveredHeaders(contract.NamedVerifier):
     """Verifies with any of the secrets, the newest first; `required` headers must be covered."""
 
     def __init__(
-        self, keys: Sequence[HmacKey], *, header: str, required: Sequence[str], age: Age
+        self,
+        keys: Sequence[HmacKey],
+        *,
+        header: str,
+        required: Sequence[str],
+        age: contract.AgeLimit,
     ) -> None:
         self._keys = keys
-        self._header = Header(header)
+        self._header = contract.SingleHeader(header)
         self._required = required
         self._age = age
-        self._malformed = Refusal(
-            "signature_mismatch",
+        self._malformed = contract.mismatch(
             f"The header {header} is not of the form t=…,h=…,v1=…, or names more than {MAX_NAMES} "
-            "headers.",
+            "headers."
         )
-        self._uncovered = Refusal(
-            "signature_mismatch",
-            f"The signature does not cover every one of the headers: {', '.join(required)}.",
+        self._uncovered = contract.mismatch(
+            f"The signature does not cover every one of the headers: {', '.join(required)}."
         )
-        self._ambiguous = Refusal(
-            "signature_mismatch",
-            f"A header that {header} says it covers is missing or came more than once.",
+        self._ambiguous = contract.mismatch(
+            f"A header that {header} says it covers is missing or came more than once."
         )
-        self._mismatch = Refusal(
-            "signature_mismatch",
+        self._mismatch = contract.mismatch(
             f"No v1 in {header} was made with a configured secret: the secret differs, or the "
-            "request was changed on its way.",
+            "request was changed on its way."
         )
 
     def verify(self, request: Incoming, *, now: Instant) -> Refusal | None:
-        """None where genuine and of its time. Never raises."""
         # (1) There is one signature header, with a time, a list of names and a v1.
-        stated = self._stated(request.headers)
+        value = self._header.value(request.headers)
+        if isinstance(value, Refusal):
+            return value
+        stated = self._parsed(value)
         if isinstance(stated, Refusal):
             return stated
         # (2) It covers what the profile asks for, over the values as they came.
-        content = self._content(stated, request)
+        content = self._covered(stated, request)
         if isinstance(content, Refusal):
             return content
         if not any([key.matches(content, stated.signatures) for key in self._keys]):  # noqa: C419
@@ -78,22 +81,24 @@ class CoveredHeaders:
         # (3) The signed time is near enough.
         return self._age.check(EARLIEST + int(stated.time) * SECOND, now)
 
-    def _stated(self, headers: Headers) -> Stated | Refusal:
-        value = self._header.value(headers)
-        if isinstance(value, Refusal):
-            return value
+    def _parsed(self, value: bytes) -> SignatureHeader | Refusal:
         pairs = [part.strip().partition(b"=")[::2] for part in value.split(b",")]
         times = [text for name, text in pairs if name == b"t"]
         if len(times) != 1 or not times[0].isdigit() or len(times[0]) > MAX_DIGITS:
             fault = "is missing, repeated, or not a number of seconds"
             return self._age.missing(fault)
         names = [text for name, text in pairs if name == b"h"]
-        signatures = _decoded(text for name, text in pairs if name == b"v1")
+        signatures = []
+        for text in (text for name, text in pairs if name == b"v1"):
+            try:
+                signatures.append(contract.from_hex(text))
+            except ValueError:
+                continue  # a malformed one hides no good one beside it
         if len(names) != 1 or not signatures:
             return self._malformed
-        return Stated(times[0], names[0], signatures)
+        return SignatureHeader(times[0], names[0], signatures)
 
-    def _content(self, stated: Stated, request: Incoming) -> bytes | Refusal:
+    def _covered(self, stated: SignatureHeader, request: Incoming) -> bytes | Refusal:
         names = stated.names.split()
         if len(names) > MAX_NAMES:
             return self._malformed
@@ -107,12 +112,10 @@ class CoveredHeaders:
             values.append(found[0])
         return _content(stated.time, stated.names, values=values, body=request.body)
 
-    def payload(self, request: Incoming) -> bytes:
-        """The body."""
-        return request.body
-
-    def sign(self, body: bytes, *, event_id: str, now: Instant, method: str, url: str) -> Signed:
-        """Covers the required headers: the media type, and the event's id in each other one."""
+    def sign(
+        self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
+    ) -> contract.Signed:
+        """Sign over the required headers: the media type, and the event's id in each other one."""
         headers = [
             (name, "application/json" if name == "content-type" else event_id)
             for name in self._required
@@ -122,11 +125,14 @@ class CoveredHeaders:
         values = [value.encode() for _, value in headers]
         signature = self._keys[0].sign(_content(time, names, values=values, body=body)).hex()
         value = f"t={time.decode()},h={names.decode()},v1={signature}"
-        return Signed([*headers, (self._header.name, value)], body, url)
+        return contract.Signed([*headers, (self._header.name, value)], body, url)
 
 
-def covered_headers(source: str, options: Mapping[str, object], secrets: Secrets) -> CoveredHeaders:
-    """Options: `header`, `required` (names that must be covered), `past_s`, `future_s`.
+def covered_headers(
+    source: str, options: Mapping[str, object], secrets: contract.Secrets
+) -> CoveredHeaders:
+    """Compile the scheme. Options: `header`, `required` (names that must be covered), `past_s`,
+    `future_s`.
 
     Listed secrets: the subscription's secret, used as text.
     """
@@ -143,14 +149,3 @@ def covered_headers(source: str, options: Mapping[str, object], secrets: Secrets
 
 def _content(time: bytes, names: bytes, *, values: Sequence[bytes], body: bytes) -> bytes:
     return b".".join((time, names, b".".join(values), body))
-
-
-def _decoded(texts: Iterable[bytes]) -> list[bytes]:
-    """Those that are hex: a malformed one hides no good one beside it."""
-    found = []
-    for text in texts:
-        try:
-            found.append(from_hex(text))
-        except ValueError:
-            continue
-    return found

@@ -17,45 +17,41 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from app.core.reading import Unreadable
-from app.providers.named.contract import Header, Secrets, Signed, from_hex
+from app.providers.named import contract
 from app.providers.named.setup import Setup
 from app.providers.request import Incoming, Refusal
 from reconcile.instants import Instant
 
 KEY_BYTES: Final = 32
 TAG_BYTES: Final = 16
-"""A shorter tag is easier to guess; the platform always sends all of it."""
+"""The whole tag, which the platform always sends. A shorter tag is easier to guess."""
 IV_BYTES: Final = 12
 
 _WRAPPED = re.compile(rb'\s*\{\s*"encryptedBody"\s*:\s*"([0-9A-Fa-f]*)"\s*\}\s*')
 
-_MALFORMED = Refusal(
-    "signature_mismatch",
+_MALFORMED = contract.mismatch(
     f"The initialization vector is not {IV_BYTES} bytes of hex, the tag is not {TAG_BYTES}, or "
-    "the body is no hex.",
+    "the body is no hex."
 )
-_MISMATCH = Refusal(
-    "signature_mismatch",
+_MISMATCH = contract.mismatch(
     "No configured key decrypts the body under its tag: the key differs, or the request was "
-    "changed on its way.",
+    "changed on its way."
 )
 
 
-class Oppwa:
+class Oppwa(contract.NamedVerifier):
     """Verifies by decrypting with any of the keys, the newest first."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         self._keys = keys
-        self._iv = Header("x-initialization-vector")
-        self._tag = Header("x-authentication-tag")
+        self._iv = contract.SingleHeader("x-initialization-vector")
+        self._tag = contract.SingleHeader("x-authentication-tag")
 
     def verify(self, request: Incoming, *, now: Instant) -> Refusal | None:
-        """None where genuine. Never raises."""
         opened = self._open(request)
         return opened if isinstance(opened, Refusal) else None
 
     def payload(self, request: Incoming) -> bytes:
-        """The decrypted document."""
         opened = self._open(request)
         if isinstance(opened, Refusal):
             raise Unreadable("the body cannot be decrypted")
@@ -67,9 +63,11 @@ class Oppwa:
             return iv
         if isinstance(tag, Refusal):
             return tag
+        wrapped = _WRAPPED.fullmatch(request.body)
+        ciphertext = wrapped[1] if wrapped else request.body.strip()
         try:
             nonce = _exactly(IV_BYTES, iv)
-            sealed = from_hex(_ciphertext(request.body)) + _exactly(TAG_BYTES, tag)
+            sealed = contract.from_hex(ciphertext) + _exactly(TAG_BYTES, tag)
         except ValueError:
             return _MALFORMED
         for key in self._keys:
@@ -79,8 +77,10 @@ class Oppwa:
                 continue
         return _MISMATCH
 
-    def sign(self, body: bytes, *, event_id: str, now: Instant, method: str, url: str) -> Signed:
-        """Encrypts `body` with the newest key, under a vector made of all that is said."""
+    def sign(
+        self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
+    ) -> contract.Signed:
+        """Encrypt `body` with the newest key. The vector is derived from id, time and body."""
         key = self._keys[0]
         content = f"{event_id}.{now}.".encode() + body
         nonce = hmac.digest(key, content, "sha256")[:IV_BYTES]
@@ -90,11 +90,11 @@ class Oppwa:
             (self._iv.name, nonce.hex().upper()),
             (self._tag.name, sealed[-TAG_BYTES:].hex().upper()),
         ]
-        return Signed(headers, sealed[:-TAG_BYTES].hex().upper().encode(), url)
+        return contract.Signed(headers, sealed[:-TAG_BYTES].hex().upper().encode(), url)
 
 
-def oppwa(source: str, options: Mapping[str, object], secrets: Secrets) -> Oppwa:
-    """No options. Listed secrets: the keys, 64 hex digits each."""
+def oppwa(source: str, options: Mapping[str, object], secrets: contract.Secrets) -> Oppwa:
+    """Compile the scheme. No options. Listed secrets: the keys, 64 hex digits each."""
     setup = Setup(source, options, secrets)
     keys = setup.listed(_key)
     if not secrets.listed:
@@ -111,12 +111,7 @@ def _key(secret: str) -> bytes:
 
 
 def _exactly(length: int, text: bytes) -> bytes:
-    value = from_hex(text)
+    value = contract.from_hex(text)
     if len(value) != length:
         raise ValueError("of another length")
     return value
-
-
-def _ciphertext(body: bytes) -> bytes:
-    wrapped = _WRAPPED.fullmatch(body)
-    return wrapped[1] if wrapped else body.strip()

@@ -2,12 +2,12 @@
 
 The scheme is that of PayPal-Python-SDK, `paypalrestsdk/notifications.py`, and of PayPal's page
 "Integrate webhooks". Nothing is fetched while a request waits: the operator configures each
-certificate under its URL, and a URL that is not configured is refused with a sentence that says
-what to add. A certificate is of *.paypal.com, valid at the moment of judgement, and every further
-one in its text has issued the one before it.
+certificate under its URL, and the refusal of an unknown URL says what to add. A certificate must
+name *.paypal.com and be valid at the time of judgement. Each further certificate in its text must
+have issued the one before it.
 
-The body is bound by a CRC-32 alone, which anyone can steer with four bytes: what a delivery says
-of money counts only after it was fetched back from PayPal.
+Only a CRC-32 binds the body, and four bytes steer a CRC-32 to any value: what a delivery says of
+money counts only after it was fetched back from PayPal.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cryptography.exceptions import InvalidSignature
 from app.core.errors import ConfigurationError
 from app.providers.named import contract
 from app.providers.named.setup import Setup, text_secret
-from app.providers.request import Headers, Incoming, Refusal
+from app.providers.request import Incoming, Refusal
 from app.providers.schemes import ASYMMETRIC_SCHEMES, AsymmetricKey
 from reconcile.instants import SECOND, Instant, format_instant, instant_of, parse_instant
 
@@ -36,10 +36,10 @@ HOSTS: Final = (
 )
 DOMAIN: Final = ".paypal.com"
 ALGORITHM: Final = b"SHA256withRSA"
-"""PayPal's name; SHA1withRSA, which its SDK still knows, is refused."""
+"""PayPal's name. SHA1withRSA, which its SDK still accepts, is refused."""
 
 RETRIES_S: Final = 4 * 24 * 3600
-"""PayPal repeats a delivery for three days; whether with a new time, it does not say."""
+"""PayPal repeats a delivery for three days; whether with a new time is not documented."""
 
 _WEBHOOK_ID, _PRIVATE_KEY = "webhook_id", "private_key"
 
@@ -62,14 +62,14 @@ _OTHER_SIGNATURE = contract.mismatch(
 
 
 class Certificate(NamedTuple):
-    """A configured certificate, made ready; valid from and until, inclusive."""
+    """The key of a configured certificate, and from when until when it is valid, inclusive."""
 
     key: AsymmetricKey
     valid_from: Instant
     valid_until: Instant
 
 
-class Stated(NamedTuple):
+class Transmission(NamedTuple):
     """The five headers of a transmission."""
 
     identity: bytes
@@ -79,7 +79,7 @@ class Stated(NamedTuple):
     algorithm: bytes
 
 
-class Paypal:
+class Paypal(contract.NamedVerifier):
     """Verifies with the configured certificates; signs where the private key is configured too."""
 
     def __init__(
@@ -88,7 +88,7 @@ class Paypal:
         certificates: Mapping[str, Certificate],
         *,
         hosts: tuple[str, ...],
-        age: contract.Age,
+        age: contract.AgeLimit,
         private_key: AsymmetricKey | None,
     ) -> None:
         self._webhook_id = webhook_id
@@ -97,7 +97,7 @@ class Paypal:
         self._age = age
         self._private_key = private_key
         self._headers = tuple(
-            contract.Header(f"paypal-{name}")
+            contract.SingleHeader(f"paypal-{name}")
             for name in (
                 "transmission-id",
                 "transmission-time",
@@ -108,11 +108,14 @@ class Paypal:
         )
 
     def verify(self, request: Incoming, *, now: Instant) -> Refusal | None:
-        """None where genuine and of its time. Never raises."""
         # (1) All five headers are there, once, and the algorithm is the one we take.
-        stated = self._stated(request.headers)
-        if isinstance(stated, Refusal):
-            return stated
+        values: list[bytes] = []
+        for header in self._headers:
+            value = header.value(request.headers)
+            if isinstance(value, Refusal):
+                return value
+            values.append(value)
+        stated = Transmission(*values)
         if stated.algorithm != ALGORITHM:
             return _OTHER_ALGORITHM
         # (2) The certificate is PayPal's, configured, and valid now.
@@ -127,16 +130,10 @@ class Paypal:
         if not certificate.key.matches(self._content(stated, request.body), [signature]):
             return _OTHER_SIGNATURE
         # (4) The signed time is near enough.
-        return self._check(stated.time, now)
-
-    def _stated(self, headers: Headers) -> Stated | Refusal:
-        values = []
-        for header in self._headers:
-            value = header.value(headers)
-            if isinstance(value, Refusal):
-                return value
-            values.append(value)
-        return Stated(*values)
+        try:
+            return self._age.check(parse_instant(stated.time.decode("ascii")), now)
+        except ValueError:
+            return self._age.missing("is not an RFC 3339 date-time")
 
     def _certificate(self, url: bytes, now: Instant) -> Certificate | Refusal:
         address = contract.ascii_text(url)
@@ -152,29 +149,19 @@ class Paypal:
             )
         return certificate
 
-    def _content(self, stated: Stated, body: bytes) -> bytes:
+    def _content(self, stated: Transmission, body: bytes) -> bytes:
         crc = b"%d" % zlib.crc32(body)
         return b"|".join((stated.identity, stated.time, self._webhook_id, crc))
-
-    def _check(self, time: bytes, now: Instant) -> Refusal | None:
-        try:
-            return self._age.check(parse_instant(time.decode("ascii")), now)
-        except ValueError:
-            return self._age.missing("is not an RFC 3339 date-time")
-
-    def payload(self, request: Incoming) -> bytes:
-        """The body."""
-        return request.body
 
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
     ) -> contract.Signed:
-        """Signs under the first configured address."""
+        """Sign under the first configured address."""
         if self._private_key is None:
             raise ConfigurationError([f"signing needs the named secret {_PRIVATE_KEY}"])
         time = format_instant(now - now % SECOND)
         address = next(iter(self._certificates))
-        stated = Stated(event_id.encode(), time.encode(), b"", address.encode(), ALGORITHM)
+        stated = Transmission(event_id.encode(), time.encode(), b"", address.encode(), ALGORITHM)
         signature = contract.to_base64(self._private_key.sign(self._content(stated, body)))
         values = stated._replace(signature=signature)
         headers = [
@@ -185,7 +172,7 @@ class Paypal:
 
 
 def paypal(source: str, options: Mapping[str, object], secrets: contract.Secrets) -> Paypal:
-    """Options: `hosts`, `past_s`, `future_s`.
+    """Compile the scheme. Options: `hosts`, `past_s`, `future_s`.
 
     Named secrets: `webhook_id`, each certificate's PEM text by its URL (further certificates of
     its chain after it), and for signing `private_key`.

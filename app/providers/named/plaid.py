@@ -1,9 +1,9 @@
 """Plaid: a JSON Web Token whose claim is the digest of the body (ES256, key by id).
 
-Rule: plaid.com/docs, "Verify webhooks". The key of each id is the JWK that Plaid's
-/webhook_verification_key/get gives; nothing is fetched while a request waits, so an unknown id is
-refused with a sentence that says what to add. The token names its key and nothing else of it:
-another algorithm than ES256, `none` included, is refused before any key is looked up.
+Rule: plaid.com/docs, "Verify webhooks". Each key is the JWK that Plaid's
+/webhook_verification_key/get returns for its id. Nothing is fetched while a request waits; the
+refusal of an unknown id says what to add. A token only names its key: any algorithm but ES256,
+`none` included, is refused before a key is looked up.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import jwt
 from app.core.errors import ConfigurationError
 from app.core.reading import Unreadable
 from app.core.strict_json import parse
-from app.providers.named.contract import Age, Header, Secrets, Signed, mismatch
+from app.providers.named import contract
 from app.providers.named.setup import Setup
 from app.providers.request import Incoming, Refusal
 from app.providers.schemes import ASYMMETRIC_SCHEMES, KeyPair, load_key
@@ -29,14 +29,16 @@ ALGORITHM: Final = "ES256"
 _BODY_DIGEST: Final = "request_body_sha256"
 
 
-_MALFORMED = mismatch(f"What stands in plaid-verification is no JSON Web Token in {ALGORITHM}.")
-_UNKNOWN_KEY = mismatch(
+_MALFORMED = contract.mismatch(
+    f"What stands in plaid-verification is no JSON Web Token in {ALGORITHM}."
+)
+_UNKNOWN_KEY = contract.mismatch(
     "The token's key id is not configured: ask Plaid's /webhook_verification_key/get for that id "
     "and add the JWK to the named secrets under it."
 )
-_EXPIRED_KEY = mismatch("The token's key had expired, by its own expired_at.")
-_OTHER_SIGNATURE = mismatch("The token was not signed with the key that it names.")
-_OTHER_BODY = mismatch(f"The body's SHA-256 is not the token's {_BODY_DIGEST}.")
+_EXPIRED_KEY = contract.mismatch("The token's key had expired, by its own expired_at.")
+_OTHER_SIGNATURE = contract.mismatch("The token was not signed with the key that it names.")
+_OTHER_BODY = contract.mismatch(f"The body's SHA-256 is not the token's {_BODY_DIGEST}.")
 
 
 class JsonWebKey(NamedTuple):
@@ -46,36 +48,19 @@ class JsonWebKey(NamedTuple):
     expires_at: Instant | None
 
 
-class Plaid:
+class Plaid(contract.NamedVerifier):
     """Verifies with the key that the token names."""
 
-    def __init__(self, keys: Mapping[str, JsonWebKey], *, age: Age) -> None:
+    def __init__(self, keys: Mapping[str, JsonWebKey], *, age: contract.AgeLimit) -> None:
         self._keys = keys
         self._age = age
-        self._header = Header("plaid-verification")
+        self._header = contract.SingleHeader("plaid-verification")
 
     def verify(self, request: Incoming, *, now: Instant) -> Refusal | None:
-        """None where genuine and of its time. Never raises."""
         # (1) There is one token, in the one algorithm, by a known key that has not expired.
         token = self._header.value(request.headers)
         if isinstance(token, Refusal):
             return token
-        key = self._key(token, now)
-        if isinstance(key, Refusal):
-            return key
-        # (2) The key signed it.
-        claims = _claims(token, key)
-        if isinstance(claims, Refusal):
-            return claims
-        # (3) It covers this body.
-        stated = claims.get(_BODY_DIGEST)
-        actual = sha256(request.body).hexdigest().encode()
-        if type(stated) is not str or not compare_digest(stated.encode("utf-8", "replace"), actual):
-            return _OTHER_BODY
-        # (4) It was issued near enough to now.
-        return self._check(claims.get("iat"), now)
-
-    def _key(self, token: bytes, now: Instant) -> JsonWebKey | Refusal:
         try:
             header = jwt.get_unverified_header(token)
         except (jwt.PyJWTError, ValueError, RecursionError):
@@ -86,20 +71,30 @@ class Plaid:
         key = self._keys.get(identity) if type(identity) is str else None
         if key is None:
             return _UNKNOWN_KEY
-        expired = key.expires_at is not None and now >= key.expires_at
-        return _EXPIRED_KEY if expired else key
-
-    def _check(self, issued: Any, now: Instant) -> Refusal | None:
+        if key.expires_at is not None and now >= key.expires_at:
+            return _EXPIRED_KEY
+        # (2) The key signed it.
+        try:
+            claims = parse(jwt.PyJWS().decode(token, key.pair.public, algorithms=[ALGORITHM]))
+        except (jwt.PyJWTError, Unreadable, ValueError, RecursionError):
+            return _OTHER_SIGNATURE
+        if type(claims) is not dict:
+            return _OTHER_SIGNATURE
+        # (3) It covers this body.
+        stated = claims.get(_BODY_DIGEST)
+        actual = sha256(request.body).hexdigest().encode()
+        if type(stated) is not str or not compare_digest(stated.encode("utf-8", "replace"), actual):
+            return _OTHER_BODY
+        # (4) It was issued near enough to now.
+        issued: Any = claims.get("iat")
         if type(issued) is not int or not 0 <= issued * SECOND <= LATEST:
             return self._age.missing("is missing or not a number of seconds")
         return self._age.check(EARLIEST + issued * SECOND, now)
 
-    def payload(self, request: Incoming) -> bytes:
-        """The body."""
-        return request.body
-
-    def sign(self, body: bytes, *, event_id: str, now: Instant, method: str, url: str) -> Signed:
-        """Signs with the first key of which the private half is configured."""
+    def sign(
+        self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
+    ) -> contract.Signed:
+        """Sign with the first key whose private half is configured."""
         for identity, key in self._keys.items():
             if key.pair.private is not None:
                 claims = {"iat": now // SECOND, _BODY_DIGEST: sha256(body).hexdigest()}
@@ -109,12 +104,15 @@ class Plaid:
                     algorithm=ALGORITHM,
                     headers={"kid": identity, "typ": "JWT"},
                 )
-                return Signed([(self._header.name, token)], body, url)
+                return contract.Signed([(self._header.name, token)], body, url)
         raise ConfigurationError(["signing needs a JWK with its private half"])
 
 
-def plaid(source: str, options: Mapping[str, object], secrets: Secrets) -> Plaid:
-    """Options: `past_s`, `future_s`. Named secrets: each JWK, as JSON, by its key id."""
+def plaid(source: str, options: Mapping[str, object], secrets: contract.Secrets) -> Plaid:
+    """Compile the scheme. Options: `past_s`, `future_s`.
+
+    Named secrets: each JWK, as JSON, by its key id.
+    """
     setup = Setup(source, options, secrets)
     age = setup.age("The token's iat")
     keys = setup.named(_json_web_key)
@@ -122,15 +120,6 @@ def plaid(source: str, options: Mapping[str, object], secrets: Secrets) -> Plaid
         setup.problem("has no key; give each JWK in KEYS by its key id")
     setup.conclude()
     return Plaid(keys, age=age)
-
-
-def _claims(token: bytes, key: JsonWebKey) -> dict[str, Any] | Refusal:
-    try:
-        document = jwt.PyJWS().decode(token, key.pair.public, algorithms=[ALGORITHM])
-        claims = parse(document)
-    except (jwt.PyJWTError, Unreadable, ValueError, RecursionError):
-        return _OTHER_SIGNATURE
-    return claims if type(claims) is dict else _OTHER_SIGNATURE
 
 
 def _json_web_key(secret: str) -> JsonWebKey:

@@ -1,9 +1,8 @@
 """HTTP Message Signatures (RFC 9421) over a Content-Digest (RFC 9530), as pawaPay signs.
 
-The clock, the keys, and what must be covered are decided here. The RFC leaves that to each
-application (section 3.2.1): a signature proves only what it covers, so a body without a covered,
-recomputed digest is refused, whatever else is signed. Of several labels any acceptable one is
-enough; a label is a mere name.
+The RFC leaves the clock, the keys and the required components to each application (section
+3.2.1). A signature proves only what it covers: a body without a covered, recomputed digest is
+refused, whatever else is signed. One acceptable label of several is enough; a label is a mere name.
 """
 
 from __future__ import annotations
@@ -19,7 +18,8 @@ from http_sf.compat import Dictionary, InnerList, Item
 
 from app.core.errors import ConfigurationError
 from app.providers.keys import refuse_key_pair
-from app.providers.named.contract import Age, Secrets, Signed, from_base64, mismatch
+from app.providers.named import contract
+from app.providers.named.contract import AgeLimit, Secrets, Signed, from_base64, mismatch
 from app.providers.named.setup import Setup
 from app.providers.request import Headers, Incoming, Refusal
 from app.providers.schemes import ASYMMETRIC_SCHEMES, HmacKey, Key, load_key
@@ -30,7 +30,7 @@ SIGNATURE_INPUT: Final = "signature-input"
 SIGNATURE: Final = "signature"
 
 _NO_URL = "https://unknown.invalid/"
-"""Stands for an address that nobody gave: what covers no part of it can still be judged."""
+"""Stands for an unknown address: a signature that covers no part of it can still be judged."""
 
 
 class Claim(NamedTuple):
@@ -41,18 +41,25 @@ class Claim(NamedTuple):
     signature: bytes
 
     def covers(self, names: Iterable[str]) -> bool:
-        """Whether each of the components is covered whole, without parameters."""
+        """Check that each of the components is covered whole, without parameters."""
         return set(names) <= {item.value for item in self.components if not item.params}
 
 
 def stated_claims(headers: Headers) -> list[Claim]:
-    """Every label that both headers have, in order. Raises ValueError where they are no such."""
+    """Return every label that both headers have, in order.
+
+    Raises ValueError where one of them is no dictionary of RFC 9651.
+    """
     inputs, signatures = _dictionary(headers, SIGNATURE_INPUT), _dictionary(headers, SIGNATURE)
     claims = []
     for label, (covered, parameters) in inputs.items():
         signature = signatures.get(label, (None,))[0]
         if isinstance(covered, list) and type(signature) is bytes:
-            claims.append(Claim([_item(*each) for each in covered], parameters, signature))
+            components = []
+            for name, options in covered:
+                components.append(Item(name))
+                components[-1].params.update(options)
+            claims.append(Claim(components, parameters, signature))
     return claims
 
 
@@ -66,25 +73,17 @@ def _refuse_repeat(_key: str, _context: str) -> None:
     raise ValueError("a name comes twice, so what is meant is ambiguous")
 
 
-def _item(value: Any, parameters: Mapping[str, Any]) -> Item:
-    item = Item(value)
-    item.params.update(parameters)
-    return item
-
-
-def components_named(names: Iterable[str]) -> list[Item]:
-    """Whole components, to be covered by a signature of our own."""
-    return [Item(name) for name in names]
-
-
 def signature_base(
     request: Incoming, components: list[Item], parameters: Mapping[str, Any]
 ) -> tuple[bytes, str]:
-    """The signed text (section 2.5), and its last value, which is the signature's input.
+    """Return the signed text (section 2.5), and its last value, which is the signature's input.
 
     Raises ValueError for a component that is unknown, absent, repeated or not plain ASCII.
     """
-    resolver = _resolver(request)
+    try:
+        resolver = HTTPSignatureComponentResolver(_Message(request))  # type: ignore[no-untyped-call]
+    except HTTPMessageSignaturesException:
+        raise ValueError("the request's method or address is not well-formed") from None
     lines: dict[str, str] = {}
     for component in components:
         line = str(component)
@@ -93,7 +92,13 @@ def signature_base(
             raise ValueError("a component has no name that may be covered")
         if line in lines:
             raise ValueError("a component is covered twice")
-        lines[line] = _value(resolver, component)
+        try:
+            value = resolver.resolve(component)
+        except (HTTPMessageSignaturesException, TypeError, KeyError):
+            raise ValueError("a component is unknown or absent") from None
+        if value and not value.replace("\t", " ").isprintable():
+            raise ValueError("a component holds control characters")
+        lines[line] = value
     covered = InnerList(components)
     covered.params.update(parameters)
     lines['"@signature-params"'] = str(covered)
@@ -101,41 +106,14 @@ def signature_base(
     return text.encode("ascii"), str(covered)
 
 
-def _resolver(request: Incoming) -> HTTPSignatureComponentResolver:
-    try:
-        return HTTPSignatureComponentResolver(_Message(request))  # type: ignore[no-untyped-call]
-    except HTTPMessageSignaturesException:
-        raise ValueError("the request's method or address is not well-formed") from None
-
-
-def _value(resolver: HTTPSignatureComponentResolver, component: Item) -> str:
-    try:
-        value: str = resolver.resolve(component)
-    except (HTTPMessageSignaturesException, TypeError, KeyError):
-        raise ValueError("a component is unknown or absent") from None
-    if value and not value.replace("\t", " ").isprintable():
-        raise ValueError("a component holds control characters")
-    return value
-
-
 def is_digest_of(headers: Headers, body: bytes) -> bool:
-    """Whether every digest in Content-Digest is the body's; an unknown algorithm is none."""
+    """Check that every digest in Content-Digest is the body's. An unknown algorithm fails."""
     value = b", ".join(value for name, value in headers if name == CONTENT_DIGEST.encode())
     try:
         ContentDigest.verify(value, body)
     except HTTPMessageSignaturesException:
         return False
     return True
-
-
-def digest_of(body: bytes) -> str:
-    """A Content-Digest of the body."""
-    return ContentDigest.create(body)
-
-
-def labelled(label: str, *, covered: str, signature: bytes) -> tuple[str, str]:
-    """The values of Signature-Input and of Signature."""
-    return f"{label}={covered}", str(Dictionary({label: signature}))
 
 
 class _Message:
@@ -174,24 +152,24 @@ ECDSA: Final[Mapping[str, Mapping[str, str]]] = {
     "raw": SCHEMES,
     "der": {**SCHEMES, "ecdsa-p256-sha256": "ecdsa-p256-sha256"},
 }
-"""How r and s are written: side by side, which is the RFC's way, or in DER."""
+"""How r and s are written: side by side, as the RFC has it, or in DER."""
 
 EITHER: Final = "either"
-"""Both are taken, as from pawaPay; signed is in DER."""
+"""Both forms are accepted, as from pawaPay; we sign in DER."""
 
 SHARED: Final = "hmac:"
-"""Marks a shared secret. Without a mark a public key might be taken for one, and then whoever
-knows that public key could sign."""
+"""Marks a shared secret. Without a mark a public key might be taken for a shared secret, and anyone
+who knows the public key could sign."""
 
 LABEL: Final = "sig1"
 
 MAX_LABELS: Final = 8
 MAX_COMPONENTS: Final = 64
-"""Signatures of one request, and what they cover together. A provider sends one of some six
-components; each takes time before anything is proven, and who sends hundreds knows a key's id."""
+"""Signatures of one request, and the components of all of them. A provider sends one signature
+over about six. Each takes time before anything is proven, and a sender may know a key's id."""
 
 Keys = Mapping[str, Key]
-"""The algorithms that one key may be used with."""
+"""Algorithm → the one key made ready for it."""
 
 
 _MISSING = Refusal("signature_missing", f"{SIGNATURE_INPUT} and {SIGNATURE} have no common label.")
@@ -215,7 +193,7 @@ _OTHER_BODY = mismatch(f"A digest in {CONTENT_DIGEST} is not the body's, or of n
 _EXPIRED = Refusal("timestamp_too_old", "The signature's own expires has passed.")
 
 
-class Rfc9421:
+class Rfc9421(contract.NamedVerifier):
     """Verifies with the key that a signature names.
 
     required  components that a signature must cover besides the body's digest
@@ -223,7 +201,7 @@ class Rfc9421:
     """
 
     def __init__(
-        self, keys: Mapping[str, Keys], *, required: tuple[str, ...], tag: str, age: Age
+        self, keys: Mapping[str, Keys], *, required: tuple[str, ...], tag: str, age: AgeLimit
     ) -> None:
         self._keys = keys
         self._required = required
@@ -233,12 +211,13 @@ class Rfc9421:
         self._uncovered = mismatch(f"The signature does not cover all of {names}.")
 
     def verify(self, request: Incoming, *, now: Instant) -> Refusal | None:
-        """None where any labelled signature is acceptable. Never raises."""
         # (1) There is a label with an input and a signature.
         try:
             claims = stated_claims(request.headers)
         except ValueError:
-            return _MALFORMED if _has_signature(request) else _MISSING
+            names = {name for name, _ in request.headers}
+            both = {SIGNATURE.encode(), SIGNATURE_INPUT.encode()} <= names
+            return _MALFORMED if both else _MISSING
         covered = sum(len(claim.components) for claim in claims)
         if len(claims) > MAX_LABELS or covered > MAX_COMPONENTS:
             return _TOO_MANY
@@ -248,7 +227,7 @@ class Rfc9421:
             if refusal is None:
                 return None
             refusals.append(refusal)
-        # What is genuine but of another time says more than what is a stranger's.
+        # A genuine signature of another time tells more than a stranger's signature.
         return max(refusals, key=lambda each: each.reason != "signature_mismatch", default=_MISSING)
 
     def _check(self, claim: Claim, request: Incoming, now: Instant) -> Refusal | None:
@@ -263,8 +242,8 @@ class Rfc9421:
             return _OTHER_ALGORITHM
         if self._tag and claim.parameters.get("tag") != self._tag:
             return _OTHER_TAG
-        # (3) It covers what it must.
-        if not claim.covers(self._must_cover(request.body)):
+        # (3) It covers the required components, and the body's digest where there is a body.
+        if not claim.covers((*self._required, *([CONTENT_DIGEST] if request.body else []))):
             return self._uncovered
         # (4) The key signed the covered components as they came.
         try:
@@ -277,12 +256,6 @@ class Rfc9421:
         if claim.covers([CONTENT_DIGEST]) and not is_digest_of(request.headers, request.body):
             return _OTHER_BODY
         # (6) It was made near enough to now, and has not expired.
-        return self._check_age(claim, now)
-
-    def _must_cover(self, body: bytes) -> set[str]:
-        return {*self._required, CONTENT_DIGEST} if body else set(self._required)
-
-    def _check_age(self, claim: Claim, now: Instant) -> Refusal | None:
         created = _moment(claim.parameters.get("created"))
         if created is None:
             return self._age.missing("is missing or not a number of seconds")
@@ -292,14 +265,10 @@ class Rfc9421:
                 return _EXPIRED
         return self._age.check(created, now)
 
-    def payload(self, request: Incoming) -> bytes:
-        """The body."""
-        return request.body
-
     def sign(self, body: bytes, *, event_id: str, now: Instant, method: str, url: str) -> Signed:
-        """Signs with the first key that can, over the required components and the digest."""
+        """Sign with the first key, over the required components and the digest."""
         made = {
-            CONTENT_DIGEST: digest_of(body),
+            CONTENT_DIGEST: ContentDigest.create(body),
             "content-type": "application/json",
             "content-length": str(len(body)),
             "signature-date": format_instant(now),
@@ -307,24 +276,22 @@ class Rfc9421:
         covered = list(dict.fromkeys((*self._required, CONTENT_DIGEST)))
         headers = [(name, made[name]) for name in covered if name in made]
         raw = [(name.encode(), value.encode()) for name, value in headers]
-        identity, algorithm, key = self._signing_key()
+        identity, keys = next(iter(self._keys.items()))
+        algorithm, key = next(iter(keys.items()))
         parameters = {"created": now // SECOND, "keyid": identity, "alg": algorithm}
         try:
             base, stated = signature_base(
-                Incoming(raw, body, method, url), components_named(covered), parameters
+                Incoming(raw, body, method, url), [Item(name) for name in covered], parameters
             )
         except ValueError as error:
             raise ConfigurationError([f"this profile cannot sign: {error}"]) from None
-        values = labelled(LABEL, covered=stated, signature=key.sign(base))
-        headers.extend(zip((SIGNATURE_INPUT, SIGNATURE), values, strict=True))
+        headers.append((SIGNATURE_INPUT, f"{LABEL}={stated}"))
+        headers.append((SIGNATURE, str(Dictionary({LABEL: key.sign(base)}))))
         return Signed(headers, body, url)
-
-    def _signing_key(self) -> tuple[str, str, Key]:
-        return next((i, name, key) for i, keys in self._keys.items() for name, key in keys.items())
 
 
 def rfc9421(source: str, options: Mapping[str, object], secrets: Secrets) -> Rfc9421:
-    """Options: `required`, `algorithms`, `ecdsa`, `tag`, `past_s`, `future_s`.
+    """Compile the scheme. Options: `required`, `algorithms`, `ecdsa`, `tag`, `past_s`, `future_s`.
 
     Named secrets: each key by its keyid; a public key in PEM or as a JWK, or `hmac:` and base64.
     """
@@ -367,7 +334,7 @@ def _shared_key(secret: str) -> Keys:
 
 
 class _Either:
-    """A key whose signatures may be written in one way or in the other."""
+    """A key whose signatures may be written in one form or in the other."""
 
     secret = b""
 
@@ -376,7 +343,7 @@ class _Either:
         self.sign = one.sign
 
     def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
-        """Whether one of the signatures is this key's, in either writing."""
+        """Check whether one of the signatures is this key's, in either form."""
         return self._one.matches(content, signatures) or self._other.matches(content, signatures)
 
 
@@ -399,8 +366,3 @@ def _moment(seconds: Any) -> Instant | None:
     if type(seconds) is not int or not 0 <= seconds * SECOND <= LATEST:
         return None
     return EARLIEST + seconds * SECOND
-
-
-def _has_signature(request: Incoming) -> bool:
-    names = {name for name, _ in request.headers}
-    return {SIGNATURE.encode(), SIGNATURE_INPUT.encode()} <= names

@@ -3,7 +3,7 @@
 The scheme is that of twilio-python, `twilio.request_validator`, and of Twilio's page "Webhooks
 security". The listed secrets are auth tokens (HMAC-SHA1). Named ones are shared keys by their
 id (HMAC-SHA256): a request names one in X-Twilio-Webhooks-Signature-Settings. Each algorithm
-has its own keys, so the header, which nothing signs, cannot choose a weaker one for a key.
+has its own keys, so the header, which is unsigned, cannot choose a weaker algorithm for a key.
 Twilio signs no time.
 """
 
@@ -45,16 +45,15 @@ _OTHER_SIGNATURE = contract.mismatch(
 )
 
 
-class Twilio:
+class Twilio(contract.NamedVerifier):
     """Verifies with auth tokens and shared keys; see the module."""
 
     def __init__(self, tokens: Sequence[HmacKey], shared: Mapping[str, HmacKey]) -> None:
         self._tokens = tokens
         self._shared = shared
-        self._signature = contract.Header("x-twilio-signature")
+        self._signature = contract.SingleHeader("x-twilio-signature")
 
     def verify(self, request: Incoming, *, now: Instant) -> Refusal | None:
-        """None where genuine. Never raises."""
         # (1) There is one signature, and a key of the kind that the request says it was made with.
         written = self._signature.value(request.headers)
         if isinstance(written, Refusal):
@@ -68,10 +67,17 @@ class Twilio:
             fields = _covered_fields(request)
         except ValueError:
             return _MALFORMED
-        if not _any_matches(keys, _contents(request.url, fields), signature):
+        contents = _contents(request.url, fields)
+        if not any([key.matches(each, [signature]) for key in keys for each in contents]):  # noqa: C419
             return _OTHER_SIGNATURE
         # (3) What the form does not cover, a digest in the signed URL does.
-        return _check_body(request)
+        query = request.url.partition("#")[0].partition("?")[2]
+        stated = [value for name, value in parse_qsl(query) if name == BODY_DIGEST]
+        if stated:
+            actual = sha256(request.body).hexdigest()
+            equal = compare_digest(actual.encode(), stated[0].lower().encode())
+            return None if equal else _OTHER_BODY
+        return None if _is_form(request.headers) or not request.body else _NOT_COVERED
 
     def _keys(self, headers: Headers) -> Sequence[HmacKey]:
         settings = [value for name, value in headers if name == SETTINGS]
@@ -84,14 +90,10 @@ class Twilio:
         key = self._shared.get(contract.ascii_text(pairs.get(b"key", b"")) or "")
         return [key] if key is not None and algorithm == b"HMAC_SHA256" else []
 
-    def payload(self, request: Incoming) -> bytes:
-        """The body: a form, or JSON."""
-        return request.body
-
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
     ) -> contract.Signed:
-        """Sends a body that begins like JSON as JSON, any other as a form."""
+        """Send a body that begins like JSON as JSON, any other as a form."""
         headers = [("i-twilio-idempotency-token", event_id)]
         if body[:1] in (b"{", b"["):
             url += f"{'&' if '?' in url else '?'}{BODY_DIGEST}={sha256(body).hexdigest()}"
@@ -110,7 +112,7 @@ class Twilio:
 
 
 def twilio(source: str, options: Mapping[str, object], secrets: contract.Secrets) -> Twilio:
-    """No options. Listed secrets: auth tokens; named ones: shared keys by id."""
+    """Compile the scheme. No options. Listed secrets: auth tokens; named: shared keys by id."""
     setup = Setup(source, options, secrets)
     tokens = setup.listed(lambda secret: HmacKey(text_secret(secret), algorithm="sha1"))
     shared = setup.named(lambda secret: HmacKey(text_secret(secret), algorithm="sha256"))
@@ -133,7 +135,7 @@ def _covered_fields(request: Incoming) -> list[tuple[str, str]]:
 
 
 def _contents(url: str, fields: Sequence[tuple[str, str]]) -> set[bytes]:
-    """Twilio signs the URL sometimes with and sometimes without a port."""
+    """Return the contents for the URL with and without its port: Twilio signs either."""
     match = _URL.fullmatch(url)
     if match is None:
         return {_content(url, fields)}
@@ -146,17 +148,3 @@ def _contents(url: str, fields: Sequence[tuple[str, str]]) -> set[bytes]:
 def _content(url: str, fields: Sequence[tuple[str, str]]) -> bytes:
     text = url + "".join(name + value for name, value in fields)
     return text.encode("utf-8", "surrogateescape")
-
-
-def _any_matches(keys: Sequence[HmacKey], contents: set[bytes], signature: bytes) -> bool:
-    return any([key.matches(each, [signature]) for key in keys for each in contents])  # noqa: C419
-
-
-def _check_body(request: Incoming) -> Refusal | None:
-    query = request.url.partition("#")[0].partition("?")[2]
-    stated = [value for name, value in parse_qsl(query) if name == BODY_DIGEST]
-    if stated:
-        actual = sha256(request.body).hexdigest()
-        equal = compare_digest(actual.encode(), stated[0].lower().encode())
-        return None if equal else _OTHER_BODY
-    return None if _is_form(request.headers) or not request.body else _NOT_COVERED

@@ -1,0 +1,92 @@
+"""Amounts as providers write them, made exact or refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, Final
+
+from app.core.reading import Unreadable
+from reconcile.money import Money, MoneyError, from_major, money
+
+AmountUnit = Callable[[Any, str], Money]
+"""(the value as parsed, its currency) → money, or MoneyError."""
+
+AMOUNTS_REMEMBERED: Final = 1_024
+"""Amounts kept in memory as read, about 300 kB."""
+
+_NUMBERS: Final = frozenset({Decimal, int, str})
+_CURRENCY = re.compile(r"[A-Z]{3}")  # the form of every code of ISO 4217
+_ILL_FORMED: Final = "is not a code of three capital letters"
+# Decimal() itself would also take full-width digits, "1_000" and "1e9".
+_DECIMAL_TEXT = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,18})?")
+_WHOLE_TEXT = re.compile(r"[0-9]{1,19}")
+
+
+def _major(value: Any, currency: str) -> Money:
+    if type(value) is str and _DECIMAL_TEXT.fullmatch(value):
+        return from_major(value, currency)
+    if type(value) is Decimal or type(value) is int:
+        return from_major(value, currency)
+    raise MoneyError("the amount is not a number or a decimal text")
+
+
+def _minor(value: Any, currency: str) -> Money:
+    if type(value) is str and _WHOLE_TEXT.fullmatch(value):
+        return money(int(value), currency)
+    if type(value) is int:
+        return money(value, currency)
+    raise MoneyError("the amount is not a whole number of minor units")
+
+
+AMOUNT_UNITS: Final[Mapping[str, AmountUnit]] = {"major": _major, "minor": _minor}
+
+
+def amount_unit(name: str, decimals: tuple[tuple[str, int], ...]) -> AmountUnit:
+    """Return the unit of a profile.
+
+    decimals  (currency, decimals) where the provider counts a currency in its own way
+    """
+    unit, own = AMOUNT_UNITS[name], dict(decimals)
+    if not own:
+        return unit
+
+    def read(value: Any, currency: str) -> Money:
+        if currency not in own:
+            return unit(value, currency)
+        digits = str(value)
+        if type(value) not in (int, str) or not _WHOLE_TEXT.fullmatch(digits):
+            raise MoneyError("the amount is not a whole number of minor units")
+        return from_major(Decimal(digits).scaleb(-own[currency]), currency)
+
+    return read
+
+
+def read_amount(read: AmountUnit, value: Any, currency: Any, *, name: str) -> Money:
+    """Return exact money of zero or more. Raise Unreadable with a sentence about `name`."""
+    if currency is None:
+        raise Unreadable(f"{name} has no currency")
+    if type(currency) is not str:
+        raise Unreadable(f"the currency of {name} {_ILL_FORMED}")
+    if type(value) not in _NUMBERS:
+        raise Unreadable(f"{name} cannot be read exactly: it is not a number or a decimal text")
+    try:
+        return _remembered(read, value, currency)
+    except MoneyError as error:
+        if not _CURRENCY.fullmatch(currency):
+            raise Unreadable(f"the currency of {name} {_ILL_FORMED}") from None
+        raise Unreadable(f"{name} {error}") from None
+
+
+# Prices repeat, and most events state one amount twice. `typed` keeps 1500 apart from "1500".
+@lru_cache(maxsize=AMOUNTS_REMEMBERED, typed=True)
+def _remembered(read: AmountUnit, value: Decimal | int | str, currency: str) -> Money:
+    try:
+        amount = read(value, currency)
+    except MoneyError as error:
+        raise MoneyError(f"cannot be read exactly: {error}") from None
+    if amount.minor < 0:
+        raise MoneyError("is negative")
+    return amount
