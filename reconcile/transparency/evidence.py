@@ -22,7 +22,7 @@ from reconcile.money import Money, from_major, to_json
 Value = TypeVar("Value")
 
 _INSTANTS: Final = frozenset(("received_at", "occurred_at", "recorded_at", "at", "expires_at"))
-_MONEY: Final = frozenset(("money", "order_money"))
+_MONEY: Final = frozenset(("money", "order_money", "refunded_total"))
 _US: Final = "_us"
 
 
