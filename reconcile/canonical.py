@@ -1,8 +1,8 @@
-"""One way to write a value as bytes, so that equal knowledge gives equal bytes.
+"""Canonical JSON: equal values give equal bytes.
 
-Leaves out: floats. Every number that reaches this module is an integer; money is a decimal string.
-The form is that of RFC 8785 for the values used here: sorted keys, no blanks, UTF-8.
-RFC 8785 sorts by UTF-16 code units; all keys here are ASCII, for which the orders agree.
+Leaves out: floats. Every number here is an integer; money is a decimal string.
+The form is RFC 8785 (JCS) for these values: sorted keys, no blanks, UTF-8. RFC 8785 sorts keys by
+UTF-16 code units; all keys here are ASCII, for which both orders agree.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _PLAIN: Final = frozenset({str, int, bool, type(None)})
 
 
 def canonical_json(value: Any) -> bytes:
-    """The canonical JSON bytes of dicts, lists, strings, integers, booleans and None.
+    """Encode dicts, lists, strings, integers, booleans and None as canonical JSON.
 
-    Raises TypeError on a float or anything else that has no single written form.
+    Raises TypeError for a float or any other type that has no canonical form.
     """
     _check(value)
     # Half a surrogate pair has no UTF-8; its backslash form is the JSON escape of the same text.
@@ -26,13 +26,15 @@ def canonical_json(value: Any) -> bytes:
 
 
 def fingerprint(value: Any) -> str:
-    """`sha256:` and the hex digest of the canonical JSON."""
+    """Return `sha256:` and the hex digest of the canonical JSON."""
     return "sha256:" + hashlib.sha256(canonical_json(value)).hexdigest()
 
 
 def _check(value: Any) -> None:
-    """Raises TypeError for what has no single written form. Most values are plain; those that are
-    subclasses of a plain kind are written as that kind is."""
+    """Raise TypeError for a value without a canonical form.
+
+    A subclass of a plain type is encoded as that type.
+    """
     if isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str):

@@ -1,6 +1,6 @@
-"""Moments in time as integers: microseconds since 1970-01-01T00:00:00Z, always UTC.
+"""Instants as integers: microseconds since 1970-01-01T00:00:00Z, always UTC.
 
-Leaves out: the present. Nothing in this package asks what time it is; every moment is given.
+Leaves out: the clock. Nothing in this package asks for the time; every instant is a parameter.
 Integers compare, sort and store exactly, and cannot lose their time zone.
 """
 
@@ -11,10 +11,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, overload
 
 if TYPE_CHECKING:
-    # What times and lengths of time give together, for a type checker: two instants have no sum.
-    # When the program runs both are plain integers, which cost nothing.
+    # For the type checker only: two instants can't be added. At run time both are plain integers.
     class Duration(int):
-        """A length of time in microseconds."""
+        """Length of time in microseconds."""
 
         @overload  # type: ignore[override]
         def __add__(self, other: Instant, /) -> Instant: ...
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
         def __rmul__(self, other: int, /) -> Duration: ...
         def __neg__(self) -> Duration: ...
         def __abs__(self) -> Duration: ...
-        @overload  # an integer that is no Duration gives a part of this one
+        @overload  # dividing by a plain integer gives a shorter Duration
         def __floordiv__(self, other: Duration, /) -> int: ...  # type: ignore[overload-overlap]
         @overload
         def __floordiv__(self, other: int, /) -> Duration: ...
@@ -53,7 +52,7 @@ else:
 NO_TIME: Final = Duration(0)
 
 TICK: Final = Duration(1)
-"""The shortest length of time there is here: a microsecond."""
+"""Shortest duration: one microsecond."""
 
 MILLISECOND: Final = Duration(1_000)
 SECOND: Final = Duration(1_000_000)
@@ -62,10 +61,10 @@ HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
 
 EARLIEST: Final = Instant(0)
-"""1970-01-01. No payment webhook is older; anything below is a mistake of unit."""
+"""1970-01-01. No payment webhook is older: anything below is in the wrong unit."""
 
 LATEST: Final = Instant(253_402_300_799_999_999)
-"""9999-12-31T23:59:59.999999Z, the last moment RFC 3339 can write."""
+"""9999-12-31T23:59:59.999999Z, the last instant that RFC 3339 can express."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)
@@ -74,7 +73,7 @@ MONTHS = (
     "July", "August", "September", "October", "November", "December",
 )  # fmt: skip
 
-# What nearly every provider writes; the standard library reads this much of it exactly.
+# The form of nearly every provider, which the standard library parses exactly.
 _PLAIN = re.compile(
     r"\d{4}-\d\d-\d\dT\d\d:\d\d:[0-5]\d(?:\.(?:\d{3}|\d{6}))?(?:Z|[+-]\d\d:[0-5]\d)", re.ASCII
 )
@@ -85,21 +84,21 @@ _RFC_3339 = re.compile(
 
 
 def instant_of(moment: datetime) -> Instant:
-    """The instant of a moment that knows its zone, whichever that is. It may lie before 1970."""
+    """Convert a datetime that has a time zone. The instant may lie before 1970."""
     return Instant((moment - _EPOCH) // _TICK)
 
 
 def moment_of(instant: Instant) -> datetime:
-    """The same in UTC as Python has it. Raises OverflowError beyond the year 9999."""
+    """Convert to a datetime in UTC. Raises OverflowError beyond the year 9999."""
     seconds, rest = divmod(instant, SECOND)
     return _EPOCH + timedelta(seconds=seconds, microseconds=rest)
 
 
 def parse_instant(text: str) -> Instant:
-    """Read an RFC 3339 date-time. Digits beyond the microsecond are cut off, never rounded up.
+    """Parse an RFC 3339 date-time. Digits beyond the microsecond are cut off, never rounded up.
 
-    Raises ValueError with a sentence when the text is not one, or names no real moment
-    between 1970 and 9999. A leap second (:60) is read as the second after it.
+    Raises ValueError with a sentence if the text has another form, or no real time between 1970
+    and 9999. A leap second (:60) is read as the next second.
     """
     if _PLAIN.fullmatch(text) is not None:
         try:
@@ -115,18 +114,15 @@ def parse_instant(text: str) -> Instant:
         moment = datetime(year, month, day, hour, minute, 59 if leap else second, tzinfo=UTC)
     except ValueError as error:
         raise ValueError(f"not a real date and time: {error}") from None
-    whole = instant_of(moment) + (SECOND if leap else Duration(0))
+    whole = instant_of(moment) + (SECOND if leap else NO_TIME)
     fraction = Duration((match[7] or "").ljust(6, "0")[:6])
-    return _within(whole + fraction - _offset(match[8]))
-
-
-def _offset(text: str) -> Duration:
-    if text in "Zz":
-        return Duration(0)
-    hours, minutes = int(text[1:3]), int(text[4:6])
-    if hours > 23 or minutes > 59:
-        raise ValueError("not a real offset from UTC")
-    return (1 if text[0] == "+" else -1) * (hours * HOUR + minutes * MINUTE)
+    offset = NO_TIME
+    if (zone := match[8]) not in "Zz":
+        hours, minutes = int(zone[1:3]), int(zone[4:6])
+        if hours > 23 or minutes > 59:
+            raise ValueError("not a real offset from UTC")
+        offset = (1 if zone[0] == "+" else -1) * (hours * HOUR + minutes * MINUTE)
+    return _within(whole + fraction - offset)
 
 
 def _within(instant: Instant) -> Instant:
@@ -136,7 +132,7 @@ def _within(instant: Instant) -> Instant:
 
 
 def format_instant(instant: Instant) -> str:
-    """RFC 3339 in UTC with `Z`, with as many decimals of a second as the instant has: 0, 3 or 6."""
+    """Return RFC 3339 in UTC with `Z`, and 0, 3 or 6 decimals of a second as needed."""
     fraction = instant % SECOND
     text = moment_of(instant).isoformat(timespec="seconds")[:19]
     if fraction == 0:
@@ -147,18 +143,18 @@ def format_instant(instant: Instant) -> str:
 
 
 def format_known(instant: Instant | None) -> str | None:
-    """The same of an instant that may not be known."""
+    """Format an instant; return None for None."""
     return None if instant is None else format_instant(instant)
 
 
 def plain_instant(instant: Instant) -> str:
-    """To the minute, as people say it: `22 November 2026, 10:05 UTC`."""
+    """Format an instant for people, to the minute: `22 November 2026, 10:05 UTC`."""
     moment = moment_of(instant)
     return f"{moment.day} {MONTHS[moment.month - 1]} {moment:%Y, %H:%M} UTC"
 
 
 def format_duration(duration: Duration) -> str:
-    """A length of time in words, to the two largest units: `2 h 5 min`, `45 s`, `300 ms`."""
+    """Format a duration in its two largest units: `2 h 5 min`, `45 s`, `300 ms`."""
     if duration < 0:
         return "-" + format_duration(-duration)
     if duration < SECOND:

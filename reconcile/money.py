@@ -1,7 +1,7 @@
 """Money as whole minor units of one currency. No floats, no rounding, no conversion.
 
-Leaves out: how any provider writes an amount; a profile decides whether digits are major or
-minor units and calls `from_major` or `Money` with the exact value.
+Leaves out: how a provider writes an amount. The profile decides whether digits are major or minor
+units, and calls `from_major` or `Money` with the exact value.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ from typing import Final
 
 from reconcile.values import frozen, maker
 
-# --- currency codes and their numbers of decimals, from ISO 4217 list one, as of 2026 -------------
-
-
+# Currency codes by their number of decimals, from ISO 4217 list one, as of 2026.
 _BY_EXPONENT: Final[dict[int, str]] = {
     0: """
         BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF
@@ -38,25 +36,20 @@ _BY_EXPONENT: Final[dict[int, str]] = {
 EXPONENTS: Final[dict[str, int]] = {
     code: exponent for exponent, codes in _BY_EXPONENT.items() for code in codes.split()
 }
-"""ISO 4217 code to the number of decimals of its minor unit."""
-
-
-# --- money as whole minor units of one currency ---------------------------------------------------
-
+"""Number of decimals of the minor unit, by ISO 4217 code."""
 
 MAX_MINOR: Final = 2**63 - 1
-"""Largest number of minor units: a signed 64-bit integer, what both databases hold exactly."""
-
+"""Largest number of minor units: a signed 64-bit integer, which both databases hold exactly."""
 
 _EXACT: Final = Context(prec=128, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[Inexact, InvalidOperation])
-"""Arithmetic that raises where it would have to round."""
+"""Arithmetic that raises instead of rounding."""
 
 _TOO_LONG: Final = 19
-"""A number of more than this many digits before the point does not fit in 64 bits."""
+"""Digits before the point. A longer number does not fit in 64 bits."""
 
 
 class MoneyError(ValueError):
-    """An amount that cannot be written exactly in its currency. The message is one sentence."""
+    """An amount that its currency cannot express exactly. The message is one sentence."""
 
 
 @frozen
@@ -67,7 +60,7 @@ class Money:
     currency: str
 
     def __str__(self) -> str:
-        """For people: `KES 1,500.00`."""
+        """Format the amount for people: `KES 1,500.00`."""
         sign, whole, decimals = split_minor(self.minor, exponent_of(self.currency))
         return f"{self.currency} {sign}{int(whole):,}{'.' + decimals if decimals else ''}"
 
@@ -76,12 +69,12 @@ new_money = maker(Money)
 
 
 def is_currency(value: object) -> bool:
-    """Whether this is a code of ISO 4217 with minor units."""
+    """Return whether a value is an ISO 4217 code with minor units."""
     return isinstance(value, str) and value in EXPONENTS
 
 
 def exponent_of(currency: str) -> int:
-    """How many decimals the currency has (ISO 4217). Raises MoneyError for an unknown code."""
+    """Return the number of decimals of a currency (ISO 4217). Raises MoneyError if unknown."""
     exponent = EXPONENTS.get(currency)
     if exponent is None:
         upper = currency[:8].upper()
@@ -93,7 +86,7 @@ def exponent_of(currency: str) -> int:
 
 
 def money(minor: int, currency: str) -> Money:
-    """Checked money from minor units. Raises MoneyError beyond 64 bits or for an unknown code."""
+    """Check minor units and currency. Raises MoneyError beyond 64 bits or for an unknown code."""
     exponent_of(currency)
     if not -MAX_MINOR - 1 <= minor <= MAX_MINOR:
         raise MoneyError("the amount does not fit in 64 bits of minor units")
@@ -101,10 +94,10 @@ def money(minor: int, currency: str) -> Money:
 
 
 def from_major(amount: Decimal | int | str, currency: str) -> Money:
-    """Exact money from an amount in major units, such as Decimal("1500.00") and "KES".
+    """Convert an amount in major units, such as Decimal("1500.00"), exactly. Never rounds.
 
-    Raises MoneyError when the amount is not finite, has more decimals than the currency, does
-    not fit in 64 bits of minor units, or the currency is unknown. Never rounds.
+    Raises MoneyError if the amount is not finite, has more decimals than the currency or does not
+    fit in 64 bits of minor units, or if the currency is unknown.
     """
     exponent = exponent_of(currency)
     try:
@@ -126,18 +119,18 @@ def from_major(amount: Decimal | int | str, currency: str) -> Money:
 
 
 def split_minor(minor: int, exponent: int) -> tuple[str, str, str]:
-    """Sign, whole units and decimals as text: (-150005, 2) gives ("-", "1500", "05")."""
+    """Return sign, whole units and decimals as text: (-150005, 2) gives ("-", "1500", "05")."""
     digits = str(abs(minor)).rjust(exponent + 1, "0")
     cut = len(digits) - exponent
     return "-" if minor < 0 else "", digits[:cut], digits[cut:]
 
 
 def to_json(amount: Money) -> dict[str, str]:
-    """`{"amount": "1500.00", "currency": "KES"}`: major units with the currency's own decimals."""
+    """Return `{"amount": "1500.00", "currency": "KES"}`, in major units."""
     return {"amount": major_text(amount), "currency": amount.currency}
 
 
 def major_text(amount: Money) -> str:
-    """The amount in major units, with the currency's own number of decimals: `1500.00`."""
+    """Return the amount in major units with the currency's number of decimals: `1500.00`."""
     sign, whole, decimals = split_minor(amount.minor, exponent_of(amount.currency))
     return f"{sign}{whole}.{decimals}" if decimals else sign + whole

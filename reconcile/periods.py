@@ -1,8 +1,8 @@
-"""Calendar days and months as periods: `2026-10` is from its first microsecond to November's, in
-the zone of whoever counts it.
+"""Calendar days and months as periods in a time zone.
 
-Leaves out: which zone that is, and which months are closed. A zone is handed over as what Python
-calls a `tzinfo`; its days have 23 and 25 hours where its clocks are changed.
+`2026-10` runs from its first microsecond to the first microsecond of November. Leaves out: which
+zone applies, and which months are closed. A zone is a `tzinfo`; where clocks change, a day has 23
+or 25 hours.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from reconcile.instants import EARLIEST, LATEST, Instant, instant_of, moment_of
 from reconcile.values import frozen
 
 _NAME = re.compile(r"(?!9999-12)(19[7-9]\d|[2-9]\d{3})-(0[1-9]|1[0-2])", re.ASCII)
-"""Not the last month of 9999, after which no calendar goes on."""
+"""A month, except the last of 9999: no later month exists to end it."""
 _DAY = re.compile(r"(?:19[7-9]\d|[2-9]\d{3})-\d\d-\d\d", re.ASCII)
 _ONE_DAY: Final = timedelta(days=1)
 
@@ -24,8 +24,8 @@ _ONE_DAY: Final = timedelta(days=1)
 class Month:
     """One calendar month.
 
-    zone    the name of the zone in which it is counted
-    bounds  its first microsecond and the first after it; None: those of UTC
+    zone    the name of its time zone
+    bounds  its first microsecond and the first after it; None: as in UTC
     """
 
     year: int
@@ -40,42 +40,29 @@ class Month:
 
     @property
     def start(self) -> Instant:
-        """Its first microsecond."""
-        return (
-            _midnight(date(self.year, self.number, 1), UTC) if not self.bounds else self.bounds[0]
-        )
+        """The first microsecond of the month."""
+        return self.bounds[0] if self.bounds else _month_start(self.year, self.number, UTC)
 
     @property
     def end(self) -> Instant:
-        """The first microsecond after it."""
-        if self.bounds:
-            return self.bounds[1]
-        return _midnight(_first_of(*_after(self.year, self.number)), UTC)
+        """The first microsecond after the month."""
+        return self.bounds[1] if self.bounds else _month_start(self.year, self.number + 1, UTC)
 
     @property
     def is_of_utc(self) -> bool:
-        """Whether it begins and ends as months of UTC do, and is called so."""
+        """Whether zone, start and end are as in UTC."""
         plain = Month(year=self.year, number=self.number)
         return (self.zone, self.start, self.end) == (plain.zone, plain.start, plain.end)
 
     @property
     def following_name(self) -> str:
-        """The name of the month after it."""
-        year, number = _after(self.year, self.number)
-        return f"{year}-{number:02d}"
-
-
-def _after(year: int, number: int) -> tuple[int, int]:
-    later, place = divmod(year * 12 + number, 12)
-    return later, place + 1
-
-
-def _first_of(year: int, number: int) -> date:
-    return date(year, number, 1)
+        """The name of the next month."""
+        later, place = divmod(self.year * 12 + self.number, 12)
+        return f"{later}-{place + 1:02d}"
 
 
 def month_named(name: str) -> Month:
-    """`2026-10` as a month of UTC. Raises ValueError with a sentence for anything else."""
+    """Parse `2026-10` as a month in UTC. Raises ValueError with a sentence for other text."""
     match = _NAME.fullmatch(name)
     if match is None:
         raise ValueError("a period is a month, such as 2026-10")
@@ -83,19 +70,25 @@ def month_named(name: str) -> Month:
 
 
 def _midnight(day: date, zone: tzinfo) -> Instant:
-    """When a day begins. Where clocks skip its midnight it begins with the skip."""
+    """Return the start of a day. If clocks skip its midnight, the day starts with the skip."""
     return instant_of(datetime(day.year, day.month, day.day, tzinfo=zone))
 
 
-class Calendar:
-    """Days and months of one zone, on books of which some months may be closed.
+def _month_start(year: int, number: int, zone: tzinfo) -> Instant:
+    """Return the start of a month. Month 13 is January of the next year."""
+    later, place = divmod(year * 12 + number - 1, 12)
+    return _midnight(date(later, place + 1, 1), zone)
 
-    The first open month begins where the last closed one ended, whatever zone that was counted in:
-    months neither overlap nor leave a gap.
+
+class Calendar:
+    """Days and months of one zone, where some months may be closed.
+
+    The first open month begins where the last closed month ended, in whatever zone that month was
+    counted. So months neither overlap nor leave a gap.
     """
 
     def __init__(self, zone: tzinfo = UTC, *, closed: Month | None = None) -> None:
-        """closed: the last closed month."""
+        """Make a calendar whose last closed month is `closed`."""
         self.zone, self._closed = zone, closed
 
     @property
@@ -104,8 +97,10 @@ class Calendar:
         return str(self.zone)
 
     def day(self, text: str) -> tuple[Instant, Instant]:
-        """When the day `2026-10-12` begins, and when the one after it. Raises ValueError with a
-        sentence for what is no day of 1970 to 9999."""
+        """Return the start of the day `2026-10-12` and of the day after.
+
+        Raises ValueError with a sentence unless the text is a day of 1970 to 9999.
+        """
         if _DAY.fullmatch(text) is None:
             raise ValueError("not a day such as 2026-10-01")
         day = date.fromisoformat(text)
@@ -113,31 +108,33 @@ class Calendar:
         return begin, LATEST if day == date.max else _midnight(day + _ONE_DAY, self.zone)
 
     def day_of(self, instant: Instant) -> str:
-        """The day that an instant is on: `2026-10-12`."""
+        """Return the day of an instant: `2026-10-12`."""
         return self._date(instant).isoformat()
 
     def next_day(self, instant: Instant, *, days: int = 1) -> Instant:
-        """The first moment of the day so many days after the one of the instant."""
+        """Return the start of the day that follows the instant's day by `days`."""
         return _midnight(self._date(instant) + days * _ONE_DAY, self.zone)
 
     def next_month(self, instant: Instant) -> Instant:
-        """The first moment of the calendar month after the one that holds the instant."""
+        """Return the start of the calendar month after the instant's month."""
         day = self._date(instant)
-        return _midnight(_first_of(*_after(day.year, day.month)), self.zone)
+        return _month_start(day.year, day.month + 1, self.zone)
 
     def month(self, name: str) -> Month:
-        """An open month. Raises ValueError with a sentence for what is no month."""
+        """Return an open month. Raises ValueError with a sentence for other text."""
         plain = month_named(name)
-        start = _midnight(_first_of(plain.year, plain.number), self.zone)
-        end = _midnight(_first_of(*_after(plain.year, plain.number)), self.zone)
+        start = _month_start(plain.year, plain.number, self.zone)
+        end = _month_start(plain.year, plain.number + 1, self.zone)
         if self._closed is not None and self._closed.following_name == plain.name:
             start = self._closed.end
         month = Month(year=plain.year, number=plain.number, zone=self.name, bounds=(start, end))
         return plain if month.is_of_utc else month
 
     def month_at(self, instant: Instant) -> Month:
-        """The open month that an instant is in. Raises ValueError for an instant before its
-        beginning: which closed month that is, its closing states."""
+        """Return the open month of an instant. Raises ValueError for a closed month.
+
+        Closed months may have been counted in another zone: their closings state their bounds.
+        """
         closed = self._closed
         month = self.month(self.day_of(instant)[:7])
         if closed is None:
@@ -147,14 +144,14 @@ class Calendar:
         return self.month(closed.following_name) if month.name <= closed.name else month
 
     def following(self, month: Month) -> Month:
-        """The month after it."""
+        """Return the next month."""
         return self.month(month.following_name)
 
     def _date(self, instant: Instant) -> date:
         moment = moment_of(instant)
         try:
             return moment.astimezone(self.zone).date()
-        except OverflowError:  # the last hours of the calendar, which the zone has no more
+        except OverflowError:  # the zone's clock is past the year 9999
             return moment.date()
 
 
@@ -162,5 +159,5 @@ IN_UTC: Final = Calendar()
 
 
 def day_of(instant: Instant) -> str:
-    """The day that an instant is on, in UTC: `2026-10-12`."""
+    """Return the day of an instant in UTC: `2026-10-12`."""
     return IN_UTC.day_of(instant)

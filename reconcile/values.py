@@ -1,15 +1,15 @@
-"""`@frozen`: how every value of this package is declared. `maker`: how the many are made.
+"""`@frozen` declares every value of this package; `maker` builds the most frequent ones faster.
 
-It is `dataclass(frozen=True, slots=True, kw_only=True)` with an `__init__` that sets each slot
-through its descriptor. The one that dataclass writes for frozen classes looks every name up again
-in `object.__setattr__`, which makes values half as dear again to build, and a fold builds dozens.
+`@frozen` is `dataclass(frozen=True, slots=True, kw_only=True)` with an `__init__` that sets each
+slot through its descriptor. The `__init__` of a frozen dataclass calls `object.__setattr__` for
+every field, which costs half as much again; a fold builds dozens of values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
-from typing import Any, ParamSpec, TypeVar, dataclass_transform
+from typing import Any, ParamSpec, TypeVar, cast, dataclass_transform
 
 Value = TypeVar("Value")
 Parameters = ParamSpec("Parameters")
@@ -17,18 +17,13 @@ Parameters = ParamSpec("Parameters")
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def frozen(declared: type[Value]) -> type[Value]:
-    """A frozen, slotted, keyword-only dataclass. Defaults must be plain values.
+    """Declare a frozen, slotted, keyword-only dataclass. Defaults must be plain values.
 
-    Raises TypeError for a default factory or a `__post_init__`, which it would pass over.
+    Raises TypeError for a default factory or a `__post_init__`, which this `__init__` would skip.
     """
-    made = dataclass(frozen=True, slots=True, kw_only=True)(declared)
+    made: Any = dataclass(frozen=True, slots=True, kw_only=True)(declared)
     if hasattr(made, "__post_init__"):
         raise TypeError(f"{made.__name__}: a value has no __post_init__")
-    made.__init__ = _initializer(made)  # type: ignore[method-assign]
-    return made
-
-
-def _initializer(made: type[Any]) -> Any:
     names: dict[str, Any] = {}
     settings = []
     for each in fields(made):
@@ -36,15 +31,15 @@ def _initializer(made: type[Any]) -> Any:
             raise TypeError(f"{made.__name__}.{each.name}: a value has no default factory")
         names[f"_set_{each.name}"] = made.__dict__[each.name].__set__
         settings.append(f"_set_{each.name}(self, {each.name})")
-    return _function(made, "__init__", ["self"], settings, names)
+    made.__init__ = _function(made, "__init__", ["self"], settings, names)
+    return cast(type[Value], made)
 
 
 def maker(kind: Callable[Parameters, Value]) -> Callable[Parameters, Value]:
-    """The constructor of a frozen class as a function: for what is made for every event or order.
+    """Return the constructor of a frozen class as a function, for values of every event or order.
 
-    Calling a class packs the keywords in a dict and sets slot by slot; a function does neither, and
-    takes a third of the time. The value is filled while it is of a class that is not frozen and
-    otherwise alike, then becomes of its own.
+    Calling a class packs the keywords into a dict and sets slot by slot. A function does neither
+    and takes a third of the time: it fills an unfrozen twin, then changes the value's class.
     """
     made: Any = kind
     filled = type(made.__name__, (), {"__slots__": made.__slots__})
@@ -59,7 +54,7 @@ def maker(kind: Callable[Parameters, Value]) -> Callable[Parameters, Value]:
 def _function(
     made: type[Any], name: str, first: list[str], body: list[str], names: dict[str, Any]
 ) -> Any:
-    """A function of the keywords of a value's fields."""
+    """Compile a function whose keyword parameters are the fields of a value."""
     parameters = [*first, "*"]
     for each in fields(made):
         names[f"_default_{each.name}"] = each.default

@@ -1,16 +1,16 @@
-"""Arranges what is known of an order at one instant: which event belongs to which attempt.
+"""Arrange the evidence of an order at one instant: which event belongs to which attempt.
 
-Leaves out: any judgement of outcome or money. Everything here is found from references alone,
-never from the order of arrival.
+Leaves out: any judgement of outcome or money. Everything follows from references, never from the
+order of arrival.
 
-An attempt is (source, reference); the reference is the payment's, else the session's, else the
-order's. A coarse event (one that names no payment) is about the finer attempt it can only mean:
-the single one of its session or order, the one with the dispute that it ends by name, the single
-one that states the same claim, or the one whose words it repeats. Where none is meant it is an
-attempt of its own, unless it says nothing final.
+An attempt is (source, reference): the reference of the payment, else of the session, else of the
+order. A coarse event names no payment. It goes to the only attempt it can mean: the single one of
+its session or order, the one with the dispute that it names, the single one with the same claim, or
+the one that it repeats. If there is none, it makes an attempt of its own, unless it says nothing
+final.
 
-What is unconfirmed anyone may have written: it is placed last, beside what is signed or fetched,
-and leads nothing of that anywhere. What the profile ignores belongs to no attempt.
+Anyone may have sent an unconfirmed event. It is placed last and moves no signed or fetched event to
+another attempt. An event that the profile ignores belongs to no attempt.
 """
 
 from __future__ import annotations
@@ -38,14 +38,16 @@ FOLLOWS_SUCCESS: frozenset[ClaimKind] = frozenset(
         "dispute_lost",
     )
 )
-"""What can only be said of an attempt that took money."""
+"""Claims that presuppose a capture."""
 
 
 @dataclass(slots=True)
 class Heard:
-    """One event as heard by as_of: how often, when first, and the moment it is dated to.
+    """One event as received by as_of.
 
-    `at` is the provider's date; where the provider gave none, our first arrival stands in.
+    first  its first arrival
+    count  number of deliveries
+    at     the provider's date; if it gave none, the first arrival
     """
 
     event: Event
@@ -55,7 +57,7 @@ class Heard:
 
 
 def cites_of(heard: Sequence[Heard]) -> tuple[str, ...]:
-    """The event ids, each once, in the order given."""
+    """Return the event ids, each once, in the order given."""
     count = len(heard)
     if count == 1:
         return (heard[0].event.event_id,)
@@ -66,13 +68,12 @@ def cites_of(heard: Sequence[Heard]) -> tuple[str, ...]:
 
 
 Link = tuple[str | None, Heard]
-"""The refund or dispute by whose name an event is tied to an attempt, None where it is by its
-session; and the event that ties."""
+"""Refund or dispute that ties events to an attempt (None: the session), and the tying event."""
 
 
 @dataclass(slots=True)
 class SessionFile:
-    """What the merchant's side knows of one logical payment (one idempotency key)."""
+    """Records about one logical payment (one idempotency key)."""
 
     requested: Record | None = None
     opened: Record | None = None
@@ -80,20 +81,19 @@ class SessionFile:
     unknown: Record | None = None
 
     def records(self) -> list[Record]:
-        """The records there are, in the order of a session's life."""
+        """Return the records present, in the order of a session's life."""
         found = (self.requested, self.opened, self.refused, self.unknown)
         return [record for record in found if record is not None]
 
 
 @dataclass(slots=True)
 class Filed:
-    """The merchant's records by what they say. Of several of a kind, the one that counts.
+    """The merchant's records by kind. Of several of one kind, the one that counts.
 
-    prices  every record that set a price other than the one before, in their order
-    named   sessions and payments that the shop says are this order's
-    holds   by reason, the record of each hold that stands
-    released_at
-            when the last hold that was released was; 0 where none was
+    prices       records that changed the price, in order
+    named        sessions and payments that the shop assigned to this order
+    holds        the record of each standing hold, by reason
+    released_at  when a hold was last released; 0 if none was
     """
 
     placed: Record | None = None
@@ -106,12 +106,12 @@ class Filed:
     sessions: dict[str, SessionFile] = field(default_factory=dict)
 
     def named_amount(self, source: str, session: str) -> Record | None:
-        """Where the shop last named the amount of a session."""
+        """Return the record in which the shop last named the amount of a session."""
         named = [r for r in self.named if (r.source, r.session) == (source, session)]
         return next((record for record in reversed(named) if record.money is not None), None)
 
     def records(self) -> list[Record]:
-        """Every record that counts for something."""
+        """Return every record that counts."""
         single = [self.placed, self.canceled, self.fulfilled]
         found = [record for record in single if record is not None]
         found += [*self.prices, *self.named, *self.holds.values()]
@@ -119,14 +119,13 @@ class Filed:
 
 
 class AttemptEvidence:
-    """All that speaks of one attempt.
+    """The evidence of one attempt.
 
     heard        its events, in the order of `Case.heard`
-    unconfirmed  unconfirmed events of it, which are no part of `heard`
+    unconfirmed  its unconfirmed events, which are not in `heard`
     session      the first session that its events name
-    links        events that tie coarser events to it: to the session of which these speak, or to
-                 the refund or dispute that they name
-    sums         whether any of its events says what was refunded so far
+    links        events that tie coarse events to it, by session, refund or dispute
+    sums         whether any of its events states a running total of refunds
     """
 
     __slots__ = (
@@ -153,30 +152,28 @@ class AttemptEvidence:
         self.sums = False
 
     def names(self, session: str) -> Heard | None:
-        """The first of its events that names this session."""
+        """Return the first event of the attempt that names this session."""
         return next((h for h in self.heard if h.event.session == session), None)
 
     def tied(self, heard: Sequence[Heard]) -> Sequence[Heard]:
-        """These events of the attempt, and the links without which they would not be its own.
+        """Return these events of the attempt and the links that make them its own.
 
-        Only an event that names the payment too is a tie by itself: a coarse one needs the link.
+        A coarse event needs the link; an event that also names the payment does not.
         """
         if not self.links:
             return heard
-        tied = list(heard)
-        for movement, link in self.links:
-            if movement is not None and any(_rests_on(each, movement) for each in heard):
-                tied.append(link)
+        coarse = {each.event.movement for each in heard if each.event.payment is None} - {None}
+        tied = [*heard, *[link for movement, link in self.links if movement in coarse]]
         named = {each.event.session for each in tied if each.event.payment is not None}
         sessions = [link for movement, link in self.links if movement is None]
         return [*tied, *[link for link in sessions if link.event.session not in named]]
 
     def belongs_to(self, session: str) -> bool:
-        """Whether it is an attempt of this session."""
+        """Return whether it is an attempt of this session."""
         return session in (self.session, self.reference) or self.names(session) is not None
 
     def add(self, heard: Heard) -> None:
-        """Take in one more event."""
+        """Add an event."""
         event = heard.event
         self.heard.append(heard)
         if event.session is not None and self.session is None:
@@ -192,11 +189,11 @@ class AttemptEvidence:
 
 @dataclass(slots=True)
 class Case:
-    """One order's knowledge at `as_of`, arranged for judging. Lives only during a fold.
+    """The evidence of one order at `as_of`, arranged for judging. Lives only during a fold.
 
     heard            the order's own events, by date, then id, then digest
     foreign          events that name another order but share a reference or an id with this one
-    foreign_records  sessions that were opened for another order, where events of them are here
+    foreign_records  records of other orders whose sessions have events here
     """
 
     order: str
@@ -210,19 +207,25 @@ class Case:
 
 
 NOTHING_FILED: Final = Filed()
-"""What is filed of an order without records. Nothing is ever added to it."""
+"""Records of an order that has none. Never add to it."""
 
 
 def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
     """Keep what was known at `as_of` and group it by attempt."""
+    order = history.order
     heard, foreign = _hear(history, as_of)
-    filed = _file(history, as_of) if history.records else NOTHING_FILED
-    others = _foreign_records(history, as_of) if history.records else ()
-    attempts = _attempts(history.order, heard, filed)
-    return Case(history.order, policy, as_of, heard, foreign, filed, attempts, others)
+    filed = NOTHING_FILED
+    others: Sequence[Record] = ()
+    if history.records:
+        known = [r for r in history.records if r.recorded_at <= as_of]
+        known.sort(key=lambda r: (r.recorded_at, r.record_id))
+        filed = _file([r for r in known if r.order == order])
+        others = [r for r in known if r.order != order]
+    return Case(order, policy, as_of, heard, foreign, filed, _attempts(order, heard, filed), others)
 
 
 def _hear(history: History, as_of: Instant) -> tuple[list[Heard], list[Heard]]:
+    """Return the order's own events and the foreign ones, each event once."""
     order = history.order
     by_key: dict[tuple[str, str, str], Heard] = {}
     own: list[Heard] = []
@@ -254,18 +257,22 @@ def _hear(history: History, as_of: Instant) -> tuple[list[Heard], list[Heard]]:
 
 
 def by_date(heard: Heard) -> tuple[Instant, str, str, str]:
-    """The one order in which events are read: date, then id, digest and source."""
+    """Return the sort key of events: date, then id, digest and source."""
     event = heard.event
     return (heard.at, event.event_id, event.digest, event.source)
 
 
-def _file(history: History, as_of: Instant) -> Filed:
+def _file(records: Sequence[Record]) -> Filed:
+    """File the order's own records, given in the order in which they were recorded."""
     filed = Filed()
-    order = history.order
-    known = [r for r in history.records if r.recorded_at <= as_of and r.order == order]
-    for record in sorted(known, key=lambda r: (r.recorded_at, r.record_id)):
+    for record in records:
         if record.kind == "order_placed":
-            filed.placed = _priced(filed, record)
+            # A record that repeats the price, or states none, changes nothing.
+            earlier, price = filed.placed, record.money
+            if earlier is None or (price is not None and price != earlier.money):
+                filed.placed = record
+                if price is not None:
+                    filed.prices.append(record)
         elif record.kind == "order_canceled":
             filed.canceled = filed.canceled or record
         elif record.kind == "order_fulfilled":
@@ -278,37 +285,17 @@ def _file(history: History, as_of: Instant) -> Filed:
             if filed.holds.pop(record.reason or "", None) is not None:
                 filed.released_at = record.recorded_at
         else:
-            key = record.key or record.session or ""
-            _file_session(filed.sessions.setdefault(key, SessionFile()), record)
+            file = filed.sessions.setdefault(record.key or record.session or "", SessionFile())
+            if record.kind == "session_requested":
+                file.requested = file.requested or record
+            elif record.kind == "session_opened":
+                file.opened = file.opened or record
+            elif record.kind == "session_refused":
+                file.refused = record
+            elif file.unknown is None or file.unknown.reason == STILL_ASKING:
+                # A record that calls for a person outweighs one that is still being asked about.
+                file.unknown = record
     return filed
-
-
-def _foreign_records(history: History, as_of: Instant) -> Sequence[Record]:
-    others = [r for r in history.records if r.order != history.order and r.recorded_at <= as_of]
-    return sorted(others, key=lambda record: (record.recorded_at, record.record_id))
-
-
-def _priced(filed: Filed, record: Record) -> Record:
-    """The record that last set the price. One that repeats it, or names none, changes nothing."""
-    earlier = filed.placed
-    if earlier is not None and (record.money is None or record.money == earlier.money):
-        return earlier
-    if record.money is not None:
-        filed.prices.append(record)
-    return record
-
-
-def _file_session(file: SessionFile, record: Record) -> None:
-    if record.kind == "session_requested":
-        file.requested = file.requested or record
-    elif record.kind == "session_opened":
-        file.opened = file.opened or record
-    elif record.kind == "session_refused":
-        file.refused = record
-    else:
-        # That a person must look outweighs that the service is still being asked.
-        if file.unknown is None or file.unknown.reason == STILL_ASKING:
-            file.unknown = record
 
 
 def _attempts(order: str, heard: list[Heard], filed: Filed) -> list[AttemptEvidence]:
@@ -332,8 +319,10 @@ def _attempts(order: str, heard: list[Heard], filed: Filed) -> list[AttemptEvide
             attempt = by_payment[key] = AttemptEvidence(event.source, payment)
         attempt.add(each)
     attempts = list(by_payment.values())
-    if coarse:
-        attempts = _with_coarse(order, attempts, coarse)
+    if coarse:  # those of a session first
+        for by_session in (True, False):
+            level = [each for each in coarse if (each.event.session is not None) == by_session]
+            attempts = _with_coarse(order, attempts, level)
     if filed.sessions:
         attempts = _with_sessions(order, attempts, filed)
     if unconfirmed:
@@ -343,20 +332,10 @@ def _attempts(order: str, heard: list[Heard], filed: Filed) -> list[AttemptEvide
     return attempts
 
 
-def _with_coarse(
-    order: str, attempts: list[AttemptEvidence], coarse: list[Heard]
-) -> list[AttemptEvidence]:
-    """Session-level events first, then order-level ones, each to what it can only mean."""
-    for by_session in (True, False):
-        level = [each for each in coarse if (each.event.session is not None) == by_session]
-        attempts = _place_level(order, attempts, level)
-    return attempts
-
-
 def _with_unconfirmed(
     order: str, attempts: list[AttemptEvidence], unconfirmed: list[Heard]
 ) -> list[AttemptEvidence]:
-    """Unconfirmed events, each to the attempt that it names or can only mean, else its own."""
+    """Add unconfirmed events, each to the only attempt it can mean, else to one of its own."""
     known = {(attempt.source, attempt.reference): attempt for attempt in attempts}
     for each in unconfirmed:
         event = each.event
@@ -365,9 +344,14 @@ def _with_unconfirmed(
         key = (event.source, event.payment or event.session or order)
         if event.payment is None:
             finer = _finer(attempts, event)
-        else:  # what was answered of its session alone is the answer to it
+        else:  # an answer about its session alone is the answer to it
             whole = (event.source, event.session)
-            finer = [a for a in attempts if (a.source, a.reference) == whole and _answered(a)]
+            finer = [
+                a
+                for a in attempts
+                if (a.source, a.reference) == whole
+                and any(h.event.standing == "answered" for h in a.heard)
+            ]
         if len(finer) == 1:
             finer[0].unconfirmed.append(each)
         else:
@@ -375,13 +359,10 @@ def _with_unconfirmed(
     return list(known.values())
 
 
-def _answered(attempt: AttemptEvidence) -> bool:
-    return any(each.event.standing == "answered" for each in attempt.heard)
-
-
-def _place_level(
+def _with_coarse(
     order: str, attempts: list[AttemptEvidence], level: list[Heard]
 ) -> list[AttemptEvidence]:
+    """Add coarse events of one level, each to the only attempt it can mean, else to a new one."""
     own: dict[tuple[str, str], AttemptEvidence] = {}
     additions: list[tuple[AttemptEvidence, Heard]] = []
     for each in level:
@@ -391,7 +372,11 @@ def _place_level(
         meant = _meant(finer, event, reference=reference)
         if meant is None and finer and _says_nothing_new(finer, event):
             continue
-        _link(finer, event)
+        if event.session is not None:  # conclusions rest on what ties the attempts to its session
+            for attempt in finer:
+                link = attempt.names(event.session)
+                if link is not None and (None, link) not in attempt.links:
+                    attempt.links.append((None, link))
         if meant is not None:
             additions.append((meant, each))
         else:
@@ -405,7 +390,7 @@ def _place_level(
 
 
 def _finer(attempts: list[AttemptEvidence], event: Event) -> list[AttemptEvidence]:
-    """The attempts that a coarse event may be about."""
+    """Return the attempts that a coarse event may be about."""
     session = event.session
     return [
         attempt
@@ -414,67 +399,51 @@ def _finer(attempts: list[AttemptEvidence], event: Event) -> list[AttemptEvidenc
     ]
 
 
-def _link(finer: list[AttemptEvidence], event: Event) -> None:
-    """Note what ties the attempts to the session of a coarse event: conclusions rest on it too."""
-    for attempt in finer if event.session is not None else ():
-        link = attempt.names(event.session or "")
-        if link is not None and (None, link) not in attempt.links:
-            attempt.links.append((None, link))
-
-
-def _link_by_movement(attempt: AttemptEvidence, movement: str) -> None:
-    """Note what ties an event to the payment whose refund or dispute it names: an event that names
-    the payment, where there is one."""
-    naming = [each for each in attempt.heard if each.event.movement == movement]
-    link = next((each for each in naming if each.event.payment is not None), naming[0])
-    if (movement, link) not in attempt.links:
-        attempt.links.append((movement, link))
-
-
-def _rests_on(heard: Heard, movement: str) -> bool:
-    return heard.event.payment is None and heard.event.movement == movement
-
-
 def _meant(finer: list[AttemptEvidence], event: Event, *, reference: str) -> AttemptEvidence | None:
+    """Return the only one of several attempts that a coarse event can mean, if there is one."""
     if len(finer) == 1:
         return finer[0]
     claim = event.claim
     if claim == "unrecognized":
-        return None  # nobody knows what it is, so nobody knows of which of them
+        return None  # an event of unknown kind can't be assigned
     if claim in FOLLOWS_SUCCESS:
         return _goes_back_on(finer, event)
     same = [a for a in finer if claim in a.claims]
     if len(same) == 1:
         return same[0]
-    # Money that several attempts state alike is repeated here, not moved once more.
-    repeated = [a for a in same if any(_repeats(event, h.event) for h in a.claims.get(claim, ()))]
+    # An equal amount on several attempts is repeated here, not moved once more.
+    repeated = [a for a in same if _repeats(event, a)]
     named = [a for a in finer if a.reference == reference]
     return next(iter(repeated or named), None)
 
 
 def _goes_back_on(finer: list[AttemptEvidence], event: Event) -> AttemptEvidence | None:
-    """The payment that names the same refund or dispute, else the only one that was captured, else
-    one that states the same without a name. That a payment has a refund or dispute of its own says
-    nothing of another."""
+    """Return the payment on which money goes back.
+
+    It is the payment that names the same refund or dispute, else the only captured one, else one
+    with an equal event. A payment's own refund or dispute says nothing about another one.
+    """
     if event.movement is not None:
         named = [a for a in finer if any(h.event.movement == event.movement for h in a.heard)]
         if len(named) == 1:
-            _link_by_movement(named[0], event.movement)
+            naming = [h for h in named[0].heard if h.event.movement == event.movement]
+            tie = next((h for h in naming if h.event.payment is not None), naming[0])
+            if (event.movement, tie) not in named[0].links:
+                named[0].links.append((event.movement, tie))
             return named[0]
     captured = [a for a in finer if "succeeded" in a.claims]
     if len(captured) == 1:
         return captured[0]
     if event.money is None:
         return None
-    repeated = [
-        a for a in finer if any(_repeats(event, h.event) for h in a.claims.get(event.claim, ()))
-    ]
-    return next(iter(repeated), None)
+    return next((a for a in finer if _repeats(event, a)), None)
 
 
 def _says_nothing_new(finer: list[AttemptEvidence], event: Event) -> bool:
-    """Whether a coarse event that is about none of several attempts may be left aside: it states
-    no money, or the total that they state."""
+    """Return whether a coarse event that fits none of several attempts can be left out.
+
+    It can if it states no money, or the total of what the attempts state.
+    """
     if event.refunded_total is not None and event.refunded_total.minor:
         return False
     if event.claim in SAYS_NOTHING_FINAL:
@@ -491,44 +460,29 @@ def _says_nothing_new(finer: list[AttemptEvidence], event: Event) -> bool:
     return sum([money.minor for money in stated]) == event.money.minor
 
 
-def _repeats(event: Event, other: Event) -> bool:
-    return event.movement == other.movement and event.money in (None, other.money)
+def _repeats(event: Event, attempt: AttemptEvidence) -> bool:
+    """Return whether an event of the attempt has the same claim and movement, and its money."""
+    others = [h.event for h in attempt.claims.get(event.claim, ())]
+    return any(event.movement == o.movement and event.money in (None, o.money) for o in others)
 
 
 def _with_sessions(
     order: str, attempts: list[AttemptEvidence], filed: Filed
 ) -> list[AttemptEvidence]:
-    """Join the merchant's session files to the attempts of their session, or let them stand."""
+    """Add each session file to the attempts of its session, else to an attempt of its own."""
     known = {(attempt.source, attempt.reference): attempt for attempt in attempts}
     for file in filed.sessions.values():
-        source = _source_of(file)
+        source = next((record.source for record in file.records() if record.source), "")
         session = file.opened.session if file.opened is not None else None
         candidates = [a for a in attempts if source in ("", a.source)]
         joined = [a for a in candidates if session is not None and a.belongs_to(session)]
-        if not joined:
-            joined = _evidently_used(candidates, file, filed)
+        if not joined and len(filed.sessions) == 1 and file.refused is None:
+            # The order has one logical payment, so attempts that name no session are of this one;
+            # so are all of them, if the answer that names the session was lost.
+            joined = [a for a in candidates if session is None or a.session is None]
         if not joined:
             key = (source, session or order)
             joined = [known.setdefault(key, AttemptEvidence(*key))]
         for attempt in joined:
             attempt.files.append(file)
     return list(known.values())
-
-
-def _source_of(file: SessionFile) -> str:
-    sources = [record.source for record in file.records() if record.source]
-    return sources[0] if sources else ""
-
-
-def _evidently_used(
-    attempts: list[AttemptEvidence], file: SessionFile, filed: Filed
-) -> list[AttemptEvidence]:
-    """Attempts that can only have come from this file's session though nothing names it.
-
-    So it is when the order has one logical payment and the same source reports attempts without
-    saying which session they belong to, or reports them although the answer was lost.
-    """
-    if len(filed.sessions) != 1 or file.refused is not None:
-        return []
-    unnamed = file.opened is None or file.opened.session is None
-    return [a for a in attempts if unnamed or a.session is None]

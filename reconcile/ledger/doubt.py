@@ -1,7 +1,7 @@
-"""Which payments of an order are in doubt, and why: doubt is a payment's, never the whole order's.
+"""Which payments of an order are in doubt, and why. Doubt belongs to a payment, never to an order.
 
-Leaves out: what becomes of the order; a payment in doubt adds nothing to what counts, and `outcome`
-says what that means. Only what is signed or fetched can put a payment in doubt.
+Leaves out: the outcome of the order; a payment in doubt adds nothing to what counts, and `outcome`
+judges the rest. Only signed or fetched events can put a payment in doubt.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from typing import Final, NamedTuple
 
 from reconcile.ledger.correlate import FOLLOWS_SUCCESS, AttemptEvidence, Case, Heard, cites_of
 from reconcile.ledger.events import ClaimKind, Event
-from reconcile.ledger.ledger import Facts, Movement, Reason, new_reason
+from reconcile.ledger.ledger import Facts, Reason, new_reason
 from reconcile.ledger.movements import Payment
 from reconcile.ledger.outcome_attempts import all_cites
 from reconcile.ledger.records import Record
 from reconcile.money import Money, exponent_of
 
 TAKES_MONEY: Final[frozenset[ClaimKind]] = FOLLOWS_SUCCESS | {"succeeded"}
-"""Claims that are about money which moved."""
+"""Claims about money that moved."""
 
 Doubts = dict[int, list[Reason]]
-"""By the id of an attempt's evidence: why its payment is in doubt."""
+"""Why a payment is in doubt, by the `id()` of its attempt's evidence."""
 
 
 def doubts_of(
@@ -32,49 +32,50 @@ def doubts_of(
     price: Money | None,
     priced_by: tuple[str, ...],
 ) -> Doubts:
-    """Every reason of every payment. Reasons of one attempt stand in the order of the checks.
+    """Return every reason for doubt of every payment, in the order of the checks.
 
-    price, priced_by  what the order costs, where one voice says it, and the ids that do
+    price, priced_by  what the order costs, if statements agree, and the ids that state it
     """
     doubts: Doubts = {}
-    if bodies:
-        _add(doubts, _bodies(case, bodies))
-    if case.foreign or case.foreign_records:
-        _add(doubts, _shared(case))
+    for group in bodies:
+        first = _substance(group[0])
+        if any(_substance(each) != first for each in group):
+            facts: Facts = (("bodies", len(group)),)
+            reason = new_reason(code="bodies_disagree", cites=cites_of(group), facts=facts)
+            members = {id(each) for each in group}
+            for attempt in case.attempts:
+                if not members.isdisjoint([id(each) for each in attempt.heard]):
+                    doubts.setdefault(id(attempt), []).append(reason)
+    for shared in shared_references(case):
+        # Money moved on it, whichever order's events say so.
+        if not TAKES_MONEY.isdisjoint(
+            [*shared.attempt.claims, *[h.event.claim for h in shared.heard]]
+        ):
+            facts = (("reference", shared.attempt.reference),)
+            reason = new_reason(code="reference_shared", cites=shared.cites, facts=facts)
+            doubts.setdefault(id(shared.attempt), []).append(reason)
     for payment in payments:
-        if _is_plain(payment, price):
-            continue
-        found = [
-            *_amounts(payment),
-            *_factor(payment, price, priced_by),
-            *_other_currency(payment),
-            *_canceled(payment),
-        ]
+        captures, attempt = payment.captures, payment.attempt
+        if (
+            len(captures) == 1
+            and price is not None
+            and captures[0].money == price
+            and not (payment.returns or payment.disputes or "canceled" in attempt.claims)
+        ):
+            continue  # nearly every payment is one capture of the price and nothing else
+        found = _reasons(payment, price=price, priced_by=priced_by)
         if found:
-            doubts.setdefault(id(payment.attempt), []).extend(found)
+            doubts.setdefault(id(attempt), []).extend(found)
     return doubts
-
-
-def _is_plain(payment: Payment, price: Money | None) -> bool:
-    """Whether it is one capture of the price and nothing else, as nearly every payment is."""
-    if payment.returns or payment.disputes or "canceled" in payment.attempt.claims:
-        return False
-    captures = payment.captures
-    return len(captures) == 1 and price is not None and captures[0].money == price
-
-
-def _add(doubts: Doubts, found: Iterable[tuple[AttemptEvidence, Reason]]) -> None:
-    for attempt, reason in found:
-        doubts.setdefault(id(attempt), []).append(reason)
 
 
 # --- bodies of one id ----------------------------------------------------------------------------
 
 
 def contradicting_bodies(case: Case) -> list[list[Heard]]:
-    """Events that share source and id but not their body, grouped, each with one of our own.
+    """Group events that share source and id but differ in body; each group has one of our own.
 
-    What is unconfirmed or ignored contradicts nobody: it is in no group.
+    Unconfirmed and ignored events contradict nothing: they are in no group.
     """
     heard = case.heard + case.foreign if case.foreign else case.heard
     if len({h.event.event_id for h in heard}) == len(heard):
@@ -90,21 +91,8 @@ def contradicting_bodies(case: Case) -> list[list[Heard]]:
     return [group for group in groups.values() if len(group) > 1]
 
 
-def _bodies(case: Case, bodies: list[list[Heard]]) -> Iterable[tuple[AttemptEvidence, Reason]]:
-    for group in bodies:
-        first = _substance(group[0])
-        if all(_substance(each) == first for each in group):
-            continue
-        facts: Facts = (("bodies", len(group)),)
-        reason = new_reason(code="bodies_disagree", cites=cites_of(group), facts=facts)
-        members = {id(each) for each in group}
-        for attempt in case.attempts:
-            if not members.isdisjoint([id(each) for each in attempt.heard]):
-                yield attempt, reason
-
-
 def _substance(heard: Heard) -> tuple[object, ...]:
-    """What two bodies of one id must agree in: kind, money and references."""
+    """Return what two bodies of one id must agree in: kind, money and references."""
     e = heard.event
     return (e.claim, e.money, e.order_money, e.refunded_total, e.order, e.session, e.payment,
             e.movement, e.capture)  # fmt: skip
@@ -114,7 +102,7 @@ def _substance(heard: Heard) -> tuple[object, ...]:
 
 
 class Shared(NamedTuple):
-    """An attempt of this order that another order claims, too: by these events and records."""
+    """An attempt of this order that events or records of another order claim too."""
 
     attempt: AttemptEvidence
     heard: list[Heard]
@@ -122,93 +110,76 @@ class Shared(NamedTuple):
 
     @property
     def cites(self) -> tuple[str, ...]:
-        """The ids of all that speaks of it, for whichever order."""
+        """The ids of all its events and records, for both orders."""
         records = tuple([record.record_id for record in self.records])
         return all_cites(self.attempt) + cites_of(self.heard) + records
 
 
 def shared_references(case: Case) -> list[Shared]:
-    """Attempts of this order that events of another order, or its records, claim."""
+    """Return the attempts of this order that events or records of another order claim."""
     found = []
     for attempt in case.attempts if case.foreign or case.foreign_records else ():
         if not attempt.heard and not attempt.files:
-            continue  # known by unconfirmed words only, which share nothing
-        heard = [h for h in case.foreign if _claims(h.event, attempt)]
+            continue  # only unconfirmed events mention it, and they share nothing
+        heard = [h for h in case.foreign if h.event.claim != "ignored" and _names(h.event, attempt)]
         records = [r for r in case.foreign_records if _names(r, attempt)]
         if heard or records:
             found.append(Shared(attempt, heard, records))
     return found
 
 
-def _names(record: Record, attempt: AttemptEvidence) -> bool:
-    if record.source != attempt.source:
-        return False
-    if record.payment is not None and record.payment == attempt.reference:
-        return True
-    return record.session is not None and attempt.belongs_to(record.session)
-
-
-def _claims(event: Event, attempt: AttemptEvidence) -> bool:
-    if event.claim == "ignored":
-        return False
-    return event.source == attempt.source and (
-        event.payment == attempt.reference
-        or (event.session is not None and attempt.belongs_to(event.session))
+def _names(each: Event | Record, attempt: AttemptEvidence) -> bool:
+    """Return whether an event or record names the attempt, by its payment or its session."""
+    return each.source == attempt.source and (
+        each.payment == attempt.reference
+        or (each.session is not None and attempt.belongs_to(each.session))
     )
-
-
-def _shared(case: Case) -> Iterable[tuple[AttemptEvidence, Reason]]:
-    """Shared references on which money moved, whichever order's events say that it did."""
-    for shared in shared_references(case):
-        claims = [*shared.attempt.claims, *[h.event.claim for h in shared.heard]]
-        if not TAKES_MONEY.isdisjoint(claims):
-            facts: Facts = (("reference", shared.attempt.reference),)
-            reason = new_reason(code="reference_shared", cites=shared.cites, facts=facts)
-            yield shared.attempt, reason
 
 
 # --- the payment's own events --------------------------------------------------------------------
 
 
-def _amounts(payment: Payment) -> Iterable[Reason]:
-    """A movement with several amounts, or with none."""
-    for movement in (*payment.captures, *payment.returns):
-        if len(movement.stated) == 1:
-            continue
-        code = "amounts_conflict" if movement.stated else "amount_not_stated"
-        facts: Facts = (
-            ("attempt", movement.attempt.reference),
-            ("movement", movement.kind),
-            *((f"amount_{n}", money) for n, money in enumerate(movement.stated, 1)),
-        )
-        yield new_reason(code=code, cites=movement.cites, facts=facts)
-
-
 def is_off_by_factor(amount: Money | None, price: Money | None) -> bool:
-    """Whether an amount is the price times exactly the currency's factor, so that minor units were
-    taken for major ones. A currency without decimals is mistaken by the hundred of most others."""
+    """Return whether an amount is the price times exactly the currency's factor.
+
+    Then minor units were taken for major ones. For a currency without decimals the factor is 100,
+    as most others have it.
+    """
     if amount is None or price is None or amount.currency != price.currency or not price.minor:
         return False
     factor: int = 10 ** (exponent_of(price.currency) or 2)
     return amount.minor == price.minor * factor
 
 
-def _factor(payment: Payment, price: Money | None, priced_by: tuple[str, ...]) -> Iterable[Reason]:
+def _reasons(payment: Payment, *, price: Money | None, priced_by: tuple[str, ...]) -> list[Reason]:
+    """Return why the payment's own events put it in doubt."""
+    found = []
+    named = ("attempt", payment.attempt.reference)
+    for movement in (*payment.captures, *payment.returns):
+        if len(movement.stated) != 1:
+            amounts = [(f"amount_{n}", money) for n, money in enumerate(movement.stated, 1)]
+            facts: Facts = (named, ("movement", movement.kind), *amounts)
+            code = "amounts_conflict" if movement.stated else "amount_not_stated"
+            found.append(new_reason(code=code, cites=movement.cites, facts=facts))
     for capture in payment.captures:
-        if price is not None and is_off_by_factor(capture.money, price):
-            facts: Facts = (
-                ("attempt", payment.attempt.reference),
-                ("captured", capture.money),
-                ("expected", price),
-            )
+        if is_off_by_factor(capture.money, price):
+            facts = (named, ("captured", capture.money), ("expected", price))
             cites = tuple(dict.fromkeys((*capture.cites, *priced_by)))
-            yield new_reason(code="amount_off_by_factor", cites=cites, facts=facts)
+            found.append(new_reason(code="amount_off_by_factor", cites=cites, facts=facts))
+    if payment.returns or payment.disputes:
+        found += _other_currency(payment)
+    late = cancellations_after(payment.attempt)
+    if late:
+        captured = [c for m in payment.captures for c in m.cites]
+        cites = tuple(dict.fromkeys([*captured, *cites_of(payment.attempt.tied(late))]))
+        found.append(new_reason(code="canceled_after_capture", cites=cites, facts=(named,)))
+    return found
 
 
 def _other_currency(payment: Payment) -> Iterable[Reason]:
-    """Money that goes back in another currency than came."""
+    """Yield a reason if money went back in a currency other than the captures'."""
     came = {m.money.currency for m in payment.captures if m.money is not None}
-    if not came or not (payment.returns or payment.disputes):
+    if not came:
         return
     stated = [(money, m.cites) for m in payment.returns for money in m.stated]
     for dispute in payment.disputes:
@@ -227,7 +198,7 @@ def _other_currency(payment: Payment) -> Iterable[Reason]:
 
 
 def cancellations_after(attempt: AttemptEvidence) -> list[Heard]:
-    """Cancellations of a captured payment that the provider does not date before or with it."""
+    """Return the cancellations of a captured payment, except those dated before or with it."""
     canceled, captured = attempt.claims.get("canceled"), attempt.claims.get("succeeded")
     if canceled is None or captured is None:
         return []
@@ -235,14 +206,3 @@ def cancellations_after(attempt: AttemptEvidence) -> list[Heard]:
         return canceled
     first = min([h.at for h in captured])
     return [h for h in canceled if h.event.occurred_at is None or h.at > first]
-
-
-def _canceled(payment: Payment) -> Iterable[Reason]:
-    late = cancellations_after(payment.attempt)
-    if late:
-        captured: Sequence[Movement] = payment.captures
-        cites = (*[c for m in captured for c in m.cites], *cites_of(payment.attempt.tied(late)))
-        facts: Facts = (("attempt", payment.attempt.reference),)
-        yield new_reason(
-            code="canceled_after_capture", cites=tuple(dict.fromkeys(cites)), facts=facts
-        )

@@ -1,6 +1,6 @@
-"""What a provider said: events, and the deliveries that brought them.
+"""Events from providers, and the deliveries that brought them.
 
-Leaves out: headers, signatures and raw bytes. Whoever builds a Delivery has verified it.
+Leaves out: headers, signatures and raw bytes. A Delivery is built only after verification.
 """
 
 from __future__ import annotations
@@ -32,21 +32,24 @@ ClaimKind = Literal[
     "unrecognized",
     "ignored",
 ]
-"""The closed vocabulary of what one event can say of one attempt."""
+"""Closed vocabulary of what one event can say about one attempt."""
 
 CLAIM_KINDS: Final[tuple[ClaimKind, ...]] = get_args(ClaimKind)
 
 Standing = Literal["said", "unconfirmed", "fetched", "answered"]
-"""What an event's word is worth: `said` under a signature that covers it; `unconfirmed`, sent by
-a provider whose signature covers too little, or does not say whose event it is; `fetched`, read at
-the provider in answer to that; `answered`, the same where the answer states no amount, so that the
-amount is the word of the event that was asked about."""
+"""How far an event can be trusted.
+
+said         covered by a signature
+unconfirmed  the provider's signature covers too little, or does not say whose event it is
+fetched      read from the provider's API to confirm an unconfirmed event
+answered     the same, but the API states no amount: the amount is that of the unconfirmed event
+"""
 
 ANSWERS: Final[frozenset[Standing]] = frozenset(("fetched", "answered"))
-"""What the provider said when it was asked."""
+"""Standings of events that we asked the provider for."""
 
 UNCONFIRMED: Final[Standing] = "unconfirmed"
-"""What can make an order pending, and nothing else."""
+"""Standing of an event that can make an order pending, and nothing else."""
 
 
 @frozen
@@ -54,20 +57,19 @@ class Event:
     """One fact from the provider, keyed by (source, event_id, digest).
 
     digest       SHA-256 of the raw body, 64 hex digits
-    kind         the provider's own word, such as `payment.succeeded`
-    claim        what that word means for an attempt
-    occurred_at  when the provider says it happened; None where it gave no date
+    kind         the provider's name of the event type, such as `payment.succeeded`
+    claim        what that kind means for an attempt
+    occurred_at  the provider's date; None if it gave none
     order, session, payment
-                 references; those that are present correlate the event
-    movement     the refund's or dispute's own reference
-    capture      the capture's own reference, where the provider takes a payment in several parts
-    money        what the event says moved, or is refunded or disputed; zero or more
-    order_money  what the event says the whole order costs
+                 references that correlate the event
+    movement     reference of the refund or dispute
+    capture      reference of the capture, if the provider takes a payment in several parts
+    money        amount captured, refunded or disputed; never negative
+    order_money  price of the whole order, according to the event
     refunded_total
-                 a sum: what the event says has been refunded of the payment so far
-    reason       the provider's own code for a failure, such as `insufficient_funds`
-    standing     what its word is worth; the claim of an `unconfirmed` event is `pending`, whatever
-                 its kind says, until the provider's own answer is there as an event of its own
+                 running total: amount refunded on the payment so far
+    reason       the provider's code for a failure, such as `insufficient_funds`
+    standing     how far it can be trusted; the claim of an `unconfirmed` event is always `pending`
     """
 
     source: str
@@ -89,7 +91,7 @@ class Event:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """(source, event_id, digest): what makes two events the same event."""
+        """(source, event_id, digest): events with equal keys are the same event."""
         return (self.source, self.event_id, self.digest)
 
     def __hash__(self) -> int:
@@ -98,9 +100,9 @@ class Event:
 
 @frozen
 class Delivery:
-    """One verified HTTP arrival of an event. Redeliveries are deliveries of the same event.
+    """One verified HTTP arrival of an event. A redelivery is another delivery of the same event.
 
-    received_at is our knowledge: when the last byte of the request was here.
+    received_at  when the last byte of the request arrived
     """
 
     delivery_id: str
@@ -111,7 +113,7 @@ class Delivery:
         return hash(self.delivery_id)
 
 
-# --- whether a kind that no profile knows speaks of money going back ------------------------------
+# --- kinds that no profile names -----------------------------------------------------------------
 
 
 RETURNS: Final = (
@@ -129,14 +131,14 @@ RETURNS: Final = (
     "inquiry",
     "enquiry",
 )
-"""Words for money that goes back, or that somebody asks to have back."""
+"""Words for money that goes back, or that somebody claims back."""
 
 _TWO_WORDS: Final = frozenset(
     (("charge", "back"), ("charged", "back"), ("claw", "back"), ("clawed", "back"))
 )
 
 KINDS_REMEMBERED: Final = 1_024
-"""Kinds whose words were looked at, about 200 kB."""
+"""Size of the cache of kinds, about 200 kB."""
 
 _PARTS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
@@ -155,6 +157,6 @@ _WORDS: Final = frozenset(form for word in RETURNS for form in _forms(word)) | {
 
 @lru_cache(maxsize=KINDS_REMEMBERED)
 def speaks_of_money_going_back(kind: str) -> bool:
-    """Whether a whole word of this kind is one for money going back, in any of its forms."""
+    """Return whether a kind contains a word of RETURNS, in any of its forms."""
     parts = [part.lower() for part in _PARTS.findall(kind)]
     return not _WORDS.isdisjoint(parts) or not _TWO_WORDS.isdisjoint(pairwise(parts))

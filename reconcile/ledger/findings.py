@@ -1,14 +1,12 @@
-"""Observations on a ledger: each check is one small function, and the two tuples of checks are
-all of them.
+"""Observations on a ledger. Each check is a small function; two tuples list all of them.
 
-Leaves out: deciding. A finding never changes an outcome; it says what a person should know.
-Every check is a function of the Case and its Judgement, so findings do not depend on arrival
-order any more than outcomes do.
+Leaves out: deciding. A finding never changes an outcome; it tells a person what to know. A check
+is a function of the Case and its Judgement, so findings don't depend on the order of arrival.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from itertools import groupby, pairwise
 from typing import Final
 
@@ -25,7 +23,7 @@ from reconcile.ledger.findings_money import (
     semantic_duplicate,
     unread_money_event,
 )
-from reconcile.ledger.ledger import Attempt, Facts, Finding, new_finding
+from reconcile.ledger.ledger import Facts, Finding, new_finding
 from reconcile.ledger.movements import Payment, movement_date
 from reconcile.ledger.outcome import Judgement, standing
 from reconcile.ledger.records import STILL_ASKING
@@ -33,7 +31,7 @@ from reconcile.ledger.vocabulary import FINDING_CODES
 
 _FINAL: Final[tuple[ClaimKind, ...]] = ("declined", "canceled", "expired")
 _EXCLUDING: Final = frozenset((*_FINAL, "succeeded", "authorized", "dispute_won", "dispute_lost"))
-"""Claims of which one attempt can truly have only one; of two of them some pairs get on."""
+"""Claims that may exclude each other on one attempt; some pairs do not."""
 
 _GIVEN_UP: Final[tuple[ClaimKind, ...]] = ("timed_out", "expired")
 
@@ -42,49 +40,31 @@ _GIVEN_UP: Final[tuple[ClaimKind, ...]] = ("timed_out", "expired")
 
 
 def of_events(case: Case, judgement: Judgement) -> list[Finding]:
-    """`redelivered`, `delivered_late`, `dated_in_future`, `unrecognized_event`, in one pass."""
+    """Find `redelivered`, `delivered_late`, `dated_in_future`, `unrecognized_event` in one pass."""
     found: list[Finding] = []
     late_after = case.policy.late_after
     tolerance = case.policy.future_tolerance
     for heard in case.heard:
+        event, dated, first = heard.event, heard.at, heard.first
+        facts: Facts
         if heard.count > 1:
-            found.append(_redelivered(heard))
-        delay = heard.first - heard.at
-        if delay > late_after and heard.event.standing not in ANSWERS:  # nobody sent an answer late
-            found.append(_delayed(heard))
+            facts = (("deliveries", heard.count),)
+            found.append(new_finding(code="redelivered", cites=(event.event_id,), facts=facts))
+        delay = first - dated
+        if delay > late_after and event.standing not in ANSWERS:  # nobody sent an answer late
+            facts = (("delay_us", delay), ("occurred_at", dated), ("received_at", first))
+            found.append(new_finding(code="delivered_late", cites=(event.event_id,), facts=facts))
         elif -delay > tolerance:
-            found.append(_dated_ahead(heard))
-        if heard.event.claim == "unrecognized":
-            found.append(_unrecognized(heard))
+            facts = (("occurred_at", dated), ("received_at", first))
+            found.append(new_finding(code="dated_in_future", cites=(event.event_id,), facts=facts))
+        if event.claim == "unrecognized":
+            facts, cites = (("kind", event.kind),), (event.event_id,)
+            found.append(new_finding(code="unrecognized_event", cites=cites, facts=facts))
     return found
 
 
-def _redelivered(heard: Heard) -> Finding:
-    facts: Facts = (("deliveries", heard.count),)
-    return new_finding(code="redelivered", cites=(heard.event.event_id,), facts=facts)
-
-
-def _delayed(heard: Heard) -> Finding:
-    facts: Facts = (
-        ("delay_us", heard.first - heard.at),
-        ("occurred_at", heard.at),
-        ("received_at", heard.first),
-    )
-    return new_finding(code="delivered_late", cites=(heard.event.event_id,), facts=facts)
-
-
-def _dated_ahead(heard: Heard) -> Finding:
-    facts: Facts = (("occurred_at", heard.at), ("received_at", heard.first))
-    return new_finding(code="dated_in_future", cites=(heard.event.event_id,), facts=facts)
-
-
-def _unrecognized(heard: Heard) -> Finding:
-    facts: Facts = (("kind", heard.event.kind),)
-    return new_finding(code="unrecognized_event", cites=(heard.event.event_id,), facts=facts)
-
-
 def same_id_different_body(case: Case, judgement: Judgement) -> list[Finding]:
-    """One event id came with several bodies; all are kept."""
+    """Find event ids that came with several bodies."""
     return [
         new_finding(
             code="same_id_different_body", cites=cites_of(group), facts=(("bodies", len(group)),)
@@ -97,12 +77,21 @@ def same_id_different_body(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def of_attempts(case: Case, judgement: Judgement) -> list[Finding]:
-    """`out_of_order`, `contradictory_claims`, `success_after_deadline`, in one pass."""
+    """Find `out_of_order`, `contradictory_claims`, `success_after_deadline` in one pass."""
     found: list[Finding] = []
     for evidence, attempt in zip(case.attempts, judgement.attempts, strict=True):
         claims = evidence.claims
         if len(evidence.heard) > 1 and _arrived_late(evidence.heard):
-            found += _overtaken(evidence)
+            dated = [
+                heard
+                for heard in evidence.heard
+                if heard.event.occurred_at is not None and heard.event.standing not in ANSWERS
+            ]
+            moved = _early(dated, latest=max) | _early(dated[::-1], latest=min)
+            if moved:
+                cites = cites_of([heard for heard in dated if id(heard) in moved])
+                facts: Facts = (("attempt", evidence.reference),)
+                found.append(new_finding(code="out_of_order", cites=cites, facts=facts))
         if len(claims) > 1 and len(_EXCLUDING.intersection(claims)) > 1:
             found += _contradictions(evidence)
             found += _recovered(evidence)
@@ -113,7 +102,7 @@ def of_attempts(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def _arrived_late(heard: list[Heard]) -> bool:
-    """Whether any of them came before one that is dated earlier; equal dates have no order."""
+    """Return whether an event arrived before one dated earlier; equal dates have no order."""
     date = EARLIEST - TICK
     earlier = same = 0
     for each in heard:
@@ -126,22 +115,8 @@ def _arrived_late(heard: list[Heard]) -> bool:
     return False
 
 
-def _overtaken(attempt: AttemptEvidence) -> Iterable[Finding]:
-    """Each event that arrived before one dated earlier, and each that so came too late."""
-    dated = [
-        heard
-        for heard in attempt.heard
-        if heard.event.occurred_at is not None and heard.event.standing not in ANSWERS
-    ]
-    moved = _early(dated, latest=max) | _early(dated[::-1], latest=min)
-    if moved:
-        cites = cites_of([heard for heard in dated if id(heard) in moved])
-        facts: Facts = (("attempt", attempt.reference),)
-        yield new_finding(code="out_of_order", cites=cites, facts=facts)
-
-
 def _early(heard: list[Heard], *, latest: Callable[[Instant, Instant], Instant]) -> set[int]:
-    """The ids of those that do not continue the run of arrivals; equal dates have no order."""
+    """Return the `id()` of events that break the run of arrivals; equal dates have no order."""
     found: set[int] = set()
     reached: Instant | None = None
     for _, same in groupby(heard, key=lambda each: each.at):
@@ -154,60 +129,53 @@ def _early(heard: list[Heard], *, latest: Callable[[Instant, Instant], Instant])
 
 
 def _contradictions(attempt: AttemptEvidence) -> list[Finding]:
-    """One attempt is said to have ended in ways that exclude each other."""
+    """Find claims about the end of one attempt that exclude each other."""
     claims = attempt.claims
     found: list[Finding] = []
-    against = _against_success(attempt) if "succeeded" in claims else _against_each_other(attempt)
+    against: dict[str, list[Heard]]
+    if "succeeded" in claims:
+        captured = claims["succeeded"]
+        against = {
+            "succeeded": captured,
+            "declined": [h for h in claims.get("declined", ()) if _after_all(h, captured)],
+            "canceled": cancellations_after(attempt),
+            "expired": claims.get("expired", []),
+        }
+    else:
+        against = {claim: claims.get(claim, []) for claim in ("authorized", *_FINAL)}
+        reserved = against["authorized"]
+        if reserved:
+            # An end that the provider dates after the reservation released it.
+            for claim in _FINAL:
+                if any(_after_all(end, reserved) for end in against[claim]):
+                    del against[claim]
+    against = {claim: heard for claim, heard in against.items() if heard}
     if len(against) > 1:
-        heard = [h for claim in against for h in against[claim]]
-        found.append(_contradiction(attempt, ", ".join(against), heard))
+        found.append(
+            _contradiction(
+                attempt, ", ".join(against), [h for group in against.values() for h in group]
+            )
+        )
     won, lost = claims.get("dispute_won", ()), claims.get("dispute_lost", ())
-    both = [(w, x) for w in won for x in lost if _same_end(w, x)]
+    both = [h for w in won for x in lost if _same_end(w, x) for h in (w, x)]
     if both:
-        heard = [h for pair in both for h in pair]
-        found.append(_contradiction(attempt, "dispute_won, dispute_lost", heard))
+        found.append(_contradiction(attempt, "dispute_won, dispute_lost", both))
     return found
 
 
-def _against_success(attempt: AttemptEvidence) -> dict[str, list[Heard]]:
-    """The successes, and what excludes them: a decline that the provider dates after all of them, a
-    cancellation that it does not date before or with them, an expiry."""
-    claims = attempt.claims
-    captured = claims["succeeded"]
-    found: dict[str, list[Heard]] = {
-        "succeeded": captured,
-        "declined": [h for h in claims.get("declined", ()) if _after_all(h, captured)],
-        "canceled": cancellations_after(attempt),
-        "expired": claims.get("expired", []),
-    }
-    return {claim: heard for claim, heard in found.items() if heard}
-
-
 def _after_all(heard: Heard, captured: list[Heard]) -> bool:
+    """Return whether the provider dates an event after all of these."""
     compared = [heard, *captured]
     if any(each.event.occurred_at is None for each in compared):
         return False
     return heard.at > max([each.at for each in captured])
 
 
-def _against_each_other(attempt: AttemptEvidence) -> dict[str, list[Heard]]:
-    claims = attempt.claims
-    found = [claim for claim in _FINAL if claim in claims]
-    if "authorized" in claims:
-        # One that the provider dates after the reservation released it.
-        reserved = claims["authorized"]
-        found = [c for c in _FINAL if not _released(claims.get(c, ()), reserved)]
-        found = ["authorized", *[claim for claim in found if claim in claims]]
-    return {claim: claims[claim] for claim in found}
-
-
-def _released(ends: Sequence[Heard], reserved: list[Heard]) -> bool:
-    return any(_after_all(end, reserved) for end in ends)
-
-
 def _same_end(won: Heard, lost: Heard) -> bool:
-    """Whether two ends of one dispute exclude each other: those of which the provider dates neither
-    after the other. A later word is a further decision, not a contradiction."""
+    """Return whether a win and a loss of one dispute exclude each other.
+
+    They do not if the provider dates one after the other: that is a further decision.
+    """
     names = (won.event.movement, lost.event.movement)
     if None not in names and names[0] != names[1]:
         return False
@@ -215,7 +183,7 @@ def _same_end(won: Heard, lost: Heard) -> bool:
 
 
 def _recovered(attempt: AttemptEvidence) -> list[Finding]:
-    """Tries of one payment that were declined before it succeeded."""
+    """Find declines of one payment before it succeeded."""
     captured = attempt.claims.get("succeeded")
     declined = attempt.claims.get("declined")
     if captured is None or declined is None:
@@ -237,10 +205,10 @@ def _contradiction(attempt: AttemptEvidence, claims: str, heard: list[Heard]) ->
 def _after_deadline(
     evidence: AttemptEvidence, captured: list[Heard], deadline: Instant | None
 ) -> list[Finding]:
-    """Money moved, or was first known to have moved, after the attempt had been given up."""
+    """Find a capture that happened, or became known, after the attempt had been given up."""
     known = captured[0].first if len(captured) == 1 else min([h.first for h in captured])
     if captured[0].event.standing in ANSWERS:
-        # Not given up: the provider was being asked since the unconfirmed word came.
+        # Not given up: the provider was being asked since the unconfirmed event came.
         known = min([known, *[h.first for h in evidence.unconfirmed]])
     happened = captured[0].at
     late = deadline is not None and (known >= deadline or happened >= deadline)
@@ -261,14 +229,14 @@ def _after_deadline(
 
 
 def recovered_on_later_attempt(case: Case, judgement: Judgement) -> list[Finding]:
-    """Paid, after an earlier attempt had failed."""
+    """Find an order paid after an earlier attempt had failed."""
     attempts = judgement.attempts
     if len(attempts) < 2:
         return []
     paid = [a for a in attempts if a.outcome == "succeeded"]
     if not paid or len(attempts) == len(paid):
         return []
-    first = min(paid, key=_end) if len(paid) > 1 else paid[0]
+    first = min(paid, key=lambda a: (a.ended_at or EARLIEST, a.reference))
     end = first.ended_at or 0
     failed = [a for a in attempts if a.outcome != "succeeded" and 0 < (a.ended_at or 0) <= end]
     if not failed:
@@ -278,12 +246,8 @@ def recovered_on_later_attempt(case: Case, judgement: Judgement) -> list[Finding
     return [new_finding(code="recovered_on_later_attempt", cites=cites, facts=facts)]
 
 
-def _end(attempt: Attempt) -> tuple[Instant, str]:
-    return (attempt.ended_at or EARLIEST, attempt.reference)
-
-
 def shared_with_other_order(case: Case, judgement: Judgement) -> list[Finding]:
-    """One payment or session is claimed for two orders: `contradictory_claims` across orders."""
+    """Find payments and sessions claimed for two orders: `contradictory_claims` across orders."""
     return [
         new_finding(
             code="contradictory_claims",
@@ -301,7 +265,7 @@ Check = Callable[[Case, Judgement], Iterable[Finding]]
 
 
 def find(case: Case, judgement: Judgement) -> tuple[Finding, ...]:
-    """Every finding, in the order of the vocabulary, then as the checks yield them."""
+    """Return all findings, sorted as in the vocabulary, then as the checks yield them."""
     found: list[Finding] = []
     for check in CHECKS:
         found += check(case, judgement)
@@ -309,12 +273,8 @@ def find(case: Case, judgement: Judgement) -> tuple[Finding, ...]:
         for check in CHECKS_OF_RECORDS:
             found += check(case, judgement)
     if len(found) > 1:
-        found.sort(key=_place)
+        found.sort(key=lambda finding: _PLACES[finding.code])
     return tuple(found)
-
-
-def _place(finding: Finding) -> int:
-    return _PLACES[finding.code]
 
 
 _PLACES: Final = {code: place for place, code in enumerate(FINDING_CODES)}
@@ -324,16 +284,16 @@ _PLACES: Final = {code: place for place, code in enumerate(FINDING_CODES)}
 
 
 def order_unknown(case: Case, judgement: Judgement) -> list[Finding]:
-    """The provider speaks of an order that nobody on the merchant's side has spoken of."""
+    """Find an order that only the provider knows. A hold is our own record."""
     filed = case.filed
     stated = () if filed is NOTHING_FILED else filed.records()
-    if not case.heard or any(record.kind != "held" for record in stated):  # a hold is our own
+    if not case.heard or any(record.kind != "held" for record in stated):
         return []
     return [new_finding(code="order_unknown", cites=(case.heard[0].event.event_id,))]
 
 
 def session_unknown(case: Case, judgement: Judgement) -> list[Finding]:
-    """A session was asked for, no answer has come, and asking again has not brought one."""
+    """Find sessions that were requested, with no answer and none to be expected."""
     return [
         new_finding(
             code="session_unknown",
@@ -349,7 +309,7 @@ def session_unknown(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def fulfillable_since(case: Case, judgement: Judgement) -> Instant:
-    """When we first could know that the order was paid and nothing held it: the last piece."""
+    """Return when we could first know that the order was paid and nothing held it."""
     pieces = [_paid_since(judgement), case.filed.released_at]
     for attempt in case.attempts:
         for claim in _GIVES_BACK:
@@ -360,33 +320,32 @@ def fulfillable_since(case: Case, judgement: Judgement) -> Instant:
 
 
 def _paid_since(judgement: Judgement) -> Instant:
-    """The arrival of the payment with which what is kept of those that count was the price."""
+    """Return the arrival of the payment with which the kept money reached the price."""
     price = judgement.expected.money
-    reached, total = EARLIEST, 0
     if price is None:
-        return reached
+        return EARLIEST
     sure = judgement.sure()
     if len(sure) == 1:
         return _arrived(sure[0])
-    for arrived, amount in sorted(_kept(judgement, price.currency)):
+    kept = []
+    for payment in sure:
+        amount, on_hold = standing(payment, price.currency)
+        if amount > on_hold:
+            kept.append((_arrived(payment), amount - on_hold))
+    reached, total = EARLIEST, 0
+    for arrived, amount in sorted(kept):
         if total < price.minor or not reached:
             reached, total = arrived, total + amount
     return reached
 
 
-def _kept(judgement: Judgement, currency: str) -> Iterable[tuple[Instant, int]]:
-    for payment in judgement.sure():
-        kept, on_hold = standing(payment, currency)
-        if kept > on_hold:
-            yield _arrived(payment), kept - on_hold
-
-
 def _arrived(payment: Payment) -> Instant:
+    """Return when the last capture of a payment became known."""
     return max([min([h.first for h in m.heard]) for m in payment.captures])
 
 
 def fulfillment_deadline(case: Case, judgement: Judgement) -> Instant | None:
-    """When an order that is paid and not fulfilled becomes a finding; None where it cannot."""
+    """Return when a paid, unfulfilled order becomes a finding; None if it can't."""
     filed = case.filed
     window = case.policy.fulfillment_window
     if window is None or filed.placed is None or filed.fulfilled:
@@ -397,7 +356,7 @@ def fulfillment_deadline(case: Case, judgement: Judgement) -> Instant | None:
 
 
 def paid_but_not_fulfilled(case: Case, judgement: Judgement) -> list[Finding]:
-    """Paid in full for a good while, and the shop has not said that it delivered."""
+    """Find an order that has been fulfillable for the whole window and is not fulfilled."""
     placed, deadline = case.filed.placed, judgement.ship_by
     if placed is None or deadline is None or case.as_of < deadline:
         return []
@@ -414,40 +373,26 @@ _PAID_ONCE: Final = frozenset(
 
 
 def fulfilled_but_not_paid(case: Case, judgement: Judgement) -> list[Finding]:
-    """The shop says that it delivered, and the money for the order has not come, or never all, or
-    all of it had gone back before."""
-    fulfilled = case.filed.fulfilled
+    """Find an order that was fulfilled though it was not paid in full or all had gone back."""
+    fulfilled, price = case.filed.fulfilled, judgement.expected.money
     if fulfilled is None:
         return []
-    paid = judgement.outcome in _PAID_ONCE and _came(judgement)
-    if paid and not _gone_before(fulfilled.at, judgement):
+    paid = judgement.outcome in _PAID_ONCE and (
+        price is None
+        or sum([p.captured(price.currency) for p in judgement.payments]) >= price.minor
+    )
+    if paid and judgement.reasons[0].code in ("refunded_in_full", "charged_back"):
+        back = [movement_date(m) for m in judgement.movements if m.kind != "captured"]
+        paid = max(back, default=LATEST) >= fulfilled.at
+    if paid:
         return []
     cites = (fulfilled.record_id, *judgement.reasons[0].cites)
     facts: Facts = (("fulfilled_at", fulfilled.at), ("outcome", judgement.outcome))
     return [new_finding(code="fulfilled_but_not_paid", cites=cites, facts=facts)]
 
 
-def _came(judgement: Judgement) -> bool:
-    """Whether the price was captured once, or nobody knows a price."""
-    price = judgement.expected.money
-    if price is None:
-        return True
-    return sum([p.captured(price.currency) for p in judgement.payments]) >= price.minor
-
-
-_ALL_GONE: Final = frozenset(("refunded_in_full", "charged_back"))
-
-
-def _gone_before(at: Instant, judgement: Judgement) -> bool:
-    """Whether all that came has gone back, and the last of it before this instant."""
-    if judgement.reasons[0].code not in _ALL_GONE:
-        return False
-    back = [movement_date(m) for m in judgement.movements if m.kind != "captured"]
-    return max(back, default=LATEST) < at
-
-
 def paid_after_cancel(case: Case, judgement: Judgement) -> list[Finding]:
-    """Money moved after the shop had canceled the order."""
+    """Find captures dated after the shop had canceled the order."""
     canceled = case.filed.canceled
     if canceled is None:
         return []
@@ -463,7 +408,7 @@ def paid_after_cancel(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def price_changed(case: Case, judgement: Judgement) -> list[Finding]:
-    """The shop gave another price than before, and who said so."""
+    """Find changes of the price, with who stated them."""
     prices = case.filed.prices
     return [
         new_finding(
@@ -476,7 +421,7 @@ def price_changed(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def held_back(case: Case, judgement: Judgement) -> list[Finding]:
-    """A hold stands: the order is not to be fulfilled until a person releases it."""
+    """Find standing holds: the order must not be fulfilled until a person releases it."""
     return [
         new_finding(
             code="held_back",
@@ -502,8 +447,11 @@ CHECKS: Final[tuple[Check, ...]] = (
     refunds_under_way,
     unread_money_event,
 )
-"""What can be found without the merchant's records. A new finding is one function, its place here
-or in CHECKS_OF_RECORDS, and its code and words in `vocabulary`."""
+"""Checks that need no record of the merchant.
+
+A new finding is one function, listed here or in CHECKS_OF_RECORDS, and its code and words in
+`vocabulary`.
+"""
 
 CHECKS_OF_RECORDS: Final[tuple[Check, ...]] = (
     session_unknown,
@@ -513,4 +461,4 @@ CHECKS_OF_RECORDS: Final[tuple[Check, ...]] = (
     price_changed,
     held_back,
 )
-"""What can only be found where the merchant's side has stated something."""
+"""Checks that need a record of the merchant."""

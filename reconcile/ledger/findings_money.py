@@ -1,6 +1,6 @@
 """Observations on the money that moved: stated twice, stated differently, too much, too little.
 
-Leaves out: whether the order is settled; that is `outcome`'s.
+Leaves out: the outcome of the order; `outcome` decides it.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from reconcile.money import Money, new_money
 
 
 def semantic_duplicate(case: Case, judgement: Judgement) -> list[Finding]:
-    """Several events, each with its own id, state one movement of money."""
+    """Find movements that several events with different ids state."""
     found: list[Finding] = []
     for movement in judgement.movements:
-        # A dispute's events are words of one story, not one word several times.
+        # Events of a dispute are its steps, not repetitions.
         once = len(movement.heard) == 1 or movement.kind == "dispute_lost"
         cites = () if once else cites_of(movement.heard)
         if len(cites) > 1:
@@ -44,7 +44,7 @@ def semantic_duplicate(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def conflicting_amounts(case: Case, judgement: Judgement) -> list[Finding]:
-    """Events state different amounts for one movement."""
+    """Find movements for which events state different amounts."""
     found: list[Finding] = []
     for movement in judgement.movements:
         if len(movement.stated) > 1:
@@ -58,8 +58,11 @@ def conflicting_amounts(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def captures(case: Case, judgement: Judgement) -> list[Finding]:
-    """`paid_twice`, `overpaid`, `other_currency_received`, `amount_mismatch`,
-    `amount_off_by_minor_unit`, `currency_mismatch`."""
+    """Compare the captures with the price.
+
+    Finds `paid_twice`, `overpaid`, `other_currency_received`, `amount_mismatch`,
+    `amount_off_by_minor_unit` and `currency_mismatch`.
+    """
     captured, expected = judgement.captures, judgement.expected
     if not captured or (expected.money is None and not expected.stated):
         return []
@@ -67,7 +70,11 @@ def captures(case: Case, judgement: Judgement) -> list[Finding]:
         return []
     if expected.money is None:
         return [_mismatch("amount_mismatch", judgement, captured)]
-    found = _off_by_factor(judgement, captured, expected.money)
+    found: list[Finding] = []
+    odd = [m for m in captured if is_off_by_factor(m.money, expected.money)]
+    if odd:
+        found.append(_mismatch("amount_mismatch", judgement, odd))
+        found.append(_mismatch("amount_off_by_minor_unit", judgement, odd))
     silent = [m for m in captured if not m.stated]
     if silent:
         found.append(_mismatch("amount_mismatch", judgement, silent))
@@ -79,23 +86,17 @@ def captures(case: Case, judgement: Judgement) -> list[Finding]:
     if judgement.surplus:
         found.append(_surplus(judgement, expected.money))
     elif not found:
-        found += _too_little(judgement, captured, expected.money)
+        currency = expected.money.currency
+        total = sum([b.captured for b in judgement.balances if b.currency == currency])
+        if total < expected.money.minor:
+            found.append(_mismatch("amount_mismatch", judgement, captured))
+            if is_off_by_factor(expected.money, new_money(minor=total, currency=currency)):
+                found.append(_mismatch("amount_off_by_minor_unit", judgement, captured))
     return found
 
 
-def _off_by_factor(
-    judgement: Judgement, captured: list[Movement], expected: Money
-) -> list[Finding]:
-    """Each capture that is the price times the currency's factor: judged by itself."""
-    odd = [m for m in captured if is_off_by_factor(m.money, expected)]
-    if not odd:
-        return []
-    codes: tuple[FindingCode, ...] = ("amount_mismatch", "amount_off_by_minor_unit")
-    return [_mismatch(code, judgement, odd) for code in codes]
-
-
 def _other_currencies(judgement: Judgement, expected: Money) -> list[Finding]:
-    """Money that is held in another currency than the order's, beside some in its own."""
+    """Find money held in other currencies, beside some in the order's currency."""
     cites: dict[str, list[str]] = {}
     for movement in judgement.movements:
         if movement.money is not None:
@@ -112,8 +113,7 @@ def _other_currencies(judgement: Judgement, expected: Money) -> list[Finding]:
 
 
 def _surplus(judgement: Judgement, expected: Money) -> Finding:
-    """What is held beyond the price: of captures of the whole price, or any other. Those in doubt
-    add nothing to it, and are not counted."""
+    """Return `paid_twice` or `overpaid`. Captures in doubt are not counted."""
     counting = {id(m) for payment in judgement.sure() for m in payment.captures}
     captured = [m for m in judgement.captures if id(m) in counting]
     owed = Money(minor=judgement.surplus, currency=expected.currency)
@@ -127,17 +127,8 @@ def _surplus(judgement: Judgement, expected: Money) -> Finding:
     )
 
 
-def _too_little(judgement: Judgement, captured: list[Movement], expected: Money) -> list[Finding]:
-    total = sum([b.captured for b in judgement.balances if b.currency == expected.currency])
-    if total >= expected.minor:
-        return []
-    found = [_mismatch("amount_mismatch", judgement, captured)]
-    if is_off_by_factor(expected, Money(minor=total, currency=expected.currency)):
-        found.append(_mismatch("amount_off_by_minor_unit", judgement, captured))
-    return found
-
-
 def _mismatch(code: FindingCode, judgement: Judgement, captured: list[Movement]) -> Finding:
+    """Return a finding that captures are not the price."""
     expected = judgement.expected
     facts: list[tuple[str, FactValue]] = []
     if expected.money is not None:
@@ -156,7 +147,7 @@ def _mismatch(code: FindingCode, judgement: Judgement, captured: list[Movement])
 
 
 def refunds(case: Case, judgement: Judgement) -> list[Finding]:
-    """`refund_without_payment` and `refund_exceeds_capture`, payment by payment."""
+    """Find `refund_without_payment` and `refund_exceeds_capture`, payment by payment."""
     if len(judgement.captures) == len(judgement.movements):
         return []
     found: list[Finding] = []
@@ -165,35 +156,26 @@ def refunds(case: Case, judgement: Judgement) -> list[Finding]:
         cites = tuple(dict.fromkeys([c for p in unknown for m in p.returns for c in m.cites]))
         found.append(new_finding(code="refund_without_payment", cites=cites))
     for payment in judgement.payments:
-        certain = payment.captures and all(m.money is not None for m in payment.captures)
-        if payment.returns and certain:
-            found += _exceeding(payment)
+        if not payment.captures or any(m.money is None for m in payment.captures):
+            continue
+        cites = tuple(dict.fromkeys([c for m in payment.returns for c in m.cites]))
+        for currency in sorted({m.money.currency for m in payment.returns if m.money is not None}):
+            captured, returned = payment.captured(currency), payment.returned(currency)
+            if returned > captured:
+                facts: Facts = (
+                    ("captured", new_money(minor=captured, currency=currency)),
+                    ("refunded", new_money(minor=returned, currency=currency)),
+                )
+                code: FindingCode = "refund_exceeds_capture"
+                found.append(new_finding(code=code, cites=cites, facts=facts))
     return found
-
-
-def _exceeding(payment: Payment) -> list[Finding]:
-    """More went back on one payment than came on it."""
-    returned = [m.money.currency for m in payment.returns if m.money is not None]
-    cites = tuple(dict.fromkeys([c for m in payment.returns for c in m.cites]))
-    return [
-        new_finding(
-            code="refund_exceeds_capture",
-            cites=cites,
-            facts=(
-                ("captured", Money(minor=payment.captured(currency), currency=currency)),
-                ("refunded", Money(minor=payment.returned(currency), currency=currency)),
-            ),
-        )
-        for currency in sorted(set(returned))
-        if payment.returned(currency) > payment.captured(currency)
-    ]
 
 
 # --- money that may go back, did, or came back ---------------------------------------------------
 
 
 def disputes(case: Case, judgement: Judgement) -> list[Finding]:
-    """`dispute_open`, `dispute_lost`, `dispute_won`: each dispute by its latest word."""
+    """Find `dispute_open`, `dispute_lost` or `dispute_won` for each dispute, by its state."""
     if judgement.plain:
         return []
     return [
@@ -209,38 +191,27 @@ _DISPUTE: Final[dict[DisputeWord, tuple[FindingCode, str]]] = {
 
 
 def _dispute(payment: Payment, dispute: Dispute) -> Finding:
+    """Return the finding of one dispute."""
     code, fact = _DISPUTE[dispute.word]
     named = next((h.event.movement for h in dispute.heard if h.event.movement is not None), None)
     of = lost_of if dispute.word == "lost" else amount_of
-    facts: Facts = (
+    facts: list[tuple[str, FactValue]] = [
         ("attempt", payment.attempt.reference),
         ("dispute", named),
         (fact, of(dispute, payment)),
-        *_not_lost(dispute),
-        *_still_lost(payment, dispute),
-    )
-    return new_finding(code=code, cites=cites_of(dispute.heard), facts=facts)
-
-
-def _not_lost(dispute: Dispute) -> Facts:
-    """What a loss in part left to the shop."""
+    ]
     amount, lost = dispute.amount, dispute.lost
-    if dispute.word != "lost" or amount is None or lost is None:
-        return ()
-    left = new_money(minor=amount.minor - lost.minor, currency=lost.currency)
-    return (("not_lost", left),)
-
-
-def _still_lost(payment: Payment, dispute: Dispute) -> Facts:
-    """What a win did not give back of a loss before it."""
-    if dispute.word != "won":
-        return ()
-    lost = [m.money for m in payment.returns if m.heard is dispute.heard]
-    return tuple([("still_lost", money) for money in lost if money is not None])
+    if dispute.word == "lost" and amount is not None and lost is not None:
+        left = new_money(minor=amount.minor - lost.minor, currency=lost.currency)
+        facts.append(("not_lost", left))
+    if dispute.word == "won":  # part of an earlier loss that the win did not return
+        still = [m.money for m in payment.returns if m.heard is dispute.heard]
+        facts += [("still_lost", money) for money in still if money is not None]
+    return new_finding(code=code, cites=cites_of(dispute.heard), facts=tuple(facts))
 
 
 def refunds_under_way(case: Case, judgement: Judgement) -> list[Finding]:
-    """`refund_pending` and `refund_failed`."""
+    """Find `refund_pending` and `refund_failed`."""
     if judgement.plain:
         return []
     found = []
@@ -257,7 +228,7 @@ def refunds_under_way(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def unread_money_event(case: Case, judgement: Judgement) -> list[Finding]:
-    """A kind that nobody explained, whose words speak of money going back."""
+    """Find events of unknown kinds whose words speak of money going back."""
     return [
         new_finding(
             code="unread_money_event",

@@ -1,11 +1,11 @@
-"""Why an order that is paid must not be fulfilled all the same: every reason, or none.
+"""Why a paid order must not be fulfilled: every reason, or none.
 
-Leaves out: whether it is paid; that is `outcome`'s. A shop may ship on `fulfillable`, which is true
-where the outcome is `succeeded` and nothing here speaks against it.
+Leaves out: whether it is paid; `outcome` decides that. A shop may ship if `fulfillable` is true:
+the outcome is `succeeded` and there is no reason here.
 
-What may still go back holds its own payment, and at most what that payment has: an open dispute, a
-refund under way, an event of an unknown kind whose words speak of money going back. What names no
-known payment may be about any of them, and holds all.
+Money that may still go back holds its own payment, up to what that payment has: an open dispute, a
+refund under way, an event of an unknown kind whose words speak of money going back. An event that
+names no known payment may be about any of them, and holds all.
 """
 
 from __future__ import annotations
@@ -21,61 +21,46 @@ from reconcile.money import new_money
 
 
 def withheld(case: Case, judgement: Judgement) -> tuple[Reason, ...]:
-    """Every reason why a paid order is not to be fulfilled; none of one that is not paid."""
+    """Return every reason not to fulfill a paid order; none if the order is not paid."""
     if judgement.outcome != "succeeded":
         return ()
-    found = [*_canceled(case), *_price(case, judgement)]
-    if case.filed.holds:
-        found += _holds(case)
+    found = []
+    canceled, expected = case.filed.canceled, judgement.expected
+    if canceled is not None:
+        found.append(new_reason(code="canceled_by_shop", cites=(canceled.record_id,)))
+    if expected.money is None:
+        found.append(new_reason(code="price_unknown", cites=()))
+    elif expected.money.minor == 0:  # only the shop itself can say that an order costs nothing
+        if not expected.by_shop or case.filed.placed is None:
+            found.append(new_reason(code="price_of_nothing", cites=expected.cites))
+    elif not expected.by_shop and _needs_a_record(case):
+        found.append(new_reason(code="price_not_of_shop", cites=expected.cites))
+    for reason, record in sorted(case.filed.holds.items()):
+        facts = (("hold", reason), ("held_at", record.at))
+        found.append(new_reason(code="held_back", cites=(record.record_id,), facts=facts))
     return (*found, *_may_go_back(case, judgement))
 
 
-def _canceled(case: Case) -> Iterable[Reason]:
-    canceled = case.filed.canceled
-    if canceled is not None:
-        yield new_reason(code="canceled_by_shop", cites=(canceled.record_id,), facts=())
-
-
-def _price(case: Case, judgement: Judgement) -> Iterable[Reason]:
-    """That an order costs nothing only the shop itself can say; an event that does is a mistake."""
-    expected = judgement.expected
-    if expected.money is None:
-        yield new_reason(code="price_unknown", cites=(), facts=())
-    elif expected.by_shop:
-        if expected.money.minor == 0 and case.filed.placed is None:
-            yield new_reason(code="price_of_nothing", cites=expected.cites, facts=())
-    elif expected.money.minor == 0:
-        yield new_reason(code="price_of_nothing", cites=expected.cites, facts=())
-    elif _needs_a_record(case):
-        yield new_reason(code="price_not_of_shop", cites=expected.cites, facts=())
-
-
 def _needs_a_record(case: Case) -> bool:
-    """Whether the shop's own price is demanded: of orders first heard of after that began."""
+    """Return whether the policy demands the shop's own price: the order began after its start."""
     since = case.policy.require_order_record_since
     if since is None:
         return False
-    heard = [each.first for each in case.heard if _counts(each)]
+    heard = [
+        each.first
+        for each in case.heard
+        if each.event.standing != "unconfirmed" and each.event.claim != "ignored"
+    ]
     recorded = [record.recorded_at for record in case.filed.records()]
     return min([*heard, *recorded]) > since
-
-
-def _counts(heard: Heard) -> bool:
-    return heard.event.standing != "unconfirmed" and heard.event.claim != "ignored"
-
-
-def _holds(case: Case) -> Iterable[Reason]:
-    for reason, record in sorted(case.filed.holds.items()):
-        facts = (("hold", reason), ("held_at", record.at))
-        yield new_reason(code="held_back", cites=(record.record_id,), facts=facts)
 
 
 # --- money that may go back ----------------------------------------------------------------------
 
 
 def is_unread(heard: Heard) -> bool:
-    """Whether an event is signed or fetched, of a kind that no line of the profile names, and its
-    words speak of money going back."""
+    """Return whether an event is signed or fetched, of a kind that the profile does not name, and
+    its words speak of money going back."""
     event = heard.event
     return (
         event.claim == "unrecognized"
@@ -85,7 +70,7 @@ def is_unread(heard: Heard) -> bool:
 
 
 def _may_go_back(case: Case, judgement: Judgement) -> Iterable[Reason]:
-    """Refunds under way, unread events and disputes, where what they hold leaves too little."""
+    """Yield a reason if refunds under way, unread events and disputes leave less than the price."""
     price = judgement.expected.money
     if price is None:
         return
@@ -107,8 +92,11 @@ def _may_go_back(case: Case, judgement: Judgement) -> Iterable[Reason]:
 
 
 def _on_hold(payment: Payment, currency: str) -> tuple[int, list[Heard]]:
-    """What refunds under way, unread events and disputes without an amount hold beside what open
-    disputes do, and the events that say so; at most what the payment still has."""
+    """Return the amount held beside open disputes, and the events that hold it.
+
+    Refunds under way, unread events and disputes without an amount hold at most what the payment
+    still has.
+    """
     unstated = [d for d in payment.disputes if d.unstated and d.word != "won"]
     if not (payment.pending or payment.unread or unstated):
         return 0, []
@@ -123,7 +111,7 @@ def _on_hold(payment: Payment, currency: str) -> tuple[int, list[Heard]]:
 
 
 def _unplaced(case: Case, judgement: Judgement) -> list[Heard]:
-    """Events of money that may go back, and nobody knows on which payment."""
+    """Return events of money that may go back on an unknown payment."""
     found = [h for h in case.heard if h.event.claim == "unrecognized" and is_unread(h)]
     if found:
         placed = {id(h) for attempt in case.attempts for h in attempt.heard}
@@ -138,8 +126,10 @@ def _unplaced(case: Case, judgement: Judgement) -> list[Heard]:
 
 
 def _reversals_of_others(payment: Payment, judgement: Judgement) -> list[Heard]:
-    """Reversals on a payment that was not captured, which may be about one that was: they name no
-    payment, or that one was captured without a name."""
+    """Return reversals on an uncaptured payment that may be about a captured one.
+
+    They name no payment, or the other one was captured without a name.
+    """
     found = []
     captured = [p.attempt for p in judgement.payments if p.captures]
     for heard in payment.attempt.claims.get("reversed", ()):

@@ -1,6 +1,6 @@
-"""Everything known about one order: a set that only grows.
+"""Everything known about one order: a set that only grows, by union.
 
-Leaves out: any order among its members, and any judgement. Union is the only way to add.
+Leaves out: any sequence among its members, and any judgement.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from reconcile.values import frozen
 class History:
     """The deliveries and records of one order.
 
-    A delivery whose event names another order may be among them: it is there because it shares
-    a reference or an event id with this order, and the fold must see that contradiction.
+    It may hold a delivery whose event names another order, if the event shares a reference or an
+    id with this order: the fold must see that contradiction.
     """
 
     order: str
@@ -26,7 +26,7 @@ class History:
     records: frozenset[Record] = frozenset()
 
     def __or__(self, other: History) -> History:
-        """Union. Raises ValueError when the two speak of different orders."""
+        """Return the union. Raises ValueError for histories of different orders."""
         if self.order != other.order:
             raise ValueError("histories of different orders have no union")
         return History(
@@ -36,7 +36,7 @@ class History:
         )
 
     def known_at(self, as_of: Instant) -> History:
-        """What had reached us by then, that instant included."""
+        """Return the part received or recorded at or before an instant."""
         return History(
             order=self.order,
             deliveries=frozenset(d for d in self.deliveries if d.received_at <= as_of),
@@ -44,17 +44,17 @@ class History:
         )
 
     def instant_at(self, now: Instant) -> Instant:
-        """The instant to judge at when asked now: never before anything that is here was known.
+        """Return the instant to fold at: now, but never before the newest member was known.
 
-        A clock that was ahead and has been set right would otherwise make what it dated be
-        forgotten, until time caught up with it.
+        Otherwise, after a fast clock was set back, members that it dated would be ignored until
+        time caught up with them.
         """
         heard = [d.received_at for d in self.deliveries]
         recorded = [r.recorded_at for r in self.records]
         return max([now, *heard, *recorded])
 
     def only(self, cites: Iterable[str]) -> History:
-        """The part that a set of cited event ids and record ids points at."""
+        """Return the deliveries and records with these event ids and record ids."""
         wanted = frozenset(cites)
         return History(
             order=self.order,

@@ -1,7 +1,7 @@
-"""What a fold concludes: one order's ledger and its parts. Values only; no sentence is kept.
+"""The result of a fold: one order's ledger and its parts. Values only.
 
-Leaves out: wording. Reasons and findings carry a code, what they rest on and facts;
-`vocabulary`, `explain` and `plain` turn those into sentences, the same everywhere.
+Leaves out: wording. Reasons and findings carry a code, cited ids and facts; `vocabulary`, `explain`
+and `plain` turn those into sentences.
 """
 
 from __future__ import annotations
@@ -36,22 +36,21 @@ Outcome = Literal[
     "timed_out",
     "not_attempted",
 ]
-"""Every outcome an order can have, most decisive first."""
+"""Outcomes of an order, most decisive first."""
 
 OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
 
 EntryKind = Literal["captured", "refunded", "reversed", "dispute_lost"]
-"""What moves money: in, and the three ways back."""
+"""Kinds of movement: money in, and the three ways back."""
 
 FactValue = str | int | bool | Money | None
 Facts = tuple[tuple[str, FactValue], ...]
-"""Named values of one reason or finding. A name that ends in `_at` holds an Instant, one that
-ends in `_us` a Duration."""
+"""Named values of a reason or finding. A name in `_at` is an Instant's, in `_us` a Duration's."""
 
 
 @frozen
 class Reason:
-    """Why something was concluded: a code, the event and record ids it rests on, and facts."""
+    """Why something was concluded: a code, the ids of events and records it rests on, and facts."""
 
     code: str
     cites: tuple[str, ...]
@@ -60,7 +59,7 @@ class Reason:
 
 @frozen
 class Finding:
-    """A named observation on a ledger."""
+    """Named observation on a ledger."""
 
     code: FindingCode
     cites: tuple[str, ...]
@@ -68,13 +67,16 @@ class Finding:
 
     @property
     def severity(self) -> Severity:
-        """How much it matters: `info`, `warning` or `error`."""
+        """`info`, `warning` or `error`."""
         return FINDINGS[self.code].severity
 
 
 @frozen
 class Attempt:
-    """One try of the customer to pay, judged. `ended_at` dates its final word, if it has one."""
+    """One judged attempt of the customer to pay.
+
+    ended_at  date of its final event or deadline, if it has ended
+    """
 
     source: str
     reference: str
@@ -88,9 +90,10 @@ class Attempt:
 class Movement:
     """One movement of money.
 
-    stated    the distinct amounts its events give, sorted
-    rests_on  events of other movements without which it would be another amount
-    named     the record in which the shop named the amount, where that is what it rests on
+    stated    distinct amounts that its events state, sorted
+    rests_on  events of other movements that its amount was computed from
+    named     the record in which the shop named the amount, if the amount rests on it
+    money     the amount; None unless exactly one is stated
     """
 
     kind: EntryKind
@@ -112,7 +115,7 @@ class Movement:
 
     @property
     def stating(self) -> Sequence[Heard]:
-        """The events that state it: of a loss those of the loss, not of the dispute's opening."""
+        """The events that state it. For a lost dispute: those of the loss, not of the opening."""
         if len(self.heard) == 1 or self.kind != "dispute_lost":
             return self.heard
         return [each for each in self.heard if each.event.claim == "dispute_lost"]
@@ -120,7 +123,7 @@ class Movement:
 
 @frozen
 class Entry:
-    """Money that moved once. Captured money is positive; what went back is negative."""
+    """Money that moved once: captured money is positive, returned money negative."""
 
     at: Instant
     kind: EntryKind
@@ -131,9 +134,9 @@ class Entry:
 
 @frozen
 class Balance:
-    """Minor units that came and went back in one currency, all counted positive.
+    """Minor units captured and returned in one currency, all positive.
 
-    lost  in disputes, less what a later win gave back
+    lost  lost in disputes, less what a later win returned
     """
 
     currency: str
@@ -144,23 +147,23 @@ class Balance:
 
     @property
     def returned(self) -> int:
-        """All that went back, in whichever way."""
+        """The sum of all returns."""
         return self.refunded + self.reversed + self.lost
 
 
 @frozen
 class Ledger:
-    """One order as it could have been known at `as_of`.
+    """One order as known at `as_of`.
 
-    expected          what the order costs; None where nobody has said it, or not with one voice
-    balances          per currency, sorted by code
-    held              captured, less what went back and what open disputes hold, in the order's
-                      currency; None where no money moved
-    movements         what the entries were made of
-    reasons           why the outcome is what it is, the deciding one first
-    withheld          why an order that is paid must not be fulfilled all the same; none otherwise
-    next_decision_at  nothing changes before this instant unless something new is said
-    case              the evidence as arranged, for the timeline
+    expected          price of the order; None if nobody stated it, or if statements disagree
+    balances          by currency, sorted by code
+    held              captured, less returns and open disputes, in the order's currency; None if no
+                      money moved
+    movements         the movements behind the entries
+    reasons           why the outcome is what it is, the deciding reason first
+    withheld          why a paid order must not be fulfilled; empty for other orders
+    next_decision_at  without new evidence nothing changes before this instant
+    case              the arranged evidence, for the timeline
     """
 
     order: str

@@ -1,12 +1,12 @@
-"""Which money moved on each payment, once each, whatever the number of events that say so.
+"""Which money moved on each payment, each movement once, however many events state it.
 
-Leaves out: whether the money is the right money, and which payments are in doubt for what other
-events and orders say; `doubt` and `outcome` look at that.
+Leaves out: whether the amount is right, and which payments are in doubt because of other events or
+orders; `doubt` and `outcome` judge that.
 
-A movement is one capture per attempt (per capture reference where the profile names one), one
-refund per refund reference (per event id where none is given), what sums state beyond those, one
-reversal, and what was lost in each dispute. Several events that state one movement are one
-movement. Where they state different amounts, no amount is entered: none wins by coming first.
+A movement is one capture per attempt (per capture reference if the profile names one), one refund
+per refund reference (per event id if there is none), what running totals state beyond those, one
+reversal, and the loss of each dispute. If events state different amounts for one movement, no
+amount is entered: the first to arrive does not win.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WORD: Final[dict[ClaimKind, DisputeWord]] = {
     "dispute_won": "won",
 }
 _RANK: Final[dict[ClaimKind, int]] = {"disputed": 0, "dispute_won": 1, "dispute_lost": 2}
-"""Of words of one date the highest is the latest."""
+"""Order of dispute events with equal dates: the highest counts as the latest."""
 
 _MOVES: Final[frozenset[ClaimKind]] = frozenset(
     (
@@ -48,18 +48,18 @@ _MOVES: Final[frozenset[ClaimKind]] = frozenset(
 _TRIES: Final[frozenset[ClaimKind]] = frozenset(
     ("pending", "authorized", "declined", "expired", "timed_out")
 )
-"""Claims of one who tried to pay."""
+"""Claims about a customer's try to pay."""
 
 
 @dataclass(slots=True)
 class Dispute:
-    """One dispute of one payment, as its latest word has it.
+    """One dispute of one payment, in its latest reported state.
 
-    amount    the largest that its own events state; None: all of its payment
-    lost      of that the part that its loss took, as all events of the loss state it; None: all
-    returned  what a win gave back of the loss before it; None: all of that
-    reopened  whether it is open again after it had been lost
-    unstated  whether an event of it states no amount, so that it may be about all of the payment
+    amount    largest amount that its events state; None: the whole payment
+    lost      part that its loss took, if all events of the loss state it; None: all
+    returned  part of an earlier loss that a win returned; None: all
+    reopened  whether it is open again after a loss
+    unstated  whether an event of it states no amount, so that it may be about the whole payment
     """
 
     heard: list[Heard]
@@ -72,13 +72,13 @@ class Dispute:
 
     @property
     def was_lost(self) -> bool:
-        """Whether money went back in it, even if it came again."""
+        """Whether it was ever lost, even if a later win returned the money."""
         return any(each.event.claim == "dispute_lost" for each in self.heard)
 
 
 @dataclass(slots=True)
 class PendingRefund:
-    """A refund under way. amount: what of it has not been refunded; None: it is not stated."""
+    """A refund under way. amount: the part not refunded yet; None: not stated."""
 
     heard: list[Heard]
     amount: Money | None
@@ -88,14 +88,12 @@ class PendingRefund:
 class Payment:
     """The money of one attempt.
 
-    captures  what came
-    returns   what went back: refunds, what sums state beyond them, reversals, net losses
-    disputes  every dispute, whatever its word
+    returns   refunds, what running totals state beyond them, reversals, net losses
+    disputes  all disputes, open or not
     pending   refunds under way
-    failed    events that say of a refund that it failed, if it was not done later
-    unread    events of kinds that nobody explained, whose words speak of money going back
-    plain     whether there is nothing but captures: so it is with nearly all
-    known     whether anything but unread events speaks of it
+    failed    events of failed refunds, except those done later
+    unread    events of unknown kinds whose words speak of money going back
+    plain     whether there are captures only, as in nearly all payments
     """
 
     attempt: AttemptEvidence
@@ -109,25 +107,25 @@ class Payment:
 
     @property
     def known(self) -> bool:
-        """Whether it was reported as a payment, and not only that money of it goes back."""
+        """Whether a payment was reported, and not only money going back."""
         return bool(self.captures) or not _TRIES.isdisjoint(self.attempt.claims)
 
     @property
     def moved(self) -> bool:
-        """Whether it is about money that moved, or is about to."""
+        """Whether money moved or is disputed."""
         return bool(self.captures or self.returns or self.disputes)
 
     @property
     def open_disputes(self) -> list[Dispute]:
-        """Those whose latest word is that they are open."""
+        """The disputes that are open now."""
         return [each for each in self.disputes if each.word == "open"]
 
     def captured(self, currency: str) -> int:
-        """Minor units that came, as far as one amount is stated."""
+        """Return the minor units captured, of movements with exactly one stated amount."""
         return _sum(self.captures, currency)
 
     def returned(self, currency: str) -> int:
-        """Minor units that went back, as far as one amount is stated."""
+        """Return the minor units that went back, of movements with exactly one stated amount."""
         return _sum(self.returns, currency)
 
 
@@ -140,7 +138,7 @@ def _sum(movements: Sequence[Movement], currency: str) -> int:
 
 
 def payments_of(attempts: Sequence[AttemptEvidence], filed: Filed) -> list[Payment]:
-    """The money of every attempt of which any is spoken."""
+    """Return the money of every attempt whose evidence mentions money."""
     payments = []
     for attempt in attempts:
         claims = attempt.claims
@@ -149,37 +147,32 @@ def payments_of(attempts: Sequence[AttemptEvidence], filed: Filed) -> list[Payme
         if captures and captures[0].heard[0].event.standing == "answered":
             captures = _as_named(captures, attempts, filed)
         if attempt.sums or not _MOVES.isdisjoint(claims):
-            payments.append(_more_than_captures(Payment(attempt, captures)))
+            payment = Payment(attempt, captures, plain=False)
+            refunds = Refunds(attempt)
+            payment.returns = returns = refunds.movements()
+            payment.pending = refunds.pending(returns)
+            payment.failed = refunds.undone()
+            payment.disputes = _disputes(attempt)
+            returns += [m for d in payment.disputes if (m := _loss(payment, d)) is not None]
+            if "reversed" in claims:
+                returns += _reversals(payment, refunds.not_failed(claims["reversed"]))
+            unread = claims.get("unrecognized", ())
+            payment.unread = [h for h in unread if speaks_of_money_going_back(h.event.kind)]
+            payments.append(payment)
         elif captures:
             payments.append(Payment(attempt, captures))
     return payments
-
-
-def _more_than_captures(payment: Payment) -> Payment:
-    payment.plain = False
-    attempt, claims = payment.attempt, payment.attempt.claims
-    refunds = Refunds(attempt)
-    payment.returns = returns = refunds.movements()
-    payment.pending = refunds.pending(returns)
-    payment.failed = refunds.undone()
-    payment.disputes = _disputes(attempt)
-    returns += [m for d in payment.disputes if (m := _loss(payment, d)) is not None]
-    if "reversed" in claims:
-        returns += _reversals(payment, refunds.not_failed(claims["reversed"]))
-    unread = claims.get("unrecognized", ())
-    payment.unread = [h for h in unread if speaks_of_money_going_back(h.event.kind)]
-    return payment
 
 
 # --- captures ------------------------------------------------------------------------------------
 
 
 def _captures(attempt: AttemptEvidence, heard: list[Heard]) -> list[Movement]:
-    """One capture, or one for each capture reference.
+    """Return one capture, or one for each capture reference.
 
-    An event that names no capture beside several that do restates their total, or contradicts it:
-    then all are one movement of which two amounts are stated. Where they have no total it stands
-    beside each of them.
+    Beside several named captures, an unnamed event restates their total or contradicts it. If it
+    contradicts it, all are one movement with two stated amounts. If there is no total, the event
+    belongs to each of them.
     """
     if len(heard) == 1:
         return [Movement("captured", attempt, heard, _stated(heard))]
@@ -205,9 +198,11 @@ def _captures(attempt: AttemptEvidence, heard: list[Heard]) -> list[Movement]:
 def _as_named(
     captures: list[Movement], attempts: Sequence[AttemptEvidence], filed: Filed
 ) -> list[Movement]:
-    """What a provider answered without an amount, where the shop named the amount of the session:
-    that amount, whatever amounts stood in the events that were asked about; once, on the payment of
-    the session that was answered first."""
+    """Replace the amount of answered captures by the amount that the shop named for the session.
+
+    An answer states no amount. The named amount counts once, on the session's payment that was
+    answered first.
+    """
     attempt = captures[0].attempt
     heard = [each for capture in captures for each in capture.heard]
     named = filed.named_amount(attempt.source, attempt.session or "")
@@ -226,9 +221,9 @@ def _as_named(
 
 
 def _total(captures: list[Movement]) -> Money | None:
-    """What several captures come to; None where one has no one amount, or another currency."""
+    """Return the sum of captures; None if an amount is unknown, or if currencies differ."""
     amounts = [m.money for m in captures if m.money is not None]
-    if len(amounts) < len(captures) or len({money.currency for money in amounts}) > 1:
+    if len(amounts) < len(captures) or len({money.currency for money in amounts}) != 1:
         return None
     return new_money(minor=sum([m.minor for m in amounts]), currency=amounts[0].currency)
 
@@ -237,68 +232,68 @@ def _total(captures: list[Movement]) -> Money | None:
 
 
 class Refunds:
-    """What is said of refunds of one attempt: done, under way, failed, and so far in sum.
+    """The refunds of one attempt: done, under way, failed, and their running totals.
 
-    A refund is known by its own reference, else by the event's id. One that failed was none, unless
-    it was done later, also in every sum that is dated from it until before the failure. So it is
-    with a reversal whose own reference a failure has.
+    A refund is identified by its reference, else by its event id. A failed refund does not count
+    unless it was done later; every total dated from the refund until its failure is less by it. A
+    reversal with the reference of a failed refund does not count either.
     """
 
     def __init__(self, attempt: AttemptEvidence) -> None:
         claims = attempt.claims
         self._attempt = attempt
         self.failed = claims.get("refund_failed", [])
-        done = [h for h in claims.get("refunded", ()) if not _states_only_a_sum(h)]
+        done = [
+            h
+            for h in claims.get("refunded", ())
+            if h.event.money is not None or h.event.refunded_total is None
+        ]
         self._done, self._done_unnamed = _by_reference(done), _unnamed(done)
         failures = _by_reference(self.failed)
-        ends = [*done, *claims.get("reversed", ())] if failures else []
-        done_after_all = [n for n, h in failures.items() if _dated_after(_named(ends, n), h)]
-        self._failed = {n: h for n, h in failures.items() if n not in done_after_all}
+        ends = _by_reference([*done, *claims.get("reversed", ())]) if failures else {}
+        self._failed = {n: h for n, h in failures.items() if not _dated_after(ends.get(n), h)}
         started = claims.get("refund_pending", [])
         self._started, self._started_unnamed = _by_reference(started), _unnamed(started)
 
     def not_failed(self, reversals: list[Heard]) -> list[Heard]:
-        """The reversals that took money back, and did not fail themselves."""
+        """Return the reversals that did not fail."""
         return [each for each in reversals if each.event.movement not in self._failed]
 
     def undone(self) -> list[Heard]:
-        """What says that a refund failed, of those that were not done after all."""
+        """Return the failures of refunds that were not done later."""
         known = (None, *self._failed)
         return [each for each in self.failed if each.event.movement in known]
 
     def movements(self) -> list[Movement]:
-        """Each refund once, and what sums state beyond them."""
+        """Return each refund once, and what running totals state beyond them, by currency."""
         done = [heard for name, heard in self._done.items() if name not in self._failed]
         found = [
             Movement("refunded", self._attempt, heard, _stated(heard))
             for heard in [*done, *self._done_unnamed]
         ]
         sums = [h for h in self._attempt.heard if h.event.refunded_total is not None]
-        if sums:
-            found += self._beyond(found, sums)
-        return found
-
-    def _beyond(self, found: list[Movement], sums: list[Heard]) -> list[Movement]:
-        """What sums state beyond the refunds that are known, in each currency: rise by rise."""
-        beyond = []
         currencies = {h.event.refunded_total.currency for h in sums if h.event.refunded_total}
+        beyond = []
         for currency in sorted(currencies):
             stated = [(self._so_far(each, currency), each) for each in sums]
             known, rests_on = _sum(found, currency), [h for m in found for h in m.heard]
-            rests_on += self._undone()
+            rests_on += [h for name in self._failed for h in self._stating(name)]
+            rests_on += [h for heard in self._failed.values() for h in heard]
             for so_far, say in self._rises([each for each in stated if each[0] > 0], found):
                 if so_far > known:
                     money = new_money(minor=so_far - known, currency=currency)
                     beyond.append(Movement("refunded", self._attempt, say, (money,), rests_on))
                     known, rests_on = so_far, say
-        return beyond
+        return found + beyond
 
     def _rises(
         self, stated: list[tuple[int, Heard]], found: list[Movement]
     ) -> list[tuple[int, list[Heard]]]:
-        """The sums that were more than any before, by date, each with what stated it while it was
-        the largest. The largest alone where refunds or failures are stated beside them, or where
-        dates are missing or an id has several bodies."""
+        """Return the totals larger than any earlier one, each with the events that state it.
+
+        Return the largest alone if refunds or failures are stated beside them, dates are missing,
+        or an id has several bodies.
+        """
         once = len({each.event.event_id for _, each in stated}) == len(stated)
         if found or self.failed or not once or not _all_dated([each for _, each in stated]):
             most = max([so_far for so_far, _ in stated], default=0)
@@ -309,15 +304,11 @@ class Refunds:
                 rises.setdefault(so_far, []).append(each)
         return list(rises.items())
 
-    def _undone(self) -> list[Heard]:
-        undone = [h for name in self._failed for h in self._stating(name)]
-        return undone + [h for heard in self._failed.values() for h in heard]
-
     def _stating(self, name: str) -> list[Heard]:
         return [*self._done.get(name, ()), *self._started.get(name, ())]
 
     def _so_far(self, each: Heard, currency: str) -> int:
-        """A sum without the refunds that are in it and failed later."""
+        """Return a running total less the refunds in it that failed later."""
         total = each.event.refunded_total
         if total is None or total.currency != currency:
             return 0
@@ -331,17 +322,20 @@ class Refunds:
         return max(amount, 0)
 
     def pending(self, refunded: Sequence[Movement]) -> list[PendingRefund]:
-        """Refunds under way, each with what of it has not been refunded yet.
-
-        Nothing tells which refund ends one without a reference: all that was refunded, or failed,
-        without the name of one under way counts against them.
-        """
+        """Return the refunds under way, each with the part not refunded yet."""
         found = []
         for name, heard in self._started.items():
             failures = self._failed.get(name)
             if failures is None or _dated_after(heard, failures):
-                done = self._done.get(name, []) if failures is None else []
-                left = _less(_largest(heard), done)
+                left = _largest(heard)
+                if left is not None and failures is None:  # less the smallest stated as refunded
+                    done = [
+                        m.minor
+                        for m in _stated(self._done.get(name, ()))
+                        if m.currency == left.currency
+                    ]
+                    gone = min(done, default=0)
+                    left = new_money(minor=left.minor - gone, currency=left.currency)
                 if left is None or left.minor > 0:
                     found.append(PendingRefund(heard, left))
         if self._started_unnamed:
@@ -349,6 +343,11 @@ class Refunds:
         return found
 
     def _pending_unnamed(self, refunded: Sequence[Movement]) -> list[PendingRefund]:
+        """Return the refunds under way without a reference, as one.
+
+        Nothing says which refund ends one of them: every refund or failure without the name of one
+        under way counts against them.
+        """
         heard = [h for group in self._started_unnamed for h in group]
         amounts = [_largest(group) for group in self._started_unnamed]
         known = [money for money in amounts if money is not None]
@@ -360,14 +359,21 @@ class Refunds:
             for group, money in zip(self._started_unnamed, known, strict=True)
         ]
         ended = self._ended(refunded, currency)
-        left = max([_from(begun, date) - _from(ended, date) for date, _ in begun])
+        # A refund that was done before one began can't be the end of it.
+        left = max(
+            [
+                sum([minor for at, minor in begun if at >= date])
+                - sum([minor for at, minor in ended if at >= date])
+                for date, _ in begun
+            ]
+        )
         return [PendingRefund(heard, new_money(minor=left, currency=currency))] if left > 0 else []
 
     def _ended(self, refunded: Sequence[Movement], currency: str) -> list[tuple[Instant, int]]:
-        """The dates and amounts of what may have ended a refund under way that has no name."""
+        """Return dates and amounts that may have ended a refund under way without a reference."""
         done = [m for m in refunded if m.heard[0].event.movement not in self._started]
         ended = [(m.heard, m.money) for m in done]
-        # One that was done and failed later ended what was under way when it was done, no later.
+        # A refund that was done and failed later ended what was under way when it was done.
         failed = {n: self._done.get(n, h) for n, h in self._failed.items()}
         named = [heard for name, heard in failed.items() if name not in self._started]
         for group in [*named, *_unnamed(self.failed)]:
@@ -380,25 +386,11 @@ class Refunds:
         ]
 
 
-def _dated_after(stating: list[Heard], failures: list[Heard]) -> bool:
-    """Whether the provider dates what states a refund after its failure: it was done after all,
-    or is tried again."""
+def _dated_after(stating: list[Heard] | None, failures: list[Heard]) -> bool:
+    """Return whether the provider dates a refund after its failure: then it was tried again."""
     if not stating or not _all_dated([*stating, *failures]):
         return False
     return max([h.at for h in stating]) > max([h.at for h in failures])
-
-
-def _from(amounts: Iterable[tuple[Instant, int]], date: Instant) -> int:
-    """What is dated then or later: a refund that was done before cannot be the one under way."""
-    return sum([minor for at, minor in amounts if at >= date])
-
-
-def _named(heard: Iterable[Heard], name: str) -> list[Heard]:
-    return [each for each in heard if each.event.movement == name]
-
-
-def _states_only_a_sum(heard: Heard) -> bool:
-    return heard.event.money is None and heard.event.refunded_total is not None
 
 
 def _by_reference(heard: Iterable[Heard]) -> dict[str, list[Heard]]:
@@ -410,36 +402,24 @@ def _by_reference(heard: Iterable[Heard]) -> dict[str, list[Heard]]:
 
 
 def by_movement(heard: Iterable[Heard]) -> list[list[Heard]]:
-    """Grouped by the reference that they give, else by their event id."""
+    """Group events by their refund reference, else by their event id."""
     events = list(heard)
     return [*_by_reference(events).values(), *_unnamed(events)]
 
 
-def _without_name(heard: Iterable[Heard]) -> list[Heard]:
-    return [each for each in heard if each.event.movement is None]
-
-
 def _unnamed(heard: Iterable[Heard]) -> list[list[Heard]]:
-    """Those without a reference, by their event id."""
+    """Group the events without a refund reference by their event id."""
     groups: dict[str, list[Heard]] = {}
-    for each in _without_name(heard):
-        groups.setdefault(each.event.event_id, []).append(each)
+    for each in heard:
+        if each.event.movement is None:
+            groups.setdefault(each.event.event_id, []).append(each)
     return list(groups.values())
 
 
-def _less(amount: Money | None, refunded: list[Heard]) -> Money | None:
-    """What is left of an amount after the smallest that was stated as refunded; None of none."""
-    if amount is None:
-        return None
-    gone = [money.minor for money in _stated(refunded) if money.currency == amount.currency]
-    return new_money(minor=amount.minor - min(gone, default=0), currency=amount.currency)
-
-
 def _largest(heard: Sequence[Heard]) -> Money | None:
-    """The largest amount stated; None where one of them states none."""
-    stated = [each.event.money for each in heard]
-    known = [money for money in stated if money is not None]
-    if len(known) < len(stated):
+    """Return the largest amount that events state; None if one of them states none."""
+    known = [each.event.money for each in heard if each.event.money is not None]
+    if len(known) < len(heard):
         return None
     return max(known, key=lambda money: (money.minor, money.currency))
 
@@ -448,12 +428,13 @@ def _largest(heard: Sequence[Heard]) -> Money | None:
 
 
 def _disputes(attempt: AttemptEvidence) -> list[Dispute]:
-    """Each dispute by its reference. What has none is of the only one there is, else of its own."""
+    """Group the events of disputes by their reference.
+
+    Events without a reference belong to the only dispute, else they make one of their own.
+    """
     heard = [h for claim in _RANK for h in attempt.claims.get(claim, ())]
-    if not heard:
-        return []
     groups = _by_reference(heard)
-    unnamed = _without_name(heard)
+    unnamed = [each for each in heard if each.event.movement is None]
     if unnamed:
         only = next(iter(groups)) if len(groups) == 1 else ""
         groups.setdefault(only, []).extend(unnamed)
@@ -461,41 +442,33 @@ def _disputes(attempt: AttemptEvidence) -> list[Dispute]:
 
 
 def _dispute(heard: list[Heard]) -> Dispute:
-    heard.sort(key=_latest)
+    """Judge one dispute; its last event decides unless a win after a loss lacks a date."""
+    heard.sort(key=lambda h: (h.at, _RANK[h.event.claim], h.event.event_id, h.event.digest))
     last = heard[-1]
     word = _WORD[last.event.claim]
     losses = [h for h in heard if h.event.claim == "dispute_lost"]
     if word == "won" and losses and not _all_dated([last, *losses]):
         word = "lost"
-    stated = [h.event.money for h in heard if h.event.claim != "dispute_won"]
-    known = [money for money in stated if money is not None]
-    wins = [h.event.money for h in heard if h.event.claim == "dispute_won"]
-    given = [money for money in wins if money is not None]
-    amount = max(known, key=lambda m: (m.minor, m.currency)) if known else None
+    stated = [h for h in heard if h.event.claim != "dispute_won"]
+    known = [h for h in stated if h.event.money is not None]
+    given = [h for h in heard if h.event.claim == "dispute_won" and h.event.money is not None]
+    amount = _largest(known) if known else None
+    lost = None
+    if amount is not None:
+        # A loss that takes a part returns the rest. One that states nothing, or zero, takes all.
+        stating = [h.event.money for h in losses if h.event.money is not None]
+        taken = [m.minor for m in stating if m.currency == amount.currency]
+        if len(taken) == len(losses) and min(taken, default=0) > 0 and max(taken) < amount.minor:
+            lost = new_money(minor=max(taken), currency=amount.currency)
     return Dispute(
         heard=heard,
         word=word,
         amount=amount,
-        lost=_part_lost([h.event.money for h in losses], amount),
-        returned=max(given, key=lambda m: (m.minor, m.currency)) if given else None,
+        lost=lost,
+        returned=_largest(given) if given else None,
         reopened=word == "open" and bool(losses),
         unstated=len(known) < len(stated),
     )
-
-
-def _part_lost(stated: Sequence[Money | None], amount: Money | None) -> Money | None:
-    """The largest that the events of a loss state, where that is less than the dispute is about:
-    an end that takes a part gives back the rest. One that states nothing, or zero, takes all."""
-    taken = [m.minor for m in stated if m is not None and amount and m.currency == amount.currency]
-    if amount is None or len(taken) < len(stated) or not min(taken, default=0) > 0:
-        return None
-    minor = max(taken)
-    return new_money(minor=minor, currency=amount.currency) if minor < amount.minor else None
-
-
-def _latest(heard: Heard) -> tuple[Instant, int, str, str]:
-    event = heard.event
-    return (heard.at, _RANK[event.claim], event.event_id, event.digest)
 
 
 def _all_dated(heard: Iterable[Heard]) -> bool:
@@ -503,22 +476,17 @@ def _all_dated(heard: Iterable[Heard]) -> bool:
 
 
 def amount_of(dispute: Dispute, payment: Payment) -> Money | None:
-    """What a dispute is about; None where it states nothing and neither does its payment."""
-    if dispute.amount is not None:
-        return dispute.amount
-    known = [m.money for m in payment.captures if m.money is not None]
-    if len(known) < len(payment.captures) or len({money.currency for money in known}) != 1:
-        return None
-    return new_money(minor=sum([m.minor for m in known]), currency=known[0].currency)
+    """Return the disputed amount; None if neither the dispute nor its payment states it."""
+    return _total(payment.captures) if dispute.amount is None else dispute.amount
 
 
 def lost_of(dispute: Dispute, payment: Payment) -> Money | None:
-    """What a loss took of what a dispute is about; None where it is not known."""
+    """Return the amount that a loss took; None if unknown."""
     return dispute.lost or amount_of(dispute, payment)
 
 
 def _loss(payment: Payment, dispute: Dispute) -> Movement | None:
-    """What a dispute cost: what its loss took, less what a later win gave back. None: nothing."""
+    """Return the amount that a loss took less what a later win returned; None if nothing."""
     if dispute.word == "open" or not dispute.was_lost:
         return None
     amount, attempt = lost_of(dispute, payment), payment.attempt
@@ -542,7 +510,7 @@ def _loss(payment: Payment, dispute: Dispute) -> Movement | None:
 
 
 def _reversals(payment: Payment, heard: list[Heard]) -> list[Movement]:
-    """What is left of the captures that a reversal takes back, in each currency."""
+    """Return what is left of the captures that reversals take back, by currency."""
     taken, effective = dict[str, int](), dict[int, Heard]()
     names = {h.event.capture for capture in payment.captures for h in capture.heard}
     for capture in payment.captures:
@@ -553,7 +521,10 @@ def _reversals(payment: Payment, heard: list[Heard]) -> list[Movement]:
             effective |= {id(h): h for h in back}
     found = []
     for currency, minor in sorted(taken.items()):
-        gone = payment.returned(currency) + _reopened(payment, currency)
+        # A dispute that is open again holds as much as its loss took.
+        again = [amount_of(each, payment) for each in payment.disputes if each.reopened]
+        gone = payment.returned(currency)
+        gone += sum([m.minor for m in again if m is not None and m.currency == currency])
         left = min(minor, payment.captured(currency) - gone)
         if left > 0:
             rests_on = [h for m in (*payment.captures, *payment.returns) for h in m.heard]
@@ -563,14 +534,8 @@ def _reversals(payment: Payment, heard: list[Heard]) -> list[Movement]:
     return found
 
 
-def _reopened(payment: Payment, currency: str) -> int:
-    """What disputes are about that are open again: it is as gone as when they were lost."""
-    amounts = [amount_of(each, payment) for each in payment.disputes if each.reopened]
-    return sum([m.minor for m in amounts if m is not None and m.currency == currency])
-
-
 def _takes_back(reversal: Heard, capture: Movement, names: set[str | None]) -> bool:
-    """Unless it names another capture of `names`, or the provider dates it before this one."""
+    """Return False if it names another capture of `names`, or is dated before this one."""
     own, event = {h.event.capture for h in capture.heard}, reversal.event
     named = event.capture or (event.movement if event.movement in names else None)
     if named is not None and any(own) and named not in own:
@@ -580,41 +545,42 @@ def _takes_back(reversal: Heard, capture: Movement, names: set[str | None]) -> b
 
 
 def at_most_returned(payment: Payment, currency: str) -> int:
-    """The most that may have gone back of a payment by what is stated: of each refund the largest
-    amount, and all that lost disputes took, but for what was won."""
+    """Return the most that may have gone back on a payment.
+
+    It is the largest stated amount of each refund, and what lost disputes took less what was won.
+    """
     gone = 0
     for movement in payment.returns:
         if movement.kind != "dispute_lost":
             stated = [money.minor for money in movement.stated if money.currency == currency]
             gone += max(stated, default=0)
     for dispute in payment.disputes:
-        if dispute.was_lost:
-            gone += _at_most_lost(dispute, currency)
+        if not dispute.was_lost:
+            continue
+        said = [h.event.money for h in dispute.heard if h.event.claim != "dispute_won"]
+        lost = max([m.minor for m in said if m is not None and m.currency == currency], default=0)
+        if dispute.word != "open" and dispute.lost is not None:
+            lost = dispute.lost.minor if dispute.lost.currency == currency else 0
+        if dispute.word == "won":
+            back = dispute.returned
+            if back is None:
+                lost = 0
+            elif back.currency == currency:
+                lost = max(0, lost - back.minor)
+        gone += lost
     return gone
-
-
-def _at_most_lost(dispute: Dispute, currency: str) -> int:
-    stated = [h.event.money for h in dispute.heard if h.event.claim != "dispute_won"]
-    lost = max([m.minor for m in stated if m is not None and m.currency == currency], default=0)
-    if dispute.word != "open" and dispute.lost is not None:
-        lost = dispute.lost.minor if dispute.lost.currency == currency else 0
-    if dispute.word != "won":
-        return lost
-    back = dispute.returned
-    if back is None:
-        return 0
-    return max(0, lost - back.minor) if back.currency == currency else lost
 
 
 # --- amounts, entries, balances ------------------------------------------------------------------
 
 
 def _stated(heard: Sequence[Heard]) -> tuple[Money, ...]:
+    """Return the distinct amounts that events state, sorted."""
     if len(heard) == 1:
         only = heard[0].event.money
         return () if only is None else (only,)
     amounts: list[Money] = []
-    # An amount that an answer did not state is no match for one that was signed or answered.
+    # An answer that states no amount yields to signed and fetched amounts.
     own = [each for each in heard if each.event.standing != "answered"]
     for each in own or heard:
         money = each.event.money
@@ -629,14 +595,14 @@ def _sorted(amounts: Iterable[Money]) -> tuple[Money, ...]:
 
 
 def movements_of(payments: Sequence[Payment]) -> list[Movement]:
-    """Every movement of the payments."""
+    """Return every movement of the payments."""
     if len(payments) == 1 and not payments[0].returns:
         return payments[0].captures
     return [m for payment in payments for m in (*payment.captures, *payment.returns)]
 
 
 def entries_of(movements: Iterable[Movement]) -> tuple[Entry, ...]:
-    """One entry for each movement whose amount is known, in the order of their dates."""
+    """Return an entry for each movement of known amount, by date."""
     entries = []
     for movement in movements:
         money = movement.money
@@ -659,12 +625,12 @@ def entries_of(movements: Iterable[Movement]) -> tuple[Entry, ...]:
 
 
 def movement_date(movement: Movement) -> Instant:
-    """The earliest date of what states it."""
+    """Return the earliest date of the events that state a movement."""
     return min([each.at for each in movement.stating])
 
 
 def balances_of(movements: Sequence[Movement]) -> tuple[Balance, ...]:
-    """What came and what went back in each way, per currency, from the movements themselves."""
+    """Sum up the movements by kind and currency."""
     if len(movements) == 1 and movements[0].kind == "captured":
         money = movements[0].money
         if money is None:

@@ -1,6 +1,6 @@
-"""Judges the order from its attempts and movements: the decision tables as functions of a Case.
+"""Judge the order from its attempts and movements: the decision tables as functions of a Case.
 
-Leaves out: findings, which observe but do not decide, and every sentence.
+Leaves out: findings, which observe but do not decide, and all wording.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 from reconcile.instants import Instant
 from reconcile.ledger.correlate import Case, Heard, cites_of
 from reconcile.ledger.doubt import Doubts, contradicting_bodies, doubts_of
-from reconcile.ledger.events import Event
 from reconcile.ledger.ledger import (
     Attempt,
     AttemptOutcome,
@@ -46,9 +45,10 @@ _LAST_WORD: Final[dict[AttemptOutcome, Outcome]] = {
 
 @dataclass(slots=True)
 class Expectation:
-    """What the whole order costs, and the ids that say so. Two voices that differ: no money.
+    """The price of the order and the ids that state it.
 
-    by_shop  whether the shop itself said it: by its record, or by a session requested through us
+    money    None if nobody stated it, or if statements differ
+    by_shop  whether the shop itself stated it, by a record or a session requested through us
     """
 
     money: Money | None
@@ -59,20 +59,19 @@ class Expectation:
 
 @dataclass(slots=True)
 class Judgement:
-    """All that was concluded from a Case; `findings` reads it.
+    """All conclusions from a Case; `findings` reads them.
 
-    payments  the money of each attempt of which any is spoken
-    captures  the movements that brought money
+    payments  money of the attempts whose evidence mentions money
+    captures  movements that brought money
     bodies    see `contradicting_bodies`
     doubts    why payments are in doubt, by attempt
-    currency  that in which is counted: of the price, else of all that was captured; None where
-              there is none, or no one
-    held      in that currency: what came, less what went back and what open disputes hold
-    counted   the same without the payments in doubt: what the price is compared with
-    surplus   what is counted beyond the price; 0 where there is no price, or less
-    withheld  see `fulfilling.withheld`; set once the order is judged
-    ship_by   when it becomes a finding that the shop has not fulfilled it; set by `fold`, too
-    plain     whether there is nothing but captures
+    currency  of the price, else of all captures; None if they have none or several
+    held      minor units in that currency: captured, less returns and open disputes
+    counted   the same without payments in doubt: the price is compared with it
+    surplus   what `counted` exceeds the price by; 0 if there is no price or no excess
+    withheld  see `fulfilling.withheld`; set by `fold`
+    ship_by   when an unfulfilled order becomes a finding; set by `fold`
+    plain     whether there are captures only
     """
 
     expected: Expectation
@@ -95,14 +94,14 @@ class Judgement:
     plain: bool = True
 
     def sure(self) -> list[Payment]:
-        """The payments that are not in doubt."""
+        """Return the payments that are not in doubt."""
         if not self.doubts:
             return self.payments
         return [each for each in self.payments if id(each.attempt) not in self.doubts]
 
 
 def decide(case: Case) -> Judgement:
-    """Attempts first, then the order from all of them. Pure; no early return anywhere."""
+    """Judge the attempts, then the order from all of them."""
     attempts = tuple([decide_attempt(evidence, case) for evidence in case.attempts])
     payments = payments_of(case.attempts, case.filed)
     movements = movements_of(payments)
@@ -134,7 +133,7 @@ Decision = tuple[Outcome, tuple[Reason, ...]]
 
 
 def _expected(case: Case) -> Expectation:
-    """The shop's own word, else what the session asked for, else what the events say."""
+    """Return the price that the shop stated, else the sessions requested, else the events state."""
     placed = case.filed.placed
     if placed is not None and placed.money is not None:
         return Expectation(placed.money, (placed.record_id,), by_shop=True)
@@ -144,26 +143,24 @@ def _expected(case: Case) -> Expectation:
         if asked:
             last = max(asked, key=lambda record: (record.recorded_at, record.record_id))
             return Expectation(last.money, (last.record_id,), by_shop=True)
-    return _expected_by_events(case.heard)
-
-
-def _expected_by_events(heard: list[Heard]) -> Expectation:
     stated: list[Money] = []
     cites: list[str] = []
-    for each in heard:
-        money = each.event.order_money
+    for each in case.heard:
+        event = each.event
+        money = event.order_money
         # There are hardly ever two: comparing is cheaper than hashing.
-        if money is not None and money not in stated and _tells_prices(each.event):
+        if (
+            money is not None
+            and money not in stated
+            and event.standing != "unconfirmed"
+            and event.claim != "ignored"
+        ):
             stated.append(money)
-            cites.append(each.event.event_id)
+            cites.append(event.event_id)
     if len(stated) == 1:
         return Expectation(stated[0], tuple(cites))
     stated.sort(key=lambda m: (m.currency, m.minor))
     return Expectation(None, tuple(cites), tuple(stated))
-
-
-def _tells_prices(event: Event) -> bool:
-    return event.standing != "unconfirmed" and event.claim != "ignored"
 
 
 # --- the order: what is held ---------------------------------------------------------------------
@@ -172,8 +169,8 @@ def _tells_prices(event: Event) -> bool:
 class Standing(NamedTuple):
     """What one payment comes to, in minor units of one currency.
 
-    kept     what came less what went back; below zero where more went back than came
-    on_hold  what open disputes hold of it, at most what is kept
+    kept     captured less returned; negative if more went back than came
+    on_hold  part of `kept` that open disputes hold
     """
 
     kept: int
@@ -181,8 +178,10 @@ class Standing(NamedTuple):
 
 
 def standing(payment: Payment, currency: str) -> Standing:
-    """What a payment comes to. A dispute that is open again after a loss holds all it is about:
-    that it was opened once more brings no money back."""
+    """Return what a payment comes to.
+
+    A dispute that is open again after a loss holds its whole amount: reopening returns no money.
+    """
     kept = payment.captured(currency)
     if payment.plain:
         return Standing(kept, 0)
@@ -202,44 +201,39 @@ def standing(payment: Payment, currency: str) -> Standing:
 
 
 def _weigh(judgement: Judgement) -> None:
-    """Set what is held, what of it counts, and what of that is beyond the price. A payment in doubt
-    counts for nothing; what went back of it beyond its smallest stated capture is taken off all the
-    same."""
-    currency = judgement.currency
-    if currency is None:
-        return
-    for payment in judgement.payments:
-        stood = standing(payment, currency)
-        judgement.held += stood.kept - stood.on_hold
-        if id(payment.attempt) not in judgement.doubts:
-            judgement.counted += stood.kept - stood.on_hold
-        elif payment.returns or payment.disputes:
-            gone = at_most_returned(payment, currency)
-            judgement.counted -= max(0, gone - _smallest(payment, currency))
+    """Set currency, `held`, `counted` and `surplus`.
+
+    A payment in doubt does not count, but returns beyond its smallest stated capture are deducted.
+    """
     price = judgement.expected.money
+    if price is not None:
+        currency = price.currency
+    else:
+        found = {m.money.currency for m in judgement.captures if m.money is not None}
+        if len(found) != 1:
+            return
+        (currency,) = found
+    judgement.currency = currency
+    for payment in judgement.payments:
+        kept, on_hold = standing(payment, currency)
+        judgement.held += kept - on_hold
+        if id(payment.attempt) not in judgement.doubts:
+            judgement.counted += kept - on_hold
+        elif payment.returns or payment.disputes:
+            came = 0
+            for capture in payment.captures:
+                stated = [m.minor for m in capture.stated if m.currency == currency]
+                came += min(stated, default=0)
+            judgement.counted -= max(0, at_most_returned(payment, currency) - came)
     if price is not None and judgement.counted > price.minor:
         judgement.surplus = judgement.counted - price.minor
-
-
-def _smallest(payment: Payment, currency: str) -> int:
-    """The least that a payment may have brought."""
-    stated = [[m.minor for m in c.stated if m.currency == currency] for c in payment.captures]
-    return sum([min(amounts, default=0) for amounts in stated])
-
-
-def _currency_of(judgement: Judgement) -> str | None:
-    if judgement.expected.money is not None:
-        return judgement.expected.money.currency
-    found = {m.money.currency for m in judgement.captures if m.money is not None}
-    return found.pop() if len(found) == 1 else None
 
 
 # --- the order: money moved ----------------------------------------------------------------------
 
 
 def _money_moved(judgement: Judgement) -> Decision:
-    """The table of DESIGN, line by line; the first that fits."""
-    judgement.currency = _currency_of(judgement)
+    """Return the decision of the first line that fits, of the table in reconcile/README.md."""
     _weigh(judgement)
     gone = False
     if not judgement.plain:
@@ -253,7 +247,7 @@ def _money_moved(judgement: Judgement) -> Decision:
 
 
 def _capture_unknown(judgement: Judgement) -> Decision | None:
-    """Money went back on a payment whose capture nobody has reported."""
+    """Decide if money went back on a payment without a reported capture."""
     unknown = [p for p in judgement.payments if p.returns and not p.captures]
     if not unknown:
         return None
@@ -262,7 +256,7 @@ def _capture_unknown(judgement: Judgement) -> Decision | None:
 
 
 def _all_gone(judgement: Judgement) -> Decision | None:
-    """All that came went back, whatever the price is now."""
+    """Decide if all captured money went back, whatever the price is now."""
     if judgement.doubts or any(_over(p) for p in judgement.payments):
         return None
     balances = judgement.balances
@@ -276,16 +270,18 @@ def _all_gone(judgement: Judgement) -> Decision | None:
 
 
 def _price_unknown(judgement: Judgement) -> Decision | None:
-    """Prices that disagree, or no price: what can be said without it."""
+    """Decide without a price: nobody stated it, or statements disagree."""
     expected = judgement.expected
     if expected.money is not None:
         return None
     if judgement.doubts:
         return "unresolved", _doubts(judgement)
     if expected.stated and judgement.captures:
-        return "unresolved", (_prices(judgement),)
+        facts: Facts = tuple((f"amount_{n}", m) for n, m in enumerate(expected.stated, 1))
+        cites = _union(expected.cites, *(m.cites for m in judgement.movements))
+        return "unresolved", (new_reason(code="order_amounts_conflict", cites=cites, facts=facts),)
     if judgement.captures and judgement.currency is None:
-        return "unresolved", (_currencies(judgement, judgement.movements),)
+        return "unresolved", (_currencies(judgement),)
     lines = (_disputed, _charged_back, _refunded, _partly_refunded, _without_payment)
     for line in lines:
         decided = line(judgement)
@@ -295,21 +291,27 @@ def _price_unknown(judgement: Judgement) -> Decision | None:
 
 
 def _paid(judgement: Judgement) -> Decision | None:
-    """A capture counts, and what is held without payments in doubt is at least the price."""
+    """Decide if a capture counts and `counted` is at least the price."""
     price = judgement.expected.money
     assert price is not None
     if judgement.counted < price.minor or not _counting(judgement):
         return None
-    if judgement.open_disputes and _disputes_of_the_unknown(judgement):
-        return None  # of which payment money may go back is not known
-    return "succeeded", (_money_reason(judgement, _paid_code(judgement)),)
-
-
-def _disputes_of_the_unknown(judgement: Judgement) -> bool:
-    return any(p.open_disputes and not p.captures for p in judgement.payments)
+    if judgement.open_disputes and any(
+        p.open_disputes and not p.captures for p in judgement.payments
+    ):
+        return None  # the dispute may take money of any payment
+    returned = not judgement.plain and any(b.returned for b in judgement.balances)
+    if not judgement.surplus:
+        code = "overpayment_returned" if returned else "paid_in_full"
+    elif paid_several_times(judgement):
+        code = "overpayment_returned_in_part" if returned else "paid_several_times"
+    else:
+        code = "paid_with_surplus_returned_in_part" if returned else "paid_with_surplus"
+    return "succeeded", (_money_reason(judgement, code),)
 
 
 def _counting(judgement: Judgement) -> bool:
+    """Return whether a capture counts: in the order's currency, and not in doubt."""
     for payment in judgement.sure():
         for capture in payment.captures:
             if capture.money is not None and capture.money.currency == judgement.currency:
@@ -317,28 +319,16 @@ def _counting(judgement: Judgement) -> bool:
     return False
 
 
-def _paid_code(judgement: Judgement) -> str:
-    returned = not judgement.plain and any(b.returned for b in judgement.balances)
-    if not judgement.surplus:
-        return "overpayment_returned" if returned else "paid_in_full"
-    if paid_several_times(judgement):
-        return "overpayment_returned_in_part" if returned else "paid_several_times"
-    return "paid_with_surplus_returned_in_part" if returned else "paid_with_surplus"
-
-
 def paid_several_times(judgement: Judgement) -> bool:
-    """Whether each of at least two captures that count is exactly what the order costs."""
+    """Return whether at least two captures that count are exactly the price each."""
     price = judgement.expected.money
-    captures = judgement.captures
-    if len(captures) < 2 or price is None:
+    if len(judgement.captures) < 2 or price is None:
         return False
-    whole = [m for p in judgement.sure() for m in p.captures if m.money == price]
-    return len(whole) > 1
+    return len([m for p in judgement.sure() for m in p.captures if m.money == price]) > 1
 
 
 def _doubtful(judgement: Judgement) -> Decision | None:
-    """Payments in doubt, or one that returned more than it brought and alone keeps the order from
-    being paid."""
+    """Decide if payments are in doubt, or if only returns beyond a capture prevent success."""
     price, currency = judgement.expected.money, judgement.currency
     assert price is not None
     assert currency is not None
@@ -352,7 +342,7 @@ def _doubtful(judgement: Judgement) -> Decision | None:
 
 
 def _over(payment: Payment) -> bool:
-    """Whether more went back on a payment than came on it, in any currency."""
+    """Return whether more went back on a payment than came, in any currency."""
     if not payment.returns:
         return False
     currencies = {m.money.currency for m in payment.returns if m.money is not None}
@@ -393,7 +383,7 @@ def _partly_refunded(judgement: Judgement) -> Decision | None:
 
 
 def _without_payment(judgement: Judgement) -> Decision | None:
-    """Only disputes that were opened and closed are known, and no payment: nothing is settled."""
+    """Decide if only disputes are known, and no capture."""
     if judgement.captures:
         return None
     heard = [h for p in judgement.payments for h in p.attempt.heard]
@@ -401,13 +391,12 @@ def _without_payment(judgement: Judgement) -> Decision | None:
 
 
 def _not_the_price(judgement: Judgement) -> Decision:
-    """Something came, and it is not what is due."""
-    if not judgement.captures:
-        decided = _without_payment(judgement)
-        assert decided is not None
+    """Decide that the captures are not the price."""
+    decided = _without_payment(judgement)
+    if decided is not None:
         return decided
     if not _counting(judgement):
-        return "unresolved", (_currencies(judgement, judgement.movements),)
+        return "unresolved", (_currencies(judgement),)
     return "unresolved", (_money_reason(judgement, "amount_differs"),)
 
 
@@ -430,29 +419,19 @@ _LINES_WHERE_NOTHING_WENT_BACK: Final = _LINES[2:]
 
 
 def _doubts(judgement: Judgement) -> tuple[Reason, ...]:
-    """Every doubt, each once, in the order of the attempts; the rest of the money beside them.
-
-    What counts is cited too: on less evidence less would be held, for another reason.
-    """
-    found = list(dict.fromkeys([r for reasons in judgement.doubts.values() for r in reasons]))
-    return tuple(found)
+    """Return every doubt once."""
+    return tuple(dict.fromkeys([r for reasons in judgement.doubts.values() for r in reasons]))
 
 
-def _currencies(judgement: Judgement, movements: Sequence[Movement]) -> Reason:
-    expected = judgement.expected
+def _currencies(judgement: Judgement) -> Reason:
+    """Return the reason that no money counts in the order's currency."""
+    expected, movements = judgement.expected, judgement.movements
     moved = [m.money for m in movements if m.money is not None]
     facts: list[tuple[str, FactValue]] = [("moved", money) for money in moved]
     if expected.money is not None:
         facts.append(("expected", expected.money))
     cites = _union(*[m.cites for m in movements], expected.cites)
     return new_reason(code="currency_differs", cites=cites, facts=tuple(facts))
-
-
-def _prices(judgement: Judgement) -> Reason:
-    expected = judgement.expected
-    facts: Facts = tuple((f"amount_{n}", m) for n, m in enumerate(expected.stated, 1))
-    cites = _union(expected.cites, *(m.cites for m in judgement.movements))
-    return new_reason(code="order_amounts_conflict", cites=cites, facts=facts)
 
 
 def _money_reason(
@@ -462,8 +441,11 @@ def _money_reason(
     extra: tuple[str, ...] = (),
     returned_on: Sequence[Payment] | None = None,
 ) -> Reason:
-    """A reason about the whole money: what was expected, captured and what went back in each way;
-    `returned`: in all ways, on these payments, else on all."""
+    """Return a reason with all amounts: expected, captured, returned by kind, surplus.
+
+    extra        further ids to cite
+    returned_on  payments that the fact `returned` sums up; None: all
+    """
     facts: list[tuple[str, FactValue]] = []
     expected = judgement.expected
     if expected.money is not None:
@@ -478,23 +460,20 @@ def _money_reason(
         if b.lost:
             facts.append(("lost", new_money(minor=b.lost, currency=b.currency)))
     if not judgement.plain:
-        facts += _returned(judgement.payments if returned_on is None else returned_on)
+        payments = judgement.payments if returned_on is None else returned_on
+        returns = [m for payment in payments for m in payment.returns]
+        currencies = sorted({m.money.currency for m in returns if m.money is not None})
+        if returns and not currencies:
+            facts.append(("returned", None))
+        for currency in currencies:
+            minor = sum([p.returned(currency) for p in payments])
+            facts.append(("returned", new_money(minor=minor, currency=currency)))
     if expected.money is not None and judgement.surplus:
         surplus = new_money(minor=judgement.surplus, currency=expected.money.currency)
         facts.append(("surplus", surplus))
     cites = [cite for movement in judgement.movements for cite in movement.cites]
     cites += (*extra, *expected.cites)
     return new_reason(code=code, cites=tuple(dict.fromkeys(cites)), facts=tuple(facts))
-
-
-def _returned(payments: Sequence[Payment]) -> Facts:
-    """What went back on these payments, in each currency; None where no event says how much."""
-    returns = [m for payment in payments for m in payment.returns]
-    currencies = sorted({m.money.currency for m in returns if m.money is not None})
-    if returns and not currencies:
-        return (("returned", None),)
-    amounts = [(sum([p.returned(c) for p in payments]), c) for c in currencies]
-    return tuple([("returned", new_money(minor=minor, currency=c)) for minor, c in amounts])
 
 
 def _union(*groups: tuple[str, ...]) -> tuple[str, ...]:
@@ -505,9 +484,18 @@ def _union(*groups: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _no_money_moved(case: Case, judgement: Judgement) -> Decision:
-    attempts = judgement.attempts
+    """Decide by the attempts that are open, else by the last one to end."""
+    attempts, filed = judgement.attempts, case.filed
     if not attempts:
-        return _untried(case)
+        canceled = filed.canceled
+        if canceled is not None:
+            facts: Facts = (("canceled_at", canceled.at),)
+            cites = (canceled.record_id,)
+            return "canceled", (new_reason(code="canceled_by_merchant", cites=cites, facts=facts),)
+        record = filed.placed or filed.fulfilled
+        if record is None:
+            return "not_attempted", (new_reason(code="nothing_known", cites=()),)
+        return "not_attempted", (new_reason(code="nothing_attempted", cites=(record.record_id,)),)
     reserved = [a for a in attempts if a.outcome == "authorized"]
     if reserved:
         return "authorized", (_of_open("money_reserved", reserved),)
@@ -518,31 +506,15 @@ def _no_money_moved(case: Case, judgement: Judgement) -> Decision:
     if waiting:
         return "pending", (_of_open("still_open", waiting),)
     last = max(attempts, key=lambda a: (a.ended_at or 0, a.reference, a.source))
-    facts: Facts = (("attempt", last.reference), ("ended_at", last.ended_at), *last.reason.facts)
+    facts = (("attempt", last.reference), ("ended_at", last.ended_at), *last.reason.facts)
     code = "last_word_" + last.reason.code
     return _LAST_WORD[last.outcome], (new_reason(code=code, cites=last.reason.cites, facts=facts),)
 
 
 def _of_open(code: str, attempts: list[Attempt]) -> Reason:
+    """Return a reason about open attempts."""
     facts: Facts = (("attempts", len(attempts)),)
     if code == "still_open":
-        # The order is open as long as any attempt is: the last deadline is the one that counts.
+        # The order is open as long as any attempt is: its deadline is the last of theirs.
         facts = (*facts, ("deadline_at", max([a.deadline or 0 for a in attempts])))
     return new_reason(code=code, cites=_union(*[a.reason.cites for a in attempts]), facts=facts)
-
-
-def _untried(case: Case) -> Decision:
-    filed = case.filed
-    canceled = filed.canceled
-    if canceled is not None:
-        return "canceled", (
-            new_reason(
-                code="canceled_by_merchant",
-                cites=(canceled.record_id,),
-                facts=(("canceled_at", canceled.at),),
-            ),
-        )
-    record = filed.placed or filed.fulfilled
-    if record is None:
-        return "not_attempted", (new_reason(code="nothing_known", cites=()),)
-    return "not_attempted", (new_reason(code="nothing_attempted", cites=(record.record_id,)),)

@@ -1,7 +1,7 @@
-"""A ledger in plain words: sentences that can be read aloud to a customer, with no ids in them.
+"""A ledger in plain words: sentences without ids that can be read aloud to a customer.
 
-Leaves out: the proof. `explain` gives the same with the ids that each sentence rests on. These
-words are made of a ledger whenever it is shown; no fingerprint covers them: they may be bettered.
+Leaves out: the proof; `explain` gives sentences with cited ids. These words are made whenever a
+ledger is shown, and no fingerprint covers them: they may be improved.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NEXT: Final[dict[Outcome, str]] = {
     "expired": "No money has reached the shop.",
     "timed_out": "No money has reached the shop so far. The payment may still come through.",
 }
-"""What follows for whoever asks, where the reason does not say it."""
+"""What follows for the customer, if the reason does not say it."""
 
 SHIPPING: Final[dict[Outcome, str]] = {
     "unresolved": "Do not ship until that is done.",
@@ -36,8 +36,7 @@ SHIPPING: Final[dict[Outcome, str]] = {
     "pending": "Do not ship yet.",
     "not_attempted": "Do not ship.",
 }
-"""Whether an order that was not shipped yet can be. Where one is paid and withheld all the same,
-the reasons that withhold it say so."""
+"""Whether an order can be shipped. For a paid order that is withheld, the reasons say so."""
 
 _CLAIMS: Final = {
     "succeeded": "the payment went through",
@@ -59,7 +58,7 @@ _MOVEMENTS: Final = {
 }
 
 BESIDE_REFUNDS: Final = frozenset(("dispute_open", "charged_back_in_part"))
-"""Reasons whose words speak of disputes, so that what was refunded beside them is stated, too."""
+"""Reasons that mention disputes only, so that refunds beside them are added."""
 
 _OPTIONAL: Final = {
     "reason": " ({})",
@@ -69,18 +68,19 @@ _OPTIONAL: Final = {
     "still_lost": ", but {} of it stays lost",
     "not_lost": ", and {} of what was disputed stays with the shop",
 }
-"""Facts that a finding or a last word can do without, and the words around them."""
+"""Optional facts, and the words around them if they are present."""
 
 
 # --- sentences of a ledger ------------------------------------------------------------------------
 
 
 def with_plain(document: Mapping[str, Any], ledger: Ledger, *, behind_s: int = 0) -> dict[str, Any]:
-    """A ledger's document with its plain words: `plain` beside the `sentence` of each finding, and
-    `plain` with `answer`, the sentences for whoever asks, the deciding one first, and `findings`,
-    the same words by code, for programs of before. Its fingerprint stays that of the document.
+    """Add plain words to a ledger's document; its fingerprint stays.
 
-    behind_s  for how many seconds something accepted has waited to be read; 0: nothing does
+    Each finding gets `plain` beside its `sentence`. The document gets `plain` with `answer`, the
+    sentences for the customer, the deciding one first, and `findings`, the sentences by code.
+
+    behind_s  seconds that an accepted delivery has waited to be read; 0: none waits
     """
     pairs = zip(document["findings"], ledger.findings, strict=True)
     findings = [{**each, "plain": plain_finding(finding)} for each, finding in pairs]
@@ -92,60 +92,47 @@ def with_plain(document: Mapping[str, Any], ledger: Ledger, *, behind_s: int = 0
 
 
 def plain_answer(ledger: Ledger, *, behind_s: int = 0) -> tuple[str, ...]:
-    """What became of the order, and what follows. Without ids. `behind_s` as above."""
-    held = () if ledger.held is None else (("held", ledger.held),)
+    """Return what happened to the order and what follows, without ids. `behind_s` as above."""
+    held, filed = ledger.held, ledger.case.filed
+    facts = () if held is None else (("held", held),)
     sentences = [plain_reason(reason) for reason in ledger.reasons]
-    sentences += [plain_reason(reason, held) for reason in ledger.withheld]
-    sentences += [
-        _owed_after_cancel(ledger),
-        NEXT.get(ledger.outcome, ""),
-        _shipping(ledger, behind_s),
-    ]
+    sentences += [plain_reason(reason, facts) for reason in ledger.withheld]
+    owed = ""
+    if filed.canceled is not None and held is not None and held.minor > 0:
+        # A paid order's reason says it; nobody knows the amount of an order in doubt.
+        certain = ledger.outcome not in ("succeeded", "unresolved")
+        if certain or ledger.reasons[0].code == "amount_differs":
+            owed = REASONS["canceled_by_shop"].plain.format(held=held)
+    shipping = "" if ledger.withheld else SHIPPING.get(ledger.outcome, "")
+    if behind_s:
+        shipping = (
+            f"Messages of the last {behind_s} s have still to be read: do not ship until they are."
+        )
+    elif filed.fulfilled is not None:
+        shipping = f"The shop shipped the order on {plain_instant(filed.fulfilled.at)}."
+    elif shipping and filed.canceled is not None:
+        shipping = "Do not ship." if owed else "The shop has canceled the order: do not ship it."
+    sentences += [owed, NEXT.get(ledger.outcome, ""), shipping]
     return tuple(dict.fromkeys(filter(None, sentences)))
 
 
 def plain_outcome(ledger: Ledger) -> tuple[str, ...]:
-    """What became of the order, for whoever is not of the shop: without what it is to do next."""
+    """Return what happened to the order, without what the shop should do next."""
     return tuple(dict.fromkeys(plain_reason(reason) for reason in ledger.reasons))
 
 
-def _shipping(ledger: Ledger, behind_s: int) -> str:
-    if behind_s:
-        return (
-            f"Messages of the last {behind_s} s have still to be read: do not ship until they are."
-        )
-    shipped = ledger.case.filed.fulfilled
-    if shipped is not None:
-        return f"The shop shipped the order on {plain_instant(shipped.at)}."
-    words = "" if ledger.withheld else SHIPPING.get(ledger.outcome, "")
-    if words and ledger.case.filed.canceled is not None:
-        owed = _owed_after_cancel(ledger)
-        return "Do not ship." if owed else "The shop has canceled the order: do not ship it."
-    return words
-
-
-def _owed_after_cancel(ledger: Ledger) -> str:
-    """What is held of an order that the shop has canceled is owed back. Of one that is paid the
-    reason that withholds it says so; of one in doubt nobody knows how much it is."""
-    held, certain = ledger.held, ledger.outcome not in ("succeeded", "unresolved")
-    if not certain and ledger.reasons[0].code != "amount_differs":
-        return ""
-    if ledger.case.filed.canceled is None or held is None or held.minor <= 0:
-        return ""
-    return REASONS["canceled_by_shop"].plain.format(held=held)
-
-
 def plain_headline(ledger: Ledger) -> str:
-    """The first sentence of the answer."""
+    """Return the first sentence of the answer."""
     return plain_reason(ledger.reasons[0])
 
 
 def plain_reason(reason: Reason, further: Facts = ()) -> str:
-    """One reason as a sentence."""
+    """Return a reason as a sentence. `further`: facts to use beside its own."""
     facts = (*reason.facts, *further)
     words = _words(facts, optional=frozenset(("reason",)))
     if reason.code == "amount_off_by_factor":
-        words["times"] = _times(facts)
+        (captured,), (expected,) = _money(facts, "captured"), _money(facts, "expected")
+        words["times"] = f"{captured.minor // expected.minor:,}"
     if reason.code == "amount_differs":
         return _differs(facts, words)
     sentence = REASONS[reason.code].plain.format_map(words)
@@ -153,14 +140,14 @@ def plain_reason(reason: Reason, further: Facts = ()) -> str:
 
 
 def plain_finding(finding: Finding) -> str:
-    """One finding as a sentence."""
+    """Return a finding as a sentence."""
     return FINDINGS[finding.code].plain.format_map(
         _words(finding.facts, optional=frozenset(_OPTIONAL))
     )
 
 
 def _words(facts: Facts, *, optional: frozenset[str]) -> dict[str, str]:
-    """Facts by name, in words; `amounts` has all of several that stand against each other."""
+    """Return facts in words, by name; `amounts` joins all `amount_…` facts."""
     words = dict.fromkeys(optional, "")
     for name, value in facts:
         text = _in_words(name, value)
@@ -194,26 +181,18 @@ def _money(facts: Facts, name: str) -> list[Money]:
     return [value for given, value in facts if given == name and isinstance(value, Money)]
 
 
-def _times(facts: Facts) -> str:
-    """How many times the price was paid."""
-    (captured,), (expected,) = _money(facts, "captured"), _money(facts, "expected")
-    return f"{captured.minor // expected.minor:,}"
-
-
 def _differs(facts: Facts, words: dict[str, str]) -> str:
-    """Too little came, or enough of which some went back; perhaps other currencies beside it."""
+    """Return how much is missing, or what went back if enough had been paid."""
     (expected,) = _money(facts, "expected")
-    came, gone = [_sum_in(expected.currency, facts, name) for name in ("captured", "refunded")]
-    kept = came - gone
+    kept = 0
+    for name, sign in (("captured", 1), ("refunded", -1)):
+        amounts = [m.minor for m in _money(facts, name) if m.currency == expected.currency]
+        kept += sign * sum(amounts)
     if kept >= expected.minor:
         return REASONS["amount_differs"].plain.format_map(words) + _refunded(words)
     short = new_money(minor=expected.minor - kept, currency=expected.currency)
     back = f", of which {words['refunded']} has been given back" if "refunded" in words else ""
     return f"Paid {words['captured']}{back}, and the price is {expected}: {short} is missing."
-
-
-def _sum_in(currency: str, facts: Facts, name: str) -> int:
-    return sum([each.minor for each in _money(facts, name) if each.currency == currency])
 
 
 def _refunded(words: dict[str, str]) -> str:

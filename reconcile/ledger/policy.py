@@ -1,4 +1,4 @@
-"""The merchant's choices that a fold depends on. Durations and instants are microseconds."""
+"""Settings of the merchant that a fold depends on. Durations and instants are microseconds."""
 
 from __future__ import annotations
 
@@ -10,24 +10,26 @@ from reconcile.instants import DAY, MINUTE, Duration, Instant
 from reconcile.values import frozen
 
 FORM: Final = 3
-"""Of `policy_text`; to be raised, once a release, where a choice comes to mean something else than
-it did, and where a fold gives another ledger for equal evidence: a database of an earlier form has
-every order folded again then."""
+"""Version of `policy_text`.
+
+Raise it, once a release, if a setting changes its meaning or if a fold gives another ledger for
+equal evidence: a database with an earlier version then folds every order again.
+"""
 
 
 @frozen
 class Policy:
-    """What counts as late, and how long to wait.
+    """Deadlines and tolerances of a fold.
 
-    payment_window      from the opening of an attempt to its end, where the service gave no expiry
-    grace               added to the window, for the final event's own journey
-    late_after          an event that took longer than this to reach us is `delivered_late`
+    payment_window      from the start of an attempt to its end, if the provider gave no expiry
+    grace               added to the window, because the final event takes time to arrive
+    late_after          an event that took longer to arrive is `delivered_late`
     future_tolerance    an event dated further ahead of its arrival is `dated_in_future`
     fulfillment_window  how long a placed order may be fulfillable without being fulfilled;
                         None: the shop does not report when it ships
     require_order_record_since
-                        an order whose earliest evidence came after this is fulfillable only at a
-                        price of the shop's own; None: the events' own price will do
+                        an order whose earliest evidence came later is fulfillable only at a price
+                        stated by the shop; None: the price of the events is enough
     """
 
     payment_window: Duration = 30 * MINUTE
@@ -39,6 +41,6 @@ class Policy:
 
 
 def policy_text(policy: Policy) -> str:
-    """One line that is the same for equal policies, and for no others."""
+    """Return one line of text that is equal for equal policies only."""
     choices = {each.name: getattr(policy, each.name) for each in fields(policy)}
     return f"v{FORM} {canonical_json(choices).decode()}"

@@ -1,6 +1,6 @@
-"""What the merchant's side did or knows about an order, each fact once and for ever.
+"""Facts from the merchant's side about an order. A record never changes; a later one corrects it.
 
-Leaves out: any judgement. A correction is a later record; none is ever changed.
+Leaves out: any judgement.
 """
 
 from __future__ import annotations
@@ -23,17 +23,20 @@ RecordKind = Literal[
     "held",
     "released",
 ]
-"""The closed vocabulary of the merchant's side. `session_unknown`: sent, and no answer came.
-`reference_named`: the shop says that a session or payment is this order's. `held`: the order is not
-to be fulfilled, whatever is known of it, until a `released` of the same reason comes after it."""
+"""Closed vocabulary of the merchant's side.
+
+session_unknown  the request was sent and no answer came
+reference_named  the shop says that a session or payment belongs to this order
+held             the order must not be fulfilled until a later `released` with the same reason
+"""
 
 HoldReason = Literal["rules_changed", "poisoned_delivery"]
-"""Why an order is held: only new rules made it fulfillable; a delivery of it cannot be read yet."""
+"""Why an order is held: only new rules made it fulfillable; a delivery of it can't be read yet."""
 
 HOLD_REASONS: Final[tuple[HoldReason, ...]] = get_args(HoldReason)
 
 STILL_ASKING: Final = "still_asking"
-"""The reason of a `session_unknown` that settles itself: the service is asked again by itself."""
+"""Reason of a `session_unknown` while the provider is still being asked automatically."""
 
 RECORD_KINDS: Final[tuple[RecordKind, ...]] = get_args(RecordKind)
 
@@ -42,18 +45,18 @@ RECORD_KINDS: Final[tuple[RecordKind, ...]] = get_args(RecordKind)
 class Record:
     """One fact from the merchant's side.
 
-    recorded_at  our knowledge: when it was written down here
-    at           when it happened, as the merchant's side says
-    money        what the whole order costs (order_placed, session_requested); what the payments of
-                 a session are to bring (reference_named)
-    source       the provider account a session or payment belongs to
-    key          idempotency key of the logical payment a session record speaks of
-    session      the service's reference of the session
+    recorded_at  when it was stored here
+    at           when it happened, according to the merchant
+    money        price of the whole order (order_placed, session_requested); amount that the
+                 payments of a session should bring (reference_named)
+    source       provider account of the session or payment
+    key          idempotency key of the logical payment (session records)
+    session      the provider's reference of the session
     payment      the provider's reference of the payment (reference_named)
-    expires_at   the session's own expiry, where the service gave one
-    reason       the service's words for a refusal; STILL_ASKING of a session that is unknown so
-                 far; a HoldReason of `held` and `released`
-    author       who stated it, such as `token:shop` or `import:3`; None of what nobody noted
+    expires_at   expiry of the session, if the provider gave one
+    reason       the provider's reason for a refusal; STILL_ASKING (session_unknown); a HoldReason
+                 (held, released)
+    author       who stated it, such as `token:shop` or `import:3`; None if not noted
     """
 
     record_id: str

@@ -1,7 +1,7 @@
 """How and why a published ledger differs from the one published before.
 
-Leaves out: where the earlier one is kept. A late event needs no path of its own: it is the
-difference between two folds of one growing set at two instants, and `revise` is that difference.
+Leaves out: where the earlier one is stored. A late event needs no path of its own: it makes a
+difference between two folds of one growing set, and `revise` describes that difference.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from reconcile.values import frozen, maker
 class Position:
     """What a published ledger said, without the counts that change with every redelivery.
 
-    `substance` is one line of text: outcome, money, attempts and findings other than counts, how
-    many there are of those of which each is news, and what an open dispute has come to be about.
-    Two ledgers with equal substance need no revision between them.
+    substance  one line of text: outcome, money, attempts, findings other than counts, the number
+               of those in _EACH_BY_ITSELF, and the amounts of restated open disputes. Two ledgers
+               with equal substance need no revision between them.
     """
 
     outcome: Outcome
@@ -40,7 +40,7 @@ class Revision:
     """One published change of an order's ledger.
 
     before   the position published before; None for the first
-    because  sentences, each with the ids it rests on: what the ledger says now, then what differs
+    because  sentences with cited ids: what the ledger says now, then what differs
     """
 
     order: str
@@ -52,7 +52,6 @@ class Revision:
 
 _COUNTS_ONLY = frozenset(("redelivered", "delivered_late", "out_of_order", "semantic_duplicate"))
 
-
 _EACH_BY_ITSELF: Final[tuple[FindingCode, ...]] = (
     "dispute_open",
     "dispute_lost",
@@ -61,18 +60,14 @@ _EACH_BY_ITSELF: Final[tuple[FindingCode, ...]] = (
     "refund_failed",
     "unread_money_event",
 )
-"""Findings about money that goes back: a person has something to do about each, by its own time, so
-that another one is news. Of the other codes the first is."""
+"""Findings that each need a person's action by their own deadline, so every further one is news.
+
+Of other codes only the first is news.
+"""
 
 
 def position_of(ledger: Ledger) -> Position:
-    """The position a ledger takes."""
-    return new_position(
-        outcome=ledger.outcome, fulfillable=ledger.fulfillable, substance=_substance(ledger)
-    )
-
-
-def _substance(ledger: Ledger) -> str:
+    """Return the position of a ledger."""
     parts = [ledger.outcome, "fulfillable" if ledger.fulfillable else "held"]
     if ledger.expected is not None:
         parts.append(f"due {ledger.expected.minor} {ledger.expected.currency}")
@@ -81,22 +76,17 @@ def _substance(ledger: Ledger) -> str:
     for a in ledger.attempts:
         parts.append(_attempt_part(a))
     if ledger.findings:
-        codes = {f.code for f in ledger.findings if f.code not in _COUNTS_ONLY}
-        parts += sorted(codes)
-        parts += _several(ledger)
+        counts = Counter([f.code for f in ledger.findings])
+        parts += sorted(counts.keys() - _COUNTS_ONLY)
+        parts += [f"{counts[code]} {code}" for code in _EACH_BY_ITSELF if counts[code] > 1]
         parts += sorted(filter(None, [_restated(f, ledger) for f in ledger.findings]))
-    return "|".join(parts)
-
-
-def _several(ledger: Ledger) -> list[str]:
-    """How many there are of what counts each by itself, where there is more than one."""
-    counts = Counter([f.code for f in ledger.findings if f.code in _EACH_BY_ITSELF])
-    return [f"{counts[code]} {code}" for code in _EACH_BY_ITSELF if counts[code] > 1]
+    return new_position(
+        outcome=ledger.outcome, fulfillable=ledger.fulfillable, substance="|".join(parts)
+    )
 
 
 def _restated(finding: Finding, ledger: Ledger) -> str:
-    """What an open dispute is about, where that is more than its first amount; else nothing, so
-    that what was published of all others stays as it was written."""
+    """Return name and amount of an open dispute if it is no longer about its first amount."""
     if finding.code != "dispute_open":
         return ""
     events = [heard.event for heard in ledger.case.heard if heard.event.event_id in finding.cites]
@@ -109,7 +99,7 @@ def _restated(finding: Finding, ledger: Ledger) -> str:
 
 
 def _counts_in(parts: Sequence[str]) -> Counter[str]:
-    """The same in the parts of a substance, where one alone is a code without a number."""
+    """Count the findings of _EACH_BY_ITSELF in a substance, where a single one has no number."""
     counts = Counter[str]()
     for part in parts:
         number, _, code = part.rpartition(" ")
@@ -125,10 +115,11 @@ def _attempt_part(attempt: Attempt) -> str:
 def revise(
     before: Position | None, ledger: Ledger, *, after: Position | None = None
 ) -> Revision | None:
-    """The revision that leads from `before` to this ledger; None where nothing of substance did.
+    """Return the revision from `before` to this ledger; None if the substance is equal.
 
-    `after` is the ledger's own position, for a caller that has it already.
-    An order of which only a `not_attempted` could be published is not worth a first revision.
+    An order that is only `not_attempted` needs no first revision.
+
+    after  the ledger's own position, if the caller has it already
     """
     after = after or position_of(ledger)
     if before is None:
@@ -136,26 +127,19 @@ def revise(
             return None
     elif before.substance == after.substance:
         return None
+    because = [headline(ledger)]
+    if before is not None:
+        because += _differences(before, after, ledger)
+    if before is None or before.fulfillable or before.outcome != ledger.outcome:
+        # Why it is not to be shipped, as far as no finding says so.
+        because += [withheld_text(each) for each in ledger.withheld if each.code not in FINDINGS]
     return Revision(
-        order=ledger.order,
-        at=ledger.as_of,
-        before=before,
-        after=after,
-        because=(headline(ledger), *_differences(before, after, ledger), *_why_not(before, ledger)),
+        order=ledger.order, at=ledger.as_of, before=before, after=after, because=tuple(because)
     )
 
 
-def _why_not(before: Position | None, ledger: Ledger) -> list[str]:
-    """Why an order that is paid now, or was to be shipped, is not to be: what no finding says."""
-    if before is not None and not before.fulfillable and before.outcome == ledger.outcome:
-        return []
-    return [withheld_text(each) for each in ledger.withheld if each.code not in FINDINGS]
-
-
-def _differences(before: Position | None, after: Position, ledger: Ledger) -> list[str]:
-    """What is new since, each with its ids, and what is gone, part by part of the substance."""
-    if before is None:
-        return []
+def _differences(before: Position, after: Position, ledger: Ledger) -> list[str]:
+    """Return what is new since, with cited ids, and what is gone, by parts of the substance."""
     earlier = before.substance.split("|")
     were, are = _counts_in(earlier), _counts_in(after.substance.split("|"))
     more = {code for code in are if are[code] > were[code]}
@@ -167,11 +151,13 @@ def _differences(before: Position | None, after: Position, ledger: Ledger) -> li
             "It may be shipped now." if after.fulfillable else "It may not be shipped."
         )
     sentences += [attempt_sentence(a) for a in ledger.attempts if _attempt_part(a) not in earlier]
-    sentences += [
-        finding_text(f)
-        for f in ledger.findings
-        if f.code not in _COUNTS_ONLY and _is_news(f, ledger, earlier=earlier, more=more)
-    ]
+    for finding in ledger.findings:
+        if finding.code in _COUNTS_ONLY:
+            continue
+        restated = _restated(finding, ledger)
+        another = finding.code not in earlier or finding.code in more
+        if another or (restated and restated not in earlier):
+            sentences.append(finding_text(finding))
     codes = {finding.code for finding in ledger.findings}
     gone = [code for code in FINDING_CODES if code in earlier and code not in codes]
     if gone:
@@ -180,11 +166,3 @@ def _differences(before: Position | None, after: Position, ledger: Ledger) -> li
     if fewer:
         sentences.append(f"No longer found as often: {', '.join(fewer)}.")
     return sentences
-
-
-def _is_news(finding: Finding, ledger: Ledger, *, earlier: Sequence[str], more: set[str]) -> bool:
-    """Whether it was not there, not as often, or of another amount."""
-    if finding.code not in earlier or finding.code in more:
-        return True
-    restated = _restated(finding, ledger)
-    return restated != "" and restated not in earlier

@@ -1,13 +1,13 @@
-"""Every finding and every reason that there is: its code, and all that is said of it.
+"""All findings and reasons: codes and wording.
 
-A finding is one row of `FINDINGS`, a reason one of `REASONS`, each beside its code; the functions
-that find and judge are elsewhere, and so is the filling in of facts (`explain`, `plain`).
+A finding is a row of `FINDINGS`, a reason a row of `REASONS`. The functions that find and judge are
+elsewhere; `explain` and `plain` fill in facts.
 
-sentence  for whoever works with the evidence; ids are appended where it is said
-plain     for whoever asks about a payment, and can be read aloud to a customer; no ids
-summary   what the code means for many orders, in a report
+sentence  for people who work with the evidence; cited ids are appended
+plain     for customers, to be read aloud; no ids
+summary   meaning of the code for many orders, in a report
 
-`{name}` stands for a fact of that name. A sentence has no full stop of its own, plain words have.
+`{name}` stands for a fact of that name. A `sentence` has no full stop, `plain` has.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ FindingCode = Literal[
     "unread_money_event",
     "held_back",
 ]
-"""Every finding, in the order in which they are listed, which is part of what a fold gives."""
+"""Findings in the order in which a ledger lists them."""
 
 FINDING_CODES: Final[tuple[FindingCode, ...]] = get_args(FindingCode)
 
 
 class FindingWords(NamedTuple):
-    """How much a finding matters, and what is said of it."""
+    """Severity and wording of a finding."""
 
     severity: Severity
     sentence: str
@@ -274,7 +274,7 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
 
 
 class ReasonWords(NamedTuple):
-    """What is said of why an order is judged as it is."""
+    """Wording of a reason."""
 
     sentence: str
     plain: str
@@ -527,7 +527,7 @@ REASONS: Final[dict[str, ReasonWords]] = {
         summary="Nobody has told us anything of the order",
     ),
 }
-"""By the code of a ledger's reason; of what withholds a paid order, too."""
+"""Wording of a ledger's reasons and of what withholds a paid order, by code."""
 
 ATTEMPT_REASONS: Final[dict[str, str]] = {
     "event_says_succeeded": "The provider says it succeeded",
@@ -542,4 +542,4 @@ ATTEMPT_REASONS: Final[dict[str, str]] = {
     "confirmed it",
     "no_final_event_by_deadline": "No final event had come by {deadline_at}",
 }
-"""The sentences of an attempt's reasons. Plain words and reports speak of orders only."""
+"""Sentences of an attempt's reasons, by code. Plain words and reports are about orders only."""

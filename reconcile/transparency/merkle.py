@@ -1,8 +1,8 @@
 """A Merkle tree over leaf hashes, as RFC 9162 section 2.1 defines it, for a log that only grows.
 
-Leaves out: where hashes are kept. What a proof needs is given as spans of leaves, and a span as the
-complete subtrees that it is made of; whoever keeps the hashes answers for those, so no tree is
-ever held. A subtree is named (level, index): it covers the 2**level leaves from index * 2**level.
+Leaves out: where hashes are stored. A proof is a list of spans of leaves, and a span consists of
+complete subtrees; the store returns their hashes, so no tree is held in memory. A subtree is named
+(level, index): it covers the 2**level leaves from index * 2**level.
 
     head of n leaves        span_hash((0, n), nodes)
     inclusion of leaf m     [span_hash(s, nodes) for s in inclusion_spans(m, size=n)]
@@ -19,30 +19,30 @@ Hash = bytes
 """32 bytes of SHA-256."""
 
 Span = tuple[int, int]
-"""Leaves from a number to below another."""
+"""Leaves from a first index to before a second."""
 
 Node = tuple[int, int]
-"""A complete subtree: its level, and its place among those of its level."""
+"""A complete subtree: its level, and its index within the level."""
 
 Nodes = Callable[[Node], Hash]
-"""The hash of a complete subtree."""
+"""Returns the hash of a complete subtree."""
 
 EMPTY: Final[Hash] = hashlib.sha256().digest()
-"""The head of a tree without leaves."""
+"""Head of a tree without leaves."""
 
 
 def leaf_hash(data: bytes) -> Hash:
-    """The hash of one entry of the log (2.1.1): 0x00 keeps leaves and inner nodes apart."""
+    """Return the hash of one log entry (2.1.1): 0x00 distinguishes leaves from inner nodes."""
     return hashlib.sha256(b"\x00" + data).digest()
 
 
 def node_hash(left: Hash, right: Hash) -> Hash:
-    """The hash of two subtrees side by side (2.1.1)."""
+    """Return the hash of two adjacent subtrees (2.1.1)."""
     return hashlib.sha256(b"\x01" + left + right).digest()
 
 
 def subtree_hash(hashes: Sequence[Hash]) -> Hash:
-    """The hash of a complete subtree from those of its 2**k parts, which are all of one level."""
+    """Return the hash of a complete subtree from its 2**k parts, all of one level."""
     level = list(hashes)
     while len(level) > 1:
         pairs = iter(level)
@@ -54,8 +54,11 @@ def subtree_hash(hashes: Sequence[Hash]) -> Hash:
 
 
 def span_nodes(span: Span) -> list[Node]:
-    """The complete subtrees of a span that a proof names, from left to right: few, and ever
-    smaller, since such a span begins where a subtree as large as itself could begin."""
+    """Return the complete subtrees of a span of a proof, from left to right.
+
+    They are few, and each is smaller than the one before: such a span begins where a subtree of its
+    own size could begin.
+    """
     start, end = span
     found = []
     while start < end:
@@ -66,19 +69,24 @@ def span_nodes(span: Span) -> list[Node]:
 
 
 def span_hash(span: Span, nodes: Nodes) -> Hash:
-    """The hash of the subtree over a span of leaves."""
-    if span[0] == span[1]:
+    """Return the hash of the subtree over a span of leaves."""
+    return _joined([nodes(node) for node in span_nodes(span)])
+
+
+def _joined(subtrees: list[Hash]) -> Hash:
+    """Return the hash over complete subtrees, each smaller than the one before."""
+    if not subtrees:
         return EMPTY
-    *others, found = (nodes(node) for node in span_nodes(span))
+    *others, found = subtrees
     for left in reversed(others):
         found = node_hash(left, found)
     return found
 
 
 def inclusion_spans(index: int, *, size: int) -> list[Span]:
-    """What proves that a leaf is one of `size` (2.1.3.1), the leaf's own neighbour first.
+    """Return the proof that a leaf is one of `size` (2.1.3.1), from the leaf up.
 
-    Raises ValueError for a leaf that is not among them.
+    Raises ValueError for an index outside of the tree.
     """
     if not 0 <= index < size:
         raise ValueError(f"leaf {index} is not among {size}")
@@ -96,7 +104,7 @@ def inclusion_spans(index: int, *, size: int) -> list[Span]:
 
 
 def consistency_spans(old: int, *, size: int) -> list[Span]:
-    """What proves that a tree of `size` leaves began with the tree of its first `old` (2.1.4.1).
+    """Return the proof that a tree of `size` leaves extends the tree of its first `old` (2.1.4.1).
 
     Raises ValueError unless 0 < old <= size.
     """
@@ -118,7 +126,7 @@ def consistency_spans(old: int, *, size: int) -> list[Span]:
 
 
 def _split(count: int) -> int:
-    """The largest power of two below a count."""
+    """Return the largest power of two below a count."""
     return 1 << ((count - 1).bit_length() - 1)
 
 
@@ -128,7 +136,7 @@ def _split(count: int) -> int:
 def inclusion_holds(
     leaf: Hash, *, index: int, size: int, proof: Sequence[Hash], head: Hash
 ) -> bool:
-    """Whether a proof shows that a leaf stands at `index` in the tree of that head (2.1.3.2)."""
+    """Return whether a proof shows that a leaf is at `index` in the tree of this head (2.1.3.2)."""
     if not 0 <= index < size:
         return False
     here, last, found = index, size - 1, leaf
@@ -147,9 +155,9 @@ def inclusion_holds(
 def consistency_holds(
     *, old: int, old_head: Hash, size: int, head: Hash, proof: Sequence[Hash]
 ) -> bool:
-    """Whether a proof shows that a tree began with the older one, as RFC 9162 verifies (2.1.4.2).
+    """Return whether a proof shows that a tree extends the older one (2.1.4.2).
 
-    Every tree began with the empty one, and is itself; both need an empty proof.
+    Every tree extends the empty tree and itself; both need an empty proof.
     """
     if old == 0 or old == size:
         return not proof and (old_head == EMPTY if old == 0 else old_head == head)
@@ -175,7 +183,7 @@ def consistency_holds(
 
 
 def _past_left_edge(here: int, last: int) -> tuple[int, int]:
-    """Climb while the node has no sibling: the last one of an uneven level moves up as it is."""
+    """Climb while the node has no sibling: the last node of an odd level moves up unchanged."""
     while here and not here & 1:
         here, last = here >> 1, last >> 1
     return here, last
@@ -185,15 +193,14 @@ def _past_left_edge(here: int, last: int) -> tuple[int, int]:
 
 
 class Frontier:
-    """The head of a growing tree from its newest subtrees alone: one hash for each 1 in its size's
-    binary form."""
+    """The head of a growing tree, from one subtree hash for each 1 bit of its size."""
 
     def __init__(self) -> None:
         self.size = 0
         self._subtrees: list[Hash] = []
 
     def append(self, leaf: Hash) -> None:
-        """Add one leaf's hash at the end."""
+        """Append the hash of a leaf."""
         carried, found = self.size, leaf
         while carried & 1:
             found = node_hash(self._subtrees.pop(), found)
@@ -202,30 +209,25 @@ class Frontier:
         self.size += 1
 
     def head(self) -> Hash:
-        """The head of the tree as it is now."""
-        if not self._subtrees:
-            return EMPTY
-        *others, found = self._subtrees
-        for left in reversed(others):
-            found = node_hash(left, found)
-        return found
+        """Return the head of the tree."""
+        return _joined(self._subtrees)
 
 
-# --- the few hashes by which a log grows and answers ----------------------------------------------
+# --- stored hashes -------------------------------------------------------------------------------
 
 
 STEP: Final = 8
-"""Levels between two that are kept."""
+"""Number of levels from one stored level to the next."""
 
 WIDTH: Final = 1 << STEP
 """Hashes in a tile."""
 
 Kept = Mapping[Node, Hash]
-"""Hashes of kept levels, by level and place."""
+"""Hashes of stored levels, by level and index."""
 
 
 def kept_range(node: Node) -> tuple[int, int, int]:
-    """The level, first place and place behind the last of the kept hashes that a node covers."""
+    """Return the stored hashes that a node covers: level, first index, index after the last."""
     level, index = node
     base = level - level % STEP
     width = level - base
@@ -233,23 +235,23 @@ def kept_range(node: Node) -> tuple[int, int, int]:
 
 
 def kept_hash(node: Node, kept: Kept) -> Hash:
-    """A node's hash from the kept ones. Raises KeyError where one is missing."""
+    """Compute a node's hash from stored ones. Raises KeyError if one is missing."""
     base, start, end = kept_range(node)
     return subtree_hash([kept[base, place] for place in range(start, end)])
 
 
 def needed(spans: Iterable[Span]) -> set[tuple[int, int, int]]:
-    """The ranges of kept hashes from which the spans can be computed."""
+    """Return the ranges of stored hashes that the spans are computed from."""
     return {kept_range(node) for span in spans for node in span_nodes(span)}
 
 
 def computed(span: Span, kept: Kept) -> Hash:
-    """The hash of a span from the kept hashes that `needed` named."""
+    """Compute the hash of a span from the stored hashes that `needed` listed."""
     return span_hash(span, lambda node: kept_hash(node, kept))
 
 
 def tail_ranges(size: int) -> set[tuple[int, int, int]]:
-    """The ranges of kept hashes that stand in no complete tile: what `Tail` begins with."""
+    """Return the ranges of stored hashes outside of complete tiles: `Tail` starts with them."""
     found = set()
     level = 0
     while count := size >> level:
@@ -261,15 +263,15 @@ def tail_ranges(size: int) -> set[tuple[int, int, int]]:
 
 
 class Tail:
-    """The growing end of a log: at most 255 hashes for each kept level."""
+    """The growing end of a log: at most 255 hashes for each stored level."""
 
     def __init__(self, size: int, kept: Kept) -> None:
-        """kept: the hashes that `tail_ranges` named."""
+        """Start from the hashes that `tail_ranges` listed."""
         self.size = size
         self._kept = dict(kept)
 
     def append(self, leaf: Hash) -> list[tuple[Node, Hash]]:
-        """Add a leaf; the hashes of the tiles that it completed, which are to be kept."""
+        """Append a leaf; return the hashes of the tiles that it completed, to be stored."""
         self._kept[0, self.size] = leaf
         self.size += 1
         made = []
@@ -284,5 +286,5 @@ class Tail:
         return made
 
     def head(self) -> Hash:
-        """The head of the log as it is now."""
+        """Return the head of the log."""
         return computed((0, self.size), self._kept)

@@ -1,18 +1,18 @@
-"""What was read of a body, as it is sealed: a salted commitment for each part, so that a part may
-be hidden later while the others are proved.
+"""The sealed reading of a body: a salted commitment to each part of its event.
 
-An event has the part `said`, which no redaction masks, and one part for each text that may hold
-something personal. `reading_hash` is the one digest of all of them. Every delivery is sealed with
-one, so the canonical JSON is put together here by hand: a test holds it against `canonical_json`.
+A part can be hidden later while the others are still proved. The part `said` is never redacted;
+every text that may hold something personal is a part of its own. `reading_hash` is the digest of
+all commitments. Every delivery is sealed with one, so the canonical JSON is assembled by hand for
+speed; a test compares it with an independent RFC 8785.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from hashlib import sha256
 from json.encoder import encode_basestring
-from typing import Any, Final
+from typing import Final
 
 from reconcile.instants import format_instant
 from reconcile.ledger.events import Event
@@ -21,7 +21,7 @@ from reconcile.money import Money, major_text
 SAID: Final = "said"
 
 TEXTS: Final = ("capture", "event_id", "movement", "order", "payment", "reason", "session")
-"""Parts that are one text each; what an event does not name has no part."""
+"""Parts that are one text each. A text that is None has no part."""
 
 _SALT: Final = 32
 """Hex digits of a part's salt: 16 bytes."""
@@ -33,20 +33,17 @@ _AT: Final = ',"occurred_at":"'
 _END: Final = '"'
 
 
-def said_of(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The part `said` of an event's document: all of it but the texts."""
-    return {name: value for name, value in document.items() if name not in TEXTS}
-
-
 def part_salts(secret: bytes, salt: bytes) -> dict[str, str]:
-    """Each part's salt in hex, from what nobody else knows and the salt of the leaf: whoever is
-    shown some of them knows nothing of the others."""
+    """Derive each part's salt in hex from our secret and the salt of the leaf.
+
+    Disclosed salts reveal nothing about the others.
+    """
     drawn = hashlib.shake_256(secret + salt).hexdigest(_SALTS_BYTES)
     return {name: drawn[start : start + _SALT] for name, start in _SALTED.items()}
 
 
 def part_hashes(event: Event, *, secret: bytes, salt: bytes) -> dict[str, str]:
-    """The commitment to each part in hex, by name, in the order of the names."""
+    """Return the commitment to each part in hex, by name, sorted by name."""
     drawn = hashlib.shake_256(secret + salt).hexdigest(_SALTS_BYTES)
     hashes = {}
     for name, start, value in (
@@ -68,7 +65,7 @@ def part_hashes(event: Event, *, secret: bytes, salt: bytes) -> dict[str, str]:
 
 
 def _said_json(event: Event) -> str:
-    """`canonical_json` of the part `said`."""
+    """Return the canonical JSON of the part `said`: all of the event except its texts."""
     at, money, price, refunded = (
         event.occurred_at, event.money, event.order_money, event.refunded_total,
     )  # fmt: skip
@@ -88,14 +85,14 @@ def _money_json(name: str, money: Money) -> str:
 
 
 def reading_hash(hashes: Iterable[tuple[str, str]]) -> str:
-    """The digest of a reading in hex: SHA-256 of the canonical JSON of its commitments by name.
+    """Return the digest of a reading in hex: SHA-256 of the canonical JSON of its commitments.
 
-    hashes  in the order of their names
+    hashes  name and commitment, sorted by name
     """
     members = ",".join(f'"{name}":"{found}"' for name, found in hashes)
     return sha256(f"{{{members}}}".encode()).hexdigest()
 
 
 def sealed_reading(event: Event, *, secret: bytes, salt: bytes) -> str:
-    """The digest of what was read, as a leaf with this salt seals it."""
+    """Return the digest of a reading, as a leaf with this salt seals it."""
     return reading_hash(part_hashes(event, secret=secret, salt=salt).items())

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 
-from reconcile.instants import TICK
+from reconcile.instants import TICK, Instant
 from reconcile.ledger.history import History
-from tests.reconcile.build import delivery, event, history, record, seconds
-from tests.reconcile.strategies import histories
+from reconcile.transparency.evidence import history_document, history_of
+from tests.reconcile.build import POLICY, delivery, event, history, record, seconds
+from tests.reconcile.strategies import histories, moments
 
 
 @pytest.mark.slow
@@ -18,6 +21,14 @@ def test_union_is_a_semilattice(a: History, b: History, c: History) -> None:
     assert a | b == b | a
     assert (a | b) | c == a | (b | c)
     assert a | a == a
+
+
+@pytest.mark.slow
+@given(histories(), moments())
+def test_a_history_document_reads_back_as_what_was_known(given: History, as_of: Instant) -> None:
+    """Every member of events and records included, so that others can fold it again."""
+    document = json.loads(json.dumps(history_document(given, policy=POLICY, as_of=as_of)))
+    assert history_of(document) == (given.known_at(as_of), POLICY, as_of)
 
 
 def test_different_orders_have_no_union() -> None:
