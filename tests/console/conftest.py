@@ -41,7 +41,7 @@ SAME_SITE = {"Sec-Fetch-Site": "same-origin"}
 
 
 async def session_for(context: AppContext, name: str) -> str:
-    """A session's cookie without the form."""
+    """Return a session's cookie without the form."""
     token = new_token("")
     async with context.database.writing() as connection:
         now = context.clock.now()
@@ -80,7 +80,7 @@ class RunningConsole:
 
 
 async def _with_orders(folder: Path) -> None:
-    """A paid order, one that was declined, a refused delivery, and an operator of each role."""
+    """Write a paid order, a declined one, a refused delivery, and an operator of each role."""
     async with driving(folder) as driver:
         await driver.send(event("evt_1", customer={"phone": f"+{PHONE}"}))
         await driver.send(of_order(AWKWARD, "evt_2", "declined"))
@@ -96,7 +96,7 @@ async def _with_orders(folder: Path) -> None:
 
 
 async def _with_breaks(folder: Path) -> None:
-    """The same with an order paid twice, an order of another currency that was, too, and a run."""
+    """Add an order paid twice, one paid in another currency, and a run."""
     copy_of(_with_orders, folder)
     async with driving(folder) as driver:
         await driver.send(event("evt_9", payment={"reference": "pay_2", "amount": 1500}))
@@ -112,7 +112,7 @@ async def _with_breaks(folder: Path) -> None:
 
 @asynccontextmanager
 async def _over(folder: Path) -> AsyncIterator[RunningConsole]:
-    """A console over a service on the database that is there."""
+    """Run a console over a service on this database."""
     async with driving(folder) as driver:
         mappings = folder / "mappings"
         mappings.mkdir()
@@ -127,7 +127,7 @@ async def _over(folder: Path) -> AsyncIterator[RunningConsole]:
 
 @pytest.fixture
 async def console(tmp_path: Path) -> AsyncIterator[RunningConsole]:
-    """A paid order, one that was declined, a refused delivery, and an operator of each role."""
+    """Run a console with orders, and an operator of each role."""
     copy_of(_with_orders, tmp_path)
     async with _over(tmp_path) as running:
         yield running
@@ -135,14 +135,14 @@ async def console(tmp_path: Path) -> AsyncIterator[RunningConsole]:
 
 @pytest.fixture
 async def console_with_breaks(tmp_path: Path) -> AsyncIterator[RunningConsole]:
-    """The same with an order paid twice, an order of another currency that was, too, and a run."""
+    """Run a console that also has breaks and a run."""
     copy_of(_with_breaks, tmp_path)
     async with _over(tmp_path) as running:
         yield running
 
 
 async def import_bank_and_statement(console: RunningConsole) -> None:
-    """A payout that the bank has booked, one that it has not, and a booking of nobody's."""
+    """Import a payout that the bank has booked, one that it has not, and a foreign booking."""
     folder = console.driver.path.parent
     statement, bank = folder / "s.csv", folder / "b.csv"
     statement.write_text(
@@ -160,14 +160,13 @@ async def import_bank_and_statement(console: RunningConsole) -> None:
 
 
 def rows_of(answer: httpx2.Response) -> list[dict[str, str]]:
-    """The rows of a list's CSV, behind the mark that a spreadsheet needs to read names right."""
+    """Return the rows of a list's CSV after its byte order mark."""
     text = answer.content.decode()
     assert text.startswith(BYTE_ORDER_MARK)
     return list(csv.DictReader(io.StringIO(text[1:], newline="")))
 
 
 async def until_async(ready: Callable[[], bool]) -> None:
-    """Look until it is so."""
     async with asyncio.timeout(PATIENCE_S):
         while not ready():  # noqa: ASYNC110  # nothing tells of it
             await asyncio.sleep(0.02)

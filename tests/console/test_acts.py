@@ -29,7 +29,7 @@ async def test_a_refused_form_shows_what_was_sent_but_no_number(
     console: RunningConsole, monkeypatch: pytest.MonkeyPatch,
     fields: dict[str, str], echoed: str | None,
 ) -> None:  # fmt: skip
-    """What it would do is looked up once: that may be much."""
+    """The costly preview is made only once."""
     looked = []
 
     async def ask(view: View) -> Asked:
@@ -54,7 +54,7 @@ async def test_a_refused_form_shows_what_was_sent_but_no_number(
 
 
 async def test_a_break_goes_to_who_may_work_on_it(console_with_breaks: RunningConsole) -> None:
-    """Not to who is disabled, nor to a role that may not; alone or with others."""
+    """Disabled operators and other roles are refused, for one break and for several."""
     console = console_with_breaks
     await retire_operator(console.context, name="a support", by="a admin")
     async with console.signed_in("finance") as client:

@@ -27,7 +27,7 @@ async def attached(
 
 
 async def test_a_case_is_worked_on_from_its_page(console: RunningConsole) -> None:
-    """The deadline and the reason are the dispute's; what is attached leaves the checklist."""
+    """Deadline and reason are the dispute's; an attached exhibit leaves the checklist."""
     refund = {
         "reference": "dp_1", "amount": 1500, "currency": "KES", "reason": "product_not_received",
         "respond_by": DUE,
@@ -87,7 +87,7 @@ async def test_a_file_is_attached_to_a_break_and_seen_with_its_order(
 
 
 async def test_an_answer_is_due_while_the_dispute_is_open(console: RunningConsole) -> None:
-    """Neither of an order that nobody disputes, nor once it is decided."""
+    """No answer is due for an undisputed order, or once the dispute is decided."""
     async with console.signed_in("support") as client:
 
         async def page() -> str:
@@ -132,7 +132,7 @@ async def test_a_dispute_that_was_won_for_a_part_is_shown_with_what_stays_lost(
 async def test_a_letters_deadline_is_typed_as_the_clocks_of_the_zone_show_it(
     console: RunningConsole,
 ) -> None:
-    """As it stands in the form it is the moment that the dispute's message says."""
+    """Left as the form shows it, it is the moment in the dispute's message."""
     due = "2026-12-04T10:00:00Z"
     refund = {"reference": "dp_1", "amount": 1500, "currency": "KES", "respond_by": due}
     await console.driver.send(event("evt_d", "disputed", refund=refund))

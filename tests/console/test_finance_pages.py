@@ -48,7 +48,7 @@ from tests.console.test_pages import in_nairobi, shown
 
 
 async def of_form(client: httpx2.AsyncClient, path: str) -> str:
-    """The once-only id of a form."""
+    """Return the once-only id of a form."""
     found = re.search(r'name="form" value="([^"]+)"', (await client.get(path)).text)
     assert found, path
     return found[1]
@@ -60,7 +60,7 @@ async def send(client: httpx2.AsyncClient, path: str, **fields: str) -> httpx2.R
 
 
 async def breaks(client: httpx2.AsyncClient, query: str = "") -> dict[str, Any]:
-    """The document of the worklist."""
+    """Return the worklist's document."""
     found: dict[str, Any] = (await client.get(f"/breaks.json{query}")).json()
     return found
 
@@ -81,7 +81,7 @@ async def test_without_a_run_the_page_says_what_to_do(console: RunningConsole) -
 
 
 async def test_the_worklist_is_ordered_and_added_up(console_with_breaks: RunningConsole) -> None:
-    """The most money of each currency first, or the oldest; totals are of all that fit."""
+    """It is ordered by money in each currency, or by age; totals cover all that match."""
     async with console_with_breaks.signed_in("support") as client:
         found = await breaks(client)
         text = shown((await client.get("/breaks")).text)
@@ -126,7 +126,7 @@ AT = "2026-10-16T09:05:00Z"
 
 
 async def test_a_break_is_assigned_noted_and_accepted(console_with_breaks: RunningConsole) -> None:
-    """Each in the name of who is signed in; accepted, it leaves what is to be done."""
+    """Each act is in the operator's name; an accepted break leaves the worklist."""
     console = console_with_breaks
     async with console.signed_in("finance") as client:
         name = (await breaks(client))["breaks"][0]["id"]
@@ -182,8 +182,8 @@ async def test_a_post_from_another_site_does_nothing(console_with_breaks: Runnin
 
 
 async def test_above_the_limit_the_form_proposes(console_with_breaks: RunningConsole) -> None:
-    """It says so before; nothing is accepted until another person approves, and below the limit one
-    is enough."""
+    """The form says so first; nothing is accepted until another person approves. Below the limit
+    one is enough."""
     console = console_with_breaks
     await save_rules(console.context, '[accept_alone_max]\nKES = "1.00"\n', by="a finance")
     async with console.signed_in("finance") as client:
@@ -212,7 +212,7 @@ async def test_above_the_limit_the_form_proposes(console_with_breaks: RunningCon
 
 
 async def waiting(console: RunningConsole) -> str:
-    """The id of a proposal of `a finance` to accept a break."""
+    """Return the id of a finance operator's proposal to accept a break."""
     await save_rules(console.context, '[accept_alone_max]\nKES = "1.00"\n', by="a finance")
     async with console.signed_in("finance") as client:
         found = (await breaks(client, "?currency=KES"))["breaks"][0]["id"]
@@ -224,8 +224,7 @@ async def waiting(console: RunningConsole) -> str:
 
 
 async def test_another_operator_approves_on_the_page(console_with_breaks: RunningConsole) -> None:
-    """The proposer is shown no way to approve, and a form sent all the same does nothing, from
-    whichever of their sessions."""
+    """The proposer sees no button, and a form sent from any of their sessions does nothing."""
     console = console_with_breaks
     name = await waiting(console)
     async with console.signed_in("finance") as client:
@@ -263,7 +262,7 @@ async def test_another_operator_approves_on_the_page(console_with_breaks: Runnin
 async def test_an_approval_that_takes_long_goes_on_without_its_page(
     console_with_breaks: RunningConsole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The page says that it is under way, and offers no second one; it counts once it is done."""
+    """The page says that it runs and offers no second one; it counts once it is done."""
     usual, go_on = console_with_breaks, asyncio.Event()
     name = await waiting(usual)
     kinds = usual.console.proposals.kinds
@@ -351,7 +350,7 @@ async def test_a_console_compiles_its_sources_once(
 async def test_a_month_is_closed_by_one_person_or_by_two(
     console: RunningConsole, monkeypatch: pytest.MonkeyPatch, alone: bool
 ) -> None:
-    """As the rules say; what is against it is told, and nothing is closed or proposed."""
+    """The rules decide; obstacles are shown, and with one nothing is closed or proposed."""
     monkeypatch.setattr("app.finance.close_period.asyncio.sleep", no_pause)
     await save_rules(console.context, f"close_alone = {str(alone).lower()}\n", by="a finance")
     async with console.signed_in("finance") as client:
@@ -388,8 +387,8 @@ async def test_a_month_is_closed_by_one_person_or_by_two(
 async def test_months_wait_for_each_other_and_the_first_to_be_closed_is_warned_of(
     console: RunningConsole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While none is closed a later one may be, which shuts the earlier ones out; then each waits
-    for the one before it, and what is closed is not offered again."""
+    """The first closed month shuts earlier ones out; then each waits for the month before, and a
+    closed month is not offered again."""
     monkeypatch.setattr("app.finance.close_period.asyncio.sleep", no_pause)
     console.driver.clock.put(console.driver.clock.now() + 60 * DAY)
     await reconcile_period(console.context, RunRequest(), progress=lambda _: None)
@@ -414,7 +413,7 @@ async def test_months_wait_for_each_other_and_the_first_to_be_closed_is_warned_o
 
 
 async def no_pause(_: float) -> None:
-    """In place of a wait."""
+    """Replace a wait."""
 
 
 async def test_a_break_goes_to_an_operator_only(console_with_breaks: RunningConsole) -> None:
@@ -440,7 +439,7 @@ async def test_late_money_is_listed_with_what_is_proposed(
 
 
 async def test_the_bank_shows_each_booking_with_its_payout(console: RunningConsole) -> None:
-    """For finance, without the names of payers; of one place where that is asked for."""
+    """Only finance sees it, without payers' names, and filtered on request."""
     async with console.signed_in("finance") as client:
         empty = shown((await client.get("/bank")).text)
         await import_bank_and_statement(console)
@@ -456,8 +455,8 @@ async def test_the_bank_shows_each_booking_with_its_payout(console: RunningConso
 
 
 async def test_amounts_of_a_csv_are_numbers_also_where_money_left(console: RunningConsole) -> None:
-    """What a spreadsheet adds up is what the page shows; what is text stays text, and a payout is
-    told by its reference."""
+    """A spreadsheet adds up to the page's totals; text stays text, and a payout has its
+    reference."""
     await import_bank_and_statement(console)
     left = console.driver.path.parent / "left.csv"
     left.write_text("booked_at,amount,currency,text,reference\n2026-10-08,-3.50,KES,RENT,-1+2\n")
@@ -475,8 +474,7 @@ async def test_amounts_of_a_csv_are_numbers_also_where_money_left(console: Runni
 async def test_sentences_of_breaks_tell_days_and_times_of_the_zone(
     console: RunningConsole,
 ) -> None:
-    """As the bank's file has them, on each page that shows such a sentence, and where it is to be
-    decided about; its JSON is as ever."""
+    """This holds on every page that shows such a sentence; JSON stays in UTC."""
     nairobi = in_nairobi(console)
     context = nairobi.context
     await import_bank_and_statement(nairobi)
@@ -501,7 +499,7 @@ async def test_sentences_of_breaks_tell_days_and_times_of_the_zone(
 
 
 async def test_a_run_is_started_by_who_is_signed_in(console: RunningConsole) -> None:
-    """Of everything, or of some days; it is in the trail, and a day that is none is refused."""
+    """It covers everything or some days and is in the audit trail; an invalid day is refused."""
     async with console.signed_in("finance") as client:
         assert "Nothing has been reconciled yet" in shown((await client.get("/runs")).text)
         wrong = await send(client, "/do/run", since="last week", until="", reason="month end")
@@ -525,7 +523,7 @@ async def test_a_run_is_started_by_who_is_signed_in(console: RunningConsole) -> 
 async def test_sums_of_a_run_that_do_not_tie_are_told_in_money(
     console_with_breaks: RunningConsole,
 ) -> None:
-    """And rows as rows; the command's JSON has both in minor units."""
+    """The command's JSON has minor units."""
     console = console_with_breaks
     with closing(sqlite3.connect(console.driver.path)) as database, database:
         database.row_factory = sqlite3.Row
@@ -548,7 +546,7 @@ async def test_sums_of_a_run_that_do_not_tie_are_told_in_money(
 
 
 async def test_a_run_shows_its_control_totals(console_with_breaks: RunningConsole) -> None:
-    """What the command shows: every row in one place, by side, and whether the sums tie."""
+    """Every row stands in one bucket, by side, and the page says whether sums tie."""
     console = console_with_breaks
     by_command = run_document(await ran(console.context, await finished_run(console.context, 1)))
     async with console.signed_in("finance") as client:
@@ -574,8 +572,8 @@ async def test_a_run_shows_its_control_totals(console_with_breaks: RunningConsol
 async def test_what_is_against_closing_is_looked_for_in_a_job(
     console: RunningConsole,
 ) -> None:
-    """A page that does not wait says that it is looked for; the look is shared, and made anew once
-    somebody did something, or after a minute."""
+    """A page that does not wait says so. The result is shared until somebody acts or a minute has
+    passed."""
     looks, go_on = [], asyncio.Event()
 
     async def against(month: str, by: str) -> tuple[Blocker, ...]:
@@ -615,7 +613,7 @@ async def test_what_is_against_closing_is_looked_for_in_a_job(
 
 
 async def test_a_month_says_what_is_against_closing_it(console: RunningConsole) -> None:
-    """The month of now is not over; a month that is says each condition, held or not."""
+    """The current month is not over; a past one lists each condition."""
     async with console.signed_in("finance") as client:
         listed = (await client.get("/periods.json")).json()
         first = listed["open"][0]["period"]
@@ -635,7 +633,7 @@ async def test_a_month_says_what_is_against_closing_it(console: RunningConsole) 
 async def test_the_reports_page_shows_what_is_done_at_its_times(
     console: RunningConsole, tmp_path: Path
 ) -> None:
-    """With the last and the next time, and why the last came to nothing."""
+    """It shows the last and next time, and why the last one failed."""
     entries = entries_of(
         "month | 0 6 12 * * | reconcile month pdf folder; idle | 0 0 1 1 * | reconcile"
     )

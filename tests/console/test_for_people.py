@@ -35,20 +35,20 @@ MOST_OF_A_SHAPE = 2
 
 
 def links_of(page: str) -> set[str]:
-    """Addresses of this console to which a page leads."""
+    """Return addresses of this console that a page links to."""
     found = re.findall(r'(?:href|formaction)="(/[^"#]*)', page)
     return {unescape(each) for each in found if not each.startswith("/static")}
 
 
 def shape_of(path: str) -> str:
-    """An address without what it names."""
+    """Return an address without the names in it."""
     parts = urlsplit(path)
     names = sorted(each.partition("=")[0] for each in parts.query.split("&"))
     return "/".join(parts.path.split("/")[:2]) + str(parts.path.count("/")) + ",".join(names)
 
 
 async def refused(client: httpx2.AsyncClient) -> list[str]:
-    """Links that lead to a page for others, or to none, each with the page on which it stands."""
+    """Yield links to pages that are refused or missing, each with its page."""
     todo = [(path, "") for path in LISTS if (await client.get(path)).status_code == 200]
     shapes: Counter[str] = Counter()
     found = []
@@ -83,7 +83,7 @@ async def test_a_page_for_others_says_for_whom(console: RunningConsole) -> None:
 async def test_a_break_of_a_booking_leads_to_the_booking(
     console_with_breaks: RunningConsole,
 ) -> None:
-    """And shows it alone, on whatever page of the list it would stand."""
+    """The booking is shown alone, on whatever page of the list it stands."""
     console = console_with_breaks
     await import_bank_and_statement(console)
     await reconcile_period(console.context, RunRequest(), progress=lambda _: None)
@@ -106,7 +106,8 @@ async def test_a_break_of_a_booking_leads_to_the_booking(
 async def test_what_is_not_there_leads_to_the_list_where_it_would_be(
     console_with_breaks: RunningConsole,
 ) -> None:
-    """No command is named to who has none; who may not see the page is led to the first one."""
+    """No command is named to people without one; an operator who may not see the list is led to
+    their first page."""
     lists = {
         "/orders/no": "/orders", "/cases/no": "/orders", "/deliveries/dlv_0": "/deliveries",
         "/breaks/brk_0": "/breaks", "/imports/99": "/imports", "/imports/upl_0": "/imports",
@@ -133,7 +134,7 @@ async def test_what_is_not_there_leads_to_the_list_where_it_would_be(
 async def test_a_wrong_address_leads_nobody_to_a_list_that_their_role_may_not_see(
     console: RunningConsole, role: str, leads_to: str
 ) -> None:
-    """What is wrong in an address is told before the role is asked about."""
+    """The address is checked before the role."""
     async with console.signed_in(role) as client:
         page = await client.get("/late?before=%00")
         there = await client.get(leads_to)
@@ -145,7 +146,7 @@ async def test_a_wrong_address_leads_nobody_to_a_list_that_their_role_may_not_se
 async def test_a_mistake_in_a_field_of_an_address_is_told_beside_it(
     console_with_breaks: RunningConsole,
 ) -> None:
-    """The page with the form is shown, with what was typed; it was a page that led to the first."""
+    """The form is shown again with its input."""
     async with console_with_breaks.signed_in("admin") as client:
         order = await client.get("/orders/ORD-1?as_of=yesterday")
         where = await client.get("/do/assign-all?list=currency%3DKES&where=colour%3Dred")
@@ -174,7 +175,7 @@ async def test_a_mistake_in_a_field_of_an_address_is_told_beside_it(
 
 
 async def test_a_search_for_nothing_keeps_its_field(console: RunningConsole) -> None:
-    """What was typed may be somebody's number, and is not shown again."""
+    """The input may be a phone number and is not shown again."""
     async with console.signed_in("support") as client:
         page = await client.post("/find", data={"text": "x" * 300})
         typed = await client.post("/find", data={"text": " "})
@@ -253,7 +254,7 @@ def test_options_of_commands_are_told_as_fields() -> None:
 async def test_a_tab_is_named_after_what_it_shows(
     console_with_breaks: RunningConsole,
 ) -> None:
-    """Several orders, breaks or forms that are open beside each other are told apart."""
+    """Orders, breaks and forms open side by side can be told apart."""
     async with console_with_breaks.signed_in("finance") as client:
         first = (await breaks(client))["breaks"][0]
         month = (await client.get("/periods.json")).json()["open"][0]["period"]
@@ -276,7 +277,7 @@ async def test_a_tab_is_named_after_what_it_shows(
 
 
 async def test_a_page_says_of_when_it_is(console_with_breaks: RunningConsole) -> None:
-    """Each in its foot, which is printed, too; totals beside themselves."""
+    """Each page says so in its footer, also in print, and beside totals."""
     console = in_nairobi(console_with_breaks)
     at = console.console.context.clock.now()
     assert at % MINUTE == 0
@@ -292,7 +293,7 @@ async def test_a_page_says_of_when_it_is(console_with_breaks: RunningConsole) ->
 async def test_a_moment_is_typed_as_the_clock_on_the_wall_shows_it(
     console: RunningConsole,
 ) -> None:
-    """In the shop's zone; RFC 3339 is still understood, for links are written in it."""
+    """It is in the shop's zone; RFC 3339 is understood too, for links."""
     console.driver.clock.put(Instant(console.driver.clock.now() + 24 * 60 * MINUTE))
     async with in_nairobi(console).signed_in("support") as client:
         typed = [
@@ -319,7 +320,7 @@ async def test_a_day_of_a_bank_has_no_time(console_with_breaks: RunningConsole) 
 
 
 async def test_of_two_who_decide_the_second_is_told(console_with_breaks: RunningConsole) -> None:
-    """Their form says what the first one did, and nothing is written over."""
+    """The second form shows the first decision, and overwrites nothing."""
     console = console_with_breaks
     async with console.signed_in("finance") as first, console.signed_in("admin") as second:
         name = (await breaks(first))["breaks"][0]["id"]
@@ -369,7 +370,7 @@ async def test_a_form_that_was_sent_before_leads_to_its_result(
 
 
 async def test_the_list_stays_as_it_was_filtered(console_with_breaks: RunningConsole) -> None:
-    """After several were assigned, and where none was chosen."""
+    """This holds after several were assigned, and where none was chosen."""
     async with console_with_breaks.signed_in("finance") as client:
         page = (await client.get("/breaks?currency=KES&order=age")).text
         kept = re.search(r'name="list" value="([^"]+)"', page)
@@ -392,7 +393,7 @@ async def test_the_list_stays_as_it_was_filtered(console_with_breaks: RunningCon
 async def test_who_is_signed_out_meanwhile_is_told_that_nothing_was_done(
     console_with_breaks: RunningConsole,
 ) -> None:
-    """They come back to the form that they had sent, also after a mistake in their password."""
+    """They return to the form they had sent, also after a wrong password."""
     console = console_with_breaks
     async with console.signed_in("finance") as client:
         name = (await breaks(client))["breaks"][0]["id"]
@@ -438,7 +439,7 @@ async def test_a_file_that_is_no_table_is_called_what_it_is(console: RunningCons
 
 
 async def test_what_a_file_does_not_say_is_said_in_the_form(console: RunningConsole) -> None:
-    """Of days such as 05/06/2026, and of a currency: no mapping is needed for that."""
+    """The form asks about days such as 05/06/2026 and a currency; no mapping is needed."""
     book = b"reference,amount,placed_at,status\nORD-7,12.50,05/06/2026,paid\n"
     async with console.signed_in("finance") as client:
         unclear = await read(client, book, kind="book", currency="kes")
@@ -456,7 +457,7 @@ async def test_what_a_file_does_not_say_is_said_in_the_form(console: RunningCons
 async def test_filters_are_kept_while_a_list_is_paged(
     console_with_breaks: RunningConsole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Forth and back; what is chosen from the orders is chosen on each page."""
+    """They hold forth and back, also for choices among orders."""
     monkeypatch.setattr("app.console.orders_pages.ROWS", 1)
     async with console_with_breaks.signed_in("admin") as client:
         for path, kept in (
@@ -472,7 +473,7 @@ async def test_filters_are_kept_while_a_list_is_paged(
 async def test_older_runs_and_imports_are_reached(
     console_with_breaks: RunningConsole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Page by page, none twice; what was taken back is marked on whatever page it stands."""
+    """They come page by page, none twice; withdrawn ones are marked everywhere."""
     console = console_with_breaks
     await import_bank_and_statement(console)
     await reconcile_period(console.context, RunRequest(), progress=lambda _: None)
@@ -506,7 +507,7 @@ async def test_the_run_by_which_the_list_stands_is_known_behind_many_looks(
 
 
 async def numbers(client: httpx2.AsyncClient, name: str, key: str) -> list[int]:
-    """All of a list, page by page."""
+    """Return a list's numbers, page by page."""
     found: list[int] = []
     path = f"/{name}"
     while path:

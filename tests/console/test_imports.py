@@ -73,7 +73,7 @@ async def upload(
 
 
 async def read(client: httpx2.AsyncClient, content: bytes, **fields: str) -> dict[str, Any]:
-    """What the dry run of a file says."""
+    """Return what the dry run of a file says."""
     sent = await upload(client, content, **fields)
     assert sent.status_code == 303, shown(sent.text)
     found: dict[str, Any] = (await client.get(place(sent) + ".json")).json()
@@ -81,7 +81,7 @@ async def read(client: httpx2.AsyncClient, content: bytes, **fields: str) -> dic
 
 
 def place(sent: httpx2.Response) -> str:
-    """Where an action has led."""
+    """Return where an action has led."""
     return sent.headers["location"].partition("?")[0]
 
 
@@ -98,7 +98,7 @@ def lines_of(console: RunningConsole) -> int:
 
 
 async def test_a_file_is_read_looked_at_and_imported(console: RunningConsole) -> None:
-    """The dry run imports nothing and tells counts and money; the import is in the trail."""
+    """The dry run shows counts and money and imports nothing; the import is an audit entry."""
     async with console.signed_in("finance") as client:
         assert "Nothing was imported yet" in shown((await client.get("/imports")).text)
         found = await read(client, STATEMENT)
@@ -136,7 +136,7 @@ async def test_a_file_is_read_looked_at_and_imported(console: RunningConsole) ->
 async def test_who_imports_is_told_first_of_what_would_count_beside_another(
     console: RunningConsole,
 ) -> None:
-    """A corrected refund: it may as well be a second one of its day."""
+    """A corrected refund could also be a second refund of its day."""
     file = b"payment_reference,gross,fee,currency,type,settled_at\npay_9,-%d,0,KES,refund,%b\n"
     async with console.signed_in("finance") as client:
         first = await read(client, file % (25, b"2026-10-05"))
@@ -149,7 +149,7 @@ async def test_who_imports_is_told_first_of_what_would_count_beside_another(
 
 
 async def test_a_banks_file_is_imported_like_the_others(console: RunningConsole) -> None:
-    """In one of its own formats; only finance may."""
+    """It has one of the bank's own formats; only finance may import it."""
     async with console.signed_in("finance") as client:
         found = await read(client, BANK, kind="bank", source="")
         page = shown((await client.get(f"/imports/{found['upload']}")).text)
@@ -204,7 +204,7 @@ async def test_a_mapping_is_chosen_by_its_name(console: RunningConsole) -> None:
 
 
 async def test_a_known_export_is_recognized_or_chosen(console: RunningConsole) -> None:
-    """The dry run says what the file was read as, and why; what it is not is told, too."""
+    """The dry run says how the file was read and why, and which formats it does not match."""
     async with console.signed_in("finance") as client:
         form = shown((await client.get("/do/upload")).text)
         found = await read(client, EXPORT)
@@ -229,7 +229,7 @@ async def test_a_known_export_is_recognized_or_chosen(console: RunningConsole) -
 
 
 async def test_rows_that_are_not_clear_are_told_and_set_aside(console: RunningConsole) -> None:
-    """Each with its row and column; the good ones are imported, the others come as a file."""
+    """Each has its row and column; good rows are imported, the others are a file to download."""
     async with console.signed_in("finance") as client:
         found = await read(client, TWO_ARE_WRONG)
         page = shown((await client.get(f"/imports/{found['upload']}")).text)
@@ -252,7 +252,7 @@ async def test_rows_that_are_not_clear_are_told_and_set_aside(console: RunningCo
 
 
 async def test_only_the_bytes_that_were_shown_are_imported(console: RunningConsole) -> None:
-    """Another digest in the form, or another file on the disk, imports nothing."""
+    """Another digest in the form, or another file on disk, imports nothing."""
     async with console.signed_in("finance") as client:
         found = await read(client, STATEMENT)
         path = f"/do/import?upload={found['upload']}"
@@ -279,7 +279,7 @@ async def test_a_form_that_was_sent_twice_imports_once(console: RunningConsole) 
 
 
 async def imported(client: httpx2.AsyncClient, content: bytes, **fields: str) -> str:
-    """The page of what was sent and imported."""
+    """Return the page of the file that was sent and imported."""
     found = await read(client, content, **fields)
     return place(await confirm(client, found["upload"]))
 
@@ -292,7 +292,7 @@ async def take_back(client: httpx2.AsyncClient, path: str, reason: str) -> httpx
 
 
 async def test_an_import_is_taken_back_after_a_look(console: RunningConsole) -> None:
-    """It says what would no longer count; it is in the trail; and it is done once."""
+    """The form says what would no longer count; the act is an audit entry and happens once."""
     async with console.signed_in("finance") as client:
         page = await imported(client, STATEMENT)
         path = f"/do/withdraw-import?import={page.rpartition('/')[2]}"
@@ -317,7 +317,7 @@ async def test_an_import_is_taken_back_after_a_look(console: RunningConsole) -> 
 
 
 async def test_a_large_import_is_taken_back_by_two(console: RunningConsole) -> None:
-    """Proposed, shown on its page, approved by another; what changed since it was seen is not."""
+    """It is proposed, shown, and approved by another; a changed import is not withdrawn."""
     await save_rules(console.context, '[accept_alone_max]\nKES = "10.00"\n', by="a finance")
     async with console.signed_in("finance") as client:
         page = await imported(client, STATEMENT)
@@ -344,7 +344,7 @@ async def test_a_large_import_is_taken_back_by_two(console: RunningConsole) -> N
 
 
 async def test_an_upload_is_its_senders_and_ends_in_time(console: RunningConsole) -> None:
-    """Nobody else sees it; after an hour it is deleted, and so it is when it is given up."""
+    """Nobody else sees it. It is deleted after an hour, or when given up."""
     async with console.signed_in("finance") as client:
         found = await read(client, STATEMENT)
         given_up = await read(client, STATEMENT)
@@ -406,7 +406,7 @@ async def test_who_sends_nothing_more_gives_the_turn_back(
 async def test_who_gets_no_turn_is_told_to_come_again(
     console: RunningConsole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And the file is not kept; what a browser sends is read to its end, so that it shows this."""
+    """The file is not kept. The body is read to its end so that browsers show the answer."""
     monkeypatch.setattr(uploads, "TURN_WITHIN_S", 0)
     place = console.console.uploads
     for _ in range(uploads.MOST_RECEIVED):
@@ -470,7 +470,7 @@ def test_a_file_keeps_its_name_but_no_way_out(sent: str, kept: str) -> None:
 async def test_what_a_killed_console_left_is_deleted(
     console: RunningConsole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a living one holds is left alone."""
+    """Files of a running console stay."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for name in ("killed", "living"):
         (tmp_path / f"{uploads.PREFIX}{name}").mkdir()
@@ -489,7 +489,7 @@ async def test_what_a_killed_console_left_is_deleted(
 async def test_what_another_program_planted_is_left_alone(
     console: RunningConsole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted: str
 ) -> None:
-    """The folder for temporary files is everybody's: a name proves nothing."""
+    """The temporary folder is shared: a name proves nothing."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     folder, elsewhere = tmp_path / f"{uploads.PREFIX}x", tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -513,7 +513,7 @@ async def test_what_another_program_planted_is_left_alone(
 
 
 async def test_a_job_goes_on_without_the_page_and_only_once(console: RunningConsole) -> None:
-    """A page that does not wait says that it goes on; the same is not begun twice."""
+    """A page that does not wait says that it goes on."""
     jobs, ended = Jobs(console.context.clock, patience_s=0), asyncio.Event()
     slow = replace(console.console, jobs=jobs)
 
@@ -539,7 +539,7 @@ async def test_a_job_goes_on_without_the_page_and_only_once(console: RunningCons
 async def test_jobs_are_remembered_to_a_number(
     console: RunningConsole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The newest ones; one that is under way is never forgotten."""
+    """The newest are kept, and a running one is never forgotten."""
     monkeypatch.setattr("app.core.jobs.KEPT", 3)
     jobs, ended = Jobs(console.context.clock), asyncio.Event()
 
@@ -562,7 +562,7 @@ async def test_jobs_are_remembered_to_a_number(
 
 
 async def test_a_job_is_done_in_another_process(console: RunningConsole, tmp_path: Path) -> None:
-    """As a real console does it: what is refused there is refused here in the same words."""
+    """A refusal there has the same words here."""
     work = work_elsewhere(load_settings(environ(tmp_path)))
     with pytest.raises(UsageError, match="'nobody' is not an operator in force"):
         await work.close("2026-01", "nobody", "month end")

@@ -9,13 +9,13 @@ from tests.console.conftest import RunningConsole
 
 
 async def always() -> bool:
-    """A session that is in force."""
+    """Return that the session is in force."""
     return True
 
 
 async def test_a_stream_that_ends_at_once_leaves_its_place(console: RunningConsole) -> None:
-    """However many pages are opened and left before their first line: the next one has room, and
-    the poller ends once nobody listens."""
+    """Pages may be left before their first line; the next one has room, and the poller ends once
+    nobody listens."""
     live = Live(console.context)
     for _ in range(MOST):
         stream = live.stream(always)
@@ -26,7 +26,6 @@ async def test_a_stream_that_ends_at_once_leaves_its_place(console: RunningConso
 
 
 async def test_all_streams_hear_of_an_arrival(console: RunningConsole) -> None:
-    """One look finds it for all."""
     live = Live(console.context)
     streams = [live.stream(always) for _ in range(3)]
     for stream in streams:

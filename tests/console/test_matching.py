@@ -35,8 +35,8 @@ PAY-A,7.00,0.00,7.00,KES,2026-11-19
 
 @pytest.fixture
 async def two_halves(console: RunningConsole) -> tuple[RunningConsole, dict[str, Any], str]:
-    """A payment that no statement has, and a line of a statement that names no payment; the break
-    of the one, and the line of the other."""
+    """Return the break of a payment that no statement has, and a statement line that names no
+    payment."""
     async with console.signed_in("finance") as client:
         await confirm(client, (await read(client, MISSPELLED))["upload"])
         console.driver.clock.put(console.driver.clock.now() + 40 * DAY)
@@ -51,7 +51,7 @@ async def two_halves(console: RunningConsole) -> tuple[RunningConsole, dict[str,
 async def test_a_line_is_matched_by_hand_and_taken_back(
     two_halves: tuple[RunningConsole, dict[str, Any], str],
 ) -> None:
-    """The page shows what keeps the two apart; the next run closes the break."""
+    """The page shows what separates the two; the next run closes the break."""
     console, paid, line = two_halves
     path = f"/breaks/{paid['id']}"
     async with console.signed_in("finance") as client:
@@ -101,7 +101,7 @@ def chosen(found: list[dict[str, Any]]) -> str:
 
 
 async def sent_as_shown(client: Any, path: str, **fields: str) -> Any:
-    """Send a form with what it holds unseen."""
+    """Send a form with its hidden fields."""
     page = (await client.get(path)).text
     seal = re.search(r'name="seen" value="([^"]+)"', page)
     assert seal, shown(page)
@@ -111,7 +111,7 @@ async def sent_as_shown(client: Any, path: str, **fields: str) -> Any:
 async def test_several_breaks_are_assigned_and_accepted_at_once(
     console_with_breaks: RunningConsole,
 ) -> None:
-    """With a preview of count and money, one confirmation, and an entry of the trail for each."""
+    """A preview shows count and money; one confirmation writes an audit entry for each."""
     console = console_with_breaks
     async with console.signed_in("finance") as client:
         found = (await breaks(client))["breaks"]
@@ -137,10 +137,9 @@ async def test_several_breaks_are_assigned_and_accepted_at_once(
     ]
 
 
-async def test_all_of_which_something_is_so_are_decided_together(
+async def test_all_breaks_that_match_filters_are_decided_together(
     console_with_breaks: RunningConsole,
 ) -> None:
-    """The page offers its filters as conditions; more can be said; a preview comes first."""
     console = console_with_breaks
     async with console.signed_in("finance") as client:
         found = (await breaks(client))["breaks"]
@@ -177,7 +176,7 @@ def _totals(found: list[dict[str, Any]]) -> list[str]:
 async def test_what_changed_since_it_was_shown_is_not_accepted(
     console_with_breaks: RunningConsole,
 ) -> None:
-    """All are accepted, or none: also where one of them was decided meanwhile."""
+    """All are accepted or none, also where one was decided meanwhile."""
     console = console_with_breaks
     async with console.signed_in("finance") as client:
         found = (await breaks(client))["breaks"]
@@ -199,8 +198,8 @@ async def test_what_changed_since_it_was_shown_is_not_accepted(
 async def test_above_the_limit_none_of_several_is_accepted(
     console_with_breaks: RunningConsole,
 ) -> None:
-    """The form says which are to be proposed, and offers nothing; what is sent all the same is
-    refused with their ids, and proposes nothing."""
+    """The form says which are to be proposed and offers nothing. A form sent all the same is
+    refused with their ids."""
     console = console_with_breaks
     limit = '[accept_alone_max]\nKES = "1.00"\n'
     async with console.signed_in("finance") as client:
@@ -240,7 +239,7 @@ async def test_above_the_limit_none_of_several_is_accepted(
 async def test_what_each_may_be_accepted_alone_may_not_be_together(
     console_with_breaks: RunningConsole,
 ) -> None:
-    """The form says to what they come and offers nothing; what is sent all the same is refused."""
+    """The form shows their sum and offers nothing; a form sent all the same is refused."""
     console = console_with_breaks
     for claim in ("pay_c", "pay_d"):
         order, session = {"reference": "ORD-2", "amount": 20}, {"reference": "cs_2"}
@@ -270,7 +269,7 @@ async def test_what_each_may_be_accepted_alone_may_not_be_together(
 
 
 async def test_late_money_is_decided_with_a_reason(console_with_breaks: RunningConsole) -> None:
-    """Kept, credited or given back."""
+    """It is kept, credited or given back."""
     console = console_with_breaks
     async with console.signed_in("finance") as client:
         first, second = (await client.get("/late.json")).json()["late"]
@@ -294,7 +293,7 @@ async def test_late_money_is_decided_with_a_reason(console_with_breaks: RunningC
 async def test_above_the_limit_keeping_late_money_is_proposed(
     console_with_breaks: RunningConsole,
 ) -> None:
-    """That it goes back, one person decides; both are written once the second has approved."""
+    """One person decides to give it back; both decisions count once the second has approved."""
     console = console_with_breaks
     await save_rules(console.context, '[accept_alone_max]\nKES = "1.00"\n', by="a finance")
     async with console.signed_in("finance") as client:
@@ -327,7 +326,7 @@ async def test_support_sees_breaks_and_decides_none(console_with_breaks: Running
 
 
 async def tried(client: httpx2.AsyncClient, rules: str) -> str:
-    """The form that puts rules in force which were tried."""
+    """Return the form that puts the previewed rules in force."""
     sent = await send(client, "/do/preview-rules", rules=rules)
     path = sent.headers["location"].partition("?")[0]
     page = (await client.get(path)).text
@@ -338,8 +337,8 @@ async def tried(client: httpx2.AsyncClient, rules: str) -> str:
 
 
 async def test_rules_that_were_tried_are_put_in_force(console_with_breaks: RunningConsole) -> None:
-    """The very ones, by one person where no rule says otherwise, else by two; and not where others
-    were put in force since."""
+    """One person suffices unless a rule says otherwise. Nothing happens where other rules came into
+    force since."""
     console = console_with_breaks
     limits = '[accept_alone_max]\nKES = "5.00"\n'
     async with console.signed_in("finance") as client:
@@ -375,7 +374,7 @@ async def test_rules_that_were_tried_are_put_in_force(console_with_breaks: Runni
 
 
 async def test_rules_are_tried_and_nothing_is_kept(console_with_breaks: RunningConsole) -> None:
-    """What they would change, with money; a mistake is told with its key."""
+    """The page shows what they would change in money, and a mistake with its key."""
     console = console_with_breaks
     async with console.signed_in("finance") as client:
         wrong = await send(client, "/do/preview-rules", rules="date_window = 5\n")
@@ -393,7 +392,7 @@ async def test_rules_are_tried_and_nothing_is_kept(console_with_breaks: RunningC
 async def test_rules_are_read_where_they_can_be_ended(
     console: RunningConsole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Never in the console's own process, which serves everybody; what comes of it is told."""
+    """They are never parsed in the console's own process, which serves everybody."""
 
     def read(*_: object, **__: object) -> None:
         raise AssertionError("TOML was read in the console's own process")
@@ -427,7 +426,7 @@ async def test_rules_that_take_too_long_to_read_are_ended(
 
 @pytest.mark.parametrize("role", ["support", "viewer"])
 async def test_an_order_leads_to_its_breaks(console_with_breaks: RunningConsole, role: str) -> None:
-    """Who may look at breaks gets the way there; all are told that there is one."""
+    """Only roles that may see breaks get the link; all see that there is one."""
     async with console_with_breaks.signed_in(role) as client:
         document = (await client.get("/orders/ORD-1.json")).json()
         page = (await client.get("/orders/ORD-1")).text

@@ -32,7 +32,8 @@ OTHER_PHONE = "254787654321"
 
 @pytest.fixture
 async def numbers(console: RunningConsole) -> RunningConsole:
-    """Two customers with a number, and a second person in each role that may see them."""
+    """Run a console with two customers with numbers, and a second person in each role that may see
+    them."""
     payment, order = {"reference": "pay_5", "amount": 20}, {"reference": "ORD-5", "amount": 20}
     customer = {"phone": f"+{OTHER_PHONE}"}
     await console.driver.send(
@@ -48,7 +49,7 @@ async def numbers(console: RunningConsole) -> RunningConsole:
 
 
 async def asked_for(console: RunningConsole, *orders: str) -> str:
-    """The id of what a support person proposes."""
+    """Return the id of a support person's proposal."""
     async with console.signed_in("support") as client:
         told = await send(
             client, "/do/unmask-many", orders="\r\n".join(orders), purpose="payment", reason=REASON
@@ -66,7 +67,7 @@ async def approved(console: RunningConsole, proposal: str, *, by: str = "Sue") -
 
 
 async def look(console: RunningConsole, proposal: str, form: str = "page", *, by: str = "") -> str:
-    """What the proposer is shown, or why not."""
+    """Return what the proposer is shown, or why not."""
     token = await session_for(console.context, by or "a support")
     async with console.client(token, **SAME_SITE) as client:
         answer = await send(client, f"/do/see-numbers?proposal={proposal}", **{"as": form})
@@ -82,8 +83,7 @@ def looks(console: RunningConsole) -> list[tuple[object, ...]]:
 async def test_the_proposer_sees_them_once_another_agreed_and_nothing_else_holds_them(
     numbers: RunningConsole, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """In every form, each look noted for each order; the number is in no proposal, page, trail or
-    log but the answer."""
+    """Each look is an audit entry for each order; the number is only in the answer."""
     console = numbers
     proposal = await asked_for(console, "ORD-1", AWKWARD, "ORD-5")
     before = shown(await look_at_form(console, proposal))
@@ -131,7 +131,6 @@ async def test_the_proposer_sees_them_once_another_agreed_and_nothing_else_holds
 
 @pytest.mark.parametrize("by", ["Sue", "Bea", "a finance", "a viewer"])
 async def test_nobody_else_sees_them(numbers: RunningConsole, by: str) -> None:
-    """Neither who approved it nor another admin."""
     proposal = await asked_for(numbers, "ORD-1")
     await approved(numbers, proposal)
     text = await refused_look(numbers, proposal, by=by)
@@ -150,8 +149,7 @@ async def refused_look(console: RunningConsole, proposal: str, *, by: str) -> st
 
 
 async def test_the_approval_ends(numbers: RunningConsole) -> None:
-    """A second before its end it holds, at its end it does not; and one whose role has changed
-    hands sees nothing."""
+    """It holds until just before its end; a proposer whose role has changed sees nothing."""
     proposal = await asked_for(numbers, "ORD-1")
     await approved(numbers, proposal)
     agreed = numbers.driver.clock.now()
@@ -187,8 +185,8 @@ async def test_who_was_erased_meanwhile_is_said_to_be(numbers: RunningConsole) -
 async def test_what_is_refused_before_it_is_proposed(
     numbers: RunningConsole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No order, one that is not known (a number among them is not said again), too many, no
-    purpose, a number in the reason."""
+    """Refused are no order, an unknown one (without repeating a number), too many, no purpose, and
+    a number in the reason."""
     monkeypatch.setattr(unmask_many, "MOST_ORDERS", 2)
     right = {"orders": "ORD-1", "purpose": "payment", "reason": REASON}
     async with numbers.signed_in("support") as client:
@@ -210,7 +208,7 @@ async def test_what_is_refused_before_it_is_proposed(
 
 
 async def test_which_orders_stand_in_the_form(numbers: RunningConsole) -> None:
-    """Those that were ticked, those of the list's filters, or none."""
+    """They are the ticked ones, those of the list's filters, or none."""
     async with numbers.signed_in("support") as client:
         listed = (await client.get("/orders?outcome=failed&choose=numbers")).text
         plain = (await client.get("/orders?outcome=failed")).text
@@ -245,7 +243,7 @@ async def test_a_proposer_who_may_no_more_sees_nothing(numbers: RunningConsole) 
 
 
 async def test_support_sees_proposals_of_what_it_may_do_alone(numbers: RunningConsole) -> None:
-    """Not that an erasure was proposed, not by its address, and not by the form that decides."""
+    """Support does not learn of an erasure from the list, its address or its form."""
     asked = ErasureRequest(order="ORD-5", reason="asked for it", by=Proven("a admin"))
     erasing = (await numbers.console.propose_erasing(asked)).id
     own = await asked_for(numbers, "ORD-1")

@@ -46,7 +46,7 @@ LIMITS = '[accept_alone_max]\nKES = "1.00"\nUSD = "1.00"\n'
 
 
 async def proposed(console: RunningConsole, name: str) -> str:
-    """The id of a proposal to accept this break."""
+    """Return the id of a proposal to accept this break."""
     await save_rules(console.context, LIMITS, by="a finance")
     by = Proven("a finance")
     found = await accept_break(console.context, name, reason="it is gone", by=by)
@@ -55,7 +55,7 @@ async def proposed(console: RunningConsole, name: str) -> str:
 
 
 async def proposed_numbers(console: RunningConsole) -> str:
-    """The id of a proposal to see customers' numbers, which support may look at."""
+    """Return the id of a proposal to see customers' numbers, which support may open."""
     kind = unmasking_kind(console.context)
     asked = UnmaskRequest(
         orders=["ORD-1"], purpose="refund", reason="it came back", by=Proven("a admin")
@@ -67,7 +67,7 @@ LISTS = [page for page in PAGES if "{subject}" not in page.path]
 
 
 def test_the_rooms_page_has_every_address() -> None:
-    """Its table says what is done where: no page is left out of it, and none has gone."""
+    """The README's table has every page and no other."""
     readme = (Path(app.console.__file__).parent / "README.md").read_text(encoding="utf-8")
     table = readme.partition("## The pages")[2].partition("\n## ")[0]
     told = {re.sub(r"{\w+}", "{}", path) for path in re.findall(r"`(/[^`?]*)", table)}
@@ -75,7 +75,7 @@ def test_the_rooms_page_has_every_address() -> None:
 
 
 def shown(html: str) -> str:
-    """A page's text as a person reads it."""
+    """Return a page's text as a person reads it."""
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", html)).split())
 
 
@@ -93,7 +93,7 @@ NAIROBI = ZoneInfo("Africa/Nairobi")
 
 
 def in_nairobi(console: RunningConsole) -> RunningConsole:
-    """The same console of a merchant there."""
+    """Run the same console for a merchant in Nairobi."""
     context = replace(console.context, zone=NAIROBI)
     other = replace(console.console, context=context, zone=NAIROBI)
     return replace(console, console=other, application=build_console(other))
@@ -115,7 +115,7 @@ async def test_an_alarm_tells_the_times_of_the_zone(
 async def test_between_summer_and_winter_time_the_timeline_counts_real_hours(
     console: RunningConsole,
 ) -> None:
-    """Its moments are the zone's; what lies between them is what passed, not what clocks show."""
+    """Moments are the zone's; durations are real time."""
     happened, reached = "2026-10-14T12:00:00Z", "2026-11-26T19:49:16Z"
     berlin = replace(console.console, zone=ZoneInfo("Europe/Berlin"))
     drawn = Pages(berlin, (), {})._timeline([{"occurred_at": happened, "received_at": reached}])
@@ -124,8 +124,7 @@ async def test_between_summer_and_winter_time_the_timeline_counts_real_hours(
 
 
 async def test_sentences_of_an_order_tell_the_times_of_the_zone(console: RunningConsole) -> None:
-    """Its answer, why, its findings, attempts and breaks, and its row in the list; JSON is in
-    UTC."""
+    """Its answer, reasons, findings, attempts, breaks and list row do; JSON is in UTC."""
     driver, nairobi = console.driver, in_nairobi(console)
     context = nairobi.context
     await driver.send(of_order("ORD-7", "evt_7", "pending"))
@@ -165,7 +164,7 @@ async def test_sentences_of_an_order_tell_the_times_of_the_zone(console: Running
 async def test_every_role_does_what_the_table_says(
     console_with_breaks: RunningConsole, role: str
 ) -> None:
-    """403 for a form, and for what it sends, where the role may not."""
+    """A role that may not gets 403 for the form and for what it sends."""
     console = console_with_breaks
     async with console.signed_in("finance") as client:
         name = (await client.get("/breaks.json")).json()["breaks"][0]["id"]
@@ -228,7 +227,7 @@ async def test_the_page_of_an_order_says_what_its_json_says(console: RunningCons
 def test_the_money_of_an_order_adds_up(
     gone: dict[str, str], held: str | None, back: str, disputed: str | None
 ) -> None:
-    """Received is given back, lost, in dispute and held, whatever way the money went."""
+    """Received equals given back, lost, in dispute and held, whatever happened."""
 
     def kes(amount: str | None) -> dict[str, str] | None:
         return None if amount is None else {"amount": amount, "currency": "KES"}
@@ -245,7 +244,7 @@ def test_the_money_of_an_order_adds_up(
 
 
 async def test_all_that_is_held_of_a_canceled_order_is_owed_back(console: RunningConsole) -> None:
-    """Also where it was canceled after it had been paid."""
+    """It may have been canceled after it was paid."""
     now = console.context.clock.now()
     price = Money(minor=150_000, currency="KES")
     told = OrderFacts(order="ORD-1", money=price, canceled_at=now)
@@ -261,7 +260,7 @@ async def test_all_that_is_held_of_a_canceled_order_is_owed_back(console: Runnin
 async def test_what_is_owed_back_leaves_payments_in_doubt_out(
     console_with_breaks: RunningConsole,
 ) -> None:
-    """An order that was paid twice, with a third payment of a hundred times the price."""
+    """The order was paid twice, and a third payment is a hundred times the price."""
     async with console_with_breaks.signed_in("support") as client:
         ledger = (await client.get("/orders/ORD-1.json")).json()["ledger"]
         (owed,) = [each["facts"]["owed"] for each in ledger["findings"] if "owed" in each["facts"]]
@@ -271,7 +270,7 @@ async def test_what_is_owed_back_leaves_payments_in_doubt_out(
 
 
 async def test_a_printed_page_says_whose_it_is(console: RunningConsole) -> None:
-    """At its end, on paper alone, and not to who is not signed in."""
+    """The name is at its end, on paper alone, and only for a signed-in operator."""
     context = replace(console.context, merchant="Duka <Bora>")
     there = replace(console, application=build_console(replace(console.console, context=context)))
     async with there.signed_in("viewer") as client:
@@ -359,7 +358,7 @@ async def test_what_is_off_becomes_a_page_that_says_so(
 async def test_where_there_is_no_page_the_menu_shows_those_there_are(
     console: RunningConsole,
 ) -> None:
-    """To who is signed in, who is told of it; a stranger is told of no menu."""
+    """Only signed-in operators see a menu."""
     async with console.signed_in("viewer") as client:
         page = (await client.get("/nothing")).text
     async with console.client() as client:
@@ -401,7 +400,7 @@ async def test_a_viewer_sees_no_refused_delivery(console: RunningConsole) -> Non
 async def test_what_a_statement_alone_knows_is_told_where_nothing_is_found(
     console: RunningConsole,
 ) -> None:
-    """With what to do; the list that a command shows is led to."""
+    """The page says what to do and links to the list."""
     settled = console.driver.path.parent / "settled.csv"
     settled.write_text("payment_reference,order_reference,gross,currency\np77,ORD-77,1.00,KES\n")
     await import_statement(
@@ -416,7 +415,7 @@ async def test_what_a_statement_alone_knows_is_told_where_nothing_is_found(
 async def test_a_phone_is_in_no_page_address_or_log(
     console: RunningConsole, log: io.StringIO
 ) -> None:
-    """It stands in bodies that were taken and refused, and is typed into the search."""
+    """It stands in accepted and refused bodies, and is typed into the search."""
     said: list[object] = []
     async with console.signed_in("support") as client:
         found = await client.post("/find", data={"text": f"+{PHONE}"})
@@ -453,7 +452,7 @@ async def test_a_form_does_its_work_once(console: RunningConsole) -> None:
 
 
 async def test_a_download_may_be_taken_again(console: RunningConsole) -> None:
-    """The evidence bundle is one. Its form stays on the screen, and each time is in the trail."""
+    """The form of an evidence bundle stays on the screen; each download is an audit entry."""
     async with console.signed_in("finance") as client:
         page = (await client.get("/do/evidence?order=ORD-1")).text
         found = re.search(r'name="form" value="([^"]+)"', page)
@@ -475,7 +474,7 @@ async def test_judging_again_asks_for_a_reason_and_previews(console: RunningCons
 
 
 async def test_who_types_is_told_of_orders_that_begin_so(console: RunningConsole) -> None:
-    """By a POST that no other site sends, to who is signed in; nothing for a phone number."""
+    """Only same-site POSTs of signed-in operators are answered; a phone number gets nothing."""
     async with console.signed_in("viewer") as client:
         found = [
             (await client.post("/find/beginning", data={"text": text})).json()["orders"]
@@ -491,6 +490,6 @@ async def test_who_types_is_told_of_orders_that_begin_so(console: RunningConsole
 
 
 def test_a_moment_at_the_end_of_the_calendar_is_shown_in_utc() -> None:
-    """Where the zone has no such time any more; a session that never ends is awaited until then."""
+    """The zone has no such time; a session that never ends is awaited until then."""
     shown = moment_in(ZoneInfo("Africa/Nairobi"))("9999-12-31T23:59:59Z")
     assert shown.endswith('<span class="day">9999-12-31</span> 23:59:59</time>')

@@ -81,7 +81,7 @@ LISTS: Final = (
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Every statement, whole or read in parts, with values that it was asked with."""
+    """Return every statement, whole or in parts, with values it ran with."""
     found: dict[str, Any] = {}
     run, ask = statements.CallingConnection.execute, statements._Sqlite.ask
 
@@ -100,7 +100,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def scans(database: sqlite3.Connection, sql: str, values: Any) -> Iterator[str]:
-    """Tables that grow, and that SQLite would go through from an end."""
+    """Return growing tables that SQLite would scan from an end."""
     sql = " ".join(sql.split())
     if not sql.startswith(("SELECT", "WITH")) or any(each in sql for each in NEWEST_FIRST):
         return
@@ -115,8 +115,7 @@ def scans(database: sqlite3.Connection, sql: str, values: Any) -> Iterator[str]:
 
 
 async def elsewhere(console: RunningConsole) -> None:
-    """What jobs read of the bank is read now: in a real console another process does that, and a
-    page shows what it found."""
+    """Read in this process what a console's jobs read in another."""
     async with console.signed_in("admin") as client:
         for path in ("/bank", "/bank?stands=bank_line_unknown"):
             assert (await client.get(path)).status_code == 200

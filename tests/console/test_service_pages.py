@@ -36,7 +36,7 @@ def test_every_word_has_a_sentence() -> None:
 
 
 def test_a_sentence_of_a_page_has_commands_as_code_and_moments_in_its_zone() -> None:
-    """What is written by others stays text; a backquote by itself stays one."""
+    """Text written by others stays text; so does a lone backquote."""
     prose = prose_in(ZoneInfo("Africa/Nairobi"))
     assert prose("by 2026-12-31T22:00:00.5Z, run `tallyhook <x>` & look") == (
         'by <time title="2026-12-31 22:00:00.500 UTC">2027-01-01 01:00'
@@ -46,7 +46,7 @@ def test_a_sentence_of_a_page_has_commands_as_code_and_moments_in_its_zone() -> 
 
 
 def test_a_command_that_shows_what_has_a_page_here_is_a_link_to_it() -> None:
-    """Whoever reads it has a console and no command line."""
+    """Readers of the console have no command line."""
     prose = prose_in(ZoneInfo("UTC"))
     assert prose("`tallyhook deliveries show dlv_1` says why.") == (
         '<a href="/deliveries/dlv_1">its page</a> says why.'
@@ -63,7 +63,7 @@ def test_a_command_that_shows_what_has_a_page_here_is_a_link_to_it() -> None:
 async def test_what_waits_is_counted_so_far_and_no_further(
     console: RunningConsole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is sealed yet; where more wait than are counted, the page says so."""
+    """Nothing is sealed yet; the page says when it stopped counting."""
     async with console.signed_in("support") as client:
         whole = (await client.get("/now.json")).json()["state"]["unsealed"]
         monkeypatch.setattr("app.monitoring.health.COUNTED", whole)
@@ -100,7 +100,7 @@ async def test_the_trail_is_newest_first_and_pages_without_gap(
 
 
 async def test_the_log_is_verified_from_its_page(console: RunningConsole) -> None:
-    """A row that was changed since it was sealed is told."""
+    """A row changed since it was sealed is reported."""
     async with console.signed_in("viewer") as client:
         signer = await signer_of(
             console.context, load_settings(environ(console.driver.path.parent))
@@ -204,7 +204,7 @@ async def test_an_item_is_signed_by_who_is_signed_in(console: RunningConsole) ->
 
 
 async def test_the_shop_is_told_again_by_number(console: RunningConsole) -> None:
-    """Without a shop's address nothing is to be told; the form says so."""
+    """Without a shop's address the form says so."""
     async with console.signed_in("support") as client:
         empty = shown((await client.get("/notifications")).text)
         none = shown((await client.get("/do/redeliver?number=1")).text)
@@ -228,7 +228,7 @@ async def test_the_shop_is_told_again_by_number(console: RunningConsole) -> None
 
 
 async def test_the_shop_is_told_all_of_a_list_again(console: RunningConsole) -> None:
-    """With its count; those that were shown, or none."""
+    """The form shows their count; all that were shown are sent, or none."""
     async with console.context.database.writing() as connection:
         sql = (
             "INSERT INTO notifications (seq, order_key, since, due_at, tries, problem) "
@@ -301,14 +301,14 @@ PUBLISHED = "SELECT 1 FROM revisions WHERE order_key = 'ORD-9'"
 
 
 async def nothing_to_seal(self: Sealer) -> int:
-    """In place of a round of the service's own sealing."""
+    """Replace a round of the service's own sealing."""
     return 0
 
 
 async def test_letter_and_proofs_of_an_order_are_downloads(
     console: RunningConsole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Proofs are of what is sealed, the letter in the form that is chosen, and in the trail."""
+    """Proofs cover what is sealed; the letter has the chosen form and is an audit entry."""
     async with console.signed_in("support") as client:
         with monkeypatch.context() as held:
             held.setattr(Sealer, "seal_some", nothing_to_seal)
@@ -338,7 +338,7 @@ async def test_letter_and_proofs_of_an_order_are_downloads(
 
 
 async def test_a_token_is_made_on_its_page_and_shown_once(console: RunningConsole) -> None:
-    """For what was chosen, and in the trail; a wrong end, or no scope, makes none."""
+    """It is an audit entry; a wrong end, or no scope, makes none."""
     async with console.signed_in("admin") as client:
         path = "/do/add-token"
         none = await send(client, path, name="books", read="", orders="", until="")
@@ -361,8 +361,8 @@ async def test_a_token_is_made_on_its_page_and_shown_once(console: RunningConsol
 async def test_the_checks_before_going_live_are_run_from_the_page(
     console: RunningConsole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the page then says is what the doctor's command says, as its JSON; the trail names who
-    had them run; what only the checks know to be signed can be signed."""
+    """The page agrees with the doctor's JSON; the trail names who ran it, and items that only
+    checks can show can be signed."""
     for name, value in environ(console.driver.path.parent, PUBLIC_URL="").items():
         monkeypatch.setenv(name, value)
     doctor: list[Check] = []

@@ -41,7 +41,7 @@ PASSWORD = "correct horse battery"
 
 
 def test_the_codes_are_those_of_rfc_6238() -> None:
-    """Its appendix B, the last six digits."""
+    """These are the last six digits of its appendix B."""
     secret = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
     known = {59: "287082", 1111111109: "081804", 1234567890: "005924", 20000000000: "353130"}
     assert {at: totp_code(secret, step_of(EARLIEST + at * SECOND)) for at in known} == known
@@ -65,7 +65,7 @@ async def test_a_password_fits_its_own_text_alone() -> None:
 
 
 async def invited(console: RunningConsole, name: str) -> tuple[str, str | None]:
-    """A person with a password, and the secret of their codes."""
+    """Return a person's password and the secret of their codes."""
     token = await invite_operator(console.context, name=name, role=None, by="a admin")
     async with console.client(**SAME_SITE) as client:
         page = await client.post("/invite", data={"token": token})
@@ -100,7 +100,7 @@ async def test_an_invitation_is_used_once_and_leads_to_a_session(console: Runnin
 
 
 def dark_cells(svg: str) -> set[tuple[int, int]]:
-    """(row, column) of what a QR code draws: strokes to the right, a row at a time."""
+    """Return (row, column) of each dark cell of a QR code's strokes."""
     drawn = re.search(r'stroke="#000" d="([^"]+)"', svg)
     assert drawn
     at = [0.0, 0.0]
@@ -116,8 +116,8 @@ def dark_cells(svg: str) -> set[tuple[int, int]]:
 
 
 async def test_an_authenticator_takes_the_secret_by_a_picture(console: RunningConsole) -> None:
-    """The picture is of the very address that is linked, dark on light in any theme, and has
-    nothing that the content policy would refuse."""
+    """The picture encodes the linked address, is dark on light in any theme, and satisfies the
+    content policy."""
     token = await invite_operator(console.context, name="a finance", role=None, by="a admin")
     async with console.client(**SAME_SITE) as client:
         page = (await client.post("/invite", data={"token": token})).text
@@ -137,8 +137,8 @@ async def test_an_authenticator_takes_the_secret_by_a_picture(console: RunningCo
 
 
 async def test_every_failure_is_told_in_the_same_words(console: RunningConsole) -> None:
-    """No such name, a wrong password, a wrong code, a disabled operator, and too many tries. The
-    name alone stands in the form again."""
+    """Failures are an unknown name, a wrong password or code, a disabled operator, and too many
+    tries. Only the name is shown again."""
     await invited(console, "a finance")
     await invited(console, "a viewer")
     await retire_operator(console.context, name="a viewer", by="a admin")
@@ -159,7 +159,8 @@ async def test_every_failure_is_told_in_the_same_words(console: RunningConsole) 
 
 
 async def test_who_guesses_locks_nobody_out(console: RunningConsole) -> None:
-    """From one network neither who is new nor who was here before; from many not who was here."""
+    """From one network neither new nor known people are locked out; from many, known ones are
+    not."""
     await invited(console, "a viewer")
     guess = {"name": "a viewer", "password": "wrong", "code": ""}
     right = guess | {"password": PASSWORD}
@@ -179,7 +180,7 @@ async def test_who_guesses_locks_nobody_out(console: RunningConsole) -> None:
 
 
 async def test_a_zero_byte_is_a_mistake_of_whoever_sends_it(console: RunningConsole) -> None:
-    """PostgreSQL keeps none in a text: in the log it was a fault of ours, by any stranger."""
+    """PostgreSQL stores none in text, so any stranger could log a fault."""
     async with console.client(**SAME_SITE) as client:
         form = {"name": "a\0", "password": "x", "code": ""}
         assert (await client.post("/sign-in", data=form)).status_code == 400
@@ -192,7 +193,7 @@ async def test_a_zero_byte_is_a_mistake_of_whoever_sends_it(console: RunningCons
 async def test_who_hangs_up_in_the_middle_of_a_form_is_no_fault_of_ours(
     console: RunningConsole, path: str
 ) -> None:
-    """The log called it an error for every form that any stranger broke off."""
+    """A stranger's broken form must not log an error."""
     place, _, query = path.partition("?")
     token = await session_for(console.context, "a support")
     said = {"host": f"127.0.0.1:{PORT}", "sec-fetch-site": "same-origin"}
@@ -222,7 +223,7 @@ async def test_who_hangs_up_in_the_middle_of_a_form_is_no_fault_of_ours(
 async def test_of_a_name_that_is_nobodys_little_is_remembered(
     console: RunningConsole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ten thousand names of sixteen kilobytes are a lot of memory for strangers to fill."""
+    """Ten thousand names of 16 KiB would fill memory."""
     tried: list[str] = []
 
     def take(_limiter: RateLimiter, name: str) -> bool:
@@ -239,8 +240,8 @@ async def test_of_a_name_that_is_nobodys_little_is_remembered(
 async def test_who_signed_in_and_that_somebody_failed_to_is_in_the_trail(
     console: RunningConsole,
 ) -> None:
-    """Nothing that was typed; of each network that somebody failed, and not how often: whoever
-    guesses must not fill what is kept for ever."""
+    """Entries hold no input and one failure for each network, or a guesser would fill what is kept
+    for ever."""
     await invited(console, "a viewer")
     async with console.client(**SAME_SITE) as client:
         form = {"name": "a viewer", "password": PASSWORD, "code": ""}
@@ -261,7 +262,7 @@ async def test_who_signed_in_and_that_somebody_failed_to_is_in_the_trail(
 async def test_closing_a_month_asks_for_the_password_again(
     console: RunningConsole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A stolen session closes nothing: neither without, nor with another's, nor by guessing on."""
+    """A stolen session closes nothing: not without a password, with another's, or by guessing."""
     monkeypatch.setattr(RateLimiter, "MINUTE_S", 1e9)
     await invited(console, "a finance")
     async with console.signed_in("finance") as client:
@@ -313,7 +314,7 @@ async def test_a_session_ends_idle_old_signed_out_and_with_its_operator(
 
 
 async def test_what_an_open_page_asks_by_itself_keeps_no_session(console: RunningConsole) -> None:
-    """Neither its stream nor the rows that it loads again: whoever walks away is signed out."""
+    """Streams and reloads do not count as activity."""
     clock, token = console.driver.clock, await session_for(console.context, "a support")
     used = "SELECT used_at FROM sessions WHERE name = 'a support'"
     begun = console.driver.rows(used)
@@ -330,7 +331,7 @@ async def test_what_an_open_page_asks_by_itself_keeps_no_session(console: Runnin
 
 
 async def _opened_stream(console: RunningConsole, token: str) -> str:
-    """The headers of a stream that is left at its second line, when its session was looked at."""
+    """Open a stream, leave it at its second line, and return its headers."""
     sent: list[Any] = []
     heard = asyncio.Event()
 
@@ -355,7 +356,7 @@ async def _opened_stream(console: RunningConsole, token: str) -> str:
 
 
 async def test_a_session_that_somebody_fixed_is_no_session(console: RunningConsole) -> None:
-    """A cookie that was set before signing in stays worthless; signing in gives another."""
+    """A cookie set before signing in stays worthless; signing in gives another."""
     await invited(console, "a viewer")
     async with console.client("chosen by a stranger", **SAME_SITE) as client:
         assert (await client.get("/orders")).status_code == 303
@@ -375,7 +376,7 @@ UNSENT = {
 
 
 async def sent_too_late(console: RunningConsole, client: httpx2.AsyncClient, path: str) -> str:
-    """The page to sign in to which a form leads whose session has gone idle."""
+    """Return the sign-in page that a form of an idle session leads to."""
     console.driver.clock.put(console.driver.clock.now() + IDLE + SECOND)
     sent = await client.post(path, data=UNSENT)
     assert sent.status_code == 303
@@ -385,7 +386,7 @@ async def sent_too_late(console: RunningConsole, client: httpx2.AsyncClient, pat
 async def test_what_was_typed_in_a_form_stands_there_after_a_new_sign_in(
     console: RunningConsole,
 ) -> None:
-    """Nothing is done by it, and it is shown until it is sent; a password is never kept."""
+    """It does nothing until it is sent again; a password is never kept."""
     await invited(console, "a support")
     token, path = await session_for(console.context, "a support"), "/do/note?order=ORD-1"
     async with console.client(token, **SAME_SITE) as client:
@@ -439,7 +440,7 @@ async def test_what_was_typed_is_shown_to_nobody_else(console: RunningConsole, t
 
 
 async def test_a_form_from_another_site_is_kept_for_nobody(console: RunningConsole) -> None:
-    """Else a stranger's page could lay words into a form that its reader then sends."""
+    """A stranger's page could otherwise put words into a form that its reader sends."""
     await invited(console, "a support")
     token, path = await session_for(console.context, "a support"), "/do/note?order=ORD-1"
     console.driver.clock.put(console.driver.clock.now() + IDLE + SECOND)
@@ -471,7 +472,7 @@ def test_few_forms_are_kept_and_for_an_hour() -> None:
 async def test_a_password_that_is_replaced_meanwhile_opens_nothing(
     console: RunningConsole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Setting a new one ends every session; none may begin by the old one after that."""
+    """A new password ends every session, and none begins by the old one."""
     await invited(console, "a viewer")
     link = await invite_operator(console.context, name="a viewer", role=None, by="a admin")
 

@@ -43,7 +43,7 @@ SET_ASIDE = (
 
 
 async def of_form(client: httpx2.AsyncClient, path: str) -> str:
-    """The id of the form at an address."""
+    """Return the id of the form at an address."""
     page = await client.get(path)
     found = re.search(r'name="form" value="([^"]+)"', page.text)
     assert found, shown(page.text)
@@ -51,12 +51,12 @@ async def of_form(client: httpx2.AsyncClient, path: str) -> str:
 
 
 async def sent(client: httpx2.AsyncClient, path: str, **fields: str) -> httpx2.Response:
-    """What a form answers, sent with these fields."""
+    """Return what a form answers to these fields."""
     return await client.post(path, data={"form": await of_form(client, path), **fields})
 
 
 async def test_a_number_and_a_body_are_seen_with_a_reason(console: RunningConsole) -> None:
-    """Once, by whom may; the trail has who, why and of what, and not the number."""
+    """The trail has operator, reason and delivery, but not the number."""
     async with console.signed_in("support") as client:
         none = await sent(client, "/do/unmask?order=ORD-1", reason="")
         phone = await sent(client, "/do/unmask?order=ORD-1", reason=REASON)
@@ -93,7 +93,7 @@ async def test_a_note_is_added_and_read_by_all(console: RunningConsole) -> None:
 
 
 async def test_pins_and_saved_lists_are_ones_own(console: RunningConsole) -> None:
-    """Only filters that the list has are saved, each as the list takes it."""
+    """Only filters that the list has are saved, in its own form."""
     async with console.signed_in("viewer") as client:
         await sent(client, "/do/pin?order=ORD-1")
         await sent(client, "/do/save-list?list=orders&outcome=failed&colour=x", label="to call")
@@ -144,8 +144,8 @@ async def test_an_alarm_is_taken_until_it_is_over(console: RunningConsole) -> No
 
 
 async def test_an_erasure_looks_first_and_takes_two(console: RunningConsole) -> None:
-    """It takes what was looked at, typed once more, a reason, and another admin; a number only
-    finds the orders, and is in no page."""
+    """It needs the preview typed once more, a reason and another admin. A number only finds the
+    orders and is in no page."""
     path, pages = "/do/erase", []
     await register_operator(console.context, name="Bea", role="admin", by="a admin")
     async with console.signed_in("admin") as client:
@@ -190,8 +190,8 @@ async def test_an_erasure_looks_first_and_takes_two(console: RunningConsole) -> 
 async def test_an_erasure_that_is_broken_off_is_not_shown_as_done(
     console: RunningConsole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The approval is kept before the first row goes: the page says that it was begun, and by which
-    command it is carried out; then no more."""
+    """The approval is stored first: the page says that it began, and by which command it is
+    finished."""
     await register_operator(console.context, name="Bea", role="admin", by="a admin")
     asked = ErasureRequest(order="ORD-1", reason="asked for it", by=Proven("a admin"))
     proposal = (await console.console.propose_erasing(asked)).id
@@ -220,11 +220,9 @@ async def test_an_erasure_that_is_broken_off_is_not_shown_as_done(
 
 
 @pytest.mark.parametrize(("approves", "said"), [(True, BEGUN), (False, UNCHANGED)])
-async def test_what_a_killed_process_may_have_done(
+async def test_a_killed_job_that_may_have_begun_is_not_said_to_have_changed_nothing(
     approves: bool, said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Whoever is told to begin again must not be told so of what may have begun."""
-
     async def killed(*_: object, **__: object) -> None:
         raise BrokenWorkerProcess
 
