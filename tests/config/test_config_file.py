@@ -61,7 +61,7 @@ def test_owner_and_group_stay(tmp_path: Path) -> None:
     """As the service's group reads it, whoever added to it."""
     path = tmp_path / "t.env"
     path.write_text("A=1\n")
-    owner, group = (1234, 10001) if os.geteuid() == 0 else (-1, os.getgroups()[0])
+    owner, group = (1234, 10001) if os.geteuid() == 0 else (-1, os.getgid())
     os.chown(path, owner, group)
     path.chmod(0o640)
     before = path.stat()
