@@ -1,11 +1,10 @@
-"""A database: opened safely, with snapshots for who reads and one transaction at a time for who
-writes.
+"""A database: opened safely, with snapshots to read and one transaction at a time to write.
 
     async with database.reading() as connection: …      # a snapshot
     async with database.writing() as connection: …      # one transaction
 
-What may be done with a connection stands in the stores of the rooms. `receiving/inbox.py` opens a
-database together with its inbox.
+Leaves out: statements, which are in the rooms' stores; and the inbox, with which
+`receiving/inbox.py` opens a database.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.config.settings import Settings
 from app.core.clock import Clock
 from app.core.errors import ConfigurationError, StorePoisoned, StoreUnavailable, UsageError
+from app.core.private_files import sync_folder
 from app.database import schema
 from app.database.engine import (
     is_sqlite,
@@ -44,21 +44,21 @@ from app.database.writer import MIB, LogLength, Place, Space, Writer
 log = structlog.get_logger()
 
 SERVER_S: Final = 60.0
-"""How long whoever serves or works waits for a PostgreSQL server to answer, when it starts."""
+"""How long `serve` and workers wait at their start for a PostgreSQL server to answer."""
 
 AGAIN_S: Final = 0.2
-"""Between two tries."""
+"""Pause between two tries."""
 
 LOOKED_AT_FIRST: Final = 64 * MIB
-"""Bytes of an SQLite file up to which all of it is looked at before anything is acknowledged: a
-second from a slow disk. A larger one is looked at while it serves."""
+"""Size of an SQLite file up to which it is checked before anything is acknowledged: a second from a
+slow disk. A larger file is checked while it is served."""
 
 
 class Database:
-    """One database. Nothing is opened before it is needed; `close` gives everything back."""
+    """One database. Connections are opened when they are needed; `close` closes them."""
 
     def __init__(self, settings: Settings, *, purpose: Purpose = "upgrading") -> None:
-        """purpose: see `open`; `upgrading` for what is done without having it open."""
+        """purpose: see `open`; `upgrading` for use without `open`."""
         self.url = settings.database_url
         self.shared = not is_sqlite(self.url)
         """Whether several processes may receive and fold on this database."""
@@ -66,12 +66,12 @@ class Database:
         """The database file on SQLite; None elsewhere."""
         self.environment: str | None = settings.environment
         self.looked = True
-        """Whether the whole file has been looked at; else `look` is still to be called."""
+        """Whether the whole file has been checked; else call `look`."""
         self.on_poison: Callable[[str], None] = lambda reason: None
         """Called once with the reason why nothing more may be written."""
         self._made = None if self.path is None else Made(self.path)
         self.service = None if self.path is None else ServiceLock(self.path)
-        """Who holds it serves; None on PostgreSQL."""
+        """The lock of the serving process; None on PostgreSQL."""
         self._log = None if self.path is None else LogLength(self.path)
         self.reader = reading_engine(self.url)
         self.writer = Writer(
@@ -89,7 +89,7 @@ class Database:
         self.writer.on_poison = self._fail
 
     def fail_together(self, writer: Writer) -> None:
-        """From now on an error of the disk under one file ends what is written to the other."""
+        """Have a fatal error of one writer stop the others, too."""
         self._writers.append(writer)
         writer.on_poison = self._fail
 
@@ -107,7 +107,7 @@ class Database:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
-        """A connection on one consistent snapshot. Raises StoreUnavailable without one."""
+        """Lend a connection on one consistent snapshot. Raises StoreUnavailable without one."""
         try:
             async with self.reader.connect() as connection, connection.begin():
                 yield connection
@@ -117,8 +117,8 @@ class Database:
     async def on_snapshot(
         self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
     ) -> Result:
-        """Run a plain function that only reads on a snapshot of its own: a third of what `reading`
-        costs for one question. Raises StoreUnavailable without one."""
+        """Run a plain function that only reads on a snapshot of its own, at a third of the cost of
+        `reading` for one question. Raises StoreUnavailable without a connection."""
         try:
             async with self.reader.connect() as connection:
                 return await run_snapshot(connection, function, *args, **words)
@@ -127,7 +127,7 @@ class Database:
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[AsyncConnection]:
-        """One transaction, after every other writer's. Raises StoreUnavailable without room."""
+        """Begin a transaction, after all other writers. Raises StoreUnavailable without room."""
         await self.writer.make_room()
         async with self.writer.transaction() as connection:
             yield connection
@@ -137,15 +137,15 @@ class Database:
     async def open(self, purpose: Purpose) -> None:
         """Check that the database is this environment's and that its schema is ours.
 
-        serving  for a receiver; nobody else may serve, and the disk is made sure of. A large file
-                 is still to be looked at: see `looked`
-        working  for what works behind a receiver; on SQLite the disk is made sure of, too: nothing
-                 is deleted from the inbox before
-        alone    as serving, and no service may run
-        writing  beside a service: an SQLite database is brought up to date, a PostgreSQL one is
+        serving  for a receiver: nobody else may serve, and on SQLite cached pages are dropped and
+                 the log is folded and synced. A large file is still to be checked: see `looked`
+        working  for the process behind a receiver: pages and log likewise, since the receiver
+                 deletes from its inbox what this process has read
+        alone    as serving, while no service runs
+        writing  beside a service: an SQLite database is brought up to date, a PostgreSQL one only
                  checked
-        folding  beside the process that works: nothing is made or brought up to date
-        reading  likewise, without a connection that writes
+        folding  beside the working process: nothing is made or brought up to date
+        reading  likewise, without a writing connection
         """
         with system_errors_explained():
             if purpose in ("serving", "alone"):
@@ -175,9 +175,9 @@ class Database:
                 read_ahead(self.path)
 
     async def look(self, *, until: asyncio.Event | None = None) -> None:
-        """Look for damage in the whole file. Raises StorePoisoned, for good, when there is any.
+        """Check the whole file. Raises StorePoisoned, for good, where it is damaged.
 
-        until  cuts it short when it is set; nothing is known then
+        until  cuts the check short when it is set
         """
         async with self.reading() as connection:
             found = await damage(connection, until=until)
@@ -186,11 +186,8 @@ class Database:
             raise StorePoisoned(f"{found[0]}: {PUT_BACK}")
 
     async def _open_writing(self) -> None:
-        """Bring an SQLite database up to date, or check a PostgreSQL one; check that its schema is
-        ours, and its stamp.
-
-        On a full disk too: there is something to read, and to free space by.
-        """
+        """Bring an SQLite database up to date, or check the version of a PostgreSQL one; check the
+        schema and the stamp. Does not ask for room: commands that free space need this, too."""
         self._make_folder()
         async with self.writer.transaction() as connection:
             current = await schema.current_version(connection)
@@ -209,8 +206,8 @@ class Database:
             self._made.note(identity)
 
     def _make_folder(self, *, stamped: bool = True) -> None:
-        """Make the file where there is none; one that is to be stamped, only where it is said for
-        which environment: else it would be left empty."""
+        """Make the file where there is none. Where it is to be stamped, raise ConfigurationError
+        without an environment: else an empty file would be left."""
         if self._made is not None:
             self._made.check_there()
         if self.path is not None and not self.path.exists():
@@ -222,24 +219,26 @@ class Database:
         self._check_is_file()
 
     def _check_there(self) -> None:
-        """Raises StoreUnavailable, or ConfigurationError, where there is no file to read."""
+        """Raise StoreUnavailable or ConfigurationError where there is no file to read."""
         if self._made is not None:
             self._made.check_there()
         if self.path is not None and not self.path.exists():
-            raise StoreUnavailable(_none_yet(self.path))
+            raise StoreUnavailable(
+                f"there is no database at {self.path.absolute()} yet; `tallyhook serve` makes it"
+            )
         self._check_is_file()
         if self.path is not None and not os.access(self.path, os.R_OK):  # SQLite names no file
             denied = PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self.path))
             raise StoreUnavailable(f"the database cannot be opened: {why_not_opened(denied)}")
 
     def _check_is_file(self) -> None:
-        if self.path is not None and not self.path.is_file():  # SQLite calls it a failing disk
+        if self.path is not None and not self.path.is_file():  # an I/O error, to SQLite
             raise ConfigurationError(
                 ["TALLYHOOK_DATABASE_URL: names something that is no file; write the path of one"]
             )
 
     async def _open_reading(self) -> None:
-        """Check that there is a database to read, and that it is this environment's."""
+        """Check that there is a database to read, its version and its stamp."""
         self._check_there()
         async with self.reading() as connection:
             current = await schema.current_version(connection)
@@ -256,7 +255,7 @@ class Database:
                 yield connection, await schema.current_version(connection)
 
     async def upgrade(self) -> tuple[str | None, str]:
-        """Run the migrations that are due. Returns the versions before and after."""
+        """Run the migrations that are due. Return the versions before and after."""
         with system_errors_explained():
             self._make_folder(stamped=False)
             async with self.writer.transaction() as connection:
@@ -269,7 +268,10 @@ class Database:
         return before, schema.NEWEST
 
     async def create(self, *, anew: bool) -> Path:
-        """Make the database of an SQLite URL. Raises UsageError where there is one already."""
+        """Make an SQLite database, and return its path. Raises UsageError where there is one.
+
+        anew  also where there was one that is gone
+        """
         if self.path is None or self._made is None or self.service is None:
             raise UsageError("PostgreSQL's databases are made by `createdb`, then `db upgrade`")
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -282,19 +284,19 @@ class Database:
         return self.path
 
     async def strange_objects(self) -> list[str]:
-        """What of the schema is not as the migrations make it, one sentence each."""
+        """List how the schema differs from what the migrations make, one sentence each."""
         async with self.reading() as connection:
             if not self.shared or await schema.is_own(connection):
                 return await schema.strange_objects(connection)
-        async with self.writer.transaction() as connection:  # what to compare with is made there
+        async with self.writer.transaction() as connection:  # in which the migrations are run
             return await schema.strange_objects(connection)
 
     async def close(self) -> None:
-        """Give everything back. Harmless on a database that was never opened."""
+        """Close all connections, files and locks, also of a database that was never opened."""
         closing = [self.reader.dispose, self.writer.close]
         if self.writer.poison is not None:
-            # The last to close folds the log into the file. Readers cannot, and after an I/O error
-            # nobody may: the next start does, once it has dropped what the page cache shows.
+            # The last connection to close folds the log, which readers cannot. After an I/O error
+            # nobody may: the next start does, after it has dropped the cached pages.
             closing.reverse()
         for close in closing:
             await close()
@@ -305,7 +307,7 @@ class Database:
 
 
 class DatabaseContext(Protocol):
-    """What a use case needs of an open database where no AppContext is known."""
+    """The part of an AppContext that use cases of rooms need that do not know it."""
 
     @property
     def database(self) -> Database:
@@ -324,25 +326,19 @@ async def _bring_up_to_date(connection: AsyncConnection, current: str | None) ->
 
 
 async def sync_file(writer: Writer, path: Path) -> None:
-    """Fold the write-ahead log into the file (SQLite syncs it) and sync its directory.
+    """Fold the write-ahead log into the file, which SQLite syncs, and sync the file's folder.
 
-    The file itself must not be opened here: closing any descriptor of it would drop the locks
-    that SQLite holds in this process, and another process could then delete the log.
+    Never open the file itself here: closing any descriptor of it drops the locks that SQLite holds
+    in this process, and another process could then delete the log.
     """
     if not await writer.checkpoint():
         log.warning("another process is reading the database; its log stays until it ends")
-    descriptor = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_folder(path.parent)
 
 
 def drop_cached_pages(path: Path) -> None:
-    """After a failed write the page cache can show what the disk does not hold; read the disk.
-
-    Only before this process has the database open: see `sync_file`.
-    """
+    """Drop cached pages of the file and its log: after a failed write they can show what the disk
+    does not hold. Only before this process opens the database: see `sync_file`."""
     for name in (path, Path(f"{path}-wal")):
         if name.exists():
             descriptor = os.open(name, os.O_RDONLY)
@@ -353,8 +349,8 @@ def drop_cached_pages(path: Path) -> None:
 
 
 async def once_there(database: Database, opening: Callable[[], Awaitable[None]]) -> None:
-    """Open a database; wait for a PostgreSQL server that is still starting, as happens where
-    machines are started together. Raises StoreUnavailable when it does not answer in time."""
+    """Open a database, and wait for a PostgreSQL server that is still starting, for example with
+    its machine. Raises StoreUnavailable when it does not answer in time."""
     ends, reported = monotonic() + SERVER_S, set[bool]()
     while True:
         try:
@@ -374,15 +370,11 @@ async def once_there(database: Database, opening: Callable[[], Awaitable[None]])
 
 @contextmanager
 def system_errors_explained() -> Iterator[None]:
-    """A folder that cannot be made, a server that is not there: the reason is the system's own."""
+    """Raise StoreUnavailable, with the system's reason, for an OSError in the block."""
     try:
         yield
     except OSError as error:
         raise StoreUnavailable(f"the database cannot be opened: {why_not_opened(error)}") from error
-
-
-def _none_yet(path: Path) -> str:
-    return f"there is no database at {path.absolute()} yet; `tallyhook serve` makes it"
 
 
 def _environment_unstated() -> ConfigurationError:

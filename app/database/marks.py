@@ -1,7 +1,7 @@
-"""Marks on columns: what text or bytes hold of a customer, and what an erasure does there.
+"""Marks on columns of text or bytes: whether they hold a customer's data, and what an erasure does.
 
-Each column of text or bytes has one. `app/privacy/places.py` lists them, with the files beside the
-database. Leaves out: how an erasure is done.
+`app/privacy/places.py` lists them, with the files beside the database. Leaves out: how an erasure
+is done.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 Personal = Literal["personal", "possibly_personal", "not"]
-"""Whether a customer's number, name or address stands there: always or by design, where somebody
-wrote it there, or never."""
+"""Whether a column holds a customer's number, name or address: by design, where somebody wrote it
+there, or never."""
 
 Erased = Literal["deleted", "emptied", "kept"]
-"""What an erasure does there: delete the row; empty what is personal in it; nothing."""
+"""What an erasure does: delete the row, empty the personal part of the column, or nothing."""
 
 MARK: Final = "mark"
-"""Where the `info` of a column has its mark."""
+"""Key of the mark in a column's `info`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """What a column or a file holds of a customer.
+    """A column's or file's personal data.
 
-    what     what stands there, in words
-    because  why an erasure keeps it; empty where it does not
+    what     the contents, in words
+    because  why an erasure keeps them; empty where it does not
     """
 
     personal: Personal
@@ -35,7 +35,7 @@ class Mark:
 
     @property
     def erased_words(self) -> str:
-        """What an erasure does there, in words."""
+        """The effect of an erasure, in words."""
         return f"kept because {self.because}" if self.because else self.erased
 
 
@@ -52,7 +52,7 @@ def possibly_personal(what: str, *, erased: Erased = "kept", because: str = "") 
 def not_personal(
     what: str, *, erased: Erased = "kept", because: str = "nothing personal is in it"
 ) -> Mark:
-    """Mark a column of which no text of a customer's can be a part."""
+    """Mark a column that cannot hold a customer's data."""
     return Mark(personal="not", what=what, erased=erased, because=because)
 
 

@@ -1,21 +1,8 @@
-"""The tables. Private to this folder: `mapping` turns rows into values of `reconcile` and back.
+"""The tables. Private to this room: `mapping` turns rows into values of `reconcile` and back.
 
-SQLModel validates nothing in a table model, so every value that enters has been checked before:
-events by the provider's profile, records by the operation that makes them.
-
-    truth   deliveries  records  revisions  rejections  tokens  signoffs
-            operators  audit  imports  book_lines  statement_lines  bank_lines  closings
-            closing_prints
-            match_rules  runs  breaks  break_versions  break_seen  break_turns  break_deeds
-            erasures  credentials  proposals  proposal_decisions  bookmarks
-            attachments  attachment_files  log_departures
-    index   events  links  contested        rebuilt from deliveries by `reindex`
-            phones                           added to by `reindex`: of some the bodies are gone
-    cache   ledgers  order_listings         rebuilt by `refold --all`
-            takings                         and by the next run
-    marks   order_due  unanswered  notifications  meta  counters  arrivals
-            invitations  sessions  used_forms  alarm_owners  alarm_messages
-            scheduled_runs  log_witnesses
+The room's README says which of them are truth, index, cache or marks. SQLModel validates nothing in
+a table model, so each value is checked before: events by the provider's profile, records by the use
+case that makes them.
 """
 
 from app.database.tables import core, finance, people

@@ -1,5 +1,5 @@
-"""What every table shares, one metadata, names of constraints and the kinds of columns; and the
-tables of what was heard: deliveries, events, records, and what is folded from them.
+"""Metadata, kinds of columns and indexes that all tables share; and the tables of deliveries,
+events, records, and what is folded from them.
 """
 
 from __future__ import annotations
@@ -35,48 +35,57 @@ CLUSTERED: dict[str, Any] = {"sqlite_strict": True, "sqlite_with_rowid": False}
 
 
 class Table(SQLModel):
-    """Shared base: all tables live in this module's own metadata."""
+    """Base of all tables, which share this module's metadata."""
 
     metadata = metadata
 
 
+BIG = BigInteger().with_variant(Integer, "sqlite")
 TEXT = Text().with_variant(Text(collation="C"), "postgresql")
 
 
 def text_column(
     mark: marks.Mark, *, primary: bool = False, null: bool = False, default: str | None = None
 ) -> Any:
-    """Text, compared and sorted by its bytes as on SQLite, whatever the server's locale.
+    """Declare text, compared and sorted by its bytes as on SQLite, whatever the server's locale.
 
-    default  what the database writes where a row does not say it, as SQL
+    default  SQL of the default that the database writes
     """
-    kept = None if default is None else text(default)
     return Field(
         sa_column=Column(
             TEXT,
             primary_key=primary,
             nullable=null,
-            server_default=kept,
+            server_default=None if default is None else text(default),
             info={marks.MARK: mark},
         )
     )
 
 
 def big_column(*, null: bool = False, primary: bool = False) -> Any:
-    """A 64-bit integer: minor units of money, microseconds of time, counts."""
-    kind = BigInteger().with_variant(Integer, "sqlite")
-    return Field(sa_column=Column(kind, nullable=null, primary_key=primary, autoincrement=False))
+    """Declare a 64-bit integer: minor units of money, microseconds of time, counts."""
+    return Field(sa_column=Column(BIG, nullable=null, primary_key=primary, autoincrement=False))
+
+
+def numbered_column() -> Any:
+    """Declare a primary key that the database numbers."""
+    return Field(default=None, sa_column=Column(BIG, primary_key=True, autoincrement=True))
 
 
 def blob_column(mark: marks.Mark, *, primary: bool = False, null: bool = True) -> Any:
-    """Bytes, which may be missing."""
+    """Declare bytes."""
     null = null and not primary
     return Field(
         sa_column=Column(LargeBinary, primary_key=primary, nullable=null, info={marks.MARK: mark})
     )
 
 
-# --- the tables of what was heard -----------------------------------------------------------------
+def partial_index(name: str, *columns: str, where: str) -> Index:
+    """Declare an index of the rows for which the SQL condition holds."""
+    return Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where))
+
+
+# --- the tables -----------------------------------------------------------------------------------
 
 
 class MetaRow(Table, table=True):
@@ -89,7 +98,7 @@ class MetaRow(Table, table=True):
 
 
 class CounterRow(Table, table=True):
-    """A number that changes in the transaction that uses it: the last of a series without gaps, or
+    """A number that changes with the rows it counts: the last number of a series without gaps, or
     how many orders have an outcome or a finding."""
 
     __tablename__ = "counters"
@@ -98,26 +107,18 @@ class CounterRow(Table, table=True):
     value: int = big_column()
 
 
-def _numbered() -> Any:
-    return Field(
-        default=None,
-        sa_column=Column(
-            BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True
-        ),
-    )
-
-
-# A number that came again could be taken for the row that a reader has in its hands.
 NUMBERED: Final[dict[str, Any]] = {**STRICT, "sqlite_autoincrement": True}
+"""For tables whose deleted numbers must not return: a reader could take one for the row it has
+read."""
 
 
 class InboxRow(Table, table=True):
-    """Requests that were accepted in one commit and are not read yet, deliveries and refused ones,
-    framed one behind the other: `count` records in `size` bytes, the oldest from `received_at`."""
+    """Deliveries and rejections of one commit that are not read yet: `count` framed records in
+    `size` bytes, the oldest from `received_at`."""
 
     __tablename__ = "inbox"
     __table_args__ = NUMBERED
-    seq: int | None = _numbered()
+    seq: int | None = numbered_column()
     count: int = big_column()
     received_at: int = big_column()
     size: int = big_column()
@@ -127,12 +128,12 @@ class InboxRow(Table, table=True):
 
 
 class SuspectRow(Table, table=True):
-    """One record of the inbox that is read alone, because a reader ended or failed over it. `aside`
-    is 1 where it is read no more; `orders`, a line each, are then held."""
+    """One record of the inbox that is read alone, because the reader ended or failed on it. `aside`
+    is 1 where it is not tried again; `orders`, one a line, are then held."""
 
     __tablename__ = "suspects"
     __table_args__ = NUMBERED
-    seq: int | None = _numbered()
+    seq: int | None = numbered_column()
     received_at: int = big_column()
     tries: int = big_column()
     aside: int = big_column()
@@ -141,39 +142,16 @@ class SuspectRow(Table, table=True):
 
 
 class DeliveryRow(Table, table=True):
-    """One verified arrival. `body` is NULL where an earlier delivery holds the same bytes, and
-    after it was pruned; `headers` are then empty."""
+    """One verified arrival. `body` is NULL where an earlier delivery has the same bytes, and after
+    pruning; `headers` are then empty."""
 
     __tablename__ = "deliveries"
     __table_args__ = (
-        Index(
-            "ix_deliveries_envelope",
-            "envelope",
-            sqlite_where=text("envelope IS NOT NULL"),
-            postgresql_where=text("envelope IS NOT NULL"),
-        ),
-        Index(
-            "ix_deliveries_again",
-            "event_id",
-            "source",
-            sqlite_where=text("verdict = 'duplicate'"),
-            postgresql_where=text("verdict = 'duplicate'"),
-        ),
+        partial_index("ix_deliveries_envelope", "envelope", where="envelope IS NOT NULL"),
+        partial_index("ix_deliveries_again", "event_id", "source", where="verdict = 'duplicate'"),
         Index("ix_deliveries_source", "source", "id"),
-        Index(
-            "ix_deliveries_verdict",
-            "verdict",
-            "id",
-            sqlite_where=text("verdict <> 'stored'"),
-            postgresql_where=text("verdict <> 'stored'"),
-        ),
-        Index(
-            "ix_deliveries_unreadable",
-            "id",
-            "source",
-            sqlite_where=text("verdict = 'unreadable'"),
-            postgresql_where=text("verdict = 'unreadable'"),
-        ),
+        partial_index("ix_deliveries_verdict", "verdict", "id", where="verdict <> 'stored'"),
+        partial_index("ix_deliveries_unreadable", "id", "source", where="verdict = 'unreadable'"),
         STRICT,
     )
     id: str = text_column(marks.CODES, primary=True)
@@ -191,8 +169,8 @@ class DeliveryRow(Table, table=True):
 
 
 class EnvelopeRow(Table, table=True):
-    """The whole body of a request that brought several events. Each of its deliveries holds its own
-    event's bytes; the signature may cover the whole."""
+    """The whole body of a request with several events. Each of its deliveries has the bytes of its
+    own event; the signature may cover the whole."""
 
     __tablename__ = "envelopes"
     __table_args__ = STRICT
@@ -205,34 +183,17 @@ class EventRow(Table, table=True):
 
     __tablename__ = "events"
     __table_args__ = (
-        # Where several receivers write, the database keeps equal events apart. On SQLite the one
-        # writer has looked, and a key a third as long spares it a quarter of its work.
+        # On PostgreSQL several write, so a constraint keeps equal events apart. On SQLite the one
+        # writer looks first, and a key a third as long saves a quarter of its work.
         UniqueConstraint("event_id", "source", "digest").ddl_if(dialect="postgresql"),
         Index("ix_events_event_id", "event_id").ddl_if(dialect="sqlite"),
-        # Without events of no order: SQLite would go through all of these to find one of them.
-        Index(
-            "ix_events_order_key",
-            "order_key",
-            sqlite_where=text("order_key IS NOT NULL"),
-            postgresql_where=text("order_key IS NOT NULL"),
-        ),
-        *(
-            Index(
-                f"ix_events_orphaned_{reference}",
-                reference,
-                sqlite_where=text("order_key IS NULL"),
-                postgresql_where=text("order_key IS NULL"),
-            )
-            for reference in ("payment", "session")
-        ),
+        # Without events of no order: SQLite would scan all of them to find one.
+        partial_index("ix_events_order_key", "order_key", where="order_key IS NOT NULL"),
+        partial_index("ix_events_orphaned_payment", "payment", where="order_key IS NULL"),
+        partial_index("ix_events_orphaned_session", "session", where="order_key IS NULL"),
         STRICT,
     )
-    row: int | None = Field(
-        default=None,
-        sa_column=Column(
-            BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True
-        ),
-    )
+    row: int | None = numbered_column()
     order_key: str | None = text_column(marks.REFERENCE, null=True)
     source: str = text_column(marks.CODES)
     event_id: str = text_column(marks.REFERENCE)
@@ -265,7 +226,7 @@ class EventRow(Table, table=True):
 
 
 class ConfirmationRow(Table, table=True):
-    """An event that does not count by itself, until its provider's own answer settles it."""
+    """An event that does not count until its provider's own answer settles it."""
 
     __tablename__ = "confirmations"
     __table_args__ = (Index("ix_confirmations_source", "source", "tries", "due_at"), CLUSTERED)
@@ -278,7 +239,7 @@ class ConfirmationRow(Table, table=True):
 
 
 class LinkRow(Table, table=True):
-    """Which order a payment or session reference belongs to, by the first that named both."""
+    """The order of a payment or session reference, from the first event or record with both."""
 
     __tablename__ = "links"
     __table_args__ = CLUSTERED
@@ -289,7 +250,7 @@ class LinkRow(Table, table=True):
 
 
 class ContestedRow(Table, table=True):
-    """Two orders that share a reference or an event id; each must see the other's events."""
+    """Two orders that share a reference or an event id. Each must see the other's events."""
 
     __tablename__ = "contested"
     __table_args__ = CLUSTERED
@@ -303,12 +264,8 @@ class RecordRow(Table, table=True):
     __tablename__ = "records"
     __table_args__ = (
         Index("ix_records_order_key", "order_key"),
-        Index(
-            "ix_records_holds",
-            "order_key",
-            "reason",
-            sqlite_where=text("kind IN ('held', 'released')"),
-            postgresql_where=text("kind IN ('held', 'released')"),
+        partial_index(
+            "ix_records_holds", "order_key", "reason", where="kind IN ('held', 'released')"
         ),
         STRICT,
     )
@@ -341,16 +298,11 @@ class RecordRow(Table, table=True):
 
 
 class OrderDueRow(Table, table=True):
-    """When an order must be folded next. `generation` counts the evidence that has arrived."""
+    """Instant at which an order must be folded next. `generation` counts arrived evidence."""
 
     __tablename__ = "order_due"
     __table_args__ = (
-        Index(
-            "ix_order_due_due_at",
-            "due_at",
-            sqlite_where=text("due_at IS NOT NULL"),
-            postgresql_where=text("due_at IS NOT NULL"),
-        ),
+        partial_index("ix_order_due_due_at", "due_at", where="due_at IS NOT NULL"),
         CLUSTERED,
     )
     order_key: str = text_column(marks.REFERENCE, primary=True)
@@ -359,7 +311,7 @@ class OrderDueRow(Table, table=True):
 
 
 class LedgerRow(Table, table=True):
-    """The last fold of an order, for listings. Can be dropped and rebuilt."""
+    """The last fold of an order. A cache."""
 
     __tablename__ = "ledgers"
     __table_args__ = (Index("ix_ledgers_outcome", "outcome", "order_key"), CLUSTERED)
@@ -399,8 +351,8 @@ class RevisionRow(Table, table=True):
 
 
 class OrderListingRow(Table, table=True):
-    """An order under its outcome, and under each of its findings, by the number of its last
-    revision: `outcome succeeded`, `finding overpaid`. A cache, rebuilt with the ledgers."""
+    """An order under its outcome and each finding (`outcome succeeded`, `finding overpaid`), by the
+    number of its last revision. A cache, rebuilt with the ledgers."""
 
     __tablename__ = "order_listings"
     __table_args__ = CLUSTERED
@@ -410,8 +362,8 @@ class OrderListingRow(Table, table=True):
 
 
 class ArrivalsRow(Table, table=True):
-    """How many deliveries of a source came in one minute since 1970: taken, and refused. An empty
-    source: of names that are configured for none."""
+    """Deliveries of a source, taken and refused, in one minute since 1970. The empty source stands
+    for names that are not configured."""
 
     __tablename__ = "arrivals"
     __table_args__ = (Index("ix_arrivals_source", "source", "minute"), CLUSTERED)
@@ -422,7 +374,7 @@ class ArrivalsRow(Table, table=True):
 
 
 class RejectionRow(Table, table=True):
-    """One refused arrival, in a ring bounded in count and bytes."""
+    """One refused arrival, in a ring that is bounded in count and bytes."""
 
     __tablename__ = "rejections"
     __table_args__ = STRICT

@@ -1,21 +1,29 @@
-"""The tables of finance: imports, and the lines of order books and statements that they brought.
+"""The tables of finance: imports with their lines, runs, breaks and closings.
 
-A line is never changed. `since` is the number of the import that brought this version of it, and
-`until` that of the import that brought the next one; what an import under way has written is seen
-by nobody before it is published.
+A line is never changed. `since` is the number of the import that brought this version of the line,
+`until` the number of the import that brought the next. Lines of an import are visible once it is
+published.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import Index, text
+from sqlalchemy import Index
 
 from app.database import marks
-from app.database.tables.core import CLUSTERED, STRICT, Table, big_column, blob_column, text_column
+from app.database.tables.core import (
+    CLUSTERED,
+    STRICT,
+    Table,
+    big_column,
+    blob_column,
+    partial_index,
+    text_column,
+)
 
 
 class LedgerLineRow(Table, table=True):
-    """What an order's ledger contributes to a reconciliation, in the order in which books and
-    statements are merged with it. A cache: see `finance/reconcile_rows.py`."""
+    """An order's ledger as reconciliation reads it, keyed as order books and statements are. A
+    cache: see `finance/reconcile_rows.py`."""
 
     __tablename__ = "takings"
     __table_args__ = (
@@ -40,7 +48,7 @@ class LedgerLineRow(Table, table=True):
 
 
 class RulesRow(Table, table=True):
-    """One saved set of rules, as its file said; the last one is in force. Append-only."""
+    """One saved set of rules, as its file has it; the last one is in force. Append-only."""
 
     __tablename__ = "match_rules"
     __table_args__ = STRICT
@@ -52,9 +60,10 @@ class RulesRow(Table, table=True):
 
 
 class RunRow(Table, table=True):
-    """One reconciliation: what it asked, under which rules, and what it came to.
+    """One reconciliation: its question, its rules and its result.
 
-    `lived` is 1 where it moved the life of breaks: as of its own moment, under the rules in force.
+    `lived` is 1 where it opened and closed breaks: it ran as of its own instant, by the rules in
+    force.
     """
 
     __tablename__ = "runs"
@@ -91,7 +100,7 @@ class BreakRow(Table, table=True):
 
 
 class BreakVersionRow(Table, table=True):
-    """What a run saw of a break: money, age and evidence. Runs that see the same share one."""
+    """Money, age and evidence of a break. Runs that see the same share one version."""
 
     __tablename__ = "break_versions"
     __table_args__ = CLUSTERED
@@ -105,7 +114,7 @@ class BreakVersionRow(Table, table=True):
 
 
 class BreakSeenRow(Table, table=True):
-    """That a run saw a break, and as which version."""
+    """A break that a run saw, and its version."""
 
     __tablename__ = "break_seen"
     __table_args__ = CLUSTERED
@@ -115,7 +124,7 @@ class BreakSeenRow(Table, table=True):
 
 
 class BreakTurnRow(Table, table=True):
-    """What a run changed in the life of a break: opened, changed, closed, reopened."""
+    """A run's change of a break: opened, changed, closed, reopened."""
 
     __tablename__ = "break_turns"
     __table_args__ = CLUSTERED
@@ -127,7 +136,7 @@ class BreakTurnRow(Table, table=True):
 
 
 class BreakDeedRow(Table, table=True):
-    """What a person did about a break; `value` is a name, an action or a line. Append-only."""
+    """A person's act on a break; `value` is a name, an action or a line. Append-only."""
 
     __tablename__ = "break_deeds"
     __table_args__ = (Index("ix_break_deeds_break_id", "break_id", "number"), STRICT)
@@ -144,7 +153,7 @@ class BreakDeedRow(Table, table=True):
 
 
 class ClosingRow(Table, table=True):
-    """One closed month, written once: all of it as canonical JSON, and the SHA-256 of that."""
+    """One closed month as canonical JSON, and its SHA-256. Append-only."""
 
     __tablename__ = "closings"
     __table_args__ = STRICT
@@ -157,7 +166,7 @@ class ClosingRow(Table, table=True):
 
 
 class ClosingPrintRow(Table, table=True):
-    """The closed report in one format, as it was printed then; `content` is deflated (zlib)."""
+    """The closed report as it was printed in one format; `content` is deflated (zlib)."""
 
     __tablename__ = "closing_prints"
     __table_args__ = STRICT
@@ -171,18 +180,13 @@ class ClosingPrintRow(Table, table=True):
 
 
 class ImportRow(Table, table=True):
-    """One import of a file. `published_at` is NULL while it is under way, or if it was killed;
-    `written` then shows whether it is still alive. One that takes another one back says which
-    (`withdraws`), and why (`reason`)."""
+    """One import of a file. `published_at` is NULL while it is under way, or when it was killed;
+    growing `written` shows that it is alive. `withdraws` is the import that it takes back, and
+    `reason` says why."""
 
     __tablename__ = "imports"
     __table_args__ = (
-        Index(
-            "ix_imports_withdraws",
-            "withdraws",
-            sqlite_where=text("withdraws IS NOT NULL"),
-            postgresql_where=text("withdraws IS NOT NULL"),
-        ),
+        partial_index("ix_imports_withdraws", "withdraws", where="withdraws IS NOT NULL"),
         STRICT,
     )
     number: int = big_column(primary=True)
@@ -207,26 +211,16 @@ class ImportRow(Table, table=True):
 
 
 class BookLineRow(Table, table=True):
-    """One version of one line of an order book: a reference of one kind, as `match_key` has it.
-    `refunded` is what of `minor` the book says went back, NULL where it does not say.
+    """One version of a line of an order book: a reference of one kind, in the form of `match_key`.
 
-    `phone` is empty, not NULL, once it was erased.
+    `refunded` is the part of `minor` that went back, NULL where the book does not say. `phone` is
+    empty, not NULL, once it was erased.
     """
 
     __tablename__ = "book_lines"
     __table_args__ = (
-        Index(
-            "ix_book_lines_group_key",
-            "group_key",
-            sqlite_where=text("group_key IS NOT NULL"),
-            postgresql_where=text("group_key IS NOT NULL"),
-        ),
-        Index(
-            "ix_book_lines_phone",
-            "phone",
-            sqlite_where=text("phone IS NOT NULL"),
-            postgresql_where=text("phone IS NOT NULL"),
-        ),
+        partial_index("ix_book_lines_group_key", "group_key", where="group_key IS NOT NULL"),
+        partial_index("ix_book_lines_phone", "phone", where="phone IS NOT NULL"),
         CLUSTERED,
     )
     match_key: str = text_column(marks.REFERENCE, primary=True)
@@ -255,9 +249,8 @@ class BookLineRow(Table, table=True):
 
 
 class BankLineRow(Table, table=True):
-    """One version of one line of a bank account: the `ordinal`-th of those that the bank states
-    alike; `subject` is the digest of what it states. In texts, phone numbers that were erased
-    show as dots."""
+    """One version of a line of a bank account: the `ordinal`-th of equal lines. `subject` is the
+    digest of the line. Erased phone numbers in texts are dots."""
 
     __tablename__ = "bank_lines"
     __table_args__ = CLUSTERED
@@ -277,9 +270,9 @@ class BankLineRow(Table, table=True):
 
 
 class ScheduledRunRow(Table, table=True):
-    """One time of one entry of the schedule, or one that a person asked for (`asked`); or, with the
-    state `seen`, since when an entry has been watched. `until`: of one that runs the end of its
-    lease, of one that failed when it is tried again. `delivered` is JSON: what went which way."""
+    """One run of an entry of the schedule, also one that a person asked for (`asked`); with the
+    state `seen`, the instant from which an entry is watched. `until` is the end of the lease while
+    it runs, and the next try after a failure. `delivered` is JSON: where the result was sent."""
 
     __tablename__ = "scheduled_runs"
     __table_args__ = CLUSTERED
@@ -299,17 +292,12 @@ class ScheduledRunRow(Table, table=True):
 
 
 class StatementLineRow(Table, table=True):
-    """One version of one line of a statement: the `ordinal`-th movement of this kind of one
-    payment (`subject`), or of one order or payout where no payment is named."""
+    """One version of a line of a statement: the `ordinal`-th movement of this kind of a payment
+    (`subject`), or of an order or payout where no payment is named."""
 
     __tablename__ = "statement_lines"
     __table_args__ = (
-        Index(
-            "ix_statement_lines_match_key",
-            "match_key",
-            sqlite_where=text("match_key IS NOT NULL"),
-            postgresql_where=text("match_key IS NOT NULL"),
-        ),
+        partial_index("ix_statement_lines_match_key", "match_key", where="match_key IS NOT NULL"),
         CLUSTERED,
     )
     subject: str = text_column(marks.REFERENCE, primary=True)

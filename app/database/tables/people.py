@@ -1,17 +1,19 @@
-"""The tables of who may do what, and of who did: tokens, operators, statements, the audit trail."""
+"""The tables of the sealed log, notifications, people and what they did, and of alarms."""
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Index, Integer, UniqueConstraint, text
-from sqlmodel import Field
+from sqlalchemy import Index, UniqueConstraint
 
 from app.database import marks
 from app.database.tables.core import (
     CLUSTERED,
+    NUMBERED,
     STRICT,
     Table,
     big_column,
     blob_column,
+    numbered_column,
+    partial_index,
     text_column,
 )
 
@@ -55,8 +57,8 @@ class LogCheckpointRow(Table, table=True):
 
 
 class LogKeyRow(Table, table=True):
-    """A public key, in hex, with which checkpoints were signed since then; `endorsement`: what the
-    key before it signed of that, in hex; NULL where nobody had that one. Append-only."""
+    """A public key, in hex, that has signed checkpoints since `since`. `endorsement` is the
+    previous key's signature of it, in hex; NULL where that key was lost. Append-only."""
 
     __tablename__ = "log_keys"
     __table_args__ = STRICT
@@ -67,8 +69,8 @@ class LogKeyRow(Table, table=True):
 
 
 class LogDepartureRow(Table, table=True):
-    """A checkpoint that left the house. `way`: how, or the verifier key of the witness that has
-    cosigned it; `line`: then the line with its cosignature. Append-only."""
+    """A published checkpoint. `way` is how, or the verifier key of a witness that cosigned it;
+    `line` is then its cosignature. Append-only."""
 
     __tablename__ = "log_departures"
     __table_args__ = CLUSTERED
@@ -80,8 +82,8 @@ class LogDepartureRow(Table, table=True):
 
 
 class LogWitnessRow(Table, table=True):
-    """A witness by its verifier key: the largest checkpoint that it has cosigned, and when it is
-    asked again. `since`, `problem`: since when it cosigns nothing, and why; NULL: it does."""
+    """A witness by its verifier key, with the largest checkpoint it cosigned and the next time it
+    is asked. `since` and `problem`: when and why it stopped cosigning; NULL while it cosigns."""
 
     __tablename__ = "log_witnesses"
     __table_args__ = CLUSTERED
@@ -95,26 +97,20 @@ class LogWitnessRow(Table, table=True):
 
 
 class UnsealedRow(Table, table=True):
-    """Rows of one kind that one transaction wrote and that have no leaf yet, by their ids."""
+    """Ids of rows of one kind that one transaction wrote and that have no leaf yet."""
 
     __tablename__ = "unsealed"
-    # A number that came again could be taken for the mark that a slow sealer has read.
-    __table_args__ = {**STRICT, "sqlite_autoincrement": True}  # noqa: RUF012
-    row: int | None = Field(
-        default=None,
-        sa_column=Column(
-            BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True
-        ),
-    )
+    __table_args__ = NUMBERED
+    row: int | None = numbered_column()
     kind: str = text_column(marks.CODES)
     ids: str = text_column(marks.REFERENCE)
     count: int = big_column()
 
 
 class OrderKeyRow(Table, table=True):
-    """How leaves of the log name an order: `commitment` is HMAC-SHA256 of `order_key` under `key`.
-    `leaves`: how many there are, and `last`: the number of the newest. After an erasure neither
-    order nor key is here."""
+    """The name of an order in the log's leaves: `commitment` is HMAC-SHA256 of `order_key` under
+    `key`. `leaves` counts them, and `last` is the number of the newest. After an erasure order and
+    key are NULL."""
 
     __tablename__ = "order_keys"
     __table_args__ = (UniqueConstraint("order_key"), STRICT)
@@ -132,8 +128,8 @@ class OrderKeyRow(Table, table=True):
 
 
 class OrderTreeRow(Table, table=True):
-    """The tree of all orders that the first `size` leaves of the log name: its root is sealed, and
-    each row is one leaf. Append-only."""
+    """The tree of all orders in the first `size` leaves of the log. Its root is sealed, as one
+    leaf. Append-only."""
 
     __tablename__ = "order_trees"
     __table_args__ = STRICT
@@ -145,8 +141,8 @@ class OrderTreeRow(Table, table=True):
 
 
 class OrderStateRow(Table, table=True):
-    """How many leaves an order had in the log of `size` leaves, and the number of the newest, where
-    that changed since the tree before. Append-only."""
+    """An order's number of leaves in the log of `size` leaves, and the number of the newest, where
+    they changed since the tree before. Append-only."""
 
     __tablename__ = "order_states"
     __table_args__ = CLUSTERED
@@ -169,7 +165,7 @@ class OrderNodeRow(Table, table=True):
 
 
 class UnansweredRow(Table, table=True):
-    """A session request without an answer: its bytes, with which its key must be sent again."""
+    """A session request without an answer: the bytes that must be sent again with its key."""
 
     __tablename__ = "unanswered"
     __table_args__ = (Index("ix_unanswered_due_at", "due_at"), CLUSTERED)
@@ -184,31 +180,17 @@ class UnansweredRow(Table, table=True):
     in_vain: int = big_column()
 
 
-_WAITING = text("due_at IS NOT NULL")
-_DEAD = text("due_at IS NULL AND delivered_at IS NULL")
-
-
 class NotificationRow(Table, table=True):
-    """The notification to the shop of one revision. `due_at` is NULL once that is over: it was
-    delivered at `delivered_at`, or, where that is NULL too, given up."""
+    """The notification of one revision to the shop. `due_at` is NULL once it was delivered, at
+    `delivered_at`, or given up, where that is NULL, too."""
 
     __tablename__ = "notifications"
     __table_args__ = (
-        Index(
-            "ix_notifications_due_at",
-            "due_at",
-            "seq",
-            sqlite_where=_WAITING,
-            postgresql_where=_WAITING,
+        partial_index("ix_notifications_due_at", "due_at", "seq", where="due_at IS NOT NULL"),
+        partial_index("ix_notifications_waiting", "order_key", "seq", where="due_at IS NOT NULL"),
+        partial_index(
+            "ix_notifications_dead", "seq", where="due_at IS NULL AND delivered_at IS NULL"
         ),
-        Index(
-            "ix_notifications_waiting",
-            "order_key",
-            "seq",
-            sqlite_where=_WAITING,
-            postgresql_where=_WAITING,
-        ),
-        Index("ix_notifications_dead", "seq", sqlite_where=_DEAD, postgresql_where=_DEAD),
         STRICT,
     )
     seq: int = big_column(primary=True)
@@ -221,8 +203,8 @@ class NotificationRow(Table, table=True):
 
 
 class DestinationAwayRow(Table, table=True):
-    """A destination of notifications while it takes none; it has no row otherwise. `destination` is
-    a digest of its address, which may hold a credential."""
+    """A destination of notifications that accepts none at present. `destination` is a digest of its
+    address, which may hold a credential."""
 
     __tablename__ = "destinations_away"
     __table_args__ = CLUSTERED
@@ -234,7 +216,7 @@ class DestinationAwayRow(Table, table=True):
 
 
 class PhoneRow(Table, table=True):
-    """A customer's phone number, as its keyed digest, and the order or delivery it is of."""
+    """The keyed digest of a customer's phone number, with an order or delivery of theirs."""
 
     __tablename__ = "phones"
     __table_args__ = (Index("ix_phones_thing", "thing"), CLUSTERED)
@@ -257,9 +239,8 @@ class ErasureRow(Table, table=True):
 
 
 class TokenRow(Table, table=True):
-    """A program that may use the API, or a person's own token, by which commands and the API know
-    them: `operator` is their name. Only the token's SHA-256 is kept. `scopes` are words between
-    blanks; from `until` on it opens nothing."""
+    """A program's token, or that of `operator`, for commands and the API. Only its SHA-256 is kept.
+    `scopes` are separated by blanks; it expires at `until`."""
 
     __tablename__ = "tokens"
     __table_args__ = (UniqueConstraint("hash"), STRICT)
@@ -273,7 +254,7 @@ class TokenRow(Table, table=True):
 
 
 class SignoffRow(Table, table=True):
-    """What a person, or a check, said of one item of the go-live checklist. Append-only."""
+    """A person's or a check's statement on one item of the go-live checklist. Append-only."""
 
     __tablename__ = "signoffs"
     __table_args__ = STRICT
@@ -286,7 +267,7 @@ class SignoffRow(Table, table=True):
 
 
 class OperatorRow(Table, table=True):
-    """A person who may change or unmask something, and in which role."""
+    """A person with a role, by which they may change or unmask something."""
 
     __tablename__ = "operators"
     __table_args__ = CLUSTERED
@@ -297,8 +278,8 @@ class OperatorRow(Table, table=True):
 
 
 class CredentialRow(Table, table=True):
-    """By what an operator proves who they are: a password's Argon2id text, and the shared secret
-    of their one-time codes in Base32. `totp_step` is the last step of time whose code was used."""
+    """An operator's credentials: a password's Argon2id text, and the shared secret of one-time
+    codes in Base32. `totp_step` is the last time step whose code was used."""
 
     __tablename__ = "credentials"
     __table_args__ = CLUSTERED
@@ -310,8 +291,8 @@ class CredentialRow(Table, table=True):
 
 
 class InvitationRow(Table, table=True):
-    """A link that is used once, under its SHA-256: `invite` lets a person set their password,
-    `enter` opens a session of the demo. `totp` is the secret that the person is shown."""
+    """A link for one use, by its SHA-256: `invite` lets a person set their password, `enter` opens
+    a session of the demo. `totp` is the secret shown to the person."""
 
     __tablename__ = "invitations"
     __table_args__ = (Index("ix_invitations_name", "name"), CLUSTERED)
@@ -325,7 +306,7 @@ class InvitationRow(Table, table=True):
 
 
 class SessionRow(Table, table=True):
-    """A person who has signed in to the console, under the SHA-256 of their cookie's value."""
+    """A session of the console, by the SHA-256 of its cookie."""
 
     __tablename__ = "sessions"
     __table_args__ = (Index("ix_sessions_name", "name"), CLUSTERED)
@@ -338,7 +319,7 @@ class SessionRow(Table, table=True):
 
 
 class UsedFormRow(Table, table=True):
-    """A form of the console that was sent: sent once more, it does nothing."""
+    """A form of the console that was sent. A second submission does nothing."""
 
     __tablename__ = "used_forms"
     __table_args__ = (Index("ix_used_forms_at", "at"), CLUSTERED)
@@ -347,9 +328,8 @@ class UsedFormRow(Table, table=True):
 
 
 class ProposalRow(Table, table=True):
-    """An act that needs a second person, as one operator proposed it. `given` is a JSON object of
-    what the act needs, `state` what its subject was like. From `until` on nobody can approve it.
-    Append-only."""
+    """An act that needs a second person, as an operator proposed it. `given` is a JSON object with
+    its parameters, `state` describes its subject then. It expires at `until`. Append-only."""
 
     __tablename__ = "proposals"
     __table_args__ = (Index("ix_proposals_until", "until"), CLUSTERED)
@@ -367,7 +347,7 @@ class ProposalRow(Table, table=True):
 
 
 class ProposalDecisionRow(Table, table=True):
-    """What became of a proposal: approved, rejected or withdrawn, once. Append-only."""
+    """The end of a proposal: approved, rejected or withdrawn. Append-only."""
 
     __tablename__ = "proposal_decisions"
     __table_args__ = CLUSTERED
@@ -380,8 +360,8 @@ class ProposalDecisionRow(Table, table=True):
 
 
 class BookmarkRow(Table, table=True):
-    """What an operator keeps for themselves: an order (`kind` is `order`, `label` its reference),
-    or a list with its filters (`kind` is the page's name, `query` what follows its address)."""
+    """An operator's own bookmark: an order (`kind` is `order`, `label` its reference), or a list
+    with its filters (`kind` is the page's name, `query` its query string)."""
 
     __tablename__ = "bookmarks"
     __table_args__ = CLUSTERED
@@ -393,7 +373,7 @@ class BookmarkRow(Table, table=True):
 
 
 class AlarmOwnerRow(Table, table=True):
-    """Who is at an alarm that lasts, and how far. It goes with the alarm."""
+    """The operator who works on an alarm, and their progress. Deleted with the alarm."""
 
     __tablename__ = "alarm_owners"
     __table_args__ = CLUSTERED
@@ -405,7 +385,7 @@ class AlarmOwnerRow(Table, table=True):
 
 
 class AlarmMessageRow(Table, table=True):
-    """The message about an alarm in one way, until its recovery has been notified."""
+    """The message about an alarm on one channel, until the recovery has been notified."""
 
     __tablename__ = "alarm_messages"
     __table_args__ = CLUSTERED
@@ -422,7 +402,7 @@ class AlarmMessageRow(Table, table=True):
 
 
 class AuditRow(Table, table=True):
-    """What a person did, to what, and why. Append-only; numbers have no gaps."""
+    """One act of a person: its subject and reason. Append-only; numbers have no gaps."""
 
     __tablename__ = "audit"
     __table_args__ = (
@@ -442,9 +422,9 @@ class AuditRow(Table, table=True):
 
 
 class AttachmentRow(Table, table=True):
-    """A file that somebody attached to an order or a break. `order_key` is the order that it is of,
-    "" for a break of none; `deed` the audit entry that seals it; `details` what is personal of it,
-    as JSON, until it goes; `gone_at` when it was detached or erased. Append-only but for those."""
+    """A file attached to an order or a break. `order_key` is the order, "" for a break without one;
+    `deed` the audit entry that seals it; `details` its personal data as JSON, until it is emptied;
+    `gone_at` when it was detached or erased. Only these two change."""
 
     __tablename__ = "attachments"
     __table_args__ = (
@@ -471,7 +451,7 @@ class AttachmentRow(Table, table=True):
 
 
 class AttachmentFileRow(Table, table=True):
-    """The bytes of attachments, once each, by their digest. It goes with the last that has it."""
+    """The bytes of attachments by their digest. Deleted with the last attachment that has them."""
 
     __tablename__ = "attachment_files"
     __table_args__ = STRICT
