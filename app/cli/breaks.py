@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     from app.context.context import AppContext
-    from app.finance.break_choice import Choice, Chosen
+    from app.finance.break_choice import Choice, ChosenBreaks
     from reconcile.matching.breaks import State
 
 breaks_group = typer.Typer(
@@ -288,8 +288,8 @@ def _is_one(name: str | None, where: str | None, seen: str | None) -> TypeGuard[
 
 
 def _many(
-    choose: Callable[[AppContext, Choice], Awaitable[Chosen]],
-    do: Callable[[AppContext, Chosen], Awaitable[None]],
+    choose: Callable[[AppContext, Choice], Awaitable[ChosenBreaks]],
+    do: Callable[[AppContext, ChosenBreaks], Awaitable[None]],
     options: tuple[str | None, bool, str | None],
     *,
     done: str,
@@ -302,7 +302,7 @@ def _many(
     if seen is not None and not yes:
         raise UsageError("--seen goes with --yes: it says what was shown before")
 
-    async def work(context: AppContext) -> Chosen:
+    async def work(context: AppContext) -> ChosenBreaks:
         chosen = await choose(context, choice)
         _preview(chosen)
         _check_chosen(chosen, seen)
@@ -325,7 +325,7 @@ def _many(
         )
 
 
-def _check_chosen(chosen: Chosen, seen: str | None) -> None:
+def _check_chosen(chosen: ChosenBreaks, seen: str | None) -> None:
     """Raises UsageError where they may not be decided about together, or are not what was shown."""
     if seen is not None and seen.strip() != chosen.mark:
         raise UsageError(
@@ -336,7 +336,7 @@ def _check_chosen(chosen: Chosen, seen: str | None) -> None:
         raise UsageError(f"{chosen.against}; nothing was done")
 
 
-def _preview(chosen: Chosen) -> None:
+def _preview(chosen: ChosenBreaks) -> None:
     """How many of each cause and currency, and their money; and what is left out."""
     from app.finance.break_choice import sums_of
     from reconcile.money import to_json

@@ -102,8 +102,8 @@ async def late_money_document(view: View) -> Document:
     found = []
     async for some in worklist.late_items(view.context, closed=wanted == "closed"):
         found += some
-    states = Counter(worklist.standing(each) for each in found)
-    fitting = [each for each in found if wanted in (None, worklist.standing(each))]
+    states = Counter(worklist.settling_state(each) for each in found)
+    fitting = [each for each in found if wanted in (None, worklist.settling_state(each))]
     fitting.sort(key=lambda each: (each.seen.money.currency, -each.seen.money.minor, each.identity))
     sums: dict[tuple[str, str], tuple[int, int]] = {}
     for each in fitting:
@@ -383,16 +383,16 @@ def _list(view: View) -> str:
     return f"/breaks?{query}" if query else "/breaks"
 
 
-async def _chosen(view: View) -> break_choice.Chosen:
+async def _chosen(view: View) -> break_choice.ChosenBreaks:
     """Those that were ticked, or those of which something is so."""
     where = view.word("where")
     if where is not None:
         return await break_choice.few_breaks(view.context, where)
     ticked = view.request.query_params.getlist("break")
-    return break_choice.Chosen(of=await break_acts.some_breaks(view.context, ticked))
+    return break_choice.ChosenBreaks(of=await break_acts.some_breaks(view.context, ticked))
 
 
-def _preview(chosen: break_choice.Chosen) -> tuple[str, ...]:
+def _preview(chosen: break_choice.ChosenBreaks) -> tuple[str, ...]:
     """How many of each cause and currency, and their money; the largest of them; and what is left
     out."""
     found = chosen.of

@@ -1,4 +1,4 @@
-"""What people do about breaks: assign, comment, accept, match by hand, and take that back.
+"""What people do about breaks: assign, comment, accept, match by hand, and undo a match.
 
 Each act is one transaction, with its place in the trail. Accepting much takes a second person.
 """
@@ -35,16 +35,16 @@ from reconcile.matching.breaks import (
     life,
     next_step,
 )
-from reconcile.matching.candidates import REASON_WORDS, WEIGHTS, Suggestion, suggestions
+from reconcile.matching.candidates import REASON_WORDS, WEIGHTS, suggestions
 from reconcile.matching.rows import name_of
 from reconcile.money import Money, major_text, to_json
 
-# --- breaks for whoever looks ---------------------------------------------------------------------
+# --- reading breaks -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenBreak:
-    """A break as it was last seen, or as a run saw it, and where it stands."""
+    """A break as it was last seen, or as a run saw it, and its life."""
 
     identity: str
     seen: Break
@@ -52,7 +52,7 @@ class SeenBreak:
     life: Life
 
     def document(self, *, as_of: Instant) -> dict[str, Any]:
-        """For JSON. Its age is in whole days."""
+        """Return the break for JSON. Its age is in whole days."""
         seen = self.seen
         return {
             "id": self.identity,
@@ -65,45 +65,54 @@ class SeenBreak:
             "age_days": age_days(seen, as_of),
             "since": format_instant(seen.since),
             "cites": list(seen.cites),
-            "candidates": [_suggested(each) for each in suggestions(seen)],
+            "candidates": [
+                {
+                    "line": each.candidate.line,
+                    "reference": each.candidate.reference,
+                    "money": to_json(each.candidate.money),
+                    "score": each.score,
+                    "reasons": [
+                        {"reason": name, "points": WEIGHTS[name], "words": REASON_WORDS[name]}
+                        for name in each.reasons
+                    ],
+                    "apart": apart_words(each.candidate),
+                }
+                for each in suggestions(seen)
+            ],
             "next_step": next_step(seen),
             "sentence": break_sentence(seen),
         }
 
     def history(self) -> dict[str, Any]:
-        """The same for its steps."""
+        """Return the break's steps and facts for JSON."""
         return {
             "because": self.life.because,
             "settling": self.life.settling,
             "closed_by": list(self.life.closed_by),
             "facts": facts_json(self.seen.facts),
-            "steps": [_step_json(step) for step in self.steps],
+            "steps": [
+                {
+                    "at": format_instant(step.at),
+                    "step": step.kind,
+                    "by": step.by or f"run {step.run}",
+                    "second": step.second,
+                    "value": step.value,
+                    "reason": step.reason,
+                    "money": to_json(step.money),
+                    "cites": list(step.cites),
+                }
+                for step in self.steps
+            ],
         }
 
 
-def _suggested(each: Suggestion) -> dict[str, Any]:
-    """A near miss: what speaks for it, in points of a hundred, and what keeps it apart most."""
-    found = each.candidate
-    return {
-        "line": found.line,
-        "reference": found.reference,
-        "money": to_json(found.money),
-        "score": each.score,
-        "reasons": [
-            {"reason": name, "points": WEIGHTS[name], "words": REASON_WORDS[name]}
-            for name in each.reasons
-        ],
-        "apart": apart_words(found),
-    }
-
-
 def age_days(seen: Break, as_of: Instant) -> int:
-    """Whole days since what disagrees was last dated; never negative."""
+    """Return whole days since the difference was last dated; never negative."""
     return max(as_of - seen.since, 0) // DAY
 
 
 def facts_json(facts: Facts) -> dict[str, Any]:
-    """Instants as dates, money as decimal strings."""
+    """Return facts with instants as dates, and money as decimal strings."""
     return {
         name: to_json(value)
         if isinstance(value, Money)
@@ -114,23 +123,10 @@ def facts_json(facts: Facts) -> dict[str, Any]:
     }
 
 
-def _step_json(step: Step) -> dict[str, Any]:
-    return {
-        "at": format_instant(step.at),
-        "step": step.kind,
-        "by": step.by or f"run {step.run}",
-        "second": step.second,
-        "value": step.value,
-        "reason": step.reason,
-        "money": to_json(step.money),
-        "cites": list(step.cites),
-    }
-
-
 async def breaks_of_run(
     context: AppContext, number: int, *, after: str = ""
 ) -> AsyncGenerator[list[SeenBreak]]:
-    """What a run saw, by id, some hundreds at a time; each with where it stands now."""
+    """Yield the breaks of a run by id, some hundreds at a time, each with its life now."""
     while True:
         async with context.database.reading() as connection:
             found = await run_store.seen_by(
@@ -140,7 +136,7 @@ async def breaks_of_run(
                 return
             after = found[-1][0]
             living = await _with_lives(connection, dict(found))
-        yield living  # outside: who reads may stop, or wait for long
+        yield living  # outside the transaction: the reader may stop, or wait for long
 
 
 async def living_breaks(
@@ -151,8 +147,10 @@ async def living_breaks(
     assignee: str | None = None,
     after: str = "",
 ) -> AsyncGenerator[list[SeenBreak]]:
-    """All breaks that a run gave life, closed ones too, by id, some hundreds at a time; only of
-    these causes, in these states, and this person's, where some are named."""
+    """Yield all breaks that a run gave life, closed ones too, by id, some hundreds at a time.
+
+    Only breaks of these causes, in these states, and of this person, if any are named.
+    """
     while True:
         async with context.database.reading() as connection:
             names = await break_store.breaks_after(
@@ -188,12 +186,12 @@ async def _with_lives(connection: Connection, seen: Mapping[str, Break]) -> list
 
 
 async def seen_breaks(connection: Connection, names: Sequence[str]) -> list[SeenBreak]:
-    """Some breaks by their ids."""
+    """Return breaks by their ids."""
     return await _with_lives(connection, await break_store.latest_seen(connection, names))
 
 
-async def break_in(connection: Connection, name: str) -> SeenBreak:
-    """One break. Raises NotFoundError where no run has given it life."""
+async def living_break(connection: Connection, name: str) -> SeenBreak:
+    """Return one break. Raises NotFoundError if no run gave it life."""
     found = await seen_breaks(connection, [name])
     if not found:
         raise NotFoundError(
@@ -204,16 +202,16 @@ async def break_in(connection: Connection, name: str) -> SeenBreak:
 
 
 async def one_break(context: AppContext, name: str) -> SeenBreak:
-    """One break. Raises NotFoundError where no run has given it life."""
+    """Return one break. Raises NotFoundError if no run gave it life."""
     async with context.database.reading() as connection:
-        return await break_in(connection, name)
+        return await living_break(connection, name)
 
 
 BREAKS_OF_AN_ORDER: Final = 50
 
 
 async def breaks_of(context: AppContext, order: str) -> list[SeenBreak]:
-    """The breaks of one order, closed ones too."""
+    """Return the breaks of one order, closed ones too."""
     async with context.database.reading() as connection:
         return await _breaks_of(connection, order)
 
@@ -221,8 +219,7 @@ async def breaks_of(context: AppContext, order: str) -> list[SeenBreak]:
 async def breaks_since(
     connection: Connection, order: str, *, since: Instant
 ) -> list[SeenBreak] | None:
-    """The breaks of one order, closed ones too; None where no run that gives life has been since an
-    instant."""
+    """Return the breaks of one order, closed ones too; None if no run gave life since then."""
     last = await run_store.last_lived(connection)
     if last is None or last.at < since:
         return None
@@ -235,7 +232,7 @@ async def _breaks_of(connection: Connection, order: str) -> list[SeenBreak]:
 
 
 async def finished_run(context: AppContext, number: int) -> run_store.Run:
-    """One run. Raises NotFoundError where there is none."""
+    """Return one run. Raises NotFoundError for an unknown one."""
     async with context.database.reading() as connection:
         found = await run_store.run_of(connection, number)
     if found is None:
@@ -246,7 +243,7 @@ async def finished_run(context: AppContext, number: int) -> run_store.Run:
 async def finished_runs(
     context: AppContext, *, limit: int, before: int | None = None
 ) -> list[run_store.Run]:
-    """The last runs, newest first. before: only those of lower numbers."""
+    """Return the last runs, newest first. before: only lower numbers."""
     async with context.database.reading() as connection:
         return await run_store.runs(connection, limit=limit, before=before)
 
@@ -262,15 +259,14 @@ BREAK_ACTIONS: Final[dict[Act, operators.Action]] = {
     "unmatched": "break_unmatched",
     "settled": "late_money_settled",
 }
-"""What each step is called in the audit trail."""
+"""The name of each step in the audit trail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakAct:
-    """What a person wants to do: of which kind, in whose name, and why.
+    """What a person wants to do: its kind, in whose name, and why.
 
-    value  to whom it is assigned, which line it is, or no longer is, matched with, how late money
-           is settled
+    value  the assignee, the line to match or to unmatch, or how late money is settled
     """
 
     kind: Act
@@ -282,7 +278,7 @@ class BreakAct:
 async def assign_break(
     context: AppContext, name: str, *, to: str, by: str | None, seen: str | None = None
 ) -> None:
-    """Make it somebody's; an empty name makes it nobody's. seen: as of `accept_break`."""
+    """Assign a break; an empty name makes it nobody's. seen: as of `accept_break`."""
     _check_assignee(to)
     await _do(context, name, BreakAct(kind="assigned", by=by, value=to), seen=seen)
 
@@ -293,32 +289,30 @@ def _check_assignee(to: str) -> None:
 
 
 async def comment_break(context: AppContext, name: str, *, note: str, by: str | None) -> None:
-    """Say something about it."""
     await _do(context, name, BreakAct(kind="commented", by=by, reason=note))
 
 
 async def accept_break(
     context: AppContext, name: str, *, reason: str, by: str | None, seen: str | None = None
 ) -> Proposal | None:
-    """Write it off. Above the amount that the rules set for one person it is proposed; returns the
-    proposal then.
+    """Accept a break. Above the rules' limit for one person, propose that, and return the proposal.
 
-    seen  the `mark_of` it as it was shown: where it is another by now, UsageError is raised. None:
-          whatever it is now
+    seen  `mark_of` the break as it was shown; None: accept it in any state
+    Raises UsageError if it has changed since.
     """
     return await _decide(context, name, BreakAct(kind="accepted", by=by, reason=reason), seen=seen)
 
 
 MOST_AT_ONCE: Final = 200
-"""Breaks in one decision: four pages of the list; the transaction holds others up for a second."""
+"""Breaks in one decision: four pages of the list; the transaction takes about a second."""
 
 
 NAMED: Final = 10
-"""Breaks that a refusal names; the others are counted."""
+"""Breaks named in a refusal; the others are counted."""
 
 
 def mark_of(found: Sequence[SeenBreak]) -> str:
-    """What was shown of some breaks, as a digest: which, with what money, and where each stands."""
+    """Return a digest of what was shown of breaks: their ids, money and states."""
     shown = [
         (
             each.identity,
@@ -333,7 +327,7 @@ def mark_of(found: Sequence[SeenBreak]) -> str:
 
 
 def _check_same(found: Sequence[SeenBreak], seen: str | None) -> None:
-    """Raises UsageError where they are not what was shown."""
+    """Raise UsageError if the breaks are not as they were shown."""
     if seen in (None, mark_of(found)):
         return
     if len(found) == 1:
@@ -349,8 +343,10 @@ def _check_same(found: Sequence[SeenBreak], seen: str | None) -> None:
 
 
 async def some_breaks(context: AppContext, names: Sequence[str]) -> list[SeenBreak]:
-    """Some breaks by their ids, the most money of each currency first. Raises UsageError for too
-    many and for none, NotFoundError where one lives no more."""
+    """Return breaks by their ids, the most money of each currency first.
+
+    Raises UsageError for none or too many, NotFoundError if one no longer lives.
+    """
     wanted = list(dict.fromkeys(names))
     if not 0 < len(wanted) <= MOST_AT_ONCE:
         raise UsageError(f"choose 1 to {MOST_AT_ONCE} breaks")
@@ -364,7 +360,7 @@ async def some_breaks(context: AppContext, names: Sequence[str]) -> list[SeenBre
 async def assign_breaks(
     context: AppContext, names: Sequence[str], *, to: str, by: str | None, seen: str
 ) -> None:
-    """Make all of them somebody's, or none. seen: the mark of what was shown."""
+    """Assign all of these breaks, or none. seen: the mark of what was shown."""
     _check_assignee(to)
     await _do_all(context, names, BreakAct(kind="assigned", by=by, value=to), seen=seen)
 
@@ -372,31 +368,35 @@ async def assign_breaks(
 async def comment_breaks(
     context: AppContext, names: Sequence[str], *, note: str, by: str | None, seen: str
 ) -> None:
-    """Say something about all of them, or none. seen: the mark of what was shown."""
+    """Comment on all of these breaks, or none. seen: the mark of what was shown."""
     await _do_all(context, names, BreakAct(kind="commented", by=by, reason=note), seen=seen)
 
 
 async def accept_breaks(
     context: AppContext, names: Sequence[str], *, reason: str, by: str | None, seen: str
 ) -> None:
-    """Write all of them off, or none: each must be one that a person may accept alone. seen: the
-    mark of what was shown. Raises UsageError that names those that must be proposed instead."""
+    """Accept all of these breaks, or none; each must be one that a person may accept alone.
+
+    seen  the mark of what was shown
+    Raises UsageError that names breaks that must be proposed instead.
+    """
     await _do_all(context, names, BreakAct(kind="accepted", by=by, reason=reason), seen=seen)
 
 
 async def match_break(
     context: AppContext, name: str, *, line: str, reason: str, by: str | None
 ) -> None:
-    """Say that a left-over line belongs to it; the next run heeds that."""
+    """Match a break with a line that is left over; the next run applies it."""
     await _do(context, name, BreakAct(kind="matched", by=by, reason=reason, value=line))
 
 
 async def unmatch_break(
     context: AppContext, name: str, *, line: str = "", reason: str, by: str | None
 ) -> str:
-    """Take a match by hand back, of a closed break too; the next run no longer heeds it.
+    """Undo a match by hand, of a closed break too; the next run ignores it.
 
-    line  which, if there are several. Returns the line in the version that was matched.
+    line  the line, if there are several matches
+    Returns the line in the version that was matched.
     """
     return await _do(context, name, BreakAct(kind="unmatched", by=by, reason=reason, value=line))
 
@@ -410,19 +410,21 @@ async def settle_break(
     by: str | None,
     seen: str | None = None,
 ) -> Proposal | None:
-    """Decide what becomes of late money. What keeps it is an acceptance, and is proposed as one.
-    seen: as of `accept_break`."""
+    """Settle late money. Keeping it is an acceptance, and may be proposed as one.
+
+    seen  as of `accept_break`
+    """
     doing = BreakAct(kind="settled", by=by, reason=reason, value=action)
     return await _decide(context, name, doing, seen=seen)
 
 
 async def _do(context: AppContext, name: str, doing: BreakAct, *, seen: str | None = None) -> str:
-    """Returns the value as it was written."""
+    """Act on one break. Returns the act's value as it was stored."""
     _check_reason(doing)
     async with context.database.writing() as connection:
         await break_store.deciding_alone(connection)
         who = await operators.permitted(connection, by=doing.by, action=BREAK_ACTIONS[doing.kind])
-        found = await break_in(connection, name)
+        found = await living_break(connection, name)
         _check_same([found], seen)
         value = doing.value
         if doing.kind == "matched":
@@ -437,12 +439,12 @@ async def _do(context: AppContext, name: str, doing: BreakAct, *, seen: str | No
 async def _decide(
     context: AppContext, name: str, doing: BreakAct, *, seen: str | None
 ) -> Proposal | None:
-    """Accept or settle a break, or propose that where one person may not."""
+    """Accept or settle a break, or propose that if one person may not."""
     _check_reason(doing)
     async with context.database.writing() as connection:
         await break_store.deciding_alone(connection)
         who = await operators.permitted(connection, by=doing.by, action=BREAK_ACTIONS[doing.kind])
-        found = await break_in(connection, name)
+        found = await living_break(connection, name)
         _check_same([found], seen)
         _check_open(found)
         refund = doing.value == "refund"  # it accepts nothing
@@ -464,10 +466,10 @@ async def _decide(
 
 
 async def _do_all(context: AppContext, names: Sequence[str], doing: BreakAct, *, seen: str) -> None:
-    """Assign, comment on or accept several in one transaction: all of them, or none. Raises
-    UsageError where they are others by now, and where one person may not.
+    """Assign, comment on or accept several breaks in one transaction: all of them, or none.
 
-    seen  the `mark_of` them as they were shown
+    seen  `mark_of` the breaks as they were shown
+    Raises UsageError if they have changed since, or if one person may not accept them.
     """
     _check_reason(doing)
     async with context.database.writing() as connection:
@@ -482,7 +484,7 @@ async def _do_all(context: AppContext, names: Sequence[str], doing: BreakAct, *,
 
 
 async def _check_alone(connection: Connection, found: Sequence[SeenBreak]) -> None:
-    """Raises UsageError where one is closed, and with those that one person may not accept."""
+    """Raise UsageError if a break is closed, or if one person may not accept them."""
     for each in found:
         _check_open(each)
     rules = await rules_known(connection)
@@ -516,7 +518,7 @@ async def _write(
     *,
     agreed: proposals.Agreed | None = None,
 ) -> None:
-    """The step of the break, and its audit entry."""
+    """Store the step of the break, and its audit entry."""
     now, money = context.clock.now(), found.seen.money
     await break_store.add_act(
         connection,
@@ -546,14 +548,14 @@ async def _write(
 
 
 def acceptance_kind(context: AppContext) -> proposals.ProposalKind:
-    """Accepting a break, or keeping late money, of more than one person may accept alone."""
+    """Build the kind of proposal to accept a break, or keep late money, above the limit."""
 
     async def perform(proposal: Proposal, agree: proposals.Agree) -> None:
         kind: Act = "settled" if proposal.given["deed"] == "settled" else "accepted"
         async with context.database.writing() as connection:
             await break_store.deciding_alone(connection)
             agreed = await agree(connection)
-            found = await break_in(connection, proposal.subject)
+            found = await living_break(connection, proposal.subject)
             doing = BreakAct(
                 kind=kind, by=agreed.who.name, reason=proposal.reason, value=proposal.given["value"]
             )
@@ -570,9 +572,11 @@ def acceptance_kind(context: AppContext) -> proposals.ProposalKind:
 
 
 async def _break_state(connection: Connection, name: str, given: Mapping[str, str]) -> str:
-    """What somebody who approves wants to know of a break: its money, its facts, and whether it was
-    decided or closed; not whose it is, nor what was said of it."""
-    found = await break_in(connection, name)
+    """Return the state that a person approves: money, facts, and whether it was decided or closed.
+
+    The assignee and comments are no part of it.
+    """
+    found = await living_break(connection, name)
     decided = found.life.state if found.life.state in ("accepted", "closed") else "open"
     seen = found.seen
     return json.dumps(
@@ -582,25 +586,23 @@ async def _break_state(connection: Connection, name: str, given: Mapping[str, st
 
 
 def _proposed_sentence(found: SeenBreak, doing: BreakAct) -> str:
-    money = found.seen.money
+    seen = found.seen
     what = (
-        f"Accept {found.identity}: {_booked(found.seen)}."
+        f"Accept {found.identity}: {_booked(seen)}."
         if doing.kind == "accepted"
-        else f"Settle {found.identity}: {money} that came late is kept ({doing.value})."
+        else f"Settle {found.identity}: {seen.money} that came late is kept ({doing.value})."
     )
-    return f"{what} {break_sentence(found.seen)}{_of_what(found.seen)}"
-
-
-def _of_what(seen: Break) -> str:
-    """By what name whoever is to approve it knows what it is about; nothing where it has none."""
+    of_what = ""
     if seen.order is not None:
-        return f" Its order is {seen.order}."
-    return "" if seen.payment is None else f" Its payment is {seen.payment}."
+        of_what = f" Its order is {seen.order}."
+    elif seen.payment is not None:
+        of_what = f" Its payment is {seen.payment}."
+    return f"{what} {break_sentence(seen)}{of_what}"
 
 
 def _booked(seen: Break) -> str:
-    """What accepting books, for whoever is to approve it: what the break leaves to be settled,
-    which is often less than what it is about."""
+    """Say what accepting a break books, for the approver: what it leaves to be settled, which is
+    often less than its money."""
     if not seen.left:
         return f"nothing is booked; it is about {seen.money}"
     parts = [
@@ -613,12 +615,12 @@ def _booked(seen: Break) -> str:
 
 
 def not_known(seen: Break) -> bool:
-    """Whether what is at stake is unknown: its money is 0 then, which is no small sum."""
+    """Whether the money at risk is unknown: then the break's money is 0, which is no small sum."""
     return seen.cause == "unresolved" and not seen.money.minor
 
 
 def too_much(rules: Rules, seen: Break) -> str | None:
-    """Why one person may not accept so much alone; None where they may."""
+    """Return why one person may not accept a break alone; None if they may."""
     money = seen.money
     if rules.alone_max and not_known(seen):
         return "how much is at stake is not known, and one person may accept up to a limit only"
@@ -629,8 +631,10 @@ def too_much(rules: Rules, seen: Break) -> str | None:
 
 
 def too_much_together(rules: Rules, found: Sequence[SeenBreak]) -> str | None:
-    """Why one person may not accept all of these at once; None where they may. Small sums are not
-    small together."""
+    """Return why one person may not accept all of these at once; None if they may.
+
+    Small sums add up.
+    """
     sums: Counter[str] = Counter()
     for each in found:
         sums[each.seen.money.currency] += abs(each.seen.money.minor)
@@ -646,31 +650,31 @@ def too_much_together(rules: Rules, found: Sequence[SeenBreak]) -> str | None:
 
 
 async def matches_of(context: AppContext, name: str) -> list[str]:
-    """The lines that stand matched with a break by hand, in the versions that were matched."""
+    """Return the lines matched with a break by hand, in the versions that were matched."""
     async with context.database.reading() as connection:
         return await break_store.lines_matched_with(connection, name)
 
 
 async def why_not_alone(context: AppContext, found: SeenBreak) -> str | None:
-    """Why one person may not accept this break alone; None where they may."""
+    """Return why one person may not accept this break alone; None if they may."""
     return (await why_not_each(context, [found]))[0]
 
 
 async def why_not_each(context: AppContext, found: Sequence[SeenBreak]) -> list[str | None]:
-    """The same of several, in their order."""
+    """Return, for each break, why one person may not accept it alone; None if they may."""
     async with context.database.reading() as connection:
         rules = await rules_known(connection)
     return [too_much(rules, each.seen) for each in found]
 
 
 async def why_not_together(context: AppContext, found: Sequence[SeenBreak]) -> str | None:
-    """Why one person may not accept all of these at once; None where they may."""
+    """Return why one person may not accept all of these at once; None if they may."""
     async with context.database.reading() as connection:
         return too_much_together(await rules_known(connection), found)
 
 
 async def _free_line(connection: Connection, found: SeenBreak, line: str) -> None:
-    """A line that is left over: near to this break, or what another open break is about."""
+    """Check that a line is left over: near to this break, or the subject of another open one."""
     if found.seen.cause in NOT_BY_HAND:
         raise UsageError(NOT_BY_HAND[found.seen.cause])
     if (claimed := await break_store.matched_by_hand(connection, line)) is not None:
@@ -678,16 +682,17 @@ async def _free_line(connection: Connection, found: SeenBreak, line: str) -> Non
     subject = name_of(line)
     if subject in {name_of(each.line) for each in found.seen.candidates}:
         return
-    for other in await break_store.breaks_of_subject(connection, subject):
-        if other != found.identity and (await break_in(connection, other)).life.state != "closed":
-            return
+    about_it = await break_store.breaks_of_subject(connection, subject)
+    others = [each for each in about_it if each != found.identity]
+    if any(each.life.state != "closed" for each in await seen_breaks(connection, others)):
+        return
     raise UsageError(
         f"{line} is not left over: `tallyhook breaks show {found.identity}` names its candidates"
     )
 
 
 async def _standing_match(connection: Connection, name: str, *, line: str) -> str:
-    """The line of a break's match that is to be taken back. Raises UsageError where none is."""
+    """Return the matched line to undo. Raises UsageError if there is none, or several."""
     matched = await break_store.lines_matched_with(connection, name)
     meant = [each for each in matched if not line or name_of(each) == name_of(line)]
     if len(meant) == 1:

@@ -1,7 +1,7 @@
-"""Many breaks at once, chosen by what is said of them: `cause=not_settled currency=KES amount<10`.
+"""Many breaks at once, chosen by conditions: `cause=not_settled currency=KES amount<10`.
 
-First what would be done is added up; then it is done to each of them, some at a time, each part in
-one transaction. What one person may not accept alone is left out, and counted.
+First the effect is summed up. Then it is applied to each break, in parts of one transaction each.
+Breaks that one person may not accept alone are left out and counted.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from operator import eq, ge, gt, le, lt
 from typing import Any, Final
 
@@ -26,7 +27,7 @@ from reconcile.matching.candidates import the_one
 from reconcile.matching.rows import name_of
 from reconcile.money import Money, MoneyError, exponent_of, from_major
 
-# --- what is said of them -------------------------------------------------------------------------
+# --- conditions -----------------------------------------------------------------------------------
 
 _CONDITION: Final = re.compile(r"([a-z]+)(<=|>=|<|>|=)(.*)")
 
@@ -42,7 +43,7 @@ _WORDS: Final[dict[str, tuple[str, ...] | None]] = {
     "order": None,
     "payment": None,
 }
-"""What is equal or is not, with its vocabulary where it has one."""
+"""Names that are compared for equality, with their vocabulary if they have one."""
 
 _AGE: Final = re.compile(r"(\d{1,6})d?", re.ASCII)
 
@@ -51,11 +52,11 @@ NAMES: Final = (*_WORDS, "amount", "age")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Which breaks are meant: all of these hold. Without a state: what is to be done.
+    """Conditions that a chosen break meets, all of them. Without a state: breaks that are to do.
 
-    words    what a word of the break is
-    amounts  how its money compares with so many minor units of `currency`
-    ages     how many whole days it is old
+    words    names and values that must be equal
+    amounts  comparisons of its money with minor units of `currency`
+    ages     comparisons of its age with whole days
     """
 
     words: tuple[tuple[str, str], ...] = ()
@@ -64,31 +65,30 @@ class Choice:
 
     @property
     def causes(self) -> list[str]:
-        """The cause, where one is named."""
+        """The cause, if one is named."""
         return [value for name, value in self.words if name == "cause"][:1]
 
     @property
     def states(self) -> Collection[State]:
-        """Those in which a break is meant."""
+        """The states of chosen breaks."""
         named = dict(self.words).get("state")
         return worklist.TO_DO if named is None else [each for each in STATES if each == named]
 
     def fits(self, found: break_acts.SeenBreak, *, as_of: Instant) -> bool:
-        """Whether a break is meant. Of an amount nothing is so that is not known."""
-        return self._is_of(found, as_of=as_of) and self._comes_to(found)
+        """Whether a break is chosen. Unknown money meets no condition on the amount."""
+        minor = found.seen.money.minor
+        return self._is_of(found, as_of=as_of) and (
+            not self.amounts
+            or (
+                not break_acts.not_known(found.seen)
+                and all(_COMPARE[sign](minor, most) for sign, most in self.amounts)
+            )
+        )
 
     def leaves_open(self, found: break_acts.SeenBreak, *, as_of: Instant) -> bool:
-        """Whether it cannot be determined: all else is so, and what is at stake is not known."""
+        """Whether it is undecided: all else is met, but the money at risk is unknown."""
         unknown = bool(self.amounts) and break_acts.not_known(found.seen)
         return unknown and self._is_of(found, as_of=as_of)
-
-    def _comes_to(self, found: break_acts.SeenBreak) -> bool:
-        if not self.amounts:
-            return True
-        minor = found.seen.money.minor
-        return not break_acts.not_known(found.seen) and all(
-            _COMPARE[sign](minor, most) for sign, most in self.amounts
-        )
 
     def _is_of(self, found: break_acts.SeenBreak, *, as_of: Instant) -> bool:
         facts = {
@@ -108,8 +108,10 @@ class Choice:
 
 
 def read_choice(text: str) -> Choice:
-    """`cause=… currency=… amount<… age>…`, in any order; what has blanks in quotes, as a shell has
-    them. Raises UsageError with what is wrong."""
+    """Read `cause=… currency=… amount<… age>…`, in any order, with quotes as in a shell.
+
+    Raises UsageError with the mistake.
+    """
     try:
         conditions = [_condition(word) for word in shlex.split(text)]
     except ValueError:
@@ -118,27 +120,26 @@ def read_choice(text: str) -> Choice:
         ) from None
     if not conditions:
         raise UsageError(f"--where says which breaks, by {', '.join(NAMES)}")
-    words = [(name, value) for name, sign, value in conditions if name in _WORDS]
-    names = [name for name, _ in words]
-    for name in names:
-        if names.count(name) > 1:
+    words: dict[str, str] = {}
+    for name, _, value in conditions:
+        if name in words:
             raise UsageError(f"--where says {name} twice: no break has two")
-    currency = dict(words).get("currency")
-    return Choice(
-        words=tuple(words),
-        amounts=tuple(
-            [
-                (sign, _minor(value, currency))
-                for name, sign, value in conditions
-                if name == "amount"
-            ]
-        ),
-        ages=tuple([(sign, _days(value)) for name, sign, value in conditions if name == "age"]),
-    )
+        if name in _WORDS:
+            words[name] = value
+    amounts, ages = list[tuple[str, int]](), list[tuple[str, int]]()
+    for name, sign, value in conditions:
+        if name == "amount":
+            amounts.append((sign, _minor(value, words.get("currency"))))
+        elif name == "age":
+            days = _AGE.fullmatch(value)
+            if days is None:
+                raise UsageError("--where: age is a number of whole days, such as age>30")
+            ages.append((sign, int(days[1])))
+    return Choice(words=tuple(words.items()), amounts=tuple(amounts), ages=tuple(ages))
 
 
 def condition_text(conditions: Mapping[str, str | None]) -> str:
-    """Words of breaks as `read_choice` reads them, without those that are None."""
+    """Write conditions as `read_choice` reads them, without those that are None."""
     return shlex.join(f"{name}={value}" for name, value in conditions.items() if value is not None)
 
 
@@ -156,15 +157,13 @@ def _condition(word: str) -> tuple[str, str, str]:
     if words is not None and value not in words:
         raise UsageError(f"--where: {name} is one of {', '.join(words)}")
     if name == "currency":
-        _checked_currency(value)
+        try:
+            exponent_of(value)
+        except MoneyError:
+            raise UsageError(
+                f"--where: {value[:40]!r} is no currency; write one such as KES"
+            ) from None
     return name, sign, value
-
-
-def _checked_currency(code: str) -> None:
-    try:
-        exponent_of(code)
-    except MoneyError:
-        raise UsageError(f"--where: {code[:40]!r} is no currency; write one such as KES") from None
 
 
 def _minor(text: str, currency: str | None) -> int:
@@ -178,30 +177,23 @@ def _minor(text: str, currency: str | None) -> int:
         raise UsageError(f"--where: amount: {error}") from None
 
 
-def _days(text: str) -> int:
-    found = _AGE.fullmatch(text)
-    if found is None:
-        raise UsageError("--where: age is a number of whole days, such as age>30")
-    return int(found[1])
-
-
-# --- which they are, and what they come to --------------------------------------------------------
+# --- chosen breaks, and their sums ----------------------------------------------------------------
 
 MOST: Final = 10_000
-"""Breaks that are chosen at once: each is read whole; about fifty megabytes."""
+"""Breaks chosen at once: each is read whole, about fifty megabytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sums:
-    """How many breaks of one cause and currency, and their money."""
+class CauseSum:
+    """Number and money of breaks of one cause and currency."""
 
     cause: BreakCause
     count: int
     money: Money
 
 
-def sums_of(found: Sequence[break_acts.SeenBreak]) -> list[Sums]:
-    """By cause and currency."""
+def sums_of(found: Sequence[break_acts.SeenBreak]) -> list[CauseSum]:
+    """Sum up breaks by cause and currency."""
     counts: Counter[tuple[BreakCause, str]] = Counter()
     minors: Counter[tuple[BreakCause, str]] = Counter()
     for each in found:
@@ -209,18 +201,18 @@ def sums_of(found: Sequence[break_acts.SeenBreak]) -> list[Sums]:
         counts[key] += 1
         minors[key] += each.seen.money.minor
     return [
-        Sums(cause=cause, count=count, money=Money(minor=minors[cause, code], currency=code))
+        CauseSum(cause=cause, count=count, money=Money(minor=minors[cause, code], currency=code))
         for (cause, code), count in sorted(counts.items())
     ]
 
 
 @dataclass(slots=True, kw_only=True)
-class Chosen:
-    """Breaks that something is to be done to.
+class ChosenBreaks:
+    """Breaks to act on.
 
-    of       these
-    apart    left out: of each kind of reason how many
-    lines    of those that are to be matched: with which line
+    of       these breaks
+    apart    number of breaks left out, by reason
+    lines    the line to match with each break
     against  why it may not be done to all of them together; None: it may
     """
 
@@ -231,12 +223,12 @@ class Chosen:
 
     @property
     def mark(self) -> str:
-        """What is shown of them, in sixteen digits: another one as soon as anything of it is."""
+        """Sixteen digits that change as soon as anything shown of the breaks does."""
         whole = fingerprint([break_acts.mark_of(self.of), sorted(self.lines.items())])
         return whole.removeprefix("sha256:")[:16]
 
     def left_out(self) -> list[str]:
-        """A sentence for each kind of reason."""
+        """Return a sentence for each reason."""
         return [
             f"Left out: {counted(count, 'break')}: {why}."
             for why, count in self.apart.items()
@@ -251,12 +243,14 @@ NOT_ALONE: Final = "one person may not accept so much alone; accept each by itse
 NOBODY_NEAR: Final = "no suggestion stands out with so many points"
 CLAIMED: Final = "the suggestion is matched by hand already"
 SHARED: Final = "the suggestion is that of another one as well"
-"""Why something is left out."""
+"""Reasons for which a break is left out."""
 
 
-async def few_breaks(context: AppContext, where: str) -> Chosen:
-    """Those that are meant, where they can be decided about in one transaction. Raises UsageError
-    for none and for too many."""
+async def few_breaks(context: AppContext, where: str) -> ChosenBreaks:
+    """Return the chosen breaks, few enough to decide about in one transaction.
+
+    Raises UsageError for none and for too many.
+    """
     chosen = await every_chosen(context, read_choice(where))
     if not chosen.of:
         sentences = ("no break is meant: look at the list again", *chosen.left_out())
@@ -271,9 +265,9 @@ async def few_breaks(context: AppContext, where: str) -> Chosen:
     return chosen
 
 
-async def every_chosen(context: AppContext, choice: Choice) -> Chosen:
-    """All that are meant, by id. Raises UsageError for more than MOST."""
-    now, chosen = context.clock.now(), Chosen(of=[])
+async def every_chosen(context: AppContext, choice: Choice) -> ChosenBreaks:
+    """Return all chosen breaks, by id. Raises UsageError for more than MOST."""
+    now, chosen = context.clock.now(), ChosenBreaks(of=[])
     found = break_acts.living_breaks(context, causes=choice.causes, states=choice.states)
     async with aclosing(found) as parts:
         async for some in parts:
@@ -284,25 +278,24 @@ async def every_chosen(context: AppContext, choice: Choice) -> Chosen:
     return chosen
 
 
-# --- what is done to them -------------------------------------------------------------------------
+# --- acting on them -------------------------------------------------------------------------------
 
 
-async def to_accept(context: AppContext, choice: Choice) -> Chosen:
-    """Those that one person may accept alone, and whether that is so of all of them together;
-    nothing can be accepted that is closed."""
+async def to_accept(context: AppContext, choice: Choice) -> ChosenBreaks:
+    """Return the breaks that one person may accept alone, and whether all of them together."""
     chosen = await every_chosen(context, choice)
     async with context.database.reading() as connection:
         rules = await match_rules.rules_known(connection)
     alone = [each for each in chosen.of if break_acts.too_much(rules, each.seen) is None]
-    return Chosen(
+    return ChosenBreaks(
         of=alone,
         apart=chosen.apart + Counter({NOT_ALONE: len(chosen.of) - len(alone)}),
         against=break_acts.too_much_together(rules, alone),
     )
 
 
-async def to_match(context: AppContext, choice: Choice, *, least: int) -> Chosen:
-    """Those of which one suggestion stands out, with at least so many points."""
+async def to_match(context: AppContext, choice: Choice, *, least: int) -> ChosenBreaks:
+    """Return the breaks with one outstanding suggestion of at least so many points."""
     chosen = await every_chosen(context, choice)
     found = chosen.of
     best = {each.identity: the_one(each.seen, least=least) for each in found}
@@ -317,7 +310,7 @@ async def to_match(context: AppContext, choice: Choice, *, least: int) -> Chosen
         SHARED: len(lines) - len(single),
         CLAIMED: len(single) - len(free),
     }
-    return Chosen(
+    return ChosenBreaks(
         of=[each for each in found if each.identity in free],
         apart=chosen.apart + Counter(left),
         lines=free,
@@ -325,62 +318,51 @@ async def to_match(context: AppContext, choice: Choice, *, least: int) -> Chosen
 
 
 async def accept_chosen(
-    context: AppContext, chosen: Chosen, *, reason: str, by: str | None
+    context: AppContext, chosen: ChosenBreaks, *, reason: str, by: str | None
 ) -> None:
-    """Write them off."""
-
-    async def act(part: list[break_acts.SeenBreak]) -> None:
-        names = [each.identity for each in part]
-        await break_acts.accept_breaks(
-            context, names, reason=reason, by=by, seen=break_acts.mark_of(part)
-        )
-
-    await _by_parts(chosen, act)
+    """Accept the chosen breaks."""
+    await _by_parts(chosen, partial(break_acts.accept_breaks, context, reason=reason, by=by))
 
 
-async def assign_chosen(context: AppContext, chosen: Chosen, *, to: str, by: str | None) -> None:
-    """Make them somebody's."""
-
-    async def act(part: list[break_acts.SeenBreak]) -> None:
-        names = [each.identity for each in part]
-        await break_acts.assign_breaks(context, names, to=to, by=by, seen=break_acts.mark_of(part))
-
-    await _by_parts(chosen, act)
+async def assign_chosen(
+    context: AppContext, chosen: ChosenBreaks, *, to: str, by: str | None
+) -> None:
+    """Assign the chosen breaks."""
+    await _by_parts(chosen, partial(break_acts.assign_breaks, context, to=to, by=by))
 
 
-async def comment_chosen(context: AppContext, chosen: Chosen, *, note: str, by: str | None) -> None:
-    """Say something about each of them."""
-
-    async def act(part: list[break_acts.SeenBreak]) -> None:
-        names = [each.identity for each in part]
-        await break_acts.comment_breaks(
-            context, names, note=note, by=by, seen=break_acts.mark_of(part)
-        )
-
-    await _by_parts(chosen, act)
+async def comment_chosen(
+    context: AppContext, chosen: ChosenBreaks, *, note: str, by: str | None
+) -> None:
+    """Comment on each chosen break."""
+    await _by_parts(chosen, partial(break_acts.comment_breaks, context, note=note, by=by))
 
 
-async def match_chosen(context: AppContext, chosen: Chosen, *, reason: str, by: str | None) -> None:
-    """Match each with its suggestion, one after the other."""
+async def match_chosen(
+    context: AppContext, chosen: ChosenBreaks, *, reason: str, by: str | None
+) -> None:
+    """Match each chosen break with its suggestion, one after the other."""
 
-    async def act(part: list[break_acts.SeenBreak]) -> None:
-        (one,) = part
-        line = chosen.lines[one.identity]
-        await break_acts.match_break(context, one.identity, line=line, reason=reason, by=by)
+    async def act(names: Sequence[str], *, seen: str) -> None:
+        line = chosen.lines[names[0]]
+        await break_acts.match_break(context, names[0], line=line, reason=reason, by=by)
 
     await _by_parts(chosen, act, at_once=1)
 
 
 async def _by_parts(
-    chosen: Chosen,
-    act: Callable[[list[break_acts.SeenBreak]], Awaitable[None]],
+    chosen: ChosenBreaks,
+    act: Callable[..., Awaitable[None]],
     at_once: int = break_acts.MOST_AT_ONCE,
 ) -> None:
-    """Each part in a transaction of its own. Raises UsageError where one is refused, and says how
-    many were done before."""
+    """Act on each part in a transaction of its own: `act(names, seen=mark)`.
+
+    Raises UsageError if one is refused, with the number done before.
+    """
     for done in range(0, len(chosen.of), at_once):
         try:
-            await act(chosen.of[done : done + at_once])
+            part = chosen.of[done : done + at_once]
+            await act([each.identity for each in part], seen=break_acts.mark_of(part))
         except UsageError as error:
             if not done:
                 raise

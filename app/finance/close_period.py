@@ -1,26 +1,26 @@
-"""Closes a month: its report is made from the evidence, and kept with everything it rests on.
+"""Closes a month: makes its report from the evidence, and stores it with everything it rests on.
 
-    1 ask       who asks, and whether this month is the next
-    2 look      the month's report as of one instant
-    3 refuse    every reason against it at once
-    4 digest    what became known since the closing before, by kind and day
-    5 print     the report in every format
-    6 write     the closing, its prints and the audit entry, in one transaction
+    1 ask       check who asks, and that this month is the next
+    2 look      make the month's report as of one instant
+    3 refuse    return all reasons against closing at once
+    4 digest    make digests of what became known since the closing before, by kind and day
+    5 print     make the report in every format
+    6 write     store the closing, its prints and the audit entry, in one transaction
 
-Where the rules let nobody close alone, 6 is a proposal; approved, all steps are taken anew. Whoever
-is killed before the end has closed nothing.
+If the rules let nobody close alone, step 6 makes a proposal; when it is approved, all steps are
+taken anew. A process that is killed before the end has closed nothing.
 
-And looks later whether closed months still follow from the evidence that they were closed on:
+Later it verifies that closed months still follow from the evidence that they were closed on:
 
     1 chain     the closing is what was written, and names the closing before it and a checkpoint of
                 the sealed log
-    2 prints    the bytes that were kept are those of the closing
-    3 history   everything that was known then is there, and is what it was
-    4 figures   the report made again, as of then and by the policy of then, has the same figures;
-                where the month was closed by an earlier version's rules, how many are otherwise now
+    2 prints    the stored bytes are those of the closing
+    3 history   everything that was known then is there, unchanged
+    4 figures   the report made again, as of then and by the policy of then, has the same figures.
+                A month closed by an earlier version's rules may differ: how many is told
 
-Beside that, each format is printed again from the report that was kept. One that would look
-otherwise now is named and is no fault: what was kept is what is shown.
+Each format is also printed again from the stored report. A format that would look different now is
+named and is no fault: the stored bytes are shown.
 """
 
 from __future__ import annotations
@@ -40,27 +40,18 @@ from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
 from app.database.engine import Connection
 from app.finance import match_rules, period_store, report_period
-from app.finance.closed_periods import (
-    CLOSING_BASIS,
-    calendar_of,
-    month_in_books,
-    rules_form,
-)
-from app.finance.period_store import Closed, closed_periods, closing_text, print_of
+from app.finance.closed_periods import CLOSING_BASIS, calendar_of, month_in_books, rules_form
 from app.finance.reports.render import REPORT_FORMATS, render
 from app.orders import history_store
-from app.orders.history_store import history_digests
 from app.providers.source import Source
 from app.receiving.reverify import count_genuine
 from app.sealing import log_store
-from app.sealing.log_store import head_of
 from reconcile.instants import EARLIEST, TICK, Instant, format_instant, parse_instant
 from reconcile.ledger.policy import Policy
 from reconcile.periods import Month, month_named
 from reconcile.reporting.closing import (
     Blocker,
     Closing,
-    Figure,
     Print,
     adjusted_in,
     closing_of,
@@ -76,7 +67,7 @@ from reconcile.reporting.tables import report_document, report_of
 
 
 def printed(report: PeriodReport) -> dict[str, bytes]:
-    """Bytes by format. PDF is missing where the extra that lays it out is not installed."""
+    """Return the report's bytes by format. PDF is missing if its extra is not installed."""
     found: dict[str, bytes] = {}
     for form in REPORT_FORMATS:
         try:
@@ -87,19 +78,19 @@ def printed(report: PeriodReport) -> dict[str, bytes]:
 
 
 STILL_S: Final = 2.0
-"""Seconds to wait before what was known a moment ago is read: an arrival is on its way into the
-store for some milliseconds, and its sender gives up on one that takes longer than this."""
+"""Seconds to wait before reading what was known a moment ago. An arrival is stored within
+milliseconds, and its sender gives up on one that takes longer than this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseRequest:
     """Who wants to close what.
 
-    as_of        what was known then is closed; None: now
+    as_of        the instant whose knowledge is closed; None: now
     margin_days  days after the month's end before which it is not closed
-    sources      to judge rejected deliveries again
-    reason       why, for the trail, and for whoever is to agree
-    still_s      seconds to wait where `as_of` is now
+    sources      for judging rejected deliveries again
+    reason       why, for the trail, and for the second person
+    still_s      seconds to wait if `as_of` is now
     """
 
     period: str
@@ -114,10 +105,11 @@ class CloseRequest:
 async def close_period(
     context: AppContext, request: CloseRequest, *, progress: report_period.Progress
 ) -> Closing | Proposal | tuple[Blocker, ...]:
-    """Close the month, or say everything that is against it; where the rules let nobody close
-    alone, propose it.
+    """Close a month, or return all reasons against it. If the rules let nobody close alone, propose
+    it.
 
-    Raises UsageError for a month that is none, is closed, or is not the next, and for who may not.
+    Raises UsageError for a month that is invalid, closed, or not the next, and for a person who may
+    not close it.
     """
     needed = not await may_close_alone(context)
     if needed and not request.reason.strip():
@@ -151,7 +143,6 @@ NOT_ALONE: Final = "the rules in force let nobody close a month alone"
 
 
 async def _alone(connection: Connection) -> bool:
-    """Whether one person may close."""
     return (await match_rules.rules_known(connection)).close_alone
 
 
@@ -164,7 +155,7 @@ async def may_close_alone(context: AppContext) -> bool:
 def closing_kind(
     context: AppContext, *, sources: Mapping[str, Source], still_s: float = STILL_S
 ) -> proposals.ProposalKind:
-    """Closing a month, where the rules let nobody do that alone."""
+    """Build the kind of proposal to close a month."""
 
     async def perform(proposal: Proposal, agree: proposals.Agree) -> None:
         as_of = proposal.given.get("as_of")
@@ -200,11 +191,11 @@ def closing_kind(
 
 
 def _quiet(_: int) -> None:
-    """Nobody watches."""
+    """Report progress to nobody."""
 
 
 async def _months_state(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
-    """The closing before it."""
+    # It changes with the closing before it.
     before = next_in_order(await period_store.closed_periods(connection), month_named(subject))
     return "the first" if before is None else before.digest
 
@@ -212,15 +203,14 @@ async def _months_state(connection: Connection, subject: str, given: Mapping[str
 async def against_closing(
     context: AppContext, request: CloseRequest, *, progress: report_period.Progress
 ) -> tuple[Blocker, ...]:
-    """Everything that is against closing the month; nothing is written. Raises as `close_period`
-    does."""
+    """Return all reasons against closing the month, without writing. Raises as `close_period`."""
     return (await _looked(context, request, progress=progress))[-1]
 
 
 async def _looked(
     context: AppContext, request: CloseRequest, *, progress: report_period.Progress
 ) -> tuple[Month, period_store.Closed | None, PeriodReport | None, tuple[Blocker, ...]]:
-    """The month, the closing before it, its report (None before its end), what is against it."""
+    """Return the month, the closing before it, its report (None before its end), and reasons."""
     month = await month_in_books(context, request.period)
     now = context.clock.now()
     as_of = now if request.as_of is None else request.as_of
@@ -232,22 +222,30 @@ async def _looked(
     early = tuple(too_early(month, now=as_of, margin_days=request.margin_days))
     if as_of < month.end:
         return month, before, None, early
-    if as_of > now - _us(request.still_s):
+    if as_of > now - int(request.still_s * 1_000_000):
         await asyncio.sleep(request.still_s)
     report = await report_period.report_period(
         context, scope_of(context, month, as_of), progress=progress
     )  # 2
-    genuine = await _genuine(context, request, month)
+    genuine = await count_genuine(
+        context,
+        sources=request.sources,
+        environment=context.database.environment or "",
+        since=month.start,
+        until=month.end,
+    )
     return month, before, report, (*early, *in_report(report), *rejected(genuine))  # 3
 
 
 OPEN_SHOWN: Final = 24
-"""Months that are shown as open: two years."""
+"""Open months that are shown: two years."""
 
 
 async def months(context: AppContext) -> tuple[list[period_store.Closed], list[Month]]:
-    """The closed months, the earliest first; and those that are open up to now: from the one that
-    is closed next, or from the first that anything was published in."""
+    """Return the closed months, the earliest first, and the open ones up to now.
+
+    Open months begin at the one to close next, or at the first with a publication.
+    """
     async with context.database.reading() as connection:
         closed = await period_store.closed_periods(connection)
         first = await period_store.first_published(connection)
@@ -266,13 +264,11 @@ async def months(context: AppContext) -> tuple[list[period_store.Closed], list[M
     return closed, found
 
 
-def _us(seconds: float) -> int:
-    return int(seconds * 1_000_000)
-
-
 def next_in_order(closed: list[period_store.Closed], month: Month) -> period_store.Closed | None:
-    """The closing before this one; None for the first. Raises UsageError where there must be
-    another, for months are closed in order and without gaps."""
+    """Return the closing before this one; None for the first.
+
+    Raises UsageError if another month must be closed first: they are closed in order, without gaps.
+    """
     if not closed:
         return None
     last = closed[-1]
@@ -285,7 +281,7 @@ def next_in_order(closed: list[period_store.Closed], month: Month) -> period_sto
 
 
 def scope_of(context: AppContext, month: Month, as_of: Instant) -> Scope:
-    """What the report of a closed month is of."""
+    """Return the scope of a closed month's report."""
     return Scope(
         start=month.start,
         end=month.end,
@@ -294,16 +290,6 @@ def scope_of(context: AppContext, month: Month, as_of: Instant) -> Scope:
         environment=context.database.environment or "",
         zone=month.zone,
         merchant=context.merchant,
-    )
-
-
-async def _genuine(context: AppContext, request: CloseRequest, month: Month) -> int:
-    return await count_genuine(
-        context,
-        sources=request.sources,
-        environment=context.database.environment or "",
-        since=month.start,
-        until=month.end,
     )
 
 
@@ -318,9 +304,12 @@ async def _write(
     agree: proposals.Agree | None = None,
 ) -> Closing:
     rests = await _rests_on(context, report.scope.as_of, before=before, progress=progress)  # 4
-    # After its evidence even where the clock stands: the audit entry is not part of it.
+    # After its evidence even if the clock stands still: the audit entry is no part of it.
     closed_at = max(context.clock.now(), report.scope.as_of + TICK)
-    report = await _signed(context, request, report, closed_at=closed_at)
+    async with context.database.reading() as connection:
+        closer = await operators.permitted(connection, by=request.by, action="period_closed")
+    signed = replace(report.scope, closed_by=closer.name, closed_at=closed_at)
+    report = replace(report, scope=signed)
     prints = await asyncio.to_thread(printed, report)  # 5
     async with context.database.writing() as connection:  # 6
         await operator_store.acting_alone(connection)
@@ -352,17 +341,17 @@ async def _write(
             ),
         )
         await period_store.add_closing(connection, closing, prints=prints)
-        await _note(connection, who, closing, agreed, reason=request.reason)
+        await operators.note_in_trail(
+            connection,
+            who,
+            action="period_closed",
+            subject=month.name,
+            at=closed_at,
+            reason=request.reason,
+            facts={"as_of": format_instant(closing.as_of), "digest": closing.digest}
+            | ({} if agreed is None else agreed.facts),
+        )
     return closing
-
-
-async def _signed(
-    context: AppContext, request: CloseRequest, report: PeriodReport, *, closed_at: Instant
-) -> PeriodReport:
-    """The report with who closes the month, and when: each of its pages says so."""
-    async with context.database.reading() as connection:
-        who = await operators.permitted(connection, by=request.by, action="period_closed")
-    return replace(report, scope=replace(report.scope, closed_by=who.name, closed_at=closed_at))
 
 
 async def _rests_on(
@@ -372,7 +361,7 @@ async def _rests_on(
     before: period_store.Closed | None,
     progress: report_period.Progress,
 ) -> dict[str, Any]:
-    """The fields of a closing that say what it rests on."""
+    """Return the fields of a closing that say what it rests on."""
     known_after = EARLIEST if before is None else before.as_of
     async with context.database.reading() as connection:
         evidence = await history_store.history_digests(
@@ -387,37 +376,17 @@ async def _rests_on(
     }
 
 
-async def _note(
-    connection: Connection,
-    who: operator_store.Operator,
-    closing: Closing,
-    agreed: proposals.Agreed | None,
-    *,
-    reason: str,
-) -> None:
-    await operators.note_in_trail(
-        connection,
-        who,
-        action="period_closed",
-        subject=closing.month.name,
-        at=closing.closed_at,
-        reason=reason,
-        facts={"as_of": format_instant(closing.as_of), "digest": closing.digest}
-        | ({} if agreed is None else agreed.facts),
-    )
-
-
-# --- whether closed months still follow -----------------------------------------------------------
+# --- verifying closed months ----------------------------------------------------------------------
 
 Step = Literal["chain", "prints", "history", "figures"]
 
 UNREADABLE: Final = (KeyError, TypeError, ValueError)
-"""What reading a document raises that is none."""
+"""Errors of reading an invalid document."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedPeriods:
-    """One step on one month. `sentence` says what was found, or the first difference."""
+    """The result of one step on one month: `sentence` has it, or the first difference."""
 
     period: str
     step: Step
@@ -425,7 +394,7 @@ class VerifiedPeriods:
     sentence: str
 
     def document(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the result for JSON."""
         return {
             "period": self.period,
             "step": self.step,
@@ -437,13 +406,13 @@ class VerifiedPeriods:
 async def verify_periods(
     context: AppContext, *, only: str | None, progress: report_period.Progress
 ) -> AsyncIterator[VerifiedPeriods]:
-    """Every step on every closed month, or on one, the earliest first. A month whose closing is
-    not what was written is looked at no further.
+    """Take every step on every closed month, or on one, the earliest first.
 
-    Raises NotFoundError for a month that is not closed.
+    If a month's closing is not what was written, its other steps are skipped. Raises NotFoundError
+    for a month that is not closed.
     """
     async with context.database.reading() as connection:
-        closed = await closed_periods(connection)
+        closed = await period_store.closed_periods(connection)
     if only is not None and only not in {each.period for each in closed}:
         raise NotFoundError(
             f"{only[:40]} is not closed; `tallyhook period list` shows which months are"
@@ -460,21 +429,26 @@ async def verify_periods(
 
 
 async def _chain(
-    context: AppContext, closed: Closed, before: Closed | None
+    context: AppContext, closed: period_store.Closed, before: period_store.Closed | None
 ) -> tuple[Closing | None, VerifiedPeriods]:
     async with context.database.reading() as connection:
-        text = await closing_text(connection, closed.period) or ""
+        text = await period_store.closing_text(connection, closed.period) or ""
     written = f"sha256:{hashlib.sha256(text.encode('utf-8', 'backslashreplace')).hexdigest()}"
     expected = None if before is None else before.digest
     try:
         closing = closing_of(json.loads(text))
     except UNREADABLE:
         closing = None
+    sealed = True
+    if closing is not None and closing.checkpoint is not None:
+        async with context.database.reading() as connection:
+            head = await log_store.head_of(connection, closing.checkpoint["size"])
+        sealed = head is not None and head.head.hex() == closing.checkpoint["head"]
     if closing is None or written != closed.digest:
         sentence = "the closing is not what was written; its digest is another"
     elif closing.before != expected:
         sentence = f"it names the closing {closing.before} before it, and that is {expected}"
-    elif not await _is_sealed(context, closing):
+    elif not sealed:
         sentence = "it names a checkpoint that is not one of the sealed log"
     else:
         sentence = f"the closing is {written}"
@@ -482,20 +456,8 @@ async def _chain(
     return None, _verified(closed.period, "chain", sentence, "")
 
 
-async def _is_sealed(context: AppContext, closing: Closing) -> bool:
-    named = closing.checkpoint
-    if named is None:
-        return True
-    async with context.database.reading() as connection:
-        head = await head_of(connection, named["size"])
-    return head is not None and head.head.hex() == named["head"]
-
-
 def _verified(period: str, step: Step, wrong: str | None, right: str) -> VerifiedPeriods:
     return VerifiedPeriods(period=period, step=step, passed=wrong is None, sentence=wrong or right)
-
-
-# --- the printed report --------------------------------------------------------------------------
 
 
 async def _prints(context: AppContext, closing: Closing) -> VerifiedPeriods:
@@ -503,39 +465,34 @@ async def _prints(context: AppContext, closing: Closing) -> VerifiedPeriods:
     wrong = []
     async with context.database.reading() as connection:
         for each in closing.prints:
-            kept = await print_of(connection, period, each.format)
+            kept = await period_store.print_of(connection, period, each.format)
             if kept is None or hashlib.sha256(kept).hexdigest() != each.sha256:
                 wrong.append(each.format)
     if wrong:
         sentence = f"what was kept of {', '.join(wrong)} is not what was printed at closing"
         return _verified(period, "prints", sentence, "")
-    return _verified(period, "prints", None, _printing_now(closing))
-
-
-def _printing_now(closing: Closing) -> str:
-    kept = ", ".join(each.format for each in closing.prints)
+    kept_forms = ", ".join(each.format for each in closing.prints)
     try:
         now = printed(report_of(dict(closing.report)))
     except UNREADABLE:
-        return f"{kept} are as at closing; this version would print none of them anew"
+        right = "this version would print none of them anew"
+        return _verified(period, "prints", None, f"{kept_forms} are as at closing; {right}")
     other = [
         each.format
         for each in closing.prints
         if each.format in now and hashlib.sha256(now[each.format]).hexdigest() != each.sha256
     ]
-    if not other:
-        return f"{kept} are as at closing, and this version prints the same"
-    return f"{kept} are as at closing; this version would print {', '.join(other)} differently"
-
-
-# --- the evidence --------------------------------------------------------------------------------
+    right = ", and this version prints the same"
+    if other:
+        right = f"; this version would print {', '.join(other)} differently"
+    return _verified(period, "prints", None, f"{kept_forms} are as at closing{right}")
 
 
 async def _history(
     context: AppContext, closing: Closing, progress: report_period.Progress
 ) -> VerifiedPeriods:
     async with context.database.reading() as connection:
-        now = await history_digests(
+        now = await history_store.history_digests(
             connection, after=closing.known_after, until=closing.as_of, progress=progress
         )
     rows = sum(each.count for each in now)
@@ -556,28 +513,24 @@ async def _figures(
     )
     now = figures(report)
     changes = difference(closing.figures, now)
-    wrong = _changed(changes[0]) if changes else None
+    wrong = None
+    if changes:
+        first = changes[0]
+        line = " ".join(part for part in (first.currency, first.line, first.what) if part)
+        wrong = (
+            f"{first.table}, {line}: the evidence gives {first.count:+,} in number and "
+            f"{first.sum:+,} in minor units beyond what was closed"
+        )
     if wrong is None and adjusted_in(report.adjustments) != closing.adjusted:
         wrong = "the adjustments to months before are not those that follow from the evidence"
     right = f"{len(now):,} figures follow from the evidence"
     by, of_now = closing.program["rules"], rules_form(then.policy)
     if wrong is not None and by != of_now:
-        wrong, right = None, _by_other_rules(len(changes), by=by, of_now=of_now)
+        # A month stays as it was closed; later months get what an upgrade makes of its evidence.
+        wrong = None
+        right = (
+            f"closed by the rules {by} of an earlier version; by those of now ({of_now}) "
+            f"{counted(len(changes), 'figure is', 'figures are')} otherwise, which the report of "
+            "the open month gives as adjustments"
+        )
     return _verified(closing.month.name, "figures", wrong, right)
-
-
-def _by_other_rules(changes: int, *, by: str, of_now: str) -> str:
-    """A month stays what it was closed as; what an upgrade makes of its evidence comes later."""
-    return (
-        f"closed by the rules {by} of an earlier version; by those of now ({of_now}) "
-        f"{counted(changes, 'figure is', 'figures are')} otherwise, which the report of the open "
-        "month gives as adjustments"
-    )
-
-
-def _changed(change: Figure) -> str:
-    line = " ".join(part for part in (change.currency, change.line, change.what) if part)
-    return (
-        f"{change.table}, {line}: the evidence gives {change.count:+,} in number and "
-        f"{change.sum:+,} in minor units beyond what was closed"
-    )

@@ -1,6 +1,5 @@
-"""Closed months: which there are, what each says, and what was stated of them since; and the
-merchant's calendar, which counts months by the zone in force and by what was closed before in this
-zone or in another.
+"""Closed months: their list, reports, and what was stated of them since; and the merchant's
+calendar, which counts months by the zone in force and by months closed before, in any zone.
 """
 
 from __future__ import annotations
@@ -23,39 +22,37 @@ from reconcile.reporting.report import Basis, Scope
 from reconcile.reporting.tables import report_of
 
 CLOSING_BASIS: Final[Basis] = "captured"
-"""A month is closed, and compared with its closing, by the dates on which money moved."""
+"""A month is closed, and compared with its closing, by the dates at which money moved."""
 
 
 MATCHING_FORM: Final = "m4"
-"""Form of the matching and of the report. It is raised where equal evidence comes to something
-else."""
+"""The form of matching and report. Raise it when equal evidence gives another result."""
 
 
 def rules_form(policy: Policy) -> str:
-    """The form of the engine's rules, as a closing names it: what the same evidence comes to may
-    be another under each."""
+    """Return the form of the engine's rules for a closing: each form may give other results."""
     return f"{form_of(policy_text(policy))}+{MATCHING_FORM}"
 
 
 async def list_closed(context: AppContext) -> list[Closed]:
-    """Every closed month, the earliest first."""
+    """Return every closed month, the earliest first."""
     async with context.database.reading() as connection:
         return await closed_periods(connection)
 
 
 async def closed_within(context: AppContext, scope: Scope) -> list[str]:
-    """The names of the closed months to which a scope's days belong."""
+    """Return the names of the closed months that a scope's days belong to."""
     calendar = Calendar(zone_named(scope.zone))
     first, last = calendar.day_of(scope.start)[:7], calendar.day_of(scope.end - TICK)[:7]
     return [each.period for each in await list_closed(context) if first <= each.period <= last]
 
 
 async def closed_report(context: AppContext, period: str, form: ReportFormat) -> bytes:
-    """The bytes of a closed month's report: those that were kept at closing, where it was printed
-    in this format then, else printed now from the report that was kept.
+    """Return a closed month's report: as it was kept at closing in this format, else made now from
+    the report that was kept.
 
     Raises NotFoundError for a month that is not closed, UsageError for a format that cannot be
-    printed here.
+    made here.
     """
     async with context.database.reading() as connection:
         kept = await print_of(connection, period, form)
@@ -66,7 +63,7 @@ async def closed_report(context: AppContext, period: str, form: ReportFormat) ->
 
 
 async def closing_named(connection: Connection, period: str) -> Closing:
-    """The closing of a month. Raises NotFoundError where it is not closed."""
+    """Return the closing of a month. Raises NotFoundError if it is not closed."""
     closing = await closing_of_period(connection, period)
     if closing is None:
         raise NotFoundError(
@@ -76,8 +73,8 @@ async def closing_named(connection: Connection, period: str) -> Closing:
 
 
 async def stated_before(connection: Connection, scope: Scope) -> list[Stated]:
-    """What was said of each closed month, for a report that begins where the closed books ended at
-    its instant; nothing for any other report."""
+    """Return what was stated of each closed month, for a report that begins where the books that
+    were closed at its instant end; nothing for other reports."""
     closed = [each for each in await closed_periods(connection) if each.closed_at <= scope.as_of]
     if not closed:
         return []
@@ -100,14 +97,14 @@ async def stated_before(connection: Connection, scope: Scope) -> list[Stated]:
 
 
 async def calendar_of(context: AppContext, connection: Connection) -> Calendar:
-    """Days and months as they are counted now."""
+    """Return the calendar by which days and months are counted now."""
     closed = await closed_periods(connection)
     last = (await closing_named(connection, closed[-1].period)).month if closed else None
     return Calendar(context.calendar_zone, closed=last)
 
 
 async def month_in_books(context: AppContext, name: str) -> Month:
-    """A month as it was closed, or as it is counted now. Raises UsageError for what is none."""
+    """Return a month as it was closed, or as it is counted now. Raises UsageError if invalid."""
     async with context.database.reading() as connection:
         calendar = await calendar_of(context, connection)
         try:
@@ -121,16 +118,18 @@ async def month_in_books(context: AppContext, name: str) -> Month:
 
 
 async def on_the_books(context: AppContext, scope: Scope) -> Scope:
-    """The scope in the merchant's name and zone, where an end of it that is the midnight before a
-    first of a month is where that month begins in the books: they may have been closed in another
-    zone."""
-    start, end = [await _in_books(context, at) for at in (scope.start, scope.end)]
+    """Return the scope with the merchant's name and zone, and its ends on the books.
+
+    An end at the midnight before a first of a month moves to that month's beginning on the books:
+    they may have been closed in another zone.
+    """
+    start, end = [await _on_books(context, at) for at in (scope.start, scope.end)]
     return replace(
         scope, start=start, end=end, zone=str(context.calendar_zone), merchant=context.merchant
     )
 
 
-async def _in_books(context: AppContext, at: Instant) -> Instant:
+async def _on_books(context: AppContext, at: Instant) -> Instant:
     plain = Calendar(context.calendar_zone)
     day = plain.day_of(at)
     if not day.endswith("-01") or plain.day(day)[0] != at:

@@ -1,4 +1,4 @@
-"""Matching rules: read from a file, all mistakes at once; in force; what new ones would change.
+"""Matching rules: read from a file, in force, and what new ones would change.
 
 date_window = "2 days"                # off unless it is given
 settle_margin = "7 days"
@@ -8,8 +8,8 @@ close_alone = false                   # closing a month takes two people; true u
 [tolerance]
 KES = "1.00"                          # major units
 [accept_alone_max]
-KES = "5000.00"                       # above it, accepting a break takes two people; once there
-                                      # is a limit, so does every change of the rules
+KES = "5000.00"                       # above it, accepting a break takes two people; with a limit,
+                                      # so does every change of the rules
 [[fee]]
 source = "shop"
 currency = "KES"
@@ -51,11 +51,11 @@ from reconcile.matching.match import Change, Decision, compare
 from reconcile.matching.rules import ExpectedFee, ExpectedRate, MatchRules, Tolerance
 from reconcile.money import Money, MoneyError, exponent_of, from_major, to_json
 
-# --- reads a file of matching rules ---------------------------------------------------------------
+# --- files of matching rules ----------------------------------------------------------------------
 
 
 MAX_BYTES: Final = 64 * 1024
-"""A file of rules has some dozens of lines; one much larger is another file."""
+"""A file of rules has some dozens of lines; a much larger one is another file."""
 
 DURATIONS: Final = (
     "date_window",
@@ -69,16 +69,16 @@ DURATIONS: Final = (
 _DURATION: Final = re.compile(r"([0-9]{1,4}) ?(day|days|hour|hours)", re.ASCII)
 _DECIMAL: Final = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,6})?", re.ASCII)
 _MILLION: Final = 10_000
-"""Parts of a million in one per cent."""
+"""Parts per million in one per cent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """The merchant's choices.
+    """The merchant's rules.
 
-    match        what the matcher is given
-    alone_max    minor units by currency up to which one person may accept a break; a currency that
-                 is not named has no such limit
+    match        rules of the matcher
+    alone_max    minor units by currency up to which one person may accept a break; no entry means
+                 no limit
     close_alone  whether one person may close a month
     """
 
@@ -88,11 +88,11 @@ class Rules:
 
     @property
     def limits(self) -> bool:
-        """Whether there is anything that one person may not do."""
+        """Whether there is anything that one person may not do alone."""
         return bool(self.alone_max) or not self.close_alone
 
     def above(self, money: Money) -> Money | None:
-        """The most of its currency that one person may accept, where this is more; else None."""
+        """Return the most that one person may accept, if this is more; else None."""
         limit = self.alone_max.get(money.currency)
         if limit is None or money.minor <= limit:
             return None
@@ -107,7 +107,7 @@ def _duration(value: Any) -> Duration:
 
 
 def _currency(code: str) -> str:
-    exponent_of(code)  # raises for what is none
+    exponent_of(code)  # raises for an unknown one
     return code
 
 
@@ -133,7 +133,7 @@ _Currency = Annotated[str, AfterValidator(_currency)]
 _Number = Annotated[Decimal, PlainValidator(_number)]
 
 
-class _Fee(TomlTable):
+class _FeeTable(TomlTable):
     source: str
     currency: _Currency
     percent: Annotated[int, PlainValidator(_per_million)] = 0
@@ -157,7 +157,7 @@ def _payers(value: Any) -> list[str]:
     return [each.strip() for each in value]
 
 
-class _Exchange(TomlTable):
+class _ExchangeTable(TomlTable):
     currency: _Currency
     into: _Currency
     rate: Annotated[int, PlainValidator(_rate)]
@@ -176,12 +176,12 @@ class _RuleFile(TomlTable):
     close_alone: Annotated[bool, PlainValidator(yes_or_no)] = True
     tolerance: dict[str, _Number] = Field(default_factory=dict, examples=['KES = "1.00"'])
     accept_alone_max: dict[str, _Number] = Field(default_factory=dict, examples=['KES = "5.00"'])
-    fee: list[_Fee] = Field(default_factory=list)
-    exchange: list[_Exchange] = Field(default_factory=list)
+    fee: list[_FeeTable] = Field(default_factory=list)
+    exchange: list[_ExchangeTable] = Field(default_factory=list)
 
 
 def read_rules(text: str, *, name: str = "the rules") -> Rules:
-    """The rules of a file. Raises ConfigurationError with a line for every mistake."""
+    """Return the rules of a file. Raises ConfigurationError with a line for every mistake."""
     values = read_toml(
         text, _RuleFile, name=name, most_bytes=MAX_BYTES, together=lambda read: [*_amounts(read)]
     )
@@ -193,37 +193,34 @@ def read_rules(text: str, *, name: str = "the rules") -> Rules:
             Tolerance(currency=currency, minor=tolerances[currency])
             for currency in sorted(tolerances)
         ),
-        fees=tuple(_expected(each) for each in values["fee"]),
+        fees=tuple(
+            ExpectedFee(
+                source=fee["source"],
+                currency=fee["currency"],
+                per_million=fee["percent"],
+                fixed=fee["fixed"],
+                **({} if fee["tolerance"] is None else {"tolerance": fee["tolerance"]}),
+            )
+            for fee in values["fee"]
+        ),
         bank_payers=tuple(values["bank_payers"] or ()),
-        rates=tuple(_expected_rate(each) for each in values["exchange"]),
+        rates=tuple(
+            ExpectedRate(
+                currency=rate["currency"],
+                into=rate["into"],
+                micros=rate["rate"],
+                tolerance_per_million=rate["tolerance_percent"],
+            )
+            for rate in values["exchange"]
+        ),
     )
     return Rules(
         match=match, alone_max=values["accept_alone_max"], close_alone=values["close_alone"]
     )
 
 
-def _expected(fee: Values) -> ExpectedFee:
-    tolerance = {} if fee["tolerance"] is None else {"tolerance": fee["tolerance"]}
-    return ExpectedFee(
-        source=fee["source"],
-        currency=fee["currency"],
-        per_million=fee["percent"],
-        fixed=fee["fixed"],
-        **tolerance,
-    )
-
-
-def _expected_rate(rate: Values) -> ExpectedRate:
-    return ExpectedRate(
-        currency=rate["currency"],
-        into=rate["into"],
-        micros=rate["rate"],
-        tolerance_per_million=rate["tolerance_percent"],
-    )
-
-
 def _amounts(values: Values) -> Iterator[Mistake]:
-    """Put minor units in the place of amounts in major units; two fees for one thing are wrong."""
+    """Replace amounts in major units by minor units; find fees and rates that are given twice."""
     for name in ("tolerance", "accept_alone_max"):
         amounts = values.get(name, {})
         for currency in amounts:
@@ -263,21 +260,21 @@ def _to_minor(given: Values, key: str, currency: str, where: str) -> Iterator[Mi
             yield Mistake(f"{where}{key}", "an amount is not negative")
 
 
-# --- the rules in force, saving new ones, and what they would change before they are saved --------
+# --- rules in force, new rules, and their preview -------------------------------------------------
 
 
 MOST_REPORTED: Final = 1_000
-"""Changes that a preview lists one by one, about a kilobyte each; all are counted."""
+"""Changes that a preview lists, about a kilobyte each; all are counted."""
 
 
 async def current_rules(context: AppContext) -> SavedRules | None:
-    """The saved rules in force; None where none were ever saved."""
+    """Return the saved rules in force; None if none were ever saved."""
     async with context.database.reading() as connection:
         return await rules_in_force(connection)
 
 
 def rules_document(saved: SavedRules | None) -> dict[str, Any]:
-    """For JSON. None: no rules were ever saved."""
+    """Return saved rules for JSON. None: no rules were ever saved."""
     if saved is None:
         return {"number": None, "toml": ""}
     return {
@@ -290,25 +287,25 @@ def rules_document(saved: SavedRules | None) -> dict[str, Any]:
 
 
 async def rules_known(connection: Connection, *, as_of: Instant | None = None) -> Rules:
-    """The rules in force, now or at an instant; the usual ones where none were ever saved."""
+    """Return the rules in force, now or at an instant; the defaults if none were ever saved."""
     return rules_of(await rules_in_force(connection, as_of=as_of))
 
 
 def rules_of(saved: SavedRules | None) -> Rules:
-    """What a saved set says; None: the usual rules."""
+    """Read a saved set; None gives the defaults."""
     return Rules() if saved is None else read_rules(saved.toml)
 
 
 async def save_rules(
     context: AppContext, text: str, *, by: str | None, reason: str = ""
 ) -> SavedRules | Proposal:
-    """Put rules in force. Where those in force limit what one person may do, that is proposed: else
-    one person could raise the limit, or a tolerance, and be alone after all.
+    """Put rules in force, or propose them if those in force limit what one person may do.
 
-    reason  why, for the trail, and for whoever is to agree
+    Otherwise one person could raise the limit, or a tolerance, and act alone after all.
+    reason  why, for the trail, and for the second person
 
-    Raises ConfigurationError for mistakes, UsageError for who may not, and where they are in force
-    already.
+    Raises ConfigurationError for mistakes, UsageError for a person who may not, and for rules that
+    are in force already.
     """
     read_rules(text)
     async with context.database.writing() as connection:
@@ -365,7 +362,7 @@ RULES: Final = "the matching rules"
 
 
 def rules_kind(context: AppContext) -> ProposalKind:
-    """Changing the rules, where those in force limit what one person may do."""
+    """Build the kind of proposal to change the rules."""
 
     async def perform(proposal: Proposal, agree: Agree) -> None:
         async with context.database.writing() as connection:
@@ -384,7 +381,7 @@ def rules_kind(context: AppContext) -> ProposalKind:
 
 
 async def _rules_state(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
-    """Which rules are in force."""
+    # It changes with the rules in force.
     last = await rules_in_force(connection)
     return "0" if last is None else str(last.number)
 
@@ -393,8 +390,8 @@ async def _rules_state(connection: Connection, subject: str, given: Mapping[str,
 class RulesPreview:
     """What other rules would change.
 
-    totals  how many changes, and their money in minor units, by (effect, kind or cause, currency)
-    listed  the first MOST_REPORTED changes
+    counts, sums  number of changes, and their minor units, by (effect, kind or cause, currency)
+    listed        the first MOST_REPORTED changes
     """
 
     as_of: Instant
@@ -403,7 +400,7 @@ class RulesPreview:
     listed: list[Change] = field(default_factory=list)
 
     def add(self, change: Change) -> None:
-        """Count one more."""
+        """Count a change."""
         decision = change.after or change.before
         assert decision is not None
         key = (change.effect, kind_of(decision), decision.money.currency)
@@ -413,16 +410,23 @@ class RulesPreview:
             self.listed.append(change)
 
     def document(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the preview for JSON."""
         return {
             "as_of": format_instant(self.as_of),
             "totals": self.totals(),
-            "changes": [_change_json(each) for each in self.listed],
+            "changes": [
+                {
+                    "effect": each.effect,
+                    "before": None if each.before is None else decision_json(each.before),
+                    "after": None if each.after is None else decision_json(each.after),
+                }
+                for each in self.listed
+            ],
             "not_told": self.counts.total() - len(self.listed),
         }
 
     def totals(self) -> list[dict[str, Any]]:
-        """One row for each effect, kind and currency."""
+        """Return a row for each effect, kind and currency."""
         return [
             {
                 "effect": effect,
@@ -435,20 +439,11 @@ class RulesPreview:
 
 
 def kind_of(decision: Decision) -> str:
-    """A break's cause, a match's kind."""
+    """Return a break's cause, or a match's kind."""
     return decision.cause if isinstance(decision, Break) else decision.kind
 
 
-def _change_json(change: Change) -> dict[str, Any]:
-    return {
-        "effect": change.effect,
-        "before": None if change.before is None else decision_json(change.before),
-        "after": None if change.after is None else decision_json(change.after),
-    }
-
-
 def decision_json(decision: Decision) -> dict[str, Any]:
-    """What it is, of what, and its money."""
     shown: dict[str, Any] = {
         "id": decision.identity,
         "kind": kind_of(decision),
@@ -464,8 +459,10 @@ def decision_json(decision: Decision) -> dict[str, Any]:
 async def preview_rules(
     context: AppContext, text: str, *, progress: Callable[[int], None]
 ) -> RulesPreview:
-    """Match everything under the rules in force and under these, and compare. Nothing of it is
-    kept. Raises ConfigurationError with every mistake of the file."""
+    """Match everything under the rules in force and under these, and compare; store nothing.
+
+    Raises ConfigurationError with every mistake of the file.
+    """
     rules = read_rules(text)
     await refresh_ledger_lines(context, progress=progress)
     async with snapshot_of(context, None, progress) as snapshot:

@@ -1,13 +1,13 @@
-"""Reports a period: what became of the orders and the money, and what was learned late.
+"""Reports a period: what became of orders and money, and what was learned late.
 
-One look at one snapshot: every order is folded as of the report's instant, matched with books and
-statements under the rules in force then, and added up. Nothing is written.
+One snapshot is read: every order is folded as of the report's instant, matched with books and
+statements under the rules of then, and added up. Nothing is written.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final
@@ -26,7 +26,7 @@ from app.finance.reconcile_rows import Known, Snapshot, bank_leg, known_in, snap
 from app.finance.statement_store import statement_rows
 from reconcile.instants import Instant
 from reconcile.matching.bank import BankLeg
-from reconcile.matching.breaks import Break, State, Step, break_sentence, life, next_step
+from reconcile.matching.breaks import Break, Step, break_sentence, life, next_step
 from reconcile.matching.control import FAMILIES, Control
 from reconcile.matching.match import OtherPeriods
 from reconcile.matching.period import Period
@@ -45,11 +45,11 @@ AT_ONCE: Final = 500
 """Breaks whose lives are read at a time."""
 
 MONTHS_MAX: Final = 120
-"""Months in a period at most: ten years, by month, is what a chart of time can show."""
+"""Most months of a period: a chart of time by month can show ten years."""
 
 
 def check_scope(scope: Scope, *, now: Instant) -> None:
-    """Raises UsageError for a period that is none, is too long, or lies in the future."""
+    """Raise UsageError for a period that is invalid, too long, or in the future."""
     if scope.start >= scope.end:
         raise UsageError("--from must be before --to")
     if scope.as_of > now:
@@ -64,10 +64,10 @@ def check_scope(scope: Scope, *, now: Instant) -> None:
 
 
 async def report_period(context: AppContext, scope: Scope, *, progress: Progress) -> PeriodReport:
-    """The report. `progress` is called with counts of rows folded or read. Raises as `check_scope`.
+    """Return the report of a period. progress: is called with counts of rows folded or read.
 
-    A report that begins where the closed books end also says what was learned of each closed month
-    since: each of them is reported again in the same snapshot, and compared.
+    A report that begins where the closed books end also has what was learned of each closed month
+    since: each month is reported again on the same snapshot, and compared. Raises as `check_scope`.
     """
     check_scope(scope, now=context.clock.now())
     async with snapshot_of(context, scope.as_of, progress) as snapshot:
@@ -94,7 +94,7 @@ async def _reported(
         context,
         snapshot,
         as_of=scope.as_of,
-        rules=await rules_then(snapshot, scope.as_of),
+        rules=await _rules_then(snapshot, scope.as_of),
         period=Period(since=scope.start, until=scope.end),
     )
     leg = await snapshot.bank(known)
@@ -110,24 +110,41 @@ async def _reported(
     )
     await in_step(
         snapshot.connection,
-        lambda: deque(map(tally.order, orders_then(snapshot, scope.as_of, progress)), maxlen=0),
+        lambda: deque(map(tally.order, _orders_then(snapshot, scope.as_of, progress)), maxlen=0),
     )
     async for changed in changed_outcomes(
         snapshot.connection, start=scope.start, end=scope.end, as_of=scope.as_of
     ):
         tally.changed(changed)
-    return tally.report(
-        matching=matching_rows(control), matching_ties=matching_ties(control), notes=_notes(control)
+    matching = tuple(
+        MatchingRow(
+            side=line.side,
+            currency=line.currency,
+            family=FAMILIES[line.bucket],
+            bucket=line.bucket,
+            count=line.count,
+            sum=line.sum,
+            fee=line.fee,
+            net=line.net,
+        )
+        for line in control.lines
     )
+    notes: tuple[str, ...] = ()
+    if control.unsearched:
+        notes = (
+            f"{counted(control.unsearched, 'row was', 'rows were')} left over after matching by "
+            "reference, too many for the search by payment, group and rule: the rest stands as "
+            "breaks without candidates.",
+        )
+    return tally.report(matching=matching, matching_ties=_ties(control), notes=notes)
 
 
-async def rules_then(snapshot: Snapshot, as_of: Instant) -> MatchRules:
-    """The rules of matching that were in force."""
+async def _rules_then(snapshot: Snapshot, as_of: Instant) -> MatchRules:
     return (await rules_known(snapshot.connection, as_of=as_of)).match
 
 
-def orders_then(snapshot: Snapshot, as_of: Instant, progress: Progress) -> Iterator[OrderSeen]:
-    """Every order with its statement lines, for code that `in_step` runs."""
+def _orders_then(snapshot: Snapshot, as_of: Instant, progress: Progress) -> Iterator[OrderSeen]:
+    """Yield every order with its statement lines, for code that `in_step` runs."""
     takings = rows_of(whole_ledger_lines(snapshot.takings, as_of=as_of), progress)
     lines = rows_of(statement_rows(snapshot.connection, as_of=as_of), progress)
     return merged(takings, map(StatementRow._make, lines))
@@ -142,7 +159,7 @@ def _match(
     *,
     elsewhere: set[str],
 ) -> Control:
-    """Match what belongs to the period; its breaks go to the tally with their lives."""
+    """Match what belongs to the period; the tally gets its breaks with their lives."""
     matching = known.matching()
     waiting: list[Break] = []
     others = OtherPeriods(known.terms())
@@ -163,52 +180,27 @@ def _match(
 
 
 def _tell(snapshot: Snapshot, known: Known, tally: PeriodTally, found: list[Break]) -> None:
-    names = [each.identity for each in found]
-    steps = wait_for(steps_of(snapshot.connection, names, as_of=known.as_of))
+    names, as_of = [each.identity for each in found], known.as_of
+    lives = wait_for(steps_of(snapshot.connection, names, as_of=as_of))
     for name, seen in zip(names, found, strict=True):
-        taken = steps.get(name, [])
-        each = _dated(seen, taken, as_of=known.as_of)
+        steps = lives.get(name, [])
+        # A break that only this look dates is as old as its first step.
+        each = replace(seen, since=steps[0].at) if steps and seen.since == as_of else seen
+        # Its state is what people decided, as if a run saw it now with this money.
+        now = Step(at=as_of, kind="changed", money=each.money, left=each.left)
+        state = life([*(step for step in steps if step.kind != "closed"), now]).state
         tally.found(
             BreakSeen(
                 found=each,
-                state=_state_of(each, taken, as_of=known.as_of),
+                state=state,
                 sentence=break_sentence(each),
                 next_step=next_step(each),
             )
         )
 
 
-def _dated(found: Break, steps: Sequence[Step], *, as_of: Instant) -> Break:
-    """What is dated by the look alone is as old as what a run saw of it first."""
-    return replace(found, since=steps[0].at) if steps and found.since == as_of else found
-
-
-def _state_of(found: Break, steps: Sequence[Step], *, as_of: Instant) -> State:
-    """What people made of a break that is seen now, with this money, whatever earlier runs had of
-    it."""
-    now = Step(at=as_of, kind="changed", money=found.money, left=found.left)
-    return life([*(step for step in steps if step.kind != "closed"), now]).state
-
-
-def matching_rows(control: Control) -> tuple[MatchingRow, ...]:
-    """The totals of a matching as the report shows them."""
-    return tuple(
-        MatchingRow(
-            side=line.side,
-            currency=line.currency,
-            family=FAMILIES[line.bucket],
-            bucket=line.bucket,
-            count=line.count,
-            sum=line.sum,
-            fee=line.fee,
-            net=line.net,
-        )
-        for line in control.lines
-    )
-
-
-def matching_ties(control: Control) -> tuple[Tie, ...]:
-    """The equations of a matching; one about rows is no sum of money."""
+def _ties(control: Control) -> tuple[Tie, ...]:
+    """Return the equations of a matching; an equation about rows is no sum of money."""
     found = []
     for tie in control.ties():
         left, _, right = tie.name.partition(" = ")
@@ -226,25 +218,14 @@ def matching_ties(control: Control) -> tuple[Tie, ...]:
     return tuple(found)
 
 
-def _notes(control: Control) -> tuple[str, ...]:
-    if not control.unsearched:
-        return ()
-    return (
-        f"{counted(control.unsearched, 'row was', 'rows were')} left over after matching by "
-        "reference, too many for the search by payment, group and rule: the rest stands as breaks "
-        "without candidates.",
-    )
-
-
 @dataclass(slots=True)
 class JournalTotals:
-    """How much was written: transactions, and debit less credit by role and currency."""
+    """Counts of what was written: transactions, and debit less credit by role and currency."""
 
     transactions: int = 0
     sums: Counter[tuple[Role, str]] = field(default_factory=Counter)
 
     def add(self, transaction: Transaction) -> None:
-        """One more."""
         self.transactions += 1
         for posting in transaction.postings:
             self.sums[posting.role, transaction.currency] += posting.minor
@@ -253,21 +234,27 @@ class JournalTotals:
 async def report_journal(
     context: AppContext, scope: Scope, *, write: Callable[[Transaction], None], progress: Progress
 ) -> JournalTotals:
-    """Hand every transaction of the period to `write`: orders by key, then what the bank confirms,
-    then what was written off, or taken back of that, by break.
+    """Write every transaction of the period: orders by key, then what the bank confirms, then what
+    was written off, or taken back, by break.
 
-    Raises UsageError for a period that is none.
+    Raises as `check_scope`.
     """
     check_scope(scope, now=context.clock.now())
     totals = JournalTotals()
     async with snapshot_of(context, scope.as_of, progress) as snapshot:
-        rules = await rules_then(snapshot, scope.as_of)
-        bank = await _bank_then(snapshot, scope.as_of, rules)
+        rules = await _rules_then(snapshot, scope.as_of)
+        hands = tuple(await hand_matches(snapshot.connection, as_of=scope.as_of))
+        leg = await bank_leg(snapshot.connection, as_of=scope.as_of, rules=rules, hands=hands)
+        bank = None if leg is None else BankView(leg)
+        start, end = scope.start, scope.end
+
+        def moved() -> Iterator[Transaction]:
+            for seen in _orders_then(snapshot, scope.as_of, progress):
+                yield from transactions(seen, start=start, end=end, bank=bank, rates=rules.rates)
 
         def work() -> None:
-            in_bank = () if bank is None else confirmed(bank, start=scope.start, end=scope.end)
-            moved = _moved(snapshot, scope, bank, rules, progress)
-            for each in chain(moved, in_bank, _written_off(snapshot, scope)):
+            in_bank = () if bank is None else confirmed(bank, start=start, end=end)
+            for each in chain(moved(), in_bank, _written_off(snapshot, scope)):
                 totals.add(each)
                 write(each)
 
@@ -275,32 +262,8 @@ async def report_journal(
     return totals
 
 
-async def _bank_then(snapshot: Snapshot, as_of: Instant, rules: MatchRules) -> BankView | None:
-    connection = snapshot.connection
-    leg = await bank_leg(
-        connection,
-        as_of=as_of,
-        rules=rules,
-        hands=tuple(await hand_matches(connection, as_of=as_of)),
-    )
-    return None if leg is None else BankView(leg)
-
-
-def _moved(
-    snapshot: Snapshot,
-    scope: Scope,
-    bank: BankView | None,
-    rules: MatchRules,
-    progress: Progress,
-) -> Iterator[Transaction]:
-    for seen in orders_then(snapshot, scope.as_of, progress):
-        yield from transactions(
-            seen, start=scope.start, end=scope.end, bank=bank, rates=rules.rates
-        )
-
-
 def _written_off(snapshot: Snapshot, scope: Scope) -> Iterator[Transaction]:
-    """Of every break that was ever accepted: it may have been taken back in the period only."""
+    """Yield the transactions of every break ever accepted: it may be undone only in the period."""
     accepted = wait_for(accepted_breaks(snapshot.connection, as_of=scope.as_of))
     for begin in range(0, len(accepted), AT_ONCE):
         names = accepted[begin : begin + AT_ONCE]

@@ -1,15 +1,15 @@
-"""Who does what the schedule says, and what became of it.
+"""Decides which worker does what the schedule asks for, and stores the results.
 
-    1 due      what was due last and is not done, of each entry           app.core.schedule
-    2 claim    a row with a lease: of several workers one has it
+    1 due      the last due time of each entry that is not done           app.core.schedule
+    2 claim    a row with a lease: one of several workers gets it
     3 do       reconcile; report as of the claim's instant                scheduled_work.py
-    4 deliver  each way; each that is done is noted, with an entry of     scheduled_work.py
-               the trail, in one transaction
-    5 end      done, or failed with a reason and when it is tried again
+    4 deliver  each way; note each delivery, with an audit entry, in      scheduled_work.py
+               one transaction
+    5 end      done, or failed with a reason and the time of the next try
 
-Killed between 4's delivery and its note, the next try delivers that way once more, with the same
-names and ids. An entry that is new or has another time is watched from then on: what was due before
-is not made up.
+If a worker is killed between a delivery and its note, the next try delivers that way again, with
+the same names and ids. An entry that is new, or has another time, is watched from then on: earlier
+times are not made up.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from reconcile.instants import HOUR, MINUTE, Duration, Instant, format_instant, 
 log = structlog.get_logger()
 
 LEASE: Final[Duration] = 30 * MINUTE
-"""How long one try may take; whoever dies is followed after that."""
+"""How long one try may take; after that, another worker takes over."""
 
 FIRST_PAUSE: Final[Duration] = 5 * MINUTE
-"""Before the second try; each further pause is four times as long."""
+"""The pause before the second try; each further pause is four times as long."""
 
 LONGEST_PAUSE: Final[Duration] = 6 * HOUR
 
@@ -42,7 +42,7 @@ LONGEST_PAUSE: Final[Duration] = 6 * HOUR
 
 
 async def due_now(context: AppContext, entries: Sequence[Entry]) -> list[tuple[Entry, Instant]]:
-    """What is to be done now, with when it was due; entries that are new are watched from now."""
+    """Return what is to be done now, with its due time; new entries are watched from now."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         newest = await scheduled_store.newest_runs(connection, until=now)
@@ -50,7 +50,18 @@ async def due_now(context: AppContext, entries: Sequence[Entry]) -> list[tuple[E
     for entry in entries:
         last = newest.get(entry.name)
         if last is None or last.cron != entry.cron:
-            await _watch(context, entry, now=now)
+            watched = scheduled_store.ScheduledRun(
+                name=entry.name,
+                due_at=now,
+                cron=entry.cron,
+                state="seen",
+                asked=False,
+                late=False,
+                tries=0,
+                as_of=now,
+            )
+            async with context.database.writing() as connection:
+                await scheduled_store.add_run(connection, watched)
         elif (at := _due_of(entry, last, now=now, zone=context.calendar_zone)) is not None:
             found.append((entry, at))
     return found
@@ -59,7 +70,7 @@ async def due_now(context: AppContext, entries: Sequence[Entry]) -> list[tuple[E
 def _due_of(
     entry: Entry, last: scheduled_store.ScheduledRun, *, now: Instant, zone: tzinfo
 ) -> Instant | None:
-    """A newer time is done instead of one that failed; of one that runs the lease must be over."""
+    # A newer time replaces a failed one; of a running one the lease must have ended.
     due = due_time(entry, since=last.due_at, now=now, zone=zone)
     running = last.state == "running" and last.until is not None and now < last.until
     if due is not None:
@@ -68,25 +79,14 @@ def _due_of(
     return last.due_at if waits and last.until is not None and now >= last.until else None
 
 
-async def _watch(context: AppContext, entry: Entry, *, now: Instant) -> None:
-    async with context.database.writing() as connection:
-        await scheduled_store.add_run(
-            connection,
-            scheduled_store.ScheduledRun(
-                name=entry.name, due_at=now, cron=entry.cron, state="seen",
-                asked=False, late=False, tries=0, as_of=now,
-            ),
-        )  # fmt: skip
-
-
-# --- who does it, and what became of it -----------------------------------------------------------
+# --- claims and results ---------------------------------------------------------------------------
 
 
 async def claim(
     context: AppContext, entry: Entry, *, due_at: Instant, asked: bool
 ) -> scheduled_store.ScheduledRun | None:
-    """The row of one time, for this process to do its work; None where another has it, or has done
-    it."""
+    """Return the row of one due time for this process to work on; None if another has it, or has
+    done it."""
     async with context.database.writing() as connection:
         now = context.clock.now()
         before = await scheduled_store.run_at(connection, entry.name, due_at)
@@ -123,7 +123,7 @@ async def claim(
 async def claimed_run(
     context: AppContext, name: str, *, due_at: Instant, tries: int
 ) -> scheduled_store.ScheduledRun | None:
-    """The row as it was claimed for this try; None where that is over, or another has it."""
+    """Return the row as it was claimed for this try; None if that has ended, or another has it."""
     async with context.database.reading() as connection:
         run = await scheduled_store.run_at(connection, name, due_at)
     return run if run is not None and _is_under_way(run, tries) else None
@@ -140,8 +140,10 @@ async def note_failed(
     *,
     at_once: bool = False,
 ) -> scheduled_store.ScheduledRun:
-    """The try has come to nothing, unless it has ended otherwise, or another has taken the work
-    over. It is made again after a pause, or at once."""
+    """Store that a try has failed, unless it ended otherwise or another took the work over.
+
+    It is tried again after a pause, or at once.
+    """
     async with context.database.writing() as connection:
         now = context.clock.now()
         run = await scheduled_store.run_at(connection, claimed.name, claimed.due_at) or claimed
@@ -155,13 +157,13 @@ async def note_failed(
 
 
 class LeaseLost(TallyhookError):
-    """The work took longer than its lease, and another does it."""
+    """The work took longer than its lease, and another worker has it."""
 
 
 async def note(
     context: AppContext, before: scheduled_store.ScheduledRun, run: scheduled_store.ScheduledRun
 ) -> scheduled_store.ScheduledRun:
-    """Write down how far the work is. Raises LeaseLost where another has taken it over."""
+    """Store how far the work is. Raises LeaseLost if another worker has taken it over."""
     async with context.database.writing() as connection:
         if not await scheduled_store.change_run(connection, run, before=before):
             raise LeaseLost(f"another process has taken {run.name} over")
@@ -172,7 +174,7 @@ async def note(
 
 
 async def schedule_document(context: AppContext, entries: Sequence[Entry]) -> list[dict[str, Any]]:
-    """Each entry with its last and its next time, and what became of the last."""
+    """Return each entry with its last and next time, and the last result."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         last = await scheduled_store.last_runs(connection, [entry.name for entry in entries])
@@ -193,7 +195,7 @@ async def schedule_document(context: AppContext, entries: Sequence[Entry]) -> li
 
 
 def time_document(run: scheduled_store.ScheduledRun | None) -> Mapping[str, Any] | None:
-    """What became of one time of an entry; None where there was none."""
+    """Return the result of one due time of an entry; None if there was none."""
     if run is None:
         return None
     return {

@@ -1,12 +1,12 @@
-"""Does an entry's work of one time: reconciles, reports, delivers; and has checkpoints leave.
+"""Does the work of a scheduled entry: reconciles, reports, delivers; and sends checkpoints.
 
-Leaves out: when (`app.core.schedule`), and who does it (`scheduled`). What people read of a report
-as of the claim's instant is the same at every try.
+Leaves out when (`app.core.schedule`), and which worker (`scheduled`). A report as of the claim's
+instant reads the same at every try.
 
-A report goes to who reads it as files into a folder, as one mail, or as signed posts. Each way can
-be gone again without harm: a file replaces the one of its name, a post bears the same id, a mail
-the same Message-ID. What goes wrong is a DeliveryFailed whose sentence holds no secret and nothing
-that the other side wrote.
+A report goes to its readers as files in a folder, as one mail, or as signed posts. Each way can be
+repeated without harm: a file replaces its namesake, a post has the same id, a mail the same
+Message-ID. A failure is a DeliveryFailed whose sentence holds no secret and no text of the other
+side.
 """
 
 from __future__ import annotations
@@ -46,29 +46,29 @@ from app.sealing.departure_store import Departure, add_departure
 from app.sealing.log_store import SignedHead, newest_head
 from reconcile.instants import TICK, Instant, format_instant, moment_of
 from reconcile.periods import Calendar
-from reconcile.reporting.report import PeriodReport, Scope
+from reconcile.reporting.report import Scope
 
-# --- ways of a report to who reads it -------------------------------------------------------------
+# --- ways of a report to its readers --------------------------------------------------------------
 
 LIMIT_S: Final = 60.0
 """Seconds that one request, or one answer of a mail server, may take."""
 
 BYTES_MAX: Final = 20 * 1024 * 1024
-"""Of a mail as it is sent, and of a file that is posted: what servers commonly take."""
+"""Bytes of a mail as it is sent, and of a posted file: what servers commonly accept."""
 
 FILE_MODE: Final = 0o640
-"""Whoever may enter the folder as its group reads them: they are put there to be read."""
+"""The folder's group may read the files: they are put there to be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parcel:
-    """What is delivered together.
+class ReportParcel:
+    """Files that are delivered together.
 
-    entry, span   the schedule's entry, and the name of what is reported: `2026-10`
-    what          what the files are: a report, or a checkpoint of the log
-    merchant      whose report it is; may be empty
+    entry, span   the schedule's entry, and the name of the span: `2026-10`
+    what          a report, or a checkpoint of the log
+    merchant      the merchant's name; may be empty
     files         contents by file name
-    summary       sentences of the report that a mail begins with
+    summary       sentences of the report at the beginning of a mail
     """
 
     entry: str
@@ -81,26 +81,26 @@ class Parcel:
     what: Literal["report", "checkpoint"] = "report"
 
     def id_of(self, file: str) -> str:
-        """The same at every try, and of no other file of no other time."""
+        """Return an id: the same at every try, and of no other file or due time."""
         name = f"{self.entry}|{self.due_at}|{file}"
         return "rpt_" + sha256(name.encode()).hexdigest()[:24]
 
 
 class Delivers(Protocol):
-    """One way."""
+    """One way to deliver."""
 
-    async def deliver(self, parcel: Parcel, files: Sequence[str]) -> None:
+    async def deliver(self, parcel: ReportParcel, files: Sequence[str]) -> None:
         """Deliver these files of the parcel. Raises DeliveryFailed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderWay:
-    """Files into a folder, each whole or not there."""
+    """Puts files into a folder, each whole or not at all."""
 
     folder: Path
 
-    async def deliver(self, parcel: Parcel, files: Sequence[str]) -> None:
-        """See `Delivers`. The folder itself is not made: one that is missing is a disk that is."""
+    async def deliver(self, parcel: ReportParcel, files: Sequence[str]) -> None:
+        """Implement `Delivers`. A missing folder is not made: its disk may be missing."""
         try:
             for name in files:
                 await asyncio.to_thread(self._put, name, parcel.files[name])
@@ -118,14 +118,14 @@ class FolderWay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MailWay:
-    """One mail with the files."""
+    """Sends one mail with the files."""
 
     server: MailServer
     sender: str
     to: Sequence[str]
 
-    async def deliver(self, parcel: Parcel, files: Sequence[str]) -> None:
-        """See `Delivers`."""
+    async def deliver(self, parcel: ReportParcel, files: Sequence[str]) -> None:
+        """Implement `Delivers`."""
         message = self.message(parcel, files)
         if len(message.as_bytes()) > BYTES_MAX:
             raise DeliveryFailed(
@@ -134,8 +134,8 @@ class MailWay:
             )
         await self.server.send(message)
 
-    def message(self, parcel: Parcel, files: Sequence[str]) -> EmailMessage:
-        """The mail."""
+    def message(self, parcel: ReportParcel, files: Sequence[str]) -> EmailMessage:
+        """Build the mail."""
         message = EmailMessage()
         whose = f"{parcel.merchant}: " if parcel.merchant else ""
         late = " (late)" if parcel.late else ""
@@ -145,7 +145,8 @@ class MailWay:
         message["Date"] = format_datetime(moment_of(parcel.due_at))
         domain = self.sender.rpartition("@")[2]
         message["Message-ID"] = f"<{parcel.id_of(' '.join(files))}@{domain}>"
-        lines = [*parcel.summary, _when(parcel)]
+        made = f"Made by the schedule's entry {parcel.entry}, due {format_instant(parcel.due_at)}"
+        lines = [*parcel.summary, f"{made}, and made late." if parcel.late else f"{made}."]
         message.set_content("\n\n".join(lines) + "\n")
         for name in files:
             message.add_attachment(
@@ -166,15 +167,15 @@ _SUBTYPES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostWay:
-    """One signed request a file: a document with the file in base64."""
+    """Sends one signed request per file: a document with the file in base64."""
 
     url: str = field(repr=False)
     signer: Source = field(repr=False)
     client: httpx2.AsyncClient = field(repr=False)
     clock: Clock
 
-    async def deliver(self, parcel: Parcel, files: Sequence[str]) -> None:
-        """See `Delivers`."""
+    async def deliver(self, parcel: ReportParcel, files: Sequence[str]) -> None:
+        """Implement `Delivers`."""
         for name in files:
             if len(parcel.files[name]) > BYTES_MAX:
                 raise DeliveryFailed(f"{name} has more than 20 MiB, too many to be posted")
@@ -196,8 +197,8 @@ class PostWay:
                 )
 
 
-def posted(parcel: Parcel, name: str) -> bytes:
-    """The body that carries a file: the same at every try, but for whether that is late."""
+def posted(parcel: ReportParcel, name: str) -> bytes:
+    """Build the body that carries a file: the same at every try, except whether that is late."""
     content = parcel.files[name]
     document = {
         "type": f"{parcel.what}.ready",
@@ -216,11 +217,6 @@ def posted(parcel: Parcel, name: str) -> bytes:
     return json.dumps(document, ensure_ascii=False).encode()
 
 
-def _when(parcel: Parcel) -> str:
-    sentence = f"Made by the schedule's entry {parcel.entry}, due {format_instant(parcel.due_at)}"
-    return f"{sentence}, and made late." if parcel.late else f"{sentence}."
-
-
 Ways = Mapping[Way, Delivers]
 
 
@@ -233,13 +229,13 @@ FAULT: Final = "a fault of Tallyhook's: its log names the place"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """Entries, and the ways that are set up."""
+    """The entries, and the configured ways."""
 
     entries: Sequence[Entry]
     ways: Ways
 
     def entry(self, name: str) -> Entry:
-        """One of them. Raises NotFoundError."""
+        """Return an entry. Raises NotFoundError."""
         found = next((entry for entry in self.entries if entry.name == name), None)
         if found is None:
             raise NotFoundError(
@@ -251,30 +247,31 @@ class Schedule:
 async def run_claimed(
     context: AppContext, schedule: Schedule, claimed: ScheduledRun
 ) -> ScheduledRun:
-    """Do the work of a time that was claimed. Raises NotFoundError for an entry that there is
-    not."""
+    """Do the work of a claimed due time. Raises NotFoundError for an unknown entry."""
     return await _try(context, schedule, schedule.entry(claimed.name), claimed)
 
 
 async def run_now(
     context: AppContext, schedule: Schedule, name: str, *, by: str | None
 ) -> ScheduledRun:
-    """Do an entry's work now, because a person asks. Raises UsageError for who may not, and
-    NotFoundError for an entry that there is not."""
+    """Do an entry's work now, at a person's request.
+
+    Raises UsageError for a person who may not, and NotFoundError for an unknown entry.
+    """
     entry = schedule.entry(name)
     async with context.database.writing() as connection:
         now = context.clock.now()
         who = await permitted(connection, by=by, action="schedule_run")
         await note_in_trail(connection, who, action="schedule_run", subject=name, at=now)
     claimed = await claim(context, entry, due_at=now, asked=True)
-    assert claimed is not None  # nobody else has asked at this very instant
+    assert claimed is not None  # nobody else asks at this very instant
     return await _try(context, schedule, entry, claimed)
 
 
 async def _try(
     context: AppContext, schedule: Schedule, entry: Entry, claimed: ScheduledRun
 ) -> ScheduledRun:
-    """One try, and what became of it."""
+    """Make one try, and store its result."""
     run = claimed
     try:
         if entry.reconcile and run.reconciled is None:
@@ -304,7 +301,9 @@ async def _report(
     name, before = scope_before(context, run, span=span)
     scope = await on_the_books(context, before)
     report = await report_period(context, scope, progress=_quiet)
-    files = await asyncio.to_thread(_files, report, entry, name)
+    files = await asyncio.to_thread(
+        lambda: {f"{entry.name}-{name}.{form}": render(report, form) for form in entry.forms}
+    )
     parcel = _parcel(context, run, span=name, files=files, summary=headlines(report))
     return await _deliver(context, schedule, entry, run, parcel)
 
@@ -317,8 +316,8 @@ def _parcel(
     files: Mapping[str, bytes],
     summary: Sequence[str],
     what: Literal["report", "checkpoint"] = "report",
-) -> Parcel:
-    return Parcel(
+) -> ReportParcel:
+    return ReportParcel(
         entry=run.name,
         span=span,
         merchant=context.merchant,
@@ -333,10 +332,10 @@ def _parcel(
 async def _checkpoint(
     context: AppContext, schedule: Schedule, entry: Entry, run: ScheduledRun
 ) -> ScheduledRun:
-    """The newest signed head as of the claim: what somebody else keeps cannot be unsaid.
+    """Deliver the newest signed head as of the claim, for others to keep.
 
-    Its file is named by what is in it: no later one, of a log that was written anew, takes its
-    place in a folder.
+    The file's name has its content's digest: a later head, of a log that was written anew, does not
+    replace it in a folder.
     """
     async with context.database.reading() as connection:
         head = await newest_head(connection, until=run.as_of)
@@ -367,11 +366,11 @@ async def _deliver(
     schedule: Schedule,
     entry: Entry,
     run: ScheduledRun,
-    parcel: Parcel,
+    parcel: ReportParcel,
     *,
     head: SignedHead | None = None,
 ) -> ScheduledRun:
-    """By each way what that has not taken yet. `head`: the checkpoint that leaves so."""
+    """Deliver by each way the files that it has not taken yet. head: a checkpoint's head."""
     for way in entry.ways:
         done = {each.file for each in run.delivered if each.way == way}
         left = [file for file in parcel.files if file not in done]
@@ -381,48 +380,34 @@ async def _deliver(
                 Delivered(way=way, file=file, sha256=sha256(parcel.files[file]).hexdigest())
                 for file in left
             )
-            run = await _note_delivered(context, run, delivered, way=way, head=head)
+            after = replace(run, delivered=(*run.delivered, *delivered))
+            async with context.database.writing() as connection:
+                if not await change_run(connection, after, before=run):
+                    raise LeaseLost(f"another process has taken {run.name} over")
+                if head is not None:
+                    at = context.clock.now()
+                    departed = Departure(size=head.size, way=way, head=head.head, at=at)
+                    await add_departure(connection, departed)
+                for each in delivered:
+                    await note_in_trail(
+                        connection,
+                        SERVICE,
+                        action="report_delivered",
+                        subject=each.file,
+                        at=context.clock.now(),
+                        facts={
+                            "entry": run.name,
+                            "way": each.way,
+                            "sha256": each.sha256,
+                            "due_at": format_instant(run.due_at),
+                        },
+                    )
+            run = after
     return run
 
 
-def _files(report: PeriodReport, entry: Entry, name: str) -> dict[str, bytes]:
-    return {f"{entry.name}-{name}.{form}": render(report, form) for form in entry.forms}
-
-
-async def _note_delivered(
-    context: AppContext,
-    run: ScheduledRun,
-    delivered: tuple[Delivered, ...],
-    *,
-    way: Way,
-    head: SignedHead | None,
-) -> ScheduledRun:
-    after = replace(run, delivered=(*run.delivered, *delivered))
-    async with context.database.writing() as connection:
-        if not await change_run(connection, after, before=run):
-            raise LeaseLost(f"another process has taken {run.name} over")
-        if head is not None:
-            left = Departure(size=head.size, way=way, head=head.head, at=context.clock.now())
-            await add_departure(connection, left)
-        for each in delivered:
-            await note_in_trail(
-                connection,
-                SERVICE,
-                action="report_delivered",
-                subject=each.file,
-                at=context.clock.now(),
-                facts={
-                    "entry": run.name,
-                    "way": each.way,
-                    "sha256": each.sha256,
-                    "due_at": format_instant(run.due_at),
-                },
-            )
-    return after
-
-
 def scope_before(context: AppContext, run: ScheduledRun, *, span: Span) -> tuple[str, Scope]:
-    """The whole day before that of the due time, or the month before, as it is counted now."""
+    """Return the day before the due time's, or the month before, with its scope."""
     calendar = Calendar(context.calendar_zone)
     today = calendar.day_of(run.due_at)
     first = today if span == "day" else f"{today[:7]}-01"
@@ -436,4 +421,4 @@ def scope_before(context: AppContext, run: ScheduledRun, *, span: Span) -> tuple
 
 
 def _quiet(_: int) -> None:
-    """Nobody watches."""
+    """Report progress to nobody."""

@@ -1,10 +1,10 @@
 """Lists of breaks that wait for a person: the worklist and late money.
 
-The worklist is what the newest run saw, filtered, ordered, and added up by currency. A break that
-nobody has decided about is open; so only the lives of those that somebody has done something about
-are read, and the whole of a break only of those that are shown.
+The worklist is what the newest run saw, filtered, ordered, and summed up by currency. A break that
+nobody has acted on is open. So only the lives of breaks with acts are read, and whole breaks only
+for those that are shown.
 
-Late money is what came or went after all was over, with what is proposed and where that stands.
+Late money came or went after all was over; it has a proposed settling and its state.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from reconcile.matching.breaks import (
 from reconcile.money import Money
 
 TO_DO: Final[tuple[State, ...]] = ("open", "assigned")
-"""States in which somebody has still to do something."""
+"""States in which somebody still has to act."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One break as the list is made of it."""
+class WorklistRow:
+    """What the list needs of one break."""
 
     name: str
     cause: str
@@ -52,7 +52,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorklistRequest:
-    """What is looked for; None: all of it. Without a state: what is to be done."""
+    """Filters; None: no filter. Without a state: breaks that are to do."""
 
     cause: str | None = None
     state: State | None = None
@@ -65,13 +65,13 @@ class WorklistRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worklist:
-    """What was found.
+    """The worklist.
 
     run     the newest run that moved the lives of breaks; None: there was none
-    totals  how many, and their money, by currency: of all that fit, shown or not
-    causes  how many of each cause fit, whatever the cause that is looked for; `states` likewise
-    shown   those that are shown, in order
-    found   how many fit
+    totals  number and money by currency of all that match, shown or not
+    causes  number of each cause, whatever cause is asked for; `states` likewise
+    shown   the breaks that are shown, in order
+    found   number of breaks that match
     """
 
     run: Run | None
@@ -82,21 +82,24 @@ class Worklist:
     found: int = 0
 
 
-def _by_money(entry: Entry) -> tuple[Any, ...]:
-    """Within a currency: amounts of two currencies have no order."""
+def _by_money(entry: WorklistRow) -> tuple[Any, ...]:
+    # Within a currency: amounts of two currencies have no order.
     return (entry.money.currency, -entry.money.minor, entry.since, entry.name)
 
 
-def _by_age(entry: Entry) -> tuple[Any, ...]:
+def _by_age(entry: WorklistRow) -> tuple[Any, ...]:
     return (entry.since, entry.money.currency, -entry.money.minor, entry.name)
 
 
-ORDERS: Final[dict[str, Callable[[Entry], tuple[Any, ...]]]] = {"money": _by_money, "age": _by_age}
+ORDERS: Final[dict[str, Callable[[WorklistRow], tuple[Any, ...]]]] = {
+    "money": _by_money,
+    "age": _by_age,
+}
 """The largest first, or the oldest first."""
 
 
 async def worklist(context: AppContext, asked: WorklistRequest) -> Worklist:
-    """Look at the newest run that moved the lives of breaks."""
+    """Return the worklist of the newest run that moved the lives of breaks."""
     async with context.database.reading() as connection:
         run = await last_lived(connection)
         if run is None:
@@ -114,9 +117,16 @@ async def worklist(context: AppContext, asked: WorklistRequest) -> Worklist:
         found.sort(key=ORDERS[asked.order])
         names = [each.name for each in found[asked.skip : asked.skip + asked.limit]]
         seen = {each.identity: each for each in await seen_breaks(connection, names)}
+    counts, sums = Counter[str](), Counter[str]()
+    for each in found:
+        counts[each.money.currency] += 1
+        sums[each.money.currency] += each.money.minor
     return Worklist(
         run=run,
-        totals=_totals(found),
+        totals=tuple(
+            (count, Money(minor=sums[currency], currency=currency))
+            for currency, count in sorted(counts.items())
+        ),
         causes=dict(sorted(Counter(each.cause for each in of_state).items())),
         states=dict(Counter(each.state for each in of_cause)),
         shown=tuple(seen[name] for name in names),
@@ -125,24 +135,12 @@ async def worklist(context: AppContext, asked: WorklistRequest) -> Worklist:
 
 
 async def newest_run(context: AppContext) -> Run | None:
-    """The newest run that moved the lives of breaks; None: there was none."""
+    """Return the newest run that moved the lives of breaks; None if there was none."""
     async with context.database.reading() as connection:
         return await last_lived(connection)
 
 
-def _totals(entries: list[Entry]) -> tuple[tuple[int, Money], ...]:
-    counts: Counter[str] = Counter()
-    sums: Counter[str] = Counter()
-    for each in entries:
-        counts[each.money.currency] += 1
-        sums[each.money.currency] += each.money.minor
-    return tuple(
-        (count, Money(minor=sums[currency], currency=currency))
-        for currency, count in sorted(counts.items())
-    )
-
-
-async def _entries(connection: Connection, run: int) -> list[Entry]:
+async def _entries(connection: Connection, run: int) -> list[WorklistRow]:
     lives: dict[str, Life] = {}
     async for names in breaks_done_about(connection, run):
         lives |= {name: life(steps) for name, steps in (await steps_of(connection, names)).items()}
@@ -151,7 +149,7 @@ async def _entries(connection: Connection, run: int) -> list[Entry]:
         for name, cause, minor, currency, since in rows:
             being = lives.get(name)
             found.append(
-                Entry(
+                WorklistRow(
                     name=name,
                     cause=cause,
                     money=Money(minor=minor, currency=currency),
@@ -181,14 +179,14 @@ _PROPOSED: Final[dict[str, Settling]] = {
 
 
 def proposed_settling(found: SeenBreak) -> Settling:
-    """What is proposed to who decides. Money of an order that the shop has canceled goes back."""
+    """Return the proposed settling. Money of an order that the shop has canceled goes back."""
     if ("why", "canceled") in found.seen.facts:
         return "refund"
     return _PROPOSED[found.seen.cause]
 
 
-def standing(found: SeenBreak) -> Standing:
-    """Where its settling stands."""
+def settling_state(found: SeenBreak) -> Standing:
+    """Return how far the settling of late money is."""
     life = found.life
     if life.state == "closed":
         return "closed"
@@ -200,7 +198,7 @@ def standing(found: SeenBreak) -> Standing:
 async def late_items(
     context: AppContext, *, closed: bool, after: str = ""
 ) -> AsyncGenerator[list[SeenBreak]]:
-    """What is late, by id, some hundreds at a time; with what is closed, or without."""
+    """Yield late money by id, some hundreds at a time. closed: closed breaks too."""
     states = STATES if closed else STATES[:-1]
     async for found in living_breaks(context, causes=LATE, states=states, after=after):
         yield found
@@ -215,12 +213,13 @@ async def settle_late(
     by: str | None,
     seen: str | None = None,
 ) -> SeenBreak | Proposal:
-    """Decide what becomes of late money; what needs a second person is proposed.
+    """Settle late money; what needs a second person is proposed.
 
     seen  as of `accept_break`
 
-    Raises UsageError for an unknown action, for a break that is not about late money, and as
-    `settle_break` does."""
+    Raises UsageError for an unknown action, for a break that is not late money, and as
+    `settle_break` does.
+    """
     if action not in SETTLINGS:
         raise UsageError(f"--action is one of: {', '.join(SETTLINGS)}")
     found = await one_break(context, name)
@@ -233,12 +232,12 @@ async def settle_late(
 
 
 def late_document(found: SeenBreak) -> dict[str, Any]:
-    """For listings: what is late, the proposal and where it stands."""
+    """Return late money for listings: the proposal and its state."""
     shown = found.document(as_of=found.steps[-1].at)
     return {
         **{name: shown[name] for name in ("id", "cause", "order", "payment", "money")},
         "proposed": proposed_settling(found),
-        "state": standing(found),
+        "state": settling_state(found),
         "decided": found.life.settling,
         "because": found.life.because,
         "cites": shown["cites"],

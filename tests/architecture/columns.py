@@ -15,9 +15,6 @@ COLUMNS = {name: tuple(table.columns.keys()) for name, table in metadata.tables.
 """Every table's."""
 
 LEFT_OUT: dict[tuple[str, str], frozenset[str]] = {
-    ("app/finance/bank_store.py", "bank_lines"): frozenset({"until"}),
-    ("app/finance/book_line_store.py", "book_lines"): frozenset({"until"}),
-    ("app/finance/statement_store.py", "statement_lines"): frozenset({"until"}),
     ("app/orders/notification_store.py", "notifications"): frozenset({"delivered_at", "problem"}),
     ("app/receiving/append_store.py", "events"): frozenset({"row"}),
     ("app/receiving/inbox_store.py", "suspects"): frozenset({"seq"}),

@@ -10,7 +10,7 @@ import pytest
 
 from app.core.errors import UsageError
 from app.finance.break_acts import SeenBreak, too_much_together
-from app.finance.break_choice import Chosen, _by_parts, few_breaks, read_choice, sums_of
+from app.finance.break_choice import ChosenBreaks, _by_parts, few_breaks, read_choice, sums_of
 from app.finance.match_rules import Rules
 from reconcile.instants import DAY
 from reconcile.matching.breaks import Break, BreakCause, Step, life
@@ -178,27 +178,27 @@ def test_small_sums_are_not_small_together() -> None:
 
 def test_a_mark_is_of_what_is_shown() -> None:
     """Another break, another sum, another state, another line: another mark."""
-    chosen = Chosen(of=[seen("a")], lines={"a": "stm_1"})
+    chosen = ChosenBreaks(of=[seen("a")], lines={"a": "stm_1"})
     others = [
-        Chosen(of=[seen("a"), seen("b")], lines={"a": "stm_1"}),
-        Chosen(of=[seen("a", 999)], lines={"a": "stm_1"}),
-        Chosen(of=[seen("a", done="accepted")], lines={"a": "stm_1"}),
-        Chosen(of=[seen("a")], lines={"a": "stm_2"}),
+        ChosenBreaks(of=[seen("a"), seen("b")], lines={"a": "stm_1"}),
+        ChosenBreaks(of=[seen("a", 999)], lines={"a": "stm_1"}),
+        ChosenBreaks(of=[seen("a", done="accepted")], lines={"a": "stm_1"}),
+        ChosenBreaks(of=[seen("a")], lines={"a": "stm_2"}),
     ]
-    assert chosen.mark == Chosen(of=[seen("a")], lines={"a": "stm_1"}).mark
+    assert chosen.mark == ChosenBreaks(of=[seen("a")], lines={"a": "stm_1"}).mark
     assert len({each.mark for each in (chosen, *others)}) == 5
     assert len(chosen.mark) == 16
 
 
 async def test_where_a_later_part_is_refused_the_earlier_ones_are_passed_on() -> None:
     """Nothing is said to be undone that was done; the first part's refusal stands as it is."""
-    chosen = Chosen(of=ALL[:3])
+    chosen = ChosenBreaks(of=ALL[:3])
     taken: list[int] = []
 
-    async def act(part: list[SeenBreak]) -> None:
+    async def act(names: list[str], *, seen: str) -> None:
         if len(taken) == 2:
             raise UsageError("they have changed")
-        taken.append(len(part))
+        taken.append(len(names))
 
     with pytest.raises(UsageError, match="2 of 3 breaks were done, and then: they have changed"):
         await _by_parts(chosen, act, at_once=1)

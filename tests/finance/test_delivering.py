@@ -23,7 +23,7 @@ from app.core.clock import SetClock
 from app.core.errors import DeliveryFailed
 from app.core.http import outgoing_client
 from app.core.mail import MailServer as Server
-from app.finance.scheduled_work import MailWay, Parcel, PostWay
+from app.finance.scheduled_work import MailWay, PostWay, ReportParcel
 from app.providers.profile import load_profile
 from app.providers.request import Incoming
 from app.providers.source import Source
@@ -36,9 +36,9 @@ from tests.certificates import self_signed
 DUE = parse_instant("2026-11-12T03:00:00Z")
 
 
-def parcel(files: dict[str, bytes] | None = None) -> Parcel:
+def parcel(files: dict[str, bytes] | None = None) -> ReportParcel:
     """A small report."""
-    return Parcel(
+    return ReportParcel(
         entry="month",
         span="2026-10",
         merchant="Salt & Sons",

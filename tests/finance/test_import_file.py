@@ -17,6 +17,7 @@ from app.core.clock import SetClock
 from app.core.errors import NotFoundError, StoreUnavailable, UsageError
 from app.core.zones import zone_named
 from app.database.engine import Connection
+from app.database.tables import metadata
 from app.finance import import_digest_store, import_store, imports
 from app.finance.files.tables import BATCH
 from app.finance.import_store import Import, begin_import, go_on
@@ -49,6 +50,12 @@ async def context(tmp_path: Path) -> AsyncIterator[AppContext]:
 def path(tmp_path: Path) -> Path:
     (tmp_path / "folder").mkdir()
     return tmp_path / "folder" / "book.csv"
+
+
+@pytest.mark.parametrize("kind", import_store.KINDS)
+def test_a_version_is_written_with_every_column_but_its_end(kind: import_store.ImportKind) -> None:
+    written = {*import_store.KEYS[kind], "since", "line", *import_store.CONTENT[kind]}
+    assert written == set(metadata.tables[import_store.TABLES[kind]].columns.keys()) - {"until"}
 
 
 def put(path: Path, content: str) -> None:

@@ -37,7 +37,7 @@ from app.finance.scheduled_work import (
     Delivers,
     FolderWay,
     MailWay,
-    Parcel,
+    ReportParcel,
     Schedule,
     run_claimed,
     run_now,
@@ -218,7 +218,7 @@ class Dying:
     way: Delivers
     dies: bool = True
 
-    async def deliver(self, parcel: Parcel, files: Sequence[str]) -> None:
+    async def deliver(self, parcel: ReportParcel, files: Sequence[str]) -> None:
         await self.way.deliver(parcel, files)
         if self.dies:
             raise Killed
@@ -255,7 +255,7 @@ async def test_who_has_lost_the_lease_writes_nothing_down(
     now, schedule = await at_due(context), with_folder(tmp_path / "out")
 
     class Suspended:
-        async def deliver(self, parcel: Parcel, files: Sequence[str]) -> None:
+        async def deliver(self, parcel: ReportParcel, files: Sequence[str]) -> None:
             other = later(now, Instant(DUE + LEASE))
             done = await run_entry(other, schedule, "month", due_at=DUE)
             assert done is not None
@@ -362,7 +362,7 @@ async def test_a_fault_of_ours_is_reported_without_its_words(
     context: AppContext, tmp_path: Path
 ) -> None:
     class Faulty:
-        async def deliver(self, parcel: Parcel, files: Sequence[str]) -> None:
+        async def deliver(self, parcel: ReportParcel, files: Sequence[str]) -> None:
             raise RuntimeError("secret 0722000000")
 
     now = await at_due(context)
