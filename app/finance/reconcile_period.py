@@ -45,8 +45,15 @@ from app.receiving.inbox import open_inbox
 from reconcile.instants import Instant, format_instant, format_known
 from reconcile.matching.bank import BankLeg
 from reconcile.matching.breaks import Break, life
-from reconcile.matching.control import FAMILIES, Control, ControlLine, Tie, control_in, control_text
-from reconcile.matching.match import Decision, Matching, Part
+from reconcile.matching.control import (
+    FAMILIES,
+    Control,
+    ControlLine,
+    Equation,
+    control_in,
+    control_text,
+)
+from reconcile.matching.match import Decision, Matching, MatchingPart
 from reconcile.matching.period import Period
 from reconcile.money import MAX_MINOR, Money, to_json
 
@@ -389,7 +396,7 @@ def _money(minor: int, currency: str) -> dict[str, str] | None:
     return to_json(Money(minor=minor, currency=currency)) if currency else None
 
 
-def _tie(tie: Tie) -> dict[str, Any]:
+def _tie(tie: Equation) -> dict[str, Any]:
     return {name: getattr(tie, name) for name in ("name", "side", "currency", "left", "right")}
 
 
@@ -473,14 +480,14 @@ class Ranges:
         except TimeoutError:
             raise UnreachableError(TOO_SLOW) from None
 
-    async def match(self, known: Known, *, save: Save, progress: Progress) -> list[Part]:
+    async def match(self, known: Known, *, save: Save, progress: Progress) -> list[MatchingPart]:
         """What each range counted and left over, in the order of their keys; decisions go to `save`
         as they are found. Raises UnreachableError where a process died."""
         turn = asyncio.Lock()
 
-        async def one(keys: ledger_line_store.KeyRange, pipe: Pipe) -> Part:
+        async def one(keys: ledger_line_store.KeyRange, pipe: Pipe) -> MatchingPart:
             await _over_pipe(pipe.send, (known, keys))
-            while not isinstance(message := await _over_pipe(pipe.recv), Part):
+            while not isinstance(message := await _over_pipe(pipe.recv), MatchingPart):
                 if isinstance(message, int):
                     progress(message)
                 else:

@@ -26,9 +26,9 @@ from reconcile.matching.breaks import (
     SETTLINGS,
     STATES,
     BreakCause,
+    LateDecision,
+    LateStanding,
     Life,
-    Settling,
-    Standing,
     State,
     life,
 )
@@ -172,7 +172,7 @@ LATE: Final[tuple[BreakCause, ...]] = (
     "refund_not_received",
 )
 
-_PROPOSED: Final[dict[str, Settling]] = {
+_PROPOSED: Final[dict[str, LateDecision]] = {
     "late_money": "accept",
     "paid_twice": "refund",
     "overpaid": "refund",
@@ -180,14 +180,14 @@ _PROPOSED: Final[dict[str, Settling]] = {
 }
 
 
-def proposed_settling(found: SeenBreak) -> Settling:
+def proposed_settling(found: SeenBreak) -> LateDecision:
     """What is proposed to who decides. Money of an order that the shop has canceled goes back."""
     if ("why", "canceled") in found.seen.facts:
         return "refund"
     return _PROPOSED[found.seen.cause]
 
 
-def standing(found: SeenBreak) -> Standing:
+def standing(found: SeenBreak) -> LateStanding:
     """Where its settling stands."""
     life = found.life
     if life.state == "closed":
