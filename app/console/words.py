@@ -20,7 +20,7 @@ from app.console.view import FORMS
 from app.core.zones import local_pieces, wall_clock
 from reconcile.instants import DAY, Instant, format_instant, parse_instant
 from reconcile.ledger.vocabulary import FindingCode
-from reconcile.matching.breaks import BreakCause, Settling
+from reconcile.matching.breaks import BreakCause, LateDecision
 from reconcile.matching.control import Bucket, Side
 from reconcile.reporting.words import BUCKET_WORDS
 
@@ -178,7 +178,7 @@ FINDINGS: Final[Mapping[FindingCode, str]] = {
 """What each finding is called, in a few words that stand beside an order; the engine has the
 sentences."""
 
-SETTLINGS: Final[Mapping[Settling, str]] = {
+SETTLINGS: Final[Mapping[LateDecision, str]] = {
     "refund": "Give it back",
     "accept": "Keep it",
     "credit": "Credit it to the customer",

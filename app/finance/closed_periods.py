@@ -17,7 +17,7 @@ from app.orders.policy_version_store import form_of
 from reconcile.instants import TICK, Instant
 from reconcile.ledger.policy import Policy, policy_text
 from reconcile.periods import Calendar, Month
-from reconcile.reporting.closing import Closing, Stated
+from reconcile.reporting.closing import ClosedMonth, Closing
 from reconcile.reporting.report import Basis, Scope
 from reconcile.reporting.tables import report_of
 
@@ -72,7 +72,7 @@ async def closing_named(connection: Connection, period: str) -> Closing:
     return closing
 
 
-async def stated_before(connection: Connection, scope: Scope) -> list[Stated]:
+async def stated_before(connection: Connection, scope: Scope) -> list[ClosedMonth]:
     """Return what was stated of each closed month, for a report that begins where the books that
     were closed at its instant end; nothing for other reports."""
     closed = [each for each in await closed_periods(connection) if each.closed_at <= scope.as_of]
@@ -81,13 +81,13 @@ async def stated_before(connection: Connection, scope: Scope) -> list[Stated]:
     last = await closing_named(connection, closed[-1].period)
     if last.month.end != scope.start:
         return []
-    found: dict[str, Stated] = {}
+    found: dict[str, ClosedMonth] = {}
     for each in closed:
         closing = await closing_named(connection, each.period)
         for adjusted in closing.adjusted:
             old = found[adjusted.period]
             found[adjusted.period] = replace(old, reported=(*old.reported, *adjusted.figures))
-        found[each.period] = Stated(
+        found[each.period] = ClosedMonth(
             month=closing.month, closing=each.digest, original=closing.figures
         )
     return list(found.values())

@@ -18,7 +18,7 @@ from app.database.locks import RECONCILING, take_lock
 from app.database.statements import insert_rows, run, select_in, statement, stream
 from reconcile.instants import Instant
 from reconcile.matching.ledger_lines import LedgerLine, ledger_line_in, ledger_line_text
-from reconcile.matching.rows import LedgerLineRow, ledger_line_row
+from reconcile.matching.rows import TakingRow, ledger_line_row
 
 COLUMNS: Final = (
     "key",
@@ -142,26 +142,26 @@ async def keys_at(connection: AsyncConnection, places: Iterable[int]) -> list[st
 
 async def flat_ledger_lines(
     connection: AsyncConnection, *, as_of: Instant, within: KeyRange = EVERYTHING
-) -> AsyncIterator[list[LedgerLineRow]]:
+) -> AsyncIterator[list[TakingRow]]:
     """Yield stored ledger lines in key order for the matcher, as they stand at `as_of`.
 
     Plain lines are bare tuples.
     """
     sql = statement(_FLAT, row=_FLAT_COLUMNS, keys=within.condition)
     async for rows in stream(connection, sql, at_once=FLAT_AT_ONCE, values=within.values):
-        yield [cast(LedgerLineRow, row) if row[9] is None else _flat_in(row, as_of) for row in rows]
+        yield [cast(TakingRow, row) if row[9] is None else _flat_in(row, as_of) for row in rows]
 
 
 async def ledger_lines_of_keys(
     connection: AsyncConnection, keys: Iterable[str], *, as_of: Instant
-) -> list[LedgerLineRow]:
+) -> list[TakingRow]:
     """Return the stored ledger lines of these keys, as they stand at `as_of`."""
     rows = await select_in(connection, sql=_FLAT_OF_KEYS, values=set(keys))
     return [_flat_in(row, as_of) for row in rows]
 
 
-def _flat_in(row: Sequence[Any], as_of: Instant) -> LedgerLineRow:
-    flat = LedgerLineRow(*row)
+def _flat_in(row: Sequence[Any], as_of: Instant) -> TakingRow:
+    flat = TakingRow(*row)
     return flat if row[9] is None else flat._replace(whole=ledger_line_in(row[9], as_of=as_of))
 
 

@@ -45,7 +45,7 @@ from reconcile.instants import Instant, format_instant, format_known
 from reconcile.matching.bank import BankLeg
 from reconcile.matching.breaks import Break, life
 from reconcile.matching.control import FAMILIES, Control, ControlLine, control_in, control_text
-from reconcile.matching.match import Decision, Matching, Part
+from reconcile.matching.match import Decision, Matching, MatchingPart
 from reconcile.matching.period import Period
 from reconcile.money import MAX_MINOR, Money, to_json
 
@@ -456,16 +456,16 @@ class Ranges:
         except TimeoutError:
             raise UnreachableError(TOO_SLOW) from None
 
-    async def match(self, known: Known, *, save: Save, progress: Progress) -> list[Part]:
+    async def match(self, known: Known, *, save: Save, progress: Progress) -> list[MatchingPart]:
         """Return each range's counts and leftovers in key order. `save` gets the decisions.
 
         Raises UnreachableError if a process died.
         """
         turn = asyncio.Lock()
 
-        async def one(keys: ledger_line_store.KeyRange, pipe: Pipe) -> Part:
+        async def one(keys: ledger_line_store.KeyRange, pipe: Pipe) -> MatchingPart:
             await _over_pipe(pipe.send, (known, keys))
-            while not isinstance(message := await _over_pipe(pipe.recv), Part):
+            while not isinstance(message := await _over_pipe(pipe.recv), MatchingPart):
                 if isinstance(message, int):
                     progress(message)
                 else:

@@ -34,7 +34,7 @@ from reconcile.matching.bank import BankLeg, BankLine, Payout
 from reconcile.matching.ledger_lines import ledger_line_of
 from reconcile.matching.match import Decision, Matching
 from reconcile.matching.period import Period, joined_dates, within
-from reconcile.matching.rows import BookRow, LedgerLineRow, StatementRow, ledger_line_row
+from reconcile.matching.rows import BookRow, StatementRow, TakingRow, ledger_line_row
 from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Terms
 from reconcile.matching.tally import Group
 
@@ -86,7 +86,7 @@ class Overlay:
     """
 
     orders: frozenset[str] = frozenset()
-    rows: tuple[LedgerLineRow, ...] = ()
+    rows: tuple[TakingRow, ...] = ()
 
 
 async def overlay_of(context: AppContext, connection: Connection, *, now: Instant) -> Overlay:
@@ -125,7 +125,7 @@ async def ledger_lines_now(
     *,
     as_of: Instant,
     within: ledger_line_store.KeyRange = ledger_line_store.EVERYTHING,
-) -> AsyncIterator[list[LedgerLineRow]]:
+) -> AsyncIterator[list[TakingRow]]:
     """Yield cached ledger lines in key order, as `flat_ledger_lines`, with stale ones replaced."""
     stale, waiting = overlay.orders, deque(row for row in overlay.rows if row.key in within)
     async for batch in ledger_line_store.flat_ledger_lines(connection, as_of=as_of, within=within):
@@ -236,7 +236,7 @@ class Snapshot:
         if known.period is not None:
             takings, book, statements = within(
                 known.period,
-                takings=(LedgerLineRow(*row) for row in takings),
+                takings=(TakingRow(*row) for row in takings),
                 book=map(BookRow._make, book),
                 statements=map(StatementRow._make, statements),
                 joined=known.joined,

@@ -26,9 +26,9 @@ from reconcile.matching.breaks import (
     SETTLINGS,
     STATES,
     BreakCause,
+    LateDecision,
+    LateStanding,
     Life,
-    Settling,
-    Standing,
     State,
     life,
 )
@@ -170,7 +170,7 @@ LATE: Final[tuple[BreakCause, ...]] = (
     "refund_not_received",
 )
 
-_PROPOSED: Final[dict[str, Settling]] = {
+_PROPOSED: Final[dict[str, LateDecision]] = {
     "late_money": "accept",
     "paid_twice": "refund",
     "overpaid": "refund",
@@ -178,14 +178,14 @@ _PROPOSED: Final[dict[str, Settling]] = {
 }
 
 
-def proposed_settling(found: SeenBreak) -> Settling:
+def proposed_settling(found: SeenBreak) -> LateDecision:
     """Return the proposed settling. Money of an order that the shop has canceled goes back."""
     if ("why", "canceled") in found.seen.facts:
         return "refund"
     return _PROPOSED[found.seen.cause]
 
 
-def settling_state(found: SeenBreak) -> Standing:
+def settling_state(found: SeenBreak) -> LateStanding:
     """Return how far the settling of late money is."""
     life = found.life
     if life.state == "closed":

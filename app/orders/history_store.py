@@ -32,7 +32,7 @@ from reconcile.ledger.events import UNCONFIRMED, Delivery, Event
 from reconcile.ledger.history import History
 from reconcile.ledger.records import Record
 from reconcile.periods import day_of
-from reconcile.reporting.closing import Sealed
+from reconcile.reporting.closing import EvidenceDigest
 
 AT_ONCE: Final = 1_000
 """Rows in memory at a time."""
@@ -160,9 +160,9 @@ async def history_digests(
     after: Instant,
     until: Instant,
     progress: Callable[[int], None],
-) -> tuple[Sealed, ...]:
+) -> tuple[EvidenceDigest, ...]:
     """The evidence that became known after one instant, up to another, sorted by kind and day."""
-    found: list[Sealed] = []
+    found: list[EvidenceDigest] = []
     for part in PARTS:
         days: dict[str, _Day] = {}
         values = {"after": after, "until": until}
@@ -186,10 +186,10 @@ class _Day:
         self._hash.update(text.encode("utf-8", "backslashreplace") + b"\n")
         self._count += 1
 
-    def sealed(self, part: str, day: str) -> Sealed:
+    def sealed(self, part: str, day: str) -> EvidenceDigest:
         """What it came to."""
         digest = f"sha256:{self._hash.hexdigest()}"
-        return Sealed(part=part, day=day, count=self._count, digest=digest)
+        return EvidenceDigest(part=part, day=day, count=self._count, digest=digest)
 
 
 _DUPLICATES: Final = (

@@ -166,7 +166,7 @@ def _expected(case: Case) -> Expectation:
 # --- the order: what is held ---------------------------------------------------------------------
 
 
-class Standing(NamedTuple):
+class PaymentSum(NamedTuple):
     """What one payment comes to, in minor units of one currency.
 
     kept     captured less returned; negative if more went back than came
@@ -177,14 +177,14 @@ class Standing(NamedTuple):
     on_hold: int
 
 
-def standing(payment: Payment, currency: str) -> Standing:
+def standing(payment: Payment, currency: str) -> PaymentSum:
     """Return what a payment comes to.
 
     A dispute that is open again after a loss holds its whole amount: reopening returns no money.
     """
     kept = payment.captured(currency)
     if payment.plain:
-        return Standing(kept, 0)
+        return PaymentSum(kept, 0)
     if payment.returns:
         kept -= payment.returned(currency)
     held = again = 0
@@ -197,7 +197,7 @@ def standing(payment: Payment, currency: str) -> Standing:
             again += minor
         else:
             held += minor
-    return Standing(kept, again + min(held, max(0, kept - again)))
+    return PaymentSum(kept, again + min(held, max(0, kept - again)))
 
 
 def _weigh(judgement: Judgement) -> None:

@@ -180,13 +180,13 @@ Act = Literal["assigned", "commented", "accepted", "matched", "unmatched", "sett
 ACTS: Final[tuple[Act, ...]] = get_args(Act)
 """What a person did. unmatched: took a match back. settled: decided what becomes of late money."""
 
-Settling = Literal["accept", "refund", "credit"]
-SETTLINGS: Final[tuple[Settling, ...]] = get_args(Settling)
+LateDecision = Literal["accept", "refund", "credit"]
+SETTLINGS: Final[tuple[LateDecision, ...]] = get_args(LateDecision)
 """accept: the money is kept, the order is served after all. refund: it goes back; the break stays
 open until the refund has come. credit: it stays with the merchant in the customer's favour."""
 
-Standing = Literal["to_decide", "waits_for_refund", "settled", "closed"]
-STANDINGS: Final[tuple[Standing, ...]] = get_args(Standing)
+LateStanding = Literal["to_decide", "waits_for_refund", "settled", "closed"]
+STANDINGS: Final[tuple[LateStanding, ...]] = get_args(LateStanding)
 """Of late money. to_decide: nobody has said what becomes of it. waits_for_refund: it is to go back,
 and has not yet. settled: it was accepted or credited. closed: evidence has ended it."""
 
@@ -227,7 +227,7 @@ class Life:
 
     state: State
     assignee: str | None
-    settling: Settling | None
+    settling: LateDecision | None
     because: str
     closed_by: tuple[str, ...] = ()
 

@@ -213,7 +213,7 @@ def _date(one: Searchable, other: Searchable, *, window: Duration | None) -> _Fi
 
 # --- how much speaks for one ----------------------------------------------------------------------
 
-Reason = Literal[
+MatchReason = Literal[
     "same_reference",
     "same_but_separators",
     "nearly_same_reference",
@@ -225,9 +225,9 @@ Reason = Literal[
     "nothing_apart",
     "no_other",
 ]
-REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
+MATCH_REASONS: Final[tuple[MatchReason, ...]] = get_args(MatchReason)
 
-WEIGHTS: Final[Mapping[Reason, int]] = {
+WEIGHTS: Final[Mapping[MatchReason, int]] = {
     "same_reference": 45,
     "same_but_separators": 40,
     "nearly_same_reference": 25,
@@ -243,7 +243,7 @@ WEIGHTS: Final[Mapping[Reason, int]] = {
 100. What has no reference in common stays below 60, at which many are matched at once: a popular
 price of one day is no reference."""
 
-REASON_WORDS: Final[Mapping[Reason, str]] = {
+REASON_WORDS: Final[Mapping[MatchReason, str]] = {
     "same_reference": "the reference is the same",
     "same_but_separators": "the reference is the same but for separators",
     "nearly_same_reference": "the reference differs in one or two characters that lie together",
@@ -266,7 +266,7 @@ class Suggestion:
     """A near miss, and what speaks for it."""
 
     candidate: Candidate
-    reasons: tuple[Reason, ...]
+    reasons: tuple[MatchReason, ...]
 
     @property
     def score(self) -> int:
@@ -293,7 +293,7 @@ def the_one(found: Break, *, least: int) -> Suggestion | None:
     return None if any(each.score == first.score for each in others) else first
 
 
-def _reasons(found: Break, candidate: Candidate) -> Iterator[Reason]:
+def _reasons(found: Break, candidate: Candidate) -> Iterator[MatchReason]:
     names = [_of_names(name, candidate.reference) for name in _names(found)]
     known = [each for each in names if each is not None]
     if known:
@@ -314,7 +314,7 @@ def _names(found: Break) -> Iterator[str]:
     yield from (match_key(each) for each in names if isinstance(each, str))
 
 
-def _of_names(mine: str, reference: str) -> Reason | None:
+def _of_names(mine: str, reference: str) -> MatchReason | None:
     its = match_key(reference)
     if not its:
         return None
@@ -326,7 +326,7 @@ def _of_names(mine: str, reference: str) -> Reason | None:
     return "nearly_same_reference" if edits <= 2 and edits * 3 <= len(mine) else None
 
 
-def _of_amounts(found: Break, candidate: Candidate) -> Reason | None:
+def _of_amounts(found: Break, candidate: Candidate) -> MatchReason | None:
     """By their size: a break's money is never negative."""
     mine, its = found.money.minor, abs(candidate.money.minor)
     if not mine or found.money.currency != candidate.money.currency:

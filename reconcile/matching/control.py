@@ -118,7 +118,7 @@ class BreakTotal:
 
 
 @frozen
-class Tie:
+class Equation:
     """One equation that must hold, in minor units or rows: `name` says which, and of what."""
 
     name: str
@@ -168,29 +168,31 @@ class Control:
             unsearched=self.unsearched + other.unsearched,
         )
 
-    def ties(self) -> tuple[Tie, ...]:
+    def ties(self) -> tuple[Equation, ...]:
         """Every equation with both its sides, for each side and currency: what was read =
         matched + waiting + breaks, in rows and in money; gross - fee = net; and for each currency
         captured by the takings = captured by the settlement side.
         """
-        found: list[Tie] = []
+        found: list[Equation] = []
         places = {(e.side, e.currency) for e in self.read}
         for side, currency in sorted(places | {(e.side, e.currency) for e in self.lines}):
             read = [e for e in self.read if (e.side, e.currency) == (side, currency)]
             lines = [e for e in self.lines if (e.side, e.currency) == (side, currency)]
             for name, left, right in _equations(side, read=read, lines=lines):
-                found.append(Tie(name=name, side=side, currency=currency, left=left, right=right))
+                found.append(
+                    Equation(name=name, side=side, currency=currency, left=left, right=right)
+                )
         return (*found, *self._captured(), *self._in_bank())
 
-    def _captured(self) -> Iterator[Tie]:
+    def _captured(self) -> Iterator[Equation]:
         name = "captured against the book = captured against the statements"
         for currency in sorted({each.currency for each in self.lines}):
             of = [each for each in self.lines if each.currency == currency]
             left = sum([each.sum for each in of if each.side == "takings"])
             right = sum([each.sum for each in of if each.side == "settlement"])
-            yield Tie(name=name, side="settlement", currency=currency, left=left, right=right)
+            yield Equation(name=name, side="settlement", currency=currency, left=left, right=right)
 
-    def _in_bank(self) -> Iterator[Tie]:
+    def _in_bank(self) -> Iterator[Equation]:
         name = "payouts found in the bank = what the bank booked for them"
         of = [each for each in self.lines if each.bucket in _SAME_MONEY]
         for currency in sorted({each.currency for each in of if each.side in ("payouts", "bank")}):
@@ -198,7 +200,7 @@ class Control:
                 sum([e.sum for e in of if (e.side, e.currency) == (side, currency)])
                 for side in ("payouts", "bank")
             )
-            yield Tie(name=name, side="bank", currency=currency, left=left, right=right)
+            yield Equation(name=name, side="bank", currency=currency, left=left, right=right)
 
     @property
     def holds(self) -> bool:

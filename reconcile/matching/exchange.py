@@ -58,7 +58,7 @@ def implied_rate(came: Money, arrived: Money) -> str:
 # --- payments that a statement settles in another currency ----------------------------------------
 
 
-class Came(Protocol):
+class CaptureLike(Protocol):
     """A capture: of the ledger, or as a match looks at it."""
 
     @property
@@ -71,7 +71,7 @@ class Came(Protocol):
     def currency(self) -> str: ...
 
 
-class Arrived(Protocol):
+class LineLike(Protocol):
     """A statement line, as a value or as a row."""
 
     @property
@@ -90,7 +90,7 @@ class Arrived(Protocol):
     def settled_at(self) -> Instant | None: ...
 
 
-class Back(Came, Protocol):
+class ReturnLike(CaptureLike, Protocol):
     """What went back once; of either sign."""
 
     @property
@@ -101,18 +101,18 @@ class Back(Came, Protocol):
     def cites(self) -> tuple[str, ...]: ...
 
 
-AnyCame = TypeVar("AnyCame", bound=Came)
-AnyBack = TypeVar("AnyBack", bound=Back)
-AnyArrived = TypeVar("AnyArrived", bound=Arrived)
+AnyCapture = TypeVar("AnyCapture", bound=CaptureLike)
+AnyReturn = TypeVar("AnyReturn", bound=ReturnLike)
+AnyLine = TypeVar("AnyLine", bound=LineLike)
 
 
 def exchanges(
-    captures: Sequence[AnyCame], lines: Iterable[AnyArrived]
-) -> Iterator[tuple[AnyCame, list[AnyArrived]]]:
+    captures: Sequence[AnyCapture], lines: Iterable[AnyLine]
+) -> Iterator[tuple[AnyCapture, list[AnyLine]]]:
     """The captures of one order that its statement lines settle in another currency, each with its
     lines in the order of their ids: a break and the journal name the same first."""
     currencies = {each.currency for each in captures}
-    strange: dict[str, list[AnyArrived]] = defaultdict(list)
+    strange: dict[str, list[AnyLine]] = defaultdict(list)
     others = False
     for line in lines:
         if line.kind == "payment" and line.payment is not None:
@@ -126,7 +126,7 @@ def exchanges(
             yield of_it[0], sorted(strange[payment], key=lambda line: line.line_id)
 
 
-def _is_exchange(came: Came, lines: Sequence[Arrived]) -> bool:
+def _is_exchange(came: CaptureLike, lines: Sequence[LineLike]) -> bool:
     """The same number in another currency is none: somebody wrote the wrong currency. Nor is what
     another source says, also where `Terms.settles` would let it share a statement: of the amount
     nothing agrees, so that the reference alone would have to, and it may be another's by chance.
@@ -147,11 +147,11 @@ def _is_exchange(came: Came, lines: Sequence[Arrived]) -> bool:
 
 
 def exchanges_back(
-    returns: Sequence[AnyBack], lines: Iterable[AnyArrived]
-) -> Iterator[tuple[list[AnyBack], list[AnyArrived]]]:
+    returns: Sequence[AnyReturn], lines: Iterable[AnyLine]
+) -> Iterator[tuple[list[AnyReturn], list[AnyLine]]]:
     """What went back of each payment of one order that its lines take in another currency, with
     them, in the order of their ids. What went back after the last of them is not of them."""
-    by_payment: dict[tuple[str, bool], list[AnyArrived]] = defaultdict(list)
+    by_payment: dict[tuple[str, bool], list[AnyLine]] = defaultdict(list)
     for line in lines:
         if line.kind in ("refund", "dispute") and line.payment is not None:
             by_payment[line.payment, line.kind == "dispute"].append(line)
@@ -170,7 +170,7 @@ def exchanges_back(
             yield parts, of_it
 
 
-def _are_rises(parts: Sequence[Back]) -> bool:
+def _are_rises(parts: Sequence[ReturnLike]) -> bool:
     """Whether they are the rises of one sum: each rests on what stated the one before. Where the
     provider divides them is its own matter, so that its statement may have them in one."""
     own = frozenset[str]()
@@ -186,7 +186,7 @@ def _are_rises(parts: Sequence[Back]) -> bool:
     return True
 
 
-def _is_exchange_back(parts: Sequence[Back], lines: Sequence[Arrived]) -> bool:
+def _is_exchange_back(parts: Sequence[ReturnLike], lines: Sequence[LineLike]) -> bool:
     """As `_is_exchange`; a refund takes, whichever sign its file gives it, a dispute by its own."""
     ((source, came), *others) = sorted({(each.source, each.currency) for each in parts})
     (currency, *more) = sorted({each.currency for each in lines})

@@ -15,7 +15,7 @@ from reconcile.instants import Instant
 from reconcile.ledger.ledger import EntryKind
 from reconcile.ledger.vocabulary import FindingCode
 from reconcile.matching.ledger_lines import Doubted, LedgerLine, Taken
-from reconcile.matching.rows import BookRow, LedgerLineRow, StatementRow
+from reconcile.matching.rows import BookRow, StatementRow, TakingRow
 from reconcile.money import MAX_MINOR, Money
 
 
@@ -73,7 +73,7 @@ class Funds:
     at         when the last money came, else when the order was opened
     """
 
-    rows: tuple[LedgerLineRow, ...]
+    rows: tuple[TakingRow, ...]
     captures: list[Capture]
     returns: list[Return]
     findings: frozenset[FindingCode]
@@ -152,7 +152,7 @@ class Funds:
         return Money(minor=minor, currency=self.currency)
 
 
-def funds_of(rows: Sequence[LedgerLineRow]) -> Funds:
+def funds_of(rows: Sequence[TakingRow]) -> Funds:
     """The money of these orders."""
     captures = [each for row in rows for each in captures_of(row)]
     returns = [each for row in rows for each in _returns_of(row)]
@@ -188,7 +188,7 @@ def funds_of(rows: Sequence[LedgerLineRow]) -> Funds:
     )
 
 
-def captures_of(row: LedgerLineRow) -> list[Capture]:
+def captures_of(row: TakingRow) -> list[Capture]:
     """Every capture of one order."""
     if row.whole is None:
         if not row.minor:
@@ -218,7 +218,7 @@ def _part_of(taken: Taken, known: Counter[tuple[str, ...]]) -> str:
     return event if number == 1 else f"{event}#{number}"
 
 
-def _returns_of(row: LedgerLineRow) -> Iterator[Return]:
+def _returns_of(row: TakingRow) -> Iterator[Return]:
     for taken in () if row.whole is None else row.whole.taken:
         if taken.kind != "captured":
             minor, currency = -taken.minor, taken.currency
@@ -226,7 +226,7 @@ def _returns_of(row: LedgerLineRow) -> Iterator[Return]:
             yield Return(*place, minor, currency, taken.at, taken.cites)
 
 
-def _currency(rows: Sequence[LedgerLineRow], moved: Sequence[str]) -> str:
+def _currency(rows: Sequence[TakingRow], moved: Sequence[str]) -> str:
     prices = [row.whole.expected for row in rows if row.whole is not None]
     stated = [price.currency for price in prices if price is not None]
     if not moved:
@@ -234,7 +234,7 @@ def _currency(rows: Sequence[LedgerLineRow], moved: Sequence[str]) -> str:
     return stated[0] if stated and stated[0] in moved else moved[0]
 
 
-def _is_other(capture: Capture, rows: Sequence[LedgerLineRow], currency: str) -> bool:
+def _is_other(capture: Capture, rows: Sequence[TakingRow], currency: str) -> bool:
     """Whether it came in another currency, and its order does not say apart what is owed back."""
     if capture.currency == currency:
         return False
@@ -314,7 +314,7 @@ class Left:
               first of these lines: whoever takes them over has both
     """
 
-    orders: list[LedgerLineRow] = field(default_factory=list)
+    orders: list[TakingRow] = field(default_factory=list)
     book: list[tuple[BookRow, ...]] = field(default_factory=list)
     idle: list[tuple[BookRow, ...]] = field(default_factory=list)
     captures: list[Capture] = field(default_factory=list)

@@ -27,9 +27,9 @@ from reconcile.matching.decide import (
 from reconcile.matching.funds import Capture, Funds, Left, captures_of, funds_of, keep, left_of
 from reconcile.matching.rows import (
     BookRow,
-    LedgerLineRow,
     Lines,
     StatementRow,
+    TakingRow,
     claims,
     lines_of,
     subject_of,
@@ -223,7 +223,7 @@ class Deciding:
         if not keep(self.left.lines, line):
             self.end_line(line, facts=NOT_SEARCHED)
 
-    def plainly_unsettled(self, row: LedgerLineRow) -> None:
+    def plainly_unsettled(self, row: TakingRow) -> None:
         """A plain order whose capture has no statement line."""
         self.unsettled(captures_of(row)[0])
 
@@ -239,7 +239,7 @@ class Deciding:
         """Take over what was put aside elsewhere, as far as there is room, in the order in which
         one matching would have come to it."""
         orders, books = (
-            defaultdict[str, list[LedgerLineRow]](list),
+            defaultdict[str, list[TakingRow]](list),
             defaultdict[str, list[Rows]](list),
         )
         for row in left.orders:
@@ -254,7 +254,7 @@ class Deciding:
             self._line(line)
 
     def _absorb_key(
-        self, orders: list[LedgerLineRow], books: list[Rows], together: Mapping[str, str]
+        self, orders: list[TakingRow], books: list[Rows], together: Mapping[str, str]
     ) -> None:
         """Orders and book lines of one key. Those that were put aside together may be of a group,
         and are a pair where there is no room for them."""

@@ -28,7 +28,7 @@ from reconcile.matching.decide import MATCH_KINDS, Decision, Match, MatchKind, P
 from reconcile.matching.fallback import WAYS, Rest
 from reconcile.matching.funds import Capture, Left, funds_of
 from reconcile.matching.group import Deciding
-from reconcile.matching.rows import BookRow, LedgerLineRow, StatementRow, claims, lines_of
+from reconcile.matching.rows import BookRow, StatementRow, TakingRow, claims, lines_of
 from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Terms
 from reconcile.matching.tally import Group, Plain, Tally, merge
 from reconcile.money import Money
@@ -129,7 +129,7 @@ class End:
             yield
 
 
-def _of_order(row: LedgerLineRow) -> Searchable:
+def _of_order(row: TakingRow) -> Searchable:
     funds = funds_of([row])
     return entry_of(
         row.order, names=[row.order], minor=funds.worth, currency=funds.currency, at=funds.at
@@ -167,11 +167,19 @@ def _of_capture(capture: Capture) -> Searchable:
 # --- ledgers, order book and statements side by side ----------------------------------------------
 
 
-__all__ = ["MATCH_KINDS", "Decision", "Match", "MatchKind", "Matching", "OtherPeriods", "Part"]
+__all__ = [
+    "MATCH_KINDS",
+    "Decision",
+    "Match",
+    "MatchKind",
+    "Matching",
+    "MatchingPart",
+    "OtherPeriods",
+]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class MatchingPart:
     """What one range of keys counted and left over. It can be pickled."""
 
     tally: Tally
@@ -197,7 +205,7 @@ class Matching:
     def decide(
         self,
         *,
-        takings: Iterable[LedgerLineRow],
+        takings: Iterable[TakingRow],
         book: Iterable[BookRow],
         statements: Iterable[StatementRow],
     ) -> Iterator[Decision]:
@@ -208,7 +216,7 @@ class Matching:
     def by_key(
         self,
         *,
-        takings: Iterable[LedgerLineRow],
+        takings: Iterable[TakingRow],
         book: Iterable[BookRow],
         statements: Iterable[StatementRow],
     ) -> Iterator[Decision]:
@@ -228,11 +236,11 @@ class Matching:
             yield from tally.take_decisions()
         yield from tally.take_decisions()
 
-    def part(self) -> Part:
+    def part(self) -> MatchingPart:
         """What `by_key` counted and left over, to be absorbed elsewhere."""
-        return Part(self._tally, self._left)
+        return MatchingPart(self._tally, self._left)
 
-    def absorb(self, part: Part) -> None:
+    def absorb(self, part: MatchingPart) -> None:
         """Take over what another matching under the same rules counted and left over.
 
         What is beyond the bound of the second look is decided at once; `rest` reports it.

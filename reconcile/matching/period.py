@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from reconcile.instants import Instant
 from reconcile.matching.books import match_key
-from reconcile.matching.rows import NO_KEY, BookRow, LedgerLineRow, StatementRow, subject_of
+from reconcile.matching.rows import NO_KEY, BookRow, StatementRow, TakingRow, subject_of
 from reconcile.matching.rules import HandMatch
 from reconcile.matching.tally import Group
 from reconcile.values import frozen
@@ -45,7 +45,7 @@ def place_of(row: StatementRow) -> str:
 
 
 def first_date(
-    takings: Iterable[LedgerLineRow], book: Iterable[BookRow], statements: Iterable[StatementRow]
+    takings: Iterable[TakingRow], book: Iterable[BookRow], statements: Iterable[StatementRow]
 ) -> Dated | None:
     """The date to which these rows belong together; None where none of them has one."""
     placed = [row.placed_at for row in book if row.placed_at is not None]
@@ -61,7 +61,7 @@ def first_date(
     return (KNOWN, min(known)) if known else None
 
 
-def _first_money(row: LedgerLineRow) -> Instant:
+def _first_money(row: TakingRow) -> Instant:
     whole = row.whole
     if whole is None:
         return row.at
@@ -70,7 +70,7 @@ def _first_money(row: LedgerLineRow) -> Instant:
 
 def joined_dates(
     *,
-    takings: Sequence[LedgerLineRow],
+    takings: Sequence[TakingRow],
     book: Sequence[BookRow],
     statements: Sequence[StatementRow],
     hands: Iterable[HandMatch],
@@ -126,7 +126,7 @@ class _Sets:
 
 
 def _pairs(
-    takings: Sequence[LedgerLineRow],
+    takings: Sequence[TakingRow],
     book: Sequence[BookRow],
     statements: Sequence[StatementRow],
     hands: Iterable[HandMatch],
@@ -149,7 +149,7 @@ def _named(name: str, places: Mapping[str, str]) -> str:
 
 
 def _of_payments(
-    takings: Sequence[LedgerLineRow], statements: Sequence[StatementRow], settles: Settles
+    takings: Sequence[TakingRow], statements: Sequence[StatementRow], settles: Settles
 ) -> Iterator[tuple[str, str]]:
     orders: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for taking in takings:
@@ -161,7 +161,7 @@ def _of_payments(
                 yield place_of(line), key
 
 
-def _payments(row: LedgerLineRow) -> Iterator[tuple[str, str]]:
+def _payments(row: TakingRow) -> Iterator[tuple[str, str]]:
     if row.whole is not None:
         yield from {(taken.source, taken.payment) for taken in row.whole.taken}
     elif row.minor:
@@ -169,12 +169,12 @@ def _payments(row: LedgerLineRow) -> Iterator[tuple[str, str]]:
 
 
 def _own_dates(
-    takings: Sequence[LedgerLineRow],
+    takings: Sequence[TakingRow],
     book: Sequence[BookRow],
     statements: Sequence[StatementRow],
     sets: _Sets,
 ) -> dict[str, Dated]:
-    rows: dict[str, tuple[list[LedgerLineRow], list[BookRow], list[StatementRow]]] = {}
+    rows: dict[str, tuple[list[TakingRow], list[BookRow], list[StatementRow]]] = {}
     for place, name, row in (
         *((0, row.key, row) for row in takings),
         *((1, row.key, row) for row in book),
@@ -206,7 +206,7 @@ NOTHING_JOINED: Final[Mapping[str, Instant]] = {}
 
 
 def _plainly_settled(
-    takings: list[LedgerLineRow], _book: list[BookRow], statements: list[StatementRow]
+    takings: list[TakingRow], _book: list[BookRow], statements: list[StatementRow]
 ) -> bool:
     if len(takings) != 1 or len(statements) != 1 or takings[0].whole is not None:
         return False
@@ -219,7 +219,7 @@ def _plainly_settled(
 
 
 def _says_nothing(
-    takings: list[LedgerLineRow], book: list[BookRow], statements: list[StatementRow]
+    takings: list[TakingRow], book: list[BookRow], statements: list[StatementRow]
 ) -> bool:
     """Whether nothing of this order is left for any other line: all of it is settled plainly, and
     it has no book line that a person or a group could bring to another."""
@@ -228,13 +228,13 @@ def _says_nothing(
     return _plainly_settled(takings, book, statements)
 
 
-Streams = tuple[Iterator[LedgerLineRow], Iterator[BookRow], Iterator[StatementRow]]
+Streams = tuple[Iterator[TakingRow], Iterator[BookRow], Iterator[StatementRow]]
 
 
 def within(
     period: Period,
     *,
-    takings: Iterable[LedgerLineRow],
+    takings: Iterable[TakingRow],
     book: Iterable[BookRow],
     statements: Iterable[StatementRow],
     joined: Mapping[str, Instant] = NOTHING_JOINED,

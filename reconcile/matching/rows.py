@@ -55,7 +55,7 @@ NO_KEY: Final = ""
 """The key of a statement line that belongs to no order: such lines come first."""
 
 
-class LedgerLineRow(NamedTuple):
+class TakingRow(NamedTuple):
     """One order's money, flat where it is plain.
 
     An order is plain when its outcome is `succeeded` with one capture that rests on one event, or
@@ -129,13 +129,13 @@ class StatementRow(NamedTuple):
     known_at: Instant | None = None
 
 
-def ledger_line_row(taking: LedgerLine) -> LedgerLineRow:
+def ledger_line_row(taking: LedgerLine) -> TakingRow:
     """The row of a ledger line: flat where that is plain, with the line itself where it is not."""
     first = taking.taken[0] if taking.taken else None
     price = taking.expected
     plain = is_plain(taking)
     money = first if plain else None
-    return LedgerLineRow(
+    return TakingRow(
         key=taking.key,
         order=taking.order,
         minor=0 if money is None else money.minor,

@@ -13,7 +13,7 @@ from typing import Final
 
 from reconcile.instants import DAY, Duration, Instant
 from reconcile.matching.control import Waiting
-from reconcile.matching.rows import LedgerLineRow, StatementRow, name_of
+from reconcile.matching.rows import StatementRow, TakingRow, name_of
 from reconcile.money import exponent_of
 from reconcile.values import frozen
 
@@ -198,7 +198,7 @@ class Terms:
             return None
         return (gross * rule.per_million + 500_000) // 1_000_000 + rule.fixed, rule.tolerance
 
-    def fee_fits(self, taking: LedgerLineRow, line: StatementRow) -> bool:
+    def fee_fits(self, taking: TakingRow, line: StatementRow) -> bool:
         """Whether the line's fee is the expected one, or none is known. It is asked of every plain
         order: positions instead of names."""
         rule = self._fees.get((taking[4], line[5]))

@@ -41,7 +41,7 @@ Payment = tuple[str, str, str]
 
 
 @dataclass(slots=True)
-class Open:
+class OpenItems:
     """What stayed without a partner: captures, and lines of payments.
 
     beside  the lines that the break in doubt of an order reports, by the order's reference
@@ -59,7 +59,7 @@ class Settling:
         self._terms, self._tally = terms, tally
         self._beside: dict[str, list[StatementRow]] = {}
 
-    def settle(self, funds: Sequence[Funds], rows: Sequence[StatementRow]) -> Open:
+    def settle(self, funds: Sequence[Funds], rows: Sequence[StatementRow]) -> OpenItems:
         """Place what belongs together, and the fees, refunds and disputes; give back the rest."""
         self._beside = {}
         captures = [capture for each in funds for capture in each.captures]
@@ -82,7 +82,7 @@ class Settling:
         if not moved and unresolved:
             self._tally.place_lines(payments, "unresolved")  # its break reports this money
             self._beside.setdefault(unresolved[0], []).extend(payments)
-            opened = Open()
+            opened = OpenItems()
         else:
             opened = self._captured(captures, payments)
             opened.captures, unused = self._reversed(opened.captures, unused)
@@ -226,8 +226,8 @@ class Settling:
         self._tally.report(_taken_otherwise(parts, rows, due=due, taken=taken, facts=facts))
         self._tally.place_lines(rows, "refund_amount_differs")
 
-    def _captured(self, captures: Sequence[Capture], rows: Sequence[StatementRow]) -> Open:
-        rest = Open(captures=list(captures))
+    def _captured(self, captures: Sequence[Capture], rows: Sequence[StatementRow]) -> OpenItems:
+        rest = OpenItems(captures=list(captures))
         of_payment = _by([row for row in rows if row.payment is not None], lambda row: row.payment)
         for payment, lines in of_payment.items():
             of_it = [each for each in captures if each.payment == payment]
@@ -237,7 +237,7 @@ class Settling:
             self._loose(rest, loose)
         return rest
 
-    def _loose(self, rest: Open, rows: list[StatementRow]) -> None:
+    def _loose(self, rest: OpenItems, rows: list[StatementRow]) -> None:
         """Lines that name the order only."""
         if len(rest.captures) == 1:
             self._join_by_source(rest, rest.captures, rows)
@@ -247,7 +247,7 @@ class Settling:
             self._join_by_source(rest, alike, lines)
 
     def _join_by_source(
-        self, rest: Open, captures: list[Capture], rows: list[StatementRow]
+        self, rest: OpenItems, captures: list[Capture], rows: list[StatementRow]
     ) -> None:
         """What may be of each other by their sources, each apart from the others."""
         for fitting, lines in by_source(captures, rows, terms=self._terms):
@@ -256,7 +256,9 @@ class Settling:
             else:
                 rest.lines += lines
 
-    def _join_of_key(self, rest: Open, captures: list[Capture], rows: list[StatementRow]) -> None:
+    def _join_of_key(
+        self, rest: OpenItems, captures: list[Capture], rows: list[StatementRow]
+    ) -> None:
         """The same as `join`; but of several lines that fit one capture equally a person may have
         said which it is, and then the others are open."""
         if are_parts(captures):

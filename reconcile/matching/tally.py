@@ -17,7 +17,7 @@ from reconcile.matching.breaks import Break
 from reconcile.matching.control import BreakTotal, Bucket, Control, ControlLine, Read, Side
 from reconcile.matching.decide import Decision
 from reconcile.matching.funds import Capture, captures_of
-from reconcile.matching.rows import BookRow, LedgerLineRow, StatementRow
+from reconcile.matching.rows import BookRow, StatementRow, TakingRow
 
 COUNT, SUM, FEE, NET = range(4)
 
@@ -56,11 +56,11 @@ class Tally:
 
     # Some hundred rows at once, a column at a time: this is done once for each row there is.
 
-    def takings(self, rows: Iterable[LedgerLineRow]) -> Iterator[LedgerLineRow]:
+    def takings(self, rows: Iterable[TakingRow]) -> Iterator[TakingRow]:
         """The same rows, counted."""
         return chain.from_iterable(map(self._read_takings, _batches(rows)))
 
-    def _read_takings(self, rows: list[LedgerLineRow]) -> list[LedgerLineRow]:
+    def _read_takings(self, rows: list[TakingRow]) -> list[TakingRow]:
         orders, captures = self.read["takings"], self.read["settlement"]
         plain = [row for row in rows if row[9] is None]
         if len(plain) < len(rows):
@@ -75,7 +75,7 @@ class Tally:
                 _plus(captures[currency], (came, sum(minors)))
         return rows
 
-    def _read_whole(self, row: LedgerLineRow) -> None:
+    def _read_whole(self, row: TakingRow) -> None:
         assert row.whole is not None
         for each in row.whole.taken:
             if each.kind == "captured":
@@ -106,12 +106,12 @@ class Tally:
 
     # --- as they are decided
 
-    def place_orders(self, rows: Iterable[LedgerLineRow], bucket: Bucket) -> None:
+    def place_orders(self, rows: Iterable[TakingRow], bucket: Bucket) -> None:
         """These orders stand in this bucket."""
         for row in rows:
             self._add_order(self._sheet("takings", bucket), row)
 
-    def _add_order(self, sheet: Sheet, row: LedgerLineRow) -> None:
+    def _add_order(self, sheet: Sheet, row: TakingRow) -> None:
         """Once in each currency that it captured; without money, in that of its price."""
         sums: dict[str, int] = {}
         for capture in captures_of(row):
@@ -239,7 +239,7 @@ def _plus(into: Sums, sums: Sequence[int]) -> None:
         into[place] += value
 
 
-Row = TypeVar("Row", LedgerLineRow, BookRow, StatementRow)
+Row = TypeVar("Row", TakingRow, BookRow, StatementRow)
 
 TOGETHER: Final = 500
 """Rows that are counted together."""
@@ -271,7 +271,7 @@ def _copy(sheet: Mapping[str, Sums]) -> Sheet:
 END: Final = "\U0010ffff" * 64
 """Comes after every key. References are shorter, and none begins with this noncharacter."""
 
-_NO_LEDGER_LINE: Final = LedgerLineRow(END, "", 0, "", "", "", "", EARLIEST, EARLIEST)
+_NO_LEDGER_LINE: Final = TakingRow(END, "", 0, "", "", "", "", EARLIEST, EARLIEST)
 _NO_BOOK: Final = BookRow(END, "", "", "order", 0, "")
 _NO_LINE: Final = StatementRow(END, "", None, None, "fee", "", 0, 0, 0)
 
@@ -285,7 +285,7 @@ class Group(NamedTuple):
     """The rows of one key."""
 
     key: str
-    takings: list[LedgerLineRow]
+    takings: list[TakingRow]
     book: list[BookRow]
     statements: list[StatementRow]
 
@@ -300,12 +300,12 @@ class Plain(NamedTuple):
 
     agreed: Sheet
     settled: Sheet
-    fee_fits: Callable[[LedgerLineRow, StatementRow], bool] | None
-    unsettled: Callable[[LedgerLineRow], None]
+    fee_fits: Callable[[TakingRow, StatementRow], bool] | None
+    unsettled: Callable[[TakingRow], None]
 
 
 def merge(
-    takings: Iterator[LedgerLineRow],
+    takings: Iterator[TakingRow],
     book: Iterator[BookRow],
     lines: Iterator[StatementRow],
     *,
@@ -334,7 +334,7 @@ def merge(
         ):
             if unseen:
                 _plus(agreed[currency], (1, minor))
-                unsettled(LedgerLineRow(*t))
+                unsettled(TakingRow(*t))
             else:
                 if currency != last:
                     _agree(agreed, settled, last, (count, captured, fees, net))
@@ -363,7 +363,7 @@ def _agree(agreed: Sheet, settled: Sheet, currency: str, sums: Sequence[int]) ->
         _plus(agreed[currency], sums[: SUM + 1])
 
 
-def _is_of(s: StatementRow, t: LedgerLineRow) -> bool:
+def _is_of(s: StatementRow, t: TakingRow) -> bool:
     return (
         s[6] == t[2]
         and s[5] == t[3]

@@ -132,7 +132,7 @@ def _figure(
 
 
 @frozen
-class Stated:
+class ClosedMonth:
     """What has been said of a closed month: its figures, and what reports since have added.
 
     closing  the digest of its closing
@@ -144,7 +144,7 @@ class Stated:
     reported: tuple[Figure, ...] = ()
 
 
-def adjustments(stated: Stated, now: Iterable[Figure]) -> tuple[AdjustmentRow, ...]:
+def adjustments(stated: ClosedMonth, now: Iterable[Figure]) -> tuple[AdjustmentRow, ...]:
     """What a report must add to what was stated, so that it comes to the figures of now."""
     original = {each.name: each for each in stated.original}
     reported = {each.name: each for each in added(stated.reported)}
@@ -156,7 +156,7 @@ def adjustments(stated: Stated, now: Iterable[Figure]) -> tuple[AdjustmentRow, .
 
 
 def _row(
-    stated: Stated, change: Figure, *, original: Figure | None, reported: Figure | None
+    stated: ClosedMonth, change: Figure, *, original: Figure | None, reported: Figure | None
 ) -> AdjustmentRow:
     return AdjustmentRow(
         period=stated.month.name,
@@ -188,7 +188,7 @@ FORM: Final = 2
 
 
 @frozen
-class Sealed:
+class EvidenceDigest:
     """The evidence of one kind that became known on one day: how many rows, and their SHA-256.
 
     part  `deliveries`, `events`, `records`, …
@@ -243,7 +243,7 @@ class Closing:
     policy: Mapping[str, Any]
     program: Mapping[str, str]
     checkpoint: Mapping[str, Any] | None
-    evidence: tuple[Sealed, ...]
+    evidence: tuple[EvidenceDigest, ...]
     figures: tuple[Figure, ...]
     adjusted: tuple[Adjusted, ...]
     report: Mapping[str, Any]
@@ -297,7 +297,7 @@ def closing_document(closing: Closing) -> dict[str, Any]:
     }
 
 
-def _sealed_document(sealed: Sealed) -> list[Any]:
+def _sealed_document(sealed: EvidenceDigest) -> list[Any]:
     return [sealed.part, sealed.day, sealed.count, sealed.digest]
 
 
@@ -318,7 +318,7 @@ def closing_of(document: Mapping[str, Any]) -> Closing:
         program=document["program"],
         checkpoint=document["checkpoint"],
         evidence=tuple(
-            Sealed(part=part, day=day, count=count, digest=digest)
+            EvidenceDigest(part=part, day=day, count=count, digest=digest)
             for part, day, count, digest in document["evidence"]
         ),
         figures=tuple(figure_of(each) for each in document["figures"]),
@@ -343,7 +343,7 @@ def _month_of(document: Mapping[str, Any]) -> Month:
     return plain if month.is_of_utc else month
 
 
-def first_difference(then: Iterable[Sealed], now: Iterable[Sealed]) -> str | None:
+def first_difference(then: Iterable[EvidenceDigest], now: Iterable[EvidenceDigest]) -> str | None:
     """The first part and day whose evidence is not what it was, in one sentence; None: all is."""
     before = {(each.day, each.part): each for each in then}
     after = {(each.day, each.part): each for each in now}
@@ -354,7 +354,7 @@ def first_difference(then: Iterable[Sealed], now: Iterable[Sealed]) -> str | Non
     return None
 
 
-def _changed(part: str, day: str, old: Sealed | None, new: Sealed | None) -> str:
+def _changed(part: str, day: str, old: EvidenceDigest | None, new: EvidenceDigest | None) -> str:
     was, are = (0 if each is None else each.count for each in (old, new))
     what = part.replace("_", " ")
     if was == are:

@@ -137,7 +137,7 @@ _SETTLES: Final[dict[StatementKind, tuple[EntryKind, ...]]] = {
 
 
 @frozen
-class Settled:
+class SettledLine:
     """A statement line and the movements that it settles; none where the ledger has none.
 
     fresh            of `taken` those that no line before it settles a part of
@@ -154,7 +154,7 @@ class Settled:
     exchanged: bool = False
 
 
-def settled(seen: OrderSeen, *, strange: Set[str] = frozenset()) -> tuple[Settled, ...]:
+def settled(seen: OrderSeen, *, strange: Set[str] = frozenset()) -> tuple[SettledLine, ...]:
     """Every line of the order, each with its movements: of those of its payment that no line has,
     the one with its amount, else all if they add up to it, else the first. A line for which
     nothing is left is a further part of the first movement of its payment. strange: the ids of
@@ -171,7 +171,7 @@ def settled(seen: OrderSeen, *, strange: Set[str] = frozenset()) -> tuple[Settle
     gone = {id(each) for some in abroad.values() for each in some}
     left = [each for each in left if id(each) not in gone]
     claimed: list[Taken] = []
-    found: list[Settled] = []
+    found: list[SettledLine] = []
     fresh: tuple[Taken, ...]
     for line in seen.lines:
         gross, fee, net = signed(line)
@@ -179,7 +179,7 @@ def settled(seen: OrderSeen, *, strange: Set[str] = frozenset()) -> tuple[Settle
             of = abroad[line.line_id]
             fresh = () if any(each.taken == of for each in found) else of
             found.append(
-                Settled(
+                SettledLine(
                     line=line, taken=of, fresh=fresh, gross=gross, fee=fee, net=net, exchanged=True
                 )
             )
@@ -188,7 +188,9 @@ def settled(seen: OrderSeen, *, strange: Set[str] = frozenset()) -> tuple[Settle
         gone = set(map(id, fresh))  # one event may state two movements of one amount
         left = [each for each in left if id(each) not in gone]
         claimed += fresh
-        found.append(Settled(line=line, taken=taken, fresh=fresh, gross=gross, fee=fee, net=net))
+        found.append(
+            SettledLine(line=line, taken=taken, fresh=fresh, gross=gross, fee=fee, net=net)
+        )
     return tuple(found)
 
 

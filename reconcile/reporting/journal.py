@@ -44,7 +44,7 @@ from reconcile.money import Money
 from reconcile.reporting.input import (
     BankView,
     OrderSeen,
-    Settled,
+    SettledLine,
     dated,
     settled,
     settled_abroad,
@@ -178,7 +178,7 @@ def _moved(order: str | None, taken: Taken) -> Transaction:
     )
 
 
-def _settled(order: str | None, each: Settled, at: Instant, into: Role) -> Transaction:
+def _settled(order: str | None, each: SettledLine, at: Instant, into: Role) -> Transaction:
     line = each.line
     source = line.source or (each.fresh[0].source if each.fresh else None)
     return Transaction(

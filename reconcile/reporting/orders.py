@@ -20,15 +20,15 @@ from reconcile.reporting.report import (
     ControlRow,
     FindingRow,
     FlowRow,
-    Group,
+    FlowStep,
     NoOrder,
+    OutcomeGroup,
     OutcomeRow,
     Scope,
-    Step,
     TimeRow,
 )
 
-GROUP_OF: Final[dict[Outcome, Group]] = {
+GROUP_OF: Final[dict[Outcome, OutcomeGroup]] = {
     "succeeded": "success",
     "charged_back": "success",
     "refunded": "success",
@@ -56,14 +56,14 @@ WEEKLY_UP_TO: Final = 732 * DAY
 """Two years by week are a hundred and five columns; beyond that it is months."""
 
 
-def standing(taking: LedgerLine, scope: Scope, *, moved: bool) -> tuple[Step, ...]:
+def standing(taking: LedgerLine, scope: Scope, *, moved: bool) -> tuple[FlowStep, ...]:
     """The steps that an order stands in: none for one that is not of the period."""
     closed = taking.closed_at
     if closed is not None:
         closed = max(closed, taking.opened_at)
     if taking.opened_at >= scope.end or (closed is not None and closed < scope.start):
         return ("other",) if moved else ()
-    entered: Step = "opening" if taking.opened_at < scope.start else "new"
+    entered: FlowStep = "opening" if taking.opened_at < scope.start else "new"
     return (entered, "closing" if closed is None or closed >= scope.end else "closed")
 
 
@@ -71,11 +71,11 @@ class FlowSums:
     """Orders and what they cost, by currency and step."""
 
     def __init__(self) -> None:
-        self._counts: Counter[tuple[str, Step]] = Counter()
-        self._sums: Counter[tuple[str, Step]] = Counter()
+        self._counts: Counter[tuple[str, FlowStep]] = Counter()
+        self._sums: Counter[tuple[str, FlowStep]] = Counter()
         self._currencies: set[str] = set()
 
-    def add(self, currency: str, steps: tuple[Step, ...], price: int) -> None:
+    def add(self, currency: str, steps: tuple[FlowStep, ...], price: int) -> None:
         """One order of the period."""
         self._currencies.add(currency)
         for step in steps:
@@ -96,24 +96,24 @@ class FlowSums:
         )
 
 
-Bucket = Outcome | NoOrder
-_BUCKETS: Final[tuple[Bucket, ...]] = (*OUTCOMES, "no_order")
+OutcomeBucket = Outcome | NoOrder
+_BUCKETS: Final[tuple[OutcomeBucket, ...]] = (*OUTCOMES, "no_order")
 
 
 class ControlSums:
     """Orders, prices and money by currency and outcome. `money` is given by flow."""
 
     def __init__(self) -> None:
-        self._orders: Counter[tuple[str, Bucket]] = Counter()
-        self._prices: Counter[tuple[str, Bucket]] = Counter()
-        self._money: Counter[tuple[str, Bucket, str]] = Counter()
+        self._orders: Counter[tuple[str, OutcomeBucket]] = Counter()
+        self._prices: Counter[tuple[str, OutcomeBucket]] = Counter()
+        self._money: Counter[tuple[str, OutcomeBucket, str]] = Counter()
 
     def order(self, currency: str, outcome: Outcome, price: int) -> None:
         """One order of the period."""
         self._orders[currency, outcome] += 1
         self._prices[currency, outcome] += price
 
-    def money(self, currency: str, bucket: Bucket, *, flow: str, minor: int) -> None:
+    def money(self, currency: str, bucket: OutcomeBucket, *, flow: str, minor: int) -> None:
         """One movement placed in the period."""
         self._money[currency, bucket, flow] += minor
 

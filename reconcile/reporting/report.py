@@ -55,8 +55,8 @@ def finding_words(code: str) -> str:
 Basis = Literal["captured", "received", "settled"]
 BASES: Final[tuple[Basis, ...]] = get_args(Basis)
 
-Step = Literal["opening", "new", "closed", "closing", "other"]
-STEPS: Final[tuple[Step, ...]] = get_args(Step)
+FlowStep = Literal["opening", "new", "closed", "closing", "other"]
+STEPS: Final[tuple[FlowStep, ...]] = get_args(FlowStep)
 
 Flow = Literal[
     "captured",
@@ -94,8 +94,8 @@ BANK_FLOWS: Final[frozenset[Flow]] = frozenset(
 
 NoOrder = Literal["no_order"]
 
-Group = Literal["success", "failure", "timeout", "open"]
-GROUPS: Final[tuple[Group, ...]] = get_args(Group)
+OutcomeGroup = Literal["success", "failure", "timeout", "open"]
+GROUPS: Final[tuple[OutcomeGroup, ...]] = get_args(OutcomeGroup)
 
 Age = Literal["up_to_1_day", "up_to_7_days", "up_to_30_days", "up_to_90_days", "older"]
 AGES: Final[tuple[Age, ...]] = get_args(Age)
@@ -146,7 +146,7 @@ class FlowRow:
     """Orders of one currency at one step, and what they cost; None: no price and no money known."""
 
     currency: str | None
-    step: Step
+    step: FlowStep
     count: int
     sum: int
 
@@ -210,7 +210,7 @@ class OutcomeRow:
     """
 
     outcome: Outcome
-    group: Group
+    group: OutcomeGroup
     reason: str
     orders: int
     further_attempts: int
@@ -258,7 +258,7 @@ class DelayRow:
 
 
 @frozen
-class BreakRow:
+class BreakAgeRow:
     """Breaks of one cause, age and state in one currency, with their money.
 
     at_risk  what of the money may be lost (`breaks.at_risk`), nothing of what was accepted
@@ -408,7 +408,7 @@ class PeriodReport:
     findings: tuple[FindingRow, ...]
     times: tuple[TimeRow, ...]
     delays: tuple[DelayRow, ...]
-    breaks: tuple[BreakRow, ...]
+    breaks: tuple[BreakAgeRow, ...]
     late: tuple[LateRow, ...]
     changes: tuple[ChangeRow, ...]
     fees: tuple[FeeRow, ...]

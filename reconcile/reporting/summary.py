@@ -13,12 +13,12 @@ from typing import Any, Final
 from reconcile.matching.breaks import BREAK_CAUSES
 from reconcile.reporting.report import (
     AGES,
-    BreakRow,
+    BreakAgeRow,
     Flow,
     MoneyRow,
     PeriodReport,
 )
-from reconcile.reporting.tables import Table, table_of
+from reconcile.reporting.tables import ReportTable, table_of
 from reconcile.reporting.words import AGE_WORDS, CAUSE_WORDS
 from reconcile.values import frozen
 
@@ -44,7 +44,7 @@ class CurrencyTotal:
 
 
 @frozen
-class BreakTotal:
+class CauseTotal:
     """Breaks of one cause in one currency, or all of the currency (`total`).
 
     breaks    the cause in words
@@ -107,7 +107,7 @@ def _sum(money: dict[Flow, MoneyRow], flow: Flow) -> int:
     return money[flow].sum if flow in money else 0
 
 
-def break_totals(report: PeriodReport) -> tuple[BreakTotal, ...]:
+def break_totals(report: PeriodReport) -> tuple[CauseTotal, ...]:
     """By currency: each cause that it has, in the order of the vocabulary, then all of them."""
     found = []
     for currency, rows in _by_currency(report.breaks):
@@ -119,9 +119,9 @@ def break_totals(report: PeriodReport) -> tuple[BreakTotal, ...]:
 
 
 def _break_total(
-    currency: str, cause: str, rows: Sequence[BreakRow], *, total: bool = False
-) -> BreakTotal:
-    return BreakTotal(
+    currency: str, cause: str, rows: Sequence[BreakAgeRow], *, total: bool = False
+) -> CauseTotal:
+    return CauseTotal(
         currency=currency,
         breaks=cause,
         total=total,
@@ -142,12 +142,12 @@ def age_totals(report: PeriodReport) -> tuple[AgeTotal, ...]:
     return tuple(found)
 
 
-def _by_currency(rows: Sequence[BreakRow]) -> list[tuple[str, list[BreakRow]]]:
+def _by_currency(rows: Sequence[BreakAgeRow]) -> list[tuple[str, list[BreakAgeRow]]]:
     currencies = sorted({row.currency for row in rows})
     return [(each, [row for row in rows if row.currency == each]) for each in currencies]
 
 
-def _sums(rows: Sequence[BreakRow]) -> dict[str, Any]:
+def _sums(rows: Sequence[BreakAgeRow]) -> dict[str, Any]:
     return {
         "count": sum(row.count for row in rows),
         "accepted": sum(row.count for row in rows if row.state == "accepted"),
@@ -156,7 +156,7 @@ def _sums(rows: Sequence[BreakRow]) -> dict[str, Any]:
     }
 
 
-SUMMARIES: Final[tuple[tuple[Table, Callable[[PeriodReport], Sequence[Any]]], ...]] = (
+SUMMARIES: Final[tuple[tuple[ReportTable, Callable[[PeriodReport], Sequence[Any]]], ...]] = (
     (
         table_of(
             "totals",
@@ -173,7 +173,7 @@ SUMMARIES: Final[tuple[tuple[Table, Callable[[PeriodReport], Sequence[Any]]], ..
         table_of(
             "break_totals",
             "Breaks by cause",
-            BreakTotal,
+            CauseTotal,
             "currency breaks count:count accepted:count sum:money at_risk:money up_to_1_day:count "
             "up_to_7_days:count up_to_30_days:count up_to_90_days:count older:count",
             about="Differences between ledgers, order book, statement and bank that are still "

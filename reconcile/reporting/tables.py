@@ -83,7 +83,7 @@ _HEADINGS: Final[dict[str, str]] = {
 
 
 @frozen
-class Table:
+class ReportTable:
     """One table of the report.
 
     name   the field of PeriodReport that holds its rows
@@ -111,12 +111,12 @@ def _columns(declared: str) -> tuple[Column, ...]:
     return tuple(found)
 
 
-def table_of(name: str, title: str, row: type[Any], columns: str, *, about: str) -> Table:
+def table_of(name: str, title: str, row: type[Any], columns: str, *, about: str) -> ReportTable:
     """A table; `columns` declares them as `currency count:count`: a text and a count."""
-    return Table(name=name, title=title, about=about, row=row, columns=_columns(columns))
+    return ReportTable(name=name, title=title, about=about, row=row, columns=_columns(columns))
 
 
-TABLES: Final[tuple[Table, ...]] = (
+TABLES: Final[tuple[ReportTable, ...]] = (
     table_of("notes", "Please note", r.Note, "sentence", about="What bears on the whole report."),
     table_of(
         "control",
@@ -145,7 +145,7 @@ TABLES: Final[tuple[Table, ...]] = (
     table_of(
         "breaks",
         "Breaks by cause and age",
-        r.BreakRow,
+        r.BreakAgeRow,
         "cause age state currency count:count sum:money at_risk:money",
         about="Differences between ledgers, order book and statement that are still there. The sum "
         "is what they are about; at risk is what of it may be lost: not what is held and only "
@@ -302,7 +302,7 @@ def _closed(scope: Scope) -> dict[str, str]:
     return {"closed_by": scope.closed_by, "closed_at": format_instant(scope.closed_at)}
 
 
-def _row(table: Table, row: Any) -> dict[str, Any]:
+def _row(table: ReportTable, row: Any) -> dict[str, Any]:
     return {column.name: _cell(column, getattr(row, column.name), row) for column in table.columns}
 
 
@@ -335,7 +335,7 @@ def report_of(document: dict[str, Any]) -> PeriodReport:
     return PeriodReport(scope=scope, **tables)
 
 
-def _read_row(table: Table, row: dict[str, Any]) -> Any:
+def _read_row(table: ReportTable, row: dict[str, Any]) -> Any:
     """Columns that are properties of the row follow from its fields and are not read."""
     own = {each.name for each in fields(table.row)}
     return table.row(

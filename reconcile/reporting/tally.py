@@ -18,7 +18,14 @@ from reconcile.matching.breaks import BREAK_CAUSES, BreakCause, at_risk
 from reconcile.matching.ledger_lines import LedgerLine, Taken
 from reconcile.money import Money
 from reconcile.periods import IN_UTC, Calendar
-from reconcile.reporting.input import BankView, BreakSeen, ChangeSeen, OrderSeen, Settled, settled
+from reconcile.reporting.input import (
+    BankView,
+    BreakSeen,
+    ChangeSeen,
+    OrderSeen,
+    SettledLine,
+    settled,
+)
 from reconcile.reporting.orders import (
     NO_CURRENCY,
     ControlSums,
@@ -32,8 +39,8 @@ from reconcile.reporting.report import (
     BANK_FLOWS,
     FLOWS,
     Age,
+    BreakAgeRow,
     BreakLine,
-    BreakRow,
     ChangeLine,
     ChangeRow,
     DelayRow,
@@ -128,13 +135,13 @@ class BreakSums:
             )
         )
 
-    def rows(self) -> tuple[BreakRow, ...]:
+    def rows(self) -> tuple[BreakAgeRow, ...]:
         """By cause and age, in the order of their vocabularies, then by state and currency."""
         found = sorted(
             self._counts, key=lambda key: (BREAK_CAUSES.index(key[0]), AGES.index(key[1]), key[2:])
         )
         return tuple(
-            BreakRow(
+            BreakAgeRow(
                 cause=cause,
                 age=age,
                 state=state,
@@ -276,7 +283,7 @@ class FeeSums:
         self._counts: Counter[tuple[str, str]] = Counter()
         self._sums: Counter[tuple[str, str, str]] = Counter()
 
-    def add(self, each: Settled) -> None:
+    def add(self, each: SettledLine) -> None:
         """One line placed in the period."""
         key = (each.line.currency, each.line.kind)
         self._counts[key] += 1
@@ -498,7 +505,9 @@ class PeriodTally:
 
     # --- money -----------------------------------------------------------------------------------
 
-    def _money_by_statement(self, lines: tuple[Settled, ...], bucket: Outcome | NoOrder) -> bool:
+    def _money_by_statement(
+        self, lines: tuple[SettledLine, ...], bucket: Outcome | NoOrder
+    ) -> bool:
         moved = False
         for each in lines:
             if not self._within(each.line.settled_at):
@@ -514,7 +523,7 @@ class PeriodTally:
                 self._delays.add(taken)
         return moved
 
-    def _money_by_ledger(self, taking: LedgerLine | None, lines: tuple[Settled, ...]) -> bool:
+    def _money_by_ledger(self, taking: LedgerLine | None, lines: tuple[SettledLine, ...]) -> bool:
         """Movements by their dates; a line by that of its first movement, else by its own."""
         moved = False
         apart: Counter[str] = Counter()
@@ -552,14 +561,14 @@ class PeriodTally:
                 self._money.add(currency, "differs", minor)
         return moved
 
-    def _is_here(self, each: Settled) -> bool:
+    def _is_here(self, each: SettledLine) -> bool:
         """Whether a line is placed in the period: by its movement, else where its break is, and so
         by what the matching has it with."""
         if each.taken:
             return self._within(self._placed(each.taken[0]))
         return self._within(each.line.settled_at) != (each.line.line_id in self._elsewhere)
 
-    def _fee(self, each: Settled) -> None:
+    def _fee(self, each: SettledLine) -> None:
         self._fees.add(each)
         self._money.add(each.line.currency, "settled", each.net)
         if self._bank is not None:

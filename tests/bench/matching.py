@@ -23,7 +23,7 @@ from typing import Any
 from app.core.process import look_seldom, pass_over_start
 from reconcile.matching.breaks import ORDER_CAUSES, Break
 from reconcile.matching.match import Decision, Matching
-from reconcile.matching.rows import BookRow, LedgerLineRow, StatementRow
+from reconcile.matching.rows import BookRow, StatementRow, TakingRow
 from tests.bench.processes import Ran, last_core, run
 from tests.bench.report import Figure
 from tests.bench.sizes import BARS
@@ -150,7 +150,7 @@ def main(folder: Path) -> None:
     started, cpu = perf_counter(), process_time()
     matching = Matching(rules=RULES, as_of=AS_OF, coverage=COVERAGE)
     decisions = matching.decide(
-        takings=map(LedgerLineRow._make, _read(folder / "takings")),
+        takings=map(TakingRow._make, _read(folder / "takings")),
         book=map(BookRow._make, _read(folder / "book")),
         statements=map(StatementRow._make, _read(folder / "statements")),
     )

@@ -16,7 +16,7 @@ from reconcile.instants import DAY, EARLIEST, TICK, Instant
 from reconcile.ledger.records import Record
 from reconcile.money import Money
 from reconcile.periods import Month
-from reconcile.reporting.closing import Closing, Figure, Print, Sealed, first_difference
+from reconcile.reporting.closing import Closing, EvidenceDigest, Figure, Print, first_difference
 from tests.database.builders import arrival, keep, rows, said, tamper
 from tests.reconcile.build import T, seconds
 
@@ -33,7 +33,7 @@ OCTOBER = Closing(
     policy={"grace": 5},
     program={"version": "1"},
     checkpoint=None,
-    evidence=(Sealed(part="events", day="2026-10-01", count=1, digest="sha256:00"),),
+    evidence=(EvidenceDigest(part="events", day="2026-10-01", count=1, digest="sha256:00"),),
     figures=(FIGURE,),
     adjusted=(),
     report={"from": "…"},
@@ -43,7 +43,7 @@ OCTOBER = Closing(
 
 async def digests(
     inbox: Inbox, *, after: Instant = EARLIEST, until: Instant = T + DAY
-) -> tuple[Sealed, ...]:
+) -> tuple[EvidenceDigest, ...]:
     """What became known in a stretch, as digests."""
     async with inbox.database.reading() as connection:
         return await history_digests(

@@ -23,14 +23,14 @@ from app.receiving.inbox import Inbox
 from reconcile.ledger.fold import fold
 from reconcile.ledger.policy import Policy
 from reconcile.matching.ledger_lines import ledger_line_of
-from reconcile.matching.rows import LedgerLineRow, ledger_line_row
+from reconcile.matching.rows import TakingRow, ledger_line_row
 from reconcile.money import Money
 from tests.database.builders import SOURCES, arrival, context, keep, rows, said
 from tests.database.contract_ledgers import WINDOW_S, paid, quiet
 from tests.reconcile.build import DUE, seconds
 
 
-async def folded(inbox: Inbox, *, at: int) -> list[LedgerLineRow]:
+async def folded(inbox: Inbox, *, at: int) -> list[TakingRow]:
     """What folding every history `at` seconds after T gives, without any cache."""
     found = []
     async with inbox.database.reading() as connection:
@@ -42,25 +42,25 @@ async def folded(inbox: Inbox, *, at: int) -> list[LedgerLineRow]:
     return sorted(found, key=lambda row: row[:2])
 
 
-async def cached(inbox: Inbox, *, at: int, within: Any = None) -> list[LedgerLineRow]:
+async def cached(inbox: Inbox, *, at: int, within: Any = None) -> list[TakingRow]:
     """What a run reads now, with what is stale in its snapshot folded anew."""
     found, now = [], seconds(at)
     async with inbox.database.reading() as connection:
         overlay = await overlay_of(context(inbox, at=at), connection, now=now)
         ranged = {} if within is None else {"within": within}
         async for part in ledger_lines_now(connection, overlay, as_of=now, **ranged):
-            found += [LedgerLineRow(*row) for row in part]
+            found += [TakingRow(*row) for row in part]
     return found
 
 
-async def then(inbox: Inbox, *, at: int) -> list[LedgerLineRow]:
+async def then(inbox: Inbox, *, at: int) -> list[TakingRow]:
     """What a run as of the past reads."""
     found = []
     async with ledger_lines_then(
         context(inbox, at=99_999), as_of=seconds(at), progress=quiet
     ) as scratch:
         async for part in flat_ledger_lines(scratch, as_of=seconds(at)):
-            found += [LedgerLineRow(*row) for row in part]
+            found += [TakingRow(*row) for row in part]
     return found
 
 

@@ -18,7 +18,7 @@ from app.finance.reconcile_period import Ranges, RunRequest, reconcile_period
 from app.finance.reconcile_rows import Known
 from app.finance.run_store import runs
 from app.orders.rebuild import Helpers
-from reconcile.matching.match import Part
+from reconcile.matching.match import MatchingPart
 from tests.bench.reconciled import RULES
 from tests.contexts import settings_of
 from tests.database.builders import opened
@@ -52,7 +52,7 @@ async def test_a_process_that_dies_ends_the_run_of_which_nothing_counts(
     """It is reported so, and the next run finds everything."""
     match, seen = Ranges.match, list[Ranges]()
 
-    async def killed(ranges: Ranges, known: Known, **words: object) -> list[Part]:
+    async def killed(ranges: Ranges, known: Known, **words: object) -> list[MatchingPart]:
         seen.append(ranges)
         pid = ranges.processes[0].pid
         assert pid is not None
@@ -91,7 +91,7 @@ async def test_a_run_that_is_interrupted_ends_its_processes(
     """And no run is kept."""
     at_work, seen = asyncio.Event(), list[Ranges]()
 
-    async def matching(ranges: Ranges, *_: object, **words: object) -> list[Part]:
+    async def matching(ranges: Ranges, *_: object, **words: object) -> list[MatchingPart]:
         seen.append(ranges)
         at_work.set()
         await asyncio.Event().wait()

@@ -25,8 +25,8 @@ from reconcile.matching.ledger_lines import Doubted, LedgerLine, Taken
 from reconcile.matching.match import Matching
 from reconcile.matching.rows import (
     BookRow,
-    LedgerLineRow,
     StatementRow,
+    TakingRow,
     book_row,
     ledger_line_row,
     statement_row,
@@ -52,7 +52,7 @@ OUTCOMES: tuple[Outcome, ...] = ("succeeded", "succeeded", "refunded", "charged_
 class World:
     """All rows of one matching, and what goes with them."""
 
-    takings: tuple[LedgerLineRow, ...]
+    takings: tuple[TakingRow, ...]
     book: tuple[BookRow, ...]
     lines: tuple[StatementRow, ...]
     rules: MatchRules = RULES
@@ -84,7 +84,7 @@ class World:
         )
 
 
-Row = TypeVar("Row", LedgerLineRow, BookRow, StatementRow)
+Row = TypeVar("Row", TakingRow, BookRow, StatementRow)
 
 
 def in_key_order(rows: Iterable[Row]) -> list[Row]:

@@ -21,8 +21,8 @@ from reconcile.matching.breaks import ORDER_CAUSES
 from reconcile.matching.ledger_lines import Doubted, LedgerLine, Taken
 from reconcile.matching.rows import (
     BookRow,
-    LedgerLineRow,
     StatementRow,
+    TakingRow,
     book_row,
     ledger_line_row,
     statement_row,
@@ -502,7 +502,7 @@ class Month:
             kind = odd.get(place)
             yield _plain(case) if kind is None else kinds[kind](case)
 
-    def takings(self) -> Iterator[LedgerLineRow]:
+    def takings(self) -> Iterator[TakingRow]:
         """The stream of ledger lines, in key order."""
         for case in self.cases():
             yield from sorted(ledger_line_row(each) for each in case.takings)

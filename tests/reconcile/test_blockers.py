@@ -11,8 +11,8 @@ from reconcile.matching.breaks import BREAK_CAUSES, BreakCause
 from reconcile.periods import Month
 from reconcile.reporting.closing import (
     Blocker,
+    ClosedMonth,
     Figure,
-    Stated,
     adjustments,
     figures,
     in_report,
@@ -20,8 +20,8 @@ from reconcile.reporting.closing import (
     too_early,
 )
 from reconcile.reporting.report import (
+    BreakAgeRow,
     BreakLine,
-    BreakRow,
     ControlRow,
     PeriodReport,
     Scope,
@@ -123,7 +123,7 @@ def test_every_reason_is_reported_at_once_with_what_to_do() -> None:
 
 def test_a_break_that_only_grows_older_is_no_adjustment() -> None:
     """Ages are not among the figures; a break that closes is."""
-    young = BreakRow(
+    young = BreakAgeRow(
         cause="not_settled",
         age="up_to_7_days",
         state="open",
@@ -133,7 +133,7 @@ def test_a_break_that_only_grows_older_is_no_adjustment() -> None:
         at_risk=9,
     )
     then = replace(EMPTY, breaks=(young,))
-    stated = Stated(month=OCTOBER, closing="sha256:ab", original=figures(then))
+    stated = ClosedMonth(month=OCTOBER, closing="sha256:ab", original=figures(then))
     older = replace(then, breaks=(replace(young, age="up_to_30_days"),))
     assert adjustments(stated, figures(older)) == ()
     (row,) = adjustments(stated, figures(replace(then, breaks=(replace(young, count=1, sum=4),))))
@@ -149,7 +149,7 @@ def test_a_break_that_only_grows_older_is_no_adjustment() -> None:
 def test_what_was_reported_once_is_not_reported_again() -> None:
     """An adjustment of an earlier report counts as stated; only what is new is a change."""
     figure = Figure(table="money", currency="KES", line="captured", what="", count=1, sum=10)
-    stated = Stated(
+    stated = ClosedMonth(
         month=OCTOBER,
         closing="sha256:ab",
         original=(figure,),

@@ -15,9 +15,9 @@ from reconcile.periods import Month
 from reconcile.reporting.closing import (
     Adjusted,
     Closing,
+    EvidenceDigest,
     Figure,
     Print,
-    Sealed,
     added,
     closing_document,
     closing_of,
@@ -32,9 +32,9 @@ def figure(line: str, count: int, total: int) -> Figure:
     return Figure(table="control", currency="KES", line=line, what="orders", count=count, sum=total)
 
 
-def sealed(part: str, day: str, count: int = 1, digest: str = "sha256:00") -> Sealed:
+def sealed(part: str, day: str, count: int = 1, digest: str = "sha256:00") -> EvidenceDigest:
     """One day's evidence of one kind."""
-    return Sealed(part=part, day=day, count=count, digest=digest)
+    return EvidenceDigest(part=part, day=day, count=count, digest=digest)
 
 
 CLOSING = Closing(

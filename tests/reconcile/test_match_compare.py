@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from reconcile.instants import DAY, HOUR, Instant
 from reconcile.matching.breaks import Break
-from reconcile.matching.match import Matching, Part, compare
+from reconcile.matching.match import Matching, MatchingPart, compare
 from reconcile.matching.rows import book_row, ledger_line_row, statement_row
 from reconcile.matching.rules import MatchRules
 from tests.reconcile.books_cases import AT, case, decided
@@ -102,7 +102,7 @@ def test_what_changed_is_reported_with_both_sides_whichever_is_met_first(
     assert [each.money for each in reported if each.effect == "changed"] == [new.money]
 
 
-def left_over(*cases: Case, as_of: Instant = AS_OF) -> Part:
+def left_over(*cases: Case, as_of: Instant = AS_OF) -> MatchingPart:
     """What a matching of these leaves over."""
     part = Matching(rules=WINDOW, as_of=as_of, coverage=COVERAGE)
     reported = part.by_key(

@@ -17,7 +17,7 @@ from reconcile.matching.breaks import Break
 from reconcile.matching.control import Control
 from reconcile.matching.decide import Decision
 from reconcile.matching.period import Period, joined_dates, within
-from reconcile.matching.rows import BookRow, LedgerLineRow, StatementRow
+from reconcile.matching.rows import BookRow, StatementRow, TakingRow
 from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Reach, Span, Terms
 from tests.reconcile.books_cases import causes
 from tests.reconcile.books_strategies import World, in_key_order, worlds
@@ -58,7 +58,7 @@ def matched(world: World, period: Period) -> tuple[list[Decision], Control, list
 
 
 def ids_of(
-    takings: Sequence[LedgerLineRow], book: Sequence[BookRow], lines: Sequence[StatementRow]
+    takings: Sequence[TakingRow], book: Sequence[BookRow], lines: Sequence[StatementRow]
 ) -> list[str]:
     """What each row is known by."""
     found = [row.order for row in takings]
@@ -72,14 +72,14 @@ def ids_of(
 class Rows:
     """The rows of one case: money, invoices and statement lines, each at its own time."""
 
-    takings: list[LedgerLineRow] = field(default_factory=list)
+    takings: list[TakingRow] = field(default_factory=list)
     book: list[BookRow] = field(default_factory=list)
     lines: list[StatementRow] = field(default_factory=list)
 
     def paid(self, key: str, minor: int, at: Instant, payment: str = "") -> Rows:
         """An order that was paid."""
         name = payment or f"p-{key}"
-        self.takings.append(LedgerLineRow(key, key, minor, "KES", "shop", name, f"e-{key}", at, at))
+        self.takings.append(TakingRow(key, key, minor, "KES", "shop", name, f"e-{key}", at, at))
         return self
 
     def invoice(self, key: str, minor: int, at: Instant | None, group: str | None = None) -> Rows:

@@ -22,8 +22,8 @@ from reconcile.matching.funds import Capture
 from reconcile.matching.match import Matching
 from reconcile.matching.rows import (
     BookRow,
-    LedgerLineRow,
     StatementRow,
+    TakingRow,
     book_row,
     ledger_line_row,
     statement_row,
@@ -69,7 +69,7 @@ class Watched(Tally):
         super().__init__(home)
         self.rows: list[tuple[str, object]] = []
 
-    def place_orders(self, rows: Iterable[LedgerLineRow], bucket: Bucket) -> None:
+    def place_orders(self, rows: Iterable[TakingRow], bucket: Bucket) -> None:
         rows = list(rows)
         self.rows += [("order", row.order) for row in rows]
         super().place_orders(rows, bucket)

@@ -6,7 +6,7 @@ import pytest
 
 from reconcile.instants import Instant
 from reconcile.matching.period import Period, joined_dates, within
-from reconcile.matching.rows import BookRow, LedgerLineRow, StatementRow
+from reconcile.matching.rows import BookRow, StatementRow, TakingRow
 from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Reach, Span, Terms
 from tests.reconcile.books_cases import case
 
@@ -17,8 +17,8 @@ def _instant(at: int | None) -> Instant | None:
     return None if at is None else Instant(at)
 
 
-def took(key: str, at: int) -> LedgerLineRow:
-    return LedgerLineRow(key, key, 5, "KES", "shop", "p", "e", Instant(at), Instant(at))
+def took(key: str, at: int) -> TakingRow:
+    return TakingRow(key, key, 5, "KES", "shop", "p", "e", Instant(at), Instant(at))
 
 
 def booked(key: str, placed_at: int | None) -> BookRow:
@@ -202,7 +202,7 @@ def test_only_a_line_of_its_own_source_plainly_settles_an_order(
     ],
 )
 def test_one_payment_and_one_line_of_its_amount_are_plainly_settled(
-    takings: list[LedgerLineRow], statements: list[StatementRow], plainly: bool
+    takings: list[TakingRow], statements: list[StatementRow], plainly: bool
 ) -> None:
     """Of everything else each line that is of another period than its own date is reported."""
     found = set[str]()
@@ -246,7 +246,7 @@ def test_a_line_is_elsewhere_where_its_order_is_of_another_period_than_its_date(
 
 
 def dates(
-    takings: list[LedgerLineRow],
+    takings: list[TakingRow],
     statements: list[StatementRow],
     book: list[BookRow] | None = None,
     hands: tuple[tuple[str, str], ...] = (),
@@ -297,7 +297,7 @@ def test_a_payment_joins_lines_of_its_own_source(taken: str, stated: str, joined
     ],
 )
 def test_only_money_that_moved_joins_by_its_payment(
-    takings: list[LedgerLineRow], found: dict[str, int]
+    takings: list[TakingRow], found: dict[str, int]
 ) -> None:
     """And all that it joins is of the first date."""
     line = settled("b", 300)

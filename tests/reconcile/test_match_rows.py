@@ -16,7 +16,7 @@ from reconcile.matching.ledger_lines import Doubted, LedgerLine, Taken
 from reconcile.matching.rows import (
     WEIGHTY,
     BookRow,
-    LedgerLineRow,
+    TakingRow,
     claims,
     ledger_line_row,
     lines_of,
@@ -33,7 +33,7 @@ UNPAID = case().untouched().takings[0]
 
 def test_a_plain_order_is_flat() -> None:
     """Its capture, with the date that the provider gave it."""
-    assert ledger_line_row(PAID) == LedgerLineRow(
+    assert ledger_line_row(PAID) == TakingRow(
         "ord1", "ORD-1", 1_500, "KES", SOURCE, "pay_ORD-1", "evt_pay_ORD-1_paid", AT + HOUR, AT
     )
 
@@ -42,13 +42,13 @@ def test_a_plain_order_is_flat() -> None:
 def test_an_order_that_nobody_paid_is_flat(expected: Any, currency: str) -> None:
     """In the currency of its price, where it has one."""
     row = ledger_line_row(replace(UNPAID, expected=expected))
-    assert row == LedgerLineRow("ord1", "ORD-1", 0, currency, "", "", "", AT, AT)
+    assert row == TakingRow("ord1", "ORD-1", 0, currency, "", "", "", AT, AT)
 
 
 def test_an_order_that_is_not_plain_has_its_line_beside_it() -> None:
     """And nothing of it is flat but its key, its reference, its price's currency and its date."""
     odd = replace(PAID, owed=(kes(1),))
-    assert ledger_line_row(odd) == LedgerLineRow("ord1", "ORD-1", 0, "KES", "", "", "", AT, AT, odd)
+    assert ledger_line_row(odd) == TakingRow("ord1", "ORD-1", 0, "KES", "", "", "", AT, AT, odd)
 
 
 TAKEN = PAID.taken[0]

@@ -18,8 +18,8 @@ from reconcile.matching.match import Matching
 from reconcile.matching.returning import balance_of
 from reconcile.matching.rows import (
     BookRow,
-    LedgerLineRow,
     StatementRow,
+    TakingRow,
     book_row,
     ledger_line_row,
     statement_row,
@@ -302,7 +302,7 @@ def test_what_nobody_paid_hides_no_money_beside_it(made: list[Case], expected: l
     assert causes(decided(*made)[0]) == expected
 
 
-Changed = Callable[[LedgerLineRow, BookRow, StatementRow], tuple[list[LedgerLineRow], list[BookRow],
+Changed = Callable[[TakingRow, BookRow, StatementRow], tuple[list[TakingRow], list[BookRow],
                                                                 list[StatementRow]]]  # fmt: skip
 
 PLAIN: dict[str, tuple[Changed, bool]] = {
@@ -342,7 +342,7 @@ def test_the_quick_way_takes_what_plainly_agrees_and_nothing_else(name: str) -> 
     takings, book, lines = changed(
         ledger_line_row(made.takings[0]), book_row(made.book[0]), statement_row(made.lines[0])
     )
-    agreed, settled, missed = Sheet(), Sheet(), list[LedgerLineRow]()
+    agreed, settled, missed = Sheet(), Sheet(), list[TakingRow]()
     plain = Plain(agreed, settled, lambda _, line: line.fee == 23, missed.append)
     groups = list(merge(iter(takings), iter(book), iter(lines), plain=plain))
     if not quick:

@@ -16,7 +16,7 @@ from reconcile.matching.breaks import Break
 from reconcile.matching.ledger_lines import LedgerLine, Taken
 from reconcile.matching.match import OtherPeriods
 from reconcile.matching.period import Period, joined_dates, within
-from reconcile.matching.rows import BookRow, LedgerLineRow, StatementRow, ledger_line_row
+from reconcile.matching.rows import BookRow, StatementRow, TakingRow, ledger_line_row
 from reconcile.matching.rules import Terms
 from reconcile.money import Money
 from reconcile.reporting.input import BreakSeen, merged
@@ -36,7 +36,7 @@ FIRST, LAST = START - 60 * DAY, AS_OF + DAY
 def orders_over_months(draw: st.DrawFn) -> World:
     """Orders that were placed, paid and settled on dates of their own, each with lines that fit
     its payment and lines that do not."""
-    takings: list[LedgerLineRow] = []
+    takings: list[TakingRow] = []
     book: list[BookRow] = []
     lines: list[StatementRow] = []
     for number in range(draw(st.integers(1, 3))):
@@ -72,7 +72,7 @@ def orders_over_months(draw: st.DrawFn) -> World:
     return World(takings=tuple(takings), book=tuple(book), lines=tuple(lines))
 
 
-def taking_of(row: LedgerLineRow) -> LedgerLine:
+def taking_of(row: TakingRow) -> LedgerLine:
     """The ledger line of a row, flat or not."""
     if row.whole is not None:
         return row.whole

@@ -25,7 +25,7 @@ from reconcile.periods import IN_UTC, Calendar
 from reconcile.reporting.input import BreakSeen, OrderSeen, merged, settled, signed
 from reconcile.reporting.journal import ROLES, transactions
 from reconcile.reporting.orders import standing, stretches
-from reconcile.reporting.report import PeriodReport, Step, ties
+from reconcile.reporting.report import FlowStep, PeriodReport, ties
 from reconcile.reporting.tables import TABLES, report_document, report_of
 from reconcile.reporting.tally import PeriodTally
 from tests.finance.reports.samples import (
@@ -88,7 +88,7 @@ def added_up(
     ],
 )
 def test_every_order_stands_where_its_dates_put_it(
-    opened: Instant, closed: Instant | None, moved: bool, steps: tuple[Step, ...]
+    opened: Instant, closed: Instant | None, moved: bool, steps: tuple[FlowStep, ...]
 ) -> None:
     order = replace(taking("A", opened, outcome="failed"), closed_at=closed)
     assert standing(order, scope(), moved=moved) == steps

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from reconcile.matching.breaks import Break, Candidate
 from reconcile.matching.candidates import (
+    MATCH_REASONS,
     REASON_WORDS,
-    REASONS,
     WEIGHTS,
-    Reason,
+    MatchReason,
     suggestions,
     the_one,
 )
@@ -76,7 +76,7 @@ OTHER = near("ZZZ", 9)
         (near("X", -148_499), []),
     ],
 )
-def test_what_speaks_for_it_is_named(candidate: Candidate, reasons: list[Reason]) -> None:
+def test_what_speaks_for_it_is_named(candidate: Candidate, reasons: list[MatchReason]) -> None:
     """Among others; alone it has one reason more."""
     found = {each.candidate: each for each in suggestions(missed(candidate, OTHER))}[candidate]
     assert list(found.reasons) == reasons
@@ -146,7 +146,7 @@ def test_the_points_of_what_is_alone_add_up_to_these(candidate: Candidate, score
 
 
 def test_every_reason_has_its_weight_and_its_words() -> None:
-    assert set(WEIGHTS) == set(REASONS) == set(REASON_WORDS)
+    assert set(WEIGHTS) == set(MATCH_REASONS) == set(REASON_WORDS)
 
 
 NAMES = st.sampled_from(["PAY-7701", "PAY7701", "ORD-1042", "PAY-7710", "", "Z"])

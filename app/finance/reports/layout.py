@@ -31,7 +31,7 @@ from reconcile.money import Money, major_text
 from reconcile.periods import Calendar
 from reconcile.reporting.report import AGES, GROUPS, MISTAKES_OF_FILES, PeriodReport, Scope
 from reconcile.reporting.summary import SUMMARIES
-from reconcile.reporting.tables import TABLES, Column, Table
+from reconcile.reporting.tables import TABLES, Column, ReportTable
 from reconcile.reporting.words import (
     AGE_WORDS,
     BASIS_WORDS,
@@ -52,7 +52,7 @@ PROOFS: Final = frozenset({"breaks", "matching", "ties", "unlisted"}) | LISTS
 class ReportPart:
     """One table with its rows, and the chart above it if it has one."""
 
-    table: Table
+    table: ReportTable
     rows: Sequence[Any]
     chart: Markup | None = None
 
@@ -68,7 +68,7 @@ def parts(report: PeriodReport) -> Iterator[ReportPart]:
         yield ReportPart(table=table, rows=rows, chart=None if drawn is None else drawn(report))
 
 
-def shown_tables(report: PeriodReport) -> Iterator[tuple[Table, Sequence[Any]]]:
+def shown_tables(report: PeriodReport) -> Iterator[tuple[ReportTable, Sequence[Any]]]:
     """Yield every table that has rows, except the notes, in reading order."""
     found = {table.name: (table, rows(report)) for table, rows in SUMMARIES}
     found |= {table.name: (table, table.rows(report)) for table in TABLES}
@@ -268,7 +268,7 @@ _FOR_PROGRAMS: Final = frozenset({"reason", "identity"})
 """Columns that repeat in codes what another column says in words."""
 
 
-def shown_columns(table: Table) -> tuple[Column, ...]:
+def shown_columns(table: ReportTable) -> tuple[Column, ...]:
     return tuple(column for column in table.columns if column.name not in _FOR_PROGRAMS)
 
 

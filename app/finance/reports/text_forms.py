@@ -18,7 +18,7 @@ from app.core.text import printable
 from app.core.zones import zone_named
 from app.finance.reports import layout
 from reconcile.reporting.report import PeriodReport
-from reconcile.reporting.tables import TABLES, Table, report_document
+from reconcile.reporting.tables import TABLES, ReportTable, report_document
 
 
 def json(report: PeriodReport) -> bytes:
@@ -113,7 +113,7 @@ def _held(text: str) -> str:
     )
 
 
-def _print(console: Console, table: Table, rows: Sequence[Any], zone: tzinfo) -> None:
+def _print(console: Console, table: ReportTable, rows: Sequence[Any], zone: tzinfo) -> None:
     console.print(Text(f"\n{table.title}", style="bold"))
     shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     columns = [column for column in layout.shown_columns(table) if column.name not in _TOO_WIDE]
