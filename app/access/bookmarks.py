@@ -24,24 +24,24 @@ MOST: Final = 30
 
 
 async def bookmarks_of(context: DatabaseContext, operator: str) -> list[Bookmark]:
-    """All that an operator has, by kind and label."""
+    """Return an operator's bookmarks by kind and label."""
     async with context.database.reading() as connection:
         return await bookmarks(connection, operator)
 
 
 async def pin_order(context: DatabaseContext, order: str, *, operator: str) -> None:
-    """Keep an order at hand. Raises UsageError where there are too many."""
+    """Bookmark an order. Raise UsageError where there are too many."""
     await _put(context, operator, kind=ORDER, label=order, query="")
 
 
 async def save_list(
     context: DatabaseContext, label: str, *, kind: str, query: str, operator: str
 ) -> None:
-    """Keep a page's list with its filters under a name; one of that name is replaced.
+    """Save a page's list with its filters under a name, replacing one of that name.
 
-    query  as it follows the page's address, made of filters that the page has checked
+    query  the filters as in the page's address, checked by the page
 
-    Raises UsageError for what is no name, and where there are too many.
+    Raises UsageError for a bad name, and where there are too many.
     """
     name = label.strip()
     if not (0 < len(name) <= LABEL_MAX and is_human_text(name)):
@@ -65,7 +65,7 @@ async def _put(
 async def remove_bookmark(
     context: DatabaseContext, *, kind: str, label: str, operator: str
 ) -> None:
-    """Take one away. Raises NotFoundError where there is none."""
+    """Raise NotFoundError where there is none."""
     async with context.database.writing() as connection:
         if not await delete_bookmark(connection, operator, kind=kind, label=label):
             raise NotFoundError(f"you have nothing saved as {label!r}")

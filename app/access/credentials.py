@@ -37,7 +37,7 @@ _EARLIER, _LATER = 1, 1
 
 
 def check_password(password: str) -> None:
-    """Raises UsageError for a password that is too short, too long or the like."""
+    """Raise UsageError for a password that is too short, too long, or not allowed."""
     if not PASSWORD_MIN <= len(password) <= PASSWORD_MAX:
         raise UsageError(f"a password has {PASSWORD_MIN} to {PASSWORD_MAX} characters")
     if len(set(password)) < 5:
@@ -45,7 +45,7 @@ def check_password(password: str) -> None:
 
 
 async def password_text(password: str) -> str:
-    """The text under which a password is kept: with its salt and its cost."""
+    """Return the stored form of a password, with its salt and cost."""
     salt = new_salts(1)[0]
     async with _AT_ONCE:
         return await asyncio.to_thread(_derive, password, salt)
@@ -57,7 +57,7 @@ def _derive(password: str, salt: bytes) -> str:
 
 
 async def password_fits(password: str, kept: str | None) -> bool:
-    """Whether it is the one of this text. Where there is no text it takes as long."""
+    """Return whether the password matches its stored form. Without one it takes as long."""
     async with _AT_ONCE:
         fits = await asyncio.to_thread(_fits, password[:PASSWORD_MAX], kept or _nobodys())
     return fits and kept is not None
@@ -77,12 +77,12 @@ def _nobodys() -> str:
 
 
 def new_totp_secret() -> str:
-    """160 bits in Base32, as authenticator programs take them."""
+    """Return 160 bits in Base32, as authenticator programs read them."""
     return base64.b32encode(new_secret()[:20]).decode()
 
 
 def totp_code(secret: str, step: int) -> str:
-    """The code of a step of time: RFC 4226 section 5.3 over the step."""
+    """Return a time step's code: RFC 4226 section 5.3 over the step."""
     digest = hmac.digest(base64.b32decode(secret), step.to_bytes(8, "big"), "sha1")
     offset = digest[-1] & 15
     number = int.from_bytes(digest[offset : offset + 4], "big") & 0x7FFF_FFFF
@@ -90,13 +90,13 @@ def totp_code(secret: str, step: int) -> str:
 
 
 def step_of(now: Instant) -> int:
-    """The step of time that an instant is in."""
+    """Return the time step of an instant."""
     return now // SECOND // STEP_S
 
 
 def fitting_step(secret: str, given: str, *, now: Instant, after: int | None) -> int | None:
-    """The step whose code was given, among those around now that come after the last used one;
-    None where it is no such code."""
+    """Return the step whose code was given, among those near now and after the last used one; None
+    for any other code."""
     stated = "".join(given.split()).encode("utf-8", "surrogatepass")
     found = None
     for step in range(step_of(now) - _EARLIER, step_of(now) + _LATER + 1):
@@ -107,7 +107,7 @@ def fitting_step(secret: str, given: str, *, now: Instant, after: int | None) ->
 
 
 def totp_address(secret: str, name: str) -> str:
-    """What an authenticator program reads: the address of a secret."""
+    """Return the address from which an authenticator program reads a secret."""
     from urllib.parse import quote
 
     return f"otpauth://totp/Tallyhook:{quote(name)}?secret={secret}&issuer=Tallyhook"

@@ -22,10 +22,9 @@ from reconcile.instants import Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """One person, and since when they may do nothing any more, if so.
+    """A person, and since when they are disabled, if they are.
 
-    account  where they only were named, the account of the machine that did so; None where they
-             proved who they are
+    account  the machine's account that named them; None where they proved who they are
     """
 
     name: str
@@ -36,7 +35,7 @@ class Operator:
 
 
 async def add_operator(connection: AsyncConnection, operator: Operator) -> None:
-    """Write down a person whose name is free."""
+    """Insert a person whose name is free."""
     await connection.execute(
         text("INSERT INTO operators (name, role, created_at) VALUES (:name, :role, :at)"),
         {"name": operator.name, "role": operator.role, "at": operator.created_at},
@@ -44,7 +43,7 @@ async def add_operator(connection: AsyncConnection, operator: Operator) -> None:
 
 
 async def disable_operator(connection: AsyncConnection, name: str, *, now: Instant) -> bool:
-    """Let a person do nothing any more; False where no such person may."""
+    """Disable a person; return False where no such person is in force."""
     result = await connection.execute(
         text(
             "UPDATE operators SET disabled_at=:now WHERE name=:name AND disabled_at IS NULL "
@@ -56,7 +55,7 @@ async def disable_operator(connection: AsyncConnection, name: str, *, now: Insta
 
 
 async def operators(connection: AsyncConnection) -> list[Operator]:
-    """All of them by name, the disabled included; a shop has some dozens."""
+    """Return all operators by name, disabled ones included; a shop has some dozens."""
     rows = await connection.execute(
         text("SELECT name, role, created_at, disabled_at FROM operators ORDER BY name")
     )
@@ -65,11 +64,11 @@ async def operators(connection: AsyncConnection) -> list[Operator]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """One thing that a person did.
+    """An act of a person, in the audit trail.
 
-    subject  what it was done to: an order, a break, a file, a period; never a phone number
-    reason   what the person said for it, in their words; may be empty
-    facts    named values worth keeping, such as counts and digests; never personal data
+    subject  the order, break, file or period; never a phone number
+    reason   the person's own words; may be empty
+    facts    named values such as counts and digests; never personal data
     """
 
     at: Instant
@@ -83,15 +82,13 @@ class AuditEntry:
 
 
 async def add_entry(connection: AsyncConnection, entry: AuditEntry) -> int:
-    """`keep_entry`, run by itself."""
+    """Call `keep_entry` from the event loop."""
     return await run(connection, keep_entry, entry)
 
 
 def keep_entry(connection: PlainConnection, entry: AuditEntry) -> int:
-    """Write it after all others, in the caller's transaction. Returns its number.
-
-    The counter's row stays locked until the transaction ends, so numbers are in commit order.
-    """
+    """Append an audit entry in the caller's transaction and return its number. The counter's row
+    stays locked until the transaction ends, so numbers are in commit order."""
     ((number,),) = connection.ask(
         "INSERT INTO counters (name, value) VALUES ('audit', 1) "
         "ON CONFLICT (name) DO UPDATE SET value=counters.value+1 RETURNING value"
@@ -115,8 +112,8 @@ def keep_entry(connection: PlainConnection, entry: AuditEntry) -> int:
 
 
 async def acting_alone(connection: AsyncConnection) -> None:
-    """Until the transaction ends nobody else writes to the trail, and so nobody acts: what is asked
-    from now on stays as it is. Before anything else is locked."""
+    """Lock the audit trail until the transaction ends, so that nobody else acts. Take this lock
+    before any other."""
     await connection.execute(
         text(
             "INSERT INTO counters (name, value) VALUES ('audit', 0) "
@@ -141,8 +138,8 @@ async def audit_entries(
     action: str | None = None,
     before: int | None = None,
 ) -> list[AuditEntry]:
-    """In the order in which it was done: all, or those of a subject, person or action. `before`: of
-    those with a lower number the last, the newest first."""
+    """Return audit entries by number: all, or of a subject, person or action. `before` returns the
+    last ones below a number, newest first."""
     number = _AUDIT.c.number
     listing = select(_AUDIT).where(number > after).limit(limit)
     for name, value in (("subject", subject), ("who", who), ("action", action)):
@@ -169,8 +166,8 @@ async def audit_entries(
 
 
 async def ways_in_since(connection: AsyncConnection, since: Instant) -> set[tuple[str, str]]:
-    """(who made it, whose it is) of every invitation and every operator's own token that was made
-    after an instant, used or not."""
+    """Return (maker, holder) of every invitation and own token made after an instant, used or
+    not."""
     rows = await connection.execute(
         text(
             "SELECT who, subject FROM audit WHERE action = 'operator_invited' AND at > :since "
@@ -184,11 +181,11 @@ async def ways_in_since(connection: AsyncConnection, since: Instant) -> set[tupl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenEntry:
-    """What is known of a token; never the token itself.
+    """A token's entry; never the token itself.
 
-    scopes    what it may be used for, in the order of the vocabulary
-    until     the instant from which on it is good for nothing; None: it has no end
-    operator  the person whose own it is; None: it is a program's
+    scopes    its permissions, in the order of the vocabulary
+    until     the instant at which it expires; None for never
+    operator  the person who owns it; None for a program's
     """
 
     name: str
@@ -200,11 +197,10 @@ class TokenEntry:
 
     @property
     def changed_at(self) -> Instant:
-        """When a person last did anything to it."""
+        """Return when a person last changed it."""
         return self.created_at if self.revoked_at is None else self.revoked_at
 
     def in_force(self, now: Instant) -> bool:
-        """Whether it opens anything."""
         return self.revoked_at is None and (self.until is None or now < self.until)
 
 
@@ -221,12 +217,12 @@ _ENTRY: Final = (
 
 
 def hashed(token: str) -> str:
-    """The form in which a token, a link or a cookie is kept and looked up."""
+    """Return the form in which a token, link or cookie is stored and looked up."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 async def add_token(connection: AsyncConnection, entry: TokenEntry, *, token: str) -> None:
-    """Keep a new token's hash under a name that is free."""
+    """Insert a new token's hash under a free name."""
     await connection.execute(
         text(
             "INSERT INTO tokens (name, hash, created_at, scopes, until, operator) "
@@ -246,7 +242,7 @@ async def add_token(connection: AsyncConnection, entry: TokenEntry, *, token: st
 async def revoke_token(
     connection: AsyncConnection, *, name: str, now: Instant
 ) -> TokenEntry | None:
-    """Revoke by name; what it was, or None when there is no such token that was not revoked."""
+    """Revoke a token by name and return it; None where no such token was in force."""
     result = await connection.execute(
         text(
             "UPDATE tokens SET revoked_at=:now WHERE name=:name AND revoked_at IS NULL "
@@ -259,7 +255,7 @@ async def revoke_token(
 
 
 async def revoke_tokens_of(connection: AsyncConnection, operator: str, *, now: Instant) -> None:
-    """Revoke all of a person's own."""
+    """Revoke all of a person's own tokens."""
     await connection.execute(
         text("UPDATE tokens SET revoked_at=:now WHERE operator=:operator AND revoked_at IS NULL"),
         {"operator": operator, "now": now},
@@ -267,13 +263,12 @@ async def revoke_tokens_of(connection: AsyncConnection, operator: str, *, now: I
 
 
 async def list_tokens(connection: AsyncConnection) -> list[TokenEntry]:
-    """All tokens, by name."""
     rows = await connection.execute(_ENTRIES.order_by(_TOKENS.c.name))
     return [_entry(tuple(row)) for row in rows]
 
 
 def token_entry(connection: PlainConnection, token: str) -> TokenEntry | None:
-    """What is known of the token that this is, in force or not; None for any other text."""
+    """Return the token's entry, in force or not; None for any other text."""
     rows = connection.ask(_ENTRY, (hashed(token),))
     return _entry(rows[0]) if rows else None
 
@@ -295,11 +290,11 @@ def _entry(row: Sequence[Any]) -> TokenEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bookmark:
-    """One of them.
+    """A pinned order or a saved list.
 
     kind   `order`, or the name of a page with a list
-    label  the order's reference, or what the operator calls the list
-    query  the list's filters, as they follow its address
+    label  the order's reference, or the operator's name for the list
+    query  the list's filters, as in its address
     """
 
     kind: str
@@ -309,7 +304,7 @@ class Bookmark:
 
 
 async def bookmarks(connection: AsyncConnection, operator: str) -> list[Bookmark]:
-    """All of one operator, by kind and label."""
+    """Return an operator's bookmarks by kind and label."""
     rows = await connection.execute(
         text(
             "SELECT kind, label, query, at FROM bookmarks WHERE operator = :operator "
@@ -321,7 +316,7 @@ async def bookmarks(connection: AsyncConnection, operator: str) -> list[Bookmark
 
 
 async def put_bookmark(connection: AsyncConnection, operator: str, kept: Bookmark) -> None:
-    """Add one, or put it in the place of that with its kind and label."""
+    """Insert a bookmark, or replace the one with its kind and label."""
     await connection.execute(
         text(
             "INSERT INTO bookmarks (operator, kind, label, query, at) "
@@ -341,7 +336,7 @@ async def put_bookmark(connection: AsyncConnection, operator: str, kept: Bookmar
 async def delete_bookmark(
     connection: AsyncConnection, operator: str, *, kind: str, label: str
 ) -> bool:
-    """Whether there was one."""
+    """Return whether there was one."""
     rows = await connection.execute(
         text(
             "DELETE FROM bookmarks WHERE operator = :operator AND kind = :kind "

@@ -213,8 +213,8 @@ ASKED_BY: Final = "TALLYHOOK_OPERATOR"
 
 
 class Proven(str):
-    """The name of an operator who has proved who they are. Any other name is what whoever owns the
-    machine says."""
+    """The name of an operator who has proved who they are. Any other name is a claim by the
+    machine's owner."""
 
     __slots__ = ()
 
@@ -224,7 +224,7 @@ _BY_TOKEN: Final[ContextVar[Proven | None]] = ContextVar("by_token", default=Non
 
 @contextmanager
 def asking_by_token(name: Proven | None) -> Iterator[None]:
-    """What is asked for meanwhile, in nobody's name, is in that of this operator, whose token was
+    """Attribute requests in the block to the operator whose token was given, unless a name is
     given."""
     before = _BY_TOKEN.set(name)
     try:
@@ -238,19 +238,19 @@ SERVICE: Final = operator_store.Operator(name="tallyhook", role="service", creat
 
 
 def author_of_token(name: str) -> str:
-    """The author of what a program records by the API."""
+    """Return the author of what a program records by the API."""
     return f"token:{name}"
 
 
 def author_of_import(number: int) -> str:
-    """The author of what an imported file says."""
+    """Return the author of what an imported file states."""
     return f"import:{number}"
 
 
 def _asking(by: str | None) -> str | None:
-    """The name in which something is asked for: that of a session or token, else the one that is
-    given, else ASKED_BY. Raises UsageError where a token is of another than the one named; but not
-    for a name that was proved itself: who approves with their token does it in the proposer's."""
+    """Return the name that asks: a session's or token's, else the one given, else ASKED_BY. Raise
+    UsageError where a token belongs to another than the one named. A proved name is kept: who
+    approves by token acts in the proposer's name."""
     holder = _BY_TOKEN.get()
     if holder is None or isinstance(by, Proven):
         return by or os.environ.get(ASKED_BY)
@@ -260,8 +260,8 @@ def _asking(by: str | None) -> str | None:
 
 
 async def author_of_command(context: DatabaseContext, *, by: str | None = None) -> str:
-    """The author of what a command says: the operator who is named, as `permitted` takes it, else
-    the owner. Raises UsageError where `by` is no operator in force."""
+    """Return the author of what a command states: the named operator, as `permitted` takes it, else
+    the owner. Raise UsageError where `by` is no operator in force."""
     async with context.database.reading() as connection:
         known = {
             each.name
@@ -279,19 +279,17 @@ async def author_of_command(context: DatabaseContext, *, by: str | None = None) 
 
 
 def owner() -> operator_store.Operator:
-    """Whoever holds the machine, for what is done before anybody can be asked who they are: which
-    operators there are is what a restored database says."""
+    """Return the machine's owner, for acts before operators can be looked up: a restored database
+    says which there are."""
     return operator_store.Operator(name=_account(), role="account", created_at=EARLIEST)
 
 
 async def permitted(
     connection: Connection, *, by: str | None, action: Action
 ) -> operator_store.Operator:
-    """The person who asks, if they may do this. `by` is their name; None takes the holder of the
-    token that was given, else ASKED_BY, else the account that runs the command.
-
-    Raises UsageError where they may not, with what to do.
-    """
+    """Return the person who asks, if they may do this. `by` is their name; None takes the token's
+    holder, else ASKED_BY, else the account that runs the command. Raise UsageError otherwise, with
+    what to do."""
     known = {each.name: each for each in await operator_store.operators(connection)}
     named = _asking(by)
     if not known:
@@ -312,7 +310,7 @@ async def permitted(
 async def who_may(
     context: DatabaseContext, *, by: str | None, action: Action
 ) -> operator_store.Operator:
-    """The same, before a work of several transactions."""
+    """Do the same in a transaction of its own, before work of several transactions."""
     async with context.database.reading() as connection:
         return await permitted(connection, by=by, action=action)
 
@@ -334,10 +332,10 @@ async def note_in_trail(
     reason: str = "",
     facts: Mapping[str, str | int] | None = None,
 ) -> int:
-    """Add an entry to the audit trail, in the transaction that does it. Returns its number.
+    """Append an audit entry in the act's own transaction and return its number.
 
-    at  asked for in that transaction: one that still waits for its turn is not known yet, and no
-        month may be closed as of an instant after it
+    at  read inside that transaction: no month may be closed as of an instant after an act that
+        still waits for its turn
     """
     entry = entry_of(who, action=action, subject=subject, at=at, reason=reason, facts=facts)
     return await operator_store.add_entry(connection, entry)
@@ -352,8 +350,7 @@ def entry_of(
     reason: str = "",
     facts: Mapping[str, str | int] | None = None,
 ) -> operator_store.AuditEntry:
-    """What the trail says of it. Where an account of the machine named the person, it stands among
-    the facts."""
+    """Return the audit entry. The machine's account that named the person is among its facts."""
     return operator_store.AuditEntry(
         at=at,
         who=who.name,
@@ -366,14 +363,14 @@ def entry_of(
 
 
 def checked_name(name: str) -> str:
-    """The name as it is. Raises UsageError for what is no name of a person."""
+    """Return the name. Raise UsageError for what is no person's name."""
     if not (0 < len(name) <= NAME_MAX and is_human_text(name) and name == name.strip()):
         raise UsageError(f"an operator's name is 1 to {NAME_MAX} printable characters")
     return name
 
 
 def refuse_taken(name: str, known: Iterable[operator_store.Operator]) -> None:
-    """Raises UsageError where somebody has, or had, a name that looks like this one."""
+    """Raise UsageError where somebody has, or had, a name that looks like this one."""
     if without_joiners(name) in {without_joiners(each.name) for each in known}:
         raise UsageError(f"there is, or was, an operator named {name}; choose another name")
 
@@ -381,7 +378,7 @@ def refuse_taken(name: str, known: Iterable[operator_store.Operator]) -> None:
 async def register_operator(
     context: DatabaseContext, *, name: str, role: Role, by: str | None
 ) -> None:
-    """Add a person. Raises UsageError for a name that is taken or no name, and for who may not."""
+    """Add a person. Raise UsageError for a bad or taken name, and for an operator who may not."""
     checked_name(name)
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
@@ -400,15 +397,15 @@ async def register_operator(
 
 
 def no_operator(name: str) -> NotFoundError:
-    """The refusal of a name that no operator has, or only one who was disabled."""
+    """Return the refusal of a name that no operator in force has."""
     return NotFoundError(
         f"there is no operator in force named {name}: `tallyhook operators list` shows all"
     )
 
 
 async def retire_operator(context: DatabaseContext, *, name: str, by: str | None) -> None:
-    """Let a person do nothing any more. Raises NotFoundError where there is no such operator, and
-    UsageError for the last admin, without whom nobody could be added."""
+    """Disable a person. Raise NotFoundError for an unknown one, and UsageError for the last admin,
+    since nobody could be added then."""
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
@@ -439,7 +436,7 @@ async def trail(
     before: int | None = None,
     limit: int,
 ) -> list[operator_store.AuditEntry]:
-    """Audit entries by number, of all or of some; with `before` the newest first."""
+    """Return audit entries by number, all or filtered; with `before` the newest first."""
     async with context.database.reading() as connection:
         return await operator_store.audit_entries(
             connection,
@@ -453,11 +450,10 @@ async def trail(
 
 
 async def last_done(context: DatabaseContext) -> str:
-    """The number of the newest entry: as long as it is the same, nobody has done anything."""
+    """Return the number of the newest audit entry. While it stays the same, nobody has acted."""
     return str([each.number for each in await trail(context, before=AFTER_ALL, limit=1)])
 
 
 async def known_operators(context: DatabaseContext) -> list[operator_store.Operator]:
-    """All operators by name."""
     async with context.database.reading() as connection:
         return await operator_store.operators(connection)

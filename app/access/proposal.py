@@ -15,7 +15,7 @@ STANDINGS: Final[tuple[Standing, ...]] = get_args(Standing)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """What became of a proposal: who said so, in which role, why and when."""
+    """A proposal's decision: by whom, in which role, why and when."""
 
     decision: Decision
     who: str
@@ -28,14 +28,14 @@ class Decided:
 class Proposal:
     """An act that one operator asks for and another must agree to.
 
-    kind      the name of what is proposed
-    subject   what it would be done to: a break, a month, an import; never a phone number
-    sentence  what would be done, with the money and the consequence
-    given     what the act needs besides; never personal data
-    subject_state  what the subject was like when this was proposed, by the kind's own account
+    kind      the name of a ProposalKind
+    subject   the break, month or import; never a phone number
+    sentence  the act, with its money and consequence
+    given     the act's other arguments; never personal data
+    subject_state  the subject's state when it was proposed, as the kind describes it
     who       the proposer, and their role then
-    until     the instant from which on nobody can approve it
-    decided   what became of it; None: nobody has said
+    until     the instant at which it expires
+    decided   the decision; None while it waits
     """
 
     id: str
@@ -52,7 +52,7 @@ class Proposal:
     decided: Decided | None = None
 
     def standing(self, now: Instant) -> Standing:
-        """`waiting`, `expired`, or the word of its decision."""
+        """Return `waiting`, `expired`, or the decision's word."""
         if self.decided is not None:
             return self.decided.decision
         return "waiting" if now < self.until else "expired"

@@ -14,7 +14,6 @@ from reconcile.instants import Instant
 
 
 async def add_proposal(connection: AsyncConnection, proposal: Proposal) -> None:
-    """Keep a new one."""
     await connection.execute(
         text(
             "INSERT INTO proposals (id, kind, subject, sentence, given, state, who, role, reason, "
@@ -35,7 +34,7 @@ async def add_proposal(connection: AsyncConnection, proposal: Proposal) -> None:
 
 
 async def add_decision(connection: AsyncConnection, proposal: str, decided: Decided) -> bool:
-    """Keep what became of one; False where somebody decided before."""
+    """Insert a proposal's decision; return False where it was decided before."""
     rows = await connection.execute(
         text(
             "INSERT INTO proposal_decisions (proposal, decision, who, role, reason, at) "
@@ -76,14 +75,14 @@ def _waiting(now: Instant) -> ColumnElement[bool]:
 
 
 async def proposal_of(connection: AsyncConnection, identity: str) -> Proposal | None:
-    """One by its id."""
+    """Return a proposal by its id."""
     rows = await connection.execute(_ALL.where(_PROPOSED.id == identity))
     row = rows.first()
     return None if row is None else _proposal(tuple(row))
 
 
 async def waiting_proposals(connection: AsyncConnection, *, now: Instant) -> list[Proposal]:
-    """All that wait for a second person, the first to end first."""
+    """Return all that wait for a second person, the first to expire first."""
     waiting = _ALL.where(_waiting(now)).order_by(_PROPOSED.until, _PROPOSED.id)
     rows = await connection.execute(waiting)
     return [_proposal(tuple(row)) for row in rows]
@@ -92,7 +91,7 @@ async def waiting_proposals(connection: AsyncConnection, *, now: Instant) -> lis
 async def waiting_proposal_of(
     connection: AsyncConnection, *, kind: str, subject: str, now: Instant
 ) -> Proposal | None:
-    """The one of this kind that waits and is about this subject."""
+    """Return the waiting proposal of this kind about this subject."""
     rows = await connection.execute(
         _ALL.where(_waiting(now), _PROPOSED.kind == kind, _PROPOSED.subject == subject)
     )
@@ -108,8 +107,7 @@ async def past_proposals(
     limit: int,
     kinds: Collection[str] | None = None,
 ) -> list[Proposal]:
-    """Those that nobody can approve any more, with ids below this one, the newest first; of these
-    kinds, or of all."""
+    """Return decided and expired proposals with lower ids, newest first; of these kinds, or all."""
     over = or_(_DECIDED.decision.is_not(None), _PROPOSED.until <= now)
     past = _ALL.where(_PROPOSED.id < before, over)
     if kinds is not None:

@@ -44,8 +44,8 @@ class Agreed:
     """Two persons, each of whom may do the act.
 
     who       the proposer, in whose name it is done
-    second    the name of who approved
-    proposal  the id of what was approved
+    second    the approver's name
+    proposal  the proposal's id
     """
 
     who: operator_store.Operator
@@ -54,7 +54,7 @@ class Agreed:
 
     @property
     def facts(self) -> dict[str, str | int]:
-        """For the act's own entry of the audit trail."""
+        """Return facts for the act's own audit entry."""
         return {"second": self.second, "proposal": self.proposal}
 
 
@@ -67,24 +67,23 @@ any more: the transaction must then end without the act."""
 class ProposalKind:
     """An act that may be proposed.
 
-    name     its word, for good: rows hold it
-    title    what it is, in words for a heading
-    action   what the roles of both must be allowed to do
-    subject_state  what the subject is like now: equal texts mean that nothing changed that the
-             second person would want to know. Raises NotFoundError or UsageError where it is not
-             there
-    perform  does the act: in the transaction in which it writes it calls `agree` first, once, and
-             writes what follows in the name of `Agreed.who`. Raises UsageError where it cannot be
-             done; the proposal then still waits
-    takes_long  whether `perform` may take minutes: then no receiver does it
-    for_good    whether nothing takes back what was done: approving asks for the password once more
-    where       of a proposal, the list and the thing in it of which a page shows the subject, as
-                ("orders", "ORD-1"); None: no page does
-    particulars of `given` what the sentence does not say: names with words for a heading
-    unfinished  of a proposal, a sentence on which part was begun and is not done, with the command
-                that does it; None: nothing. Left out where the act is one transaction
-    open_for    how long after the approval its proposer, and nobody else, may do what was agreed
-                to, by an act of its own; None: approving does it
+    name     its permanent word, which rows hold
+    title    a heading
+    action   the permission that both roles need
+    subject_state  returns the subject's present state; equal texts mean no change that matters to
+             the second person. Raises NotFoundError or UsageError for an unknown subject
+    perform  carries out the act. In its writing transaction it calls `agree` first, once, and
+             writes in the name of `Agreed.who`. Raises UsageError where that is impossible; the
+             proposal then still waits
+    takes_long  whether `perform` may take minutes: then no receiver runs it
+    for_good    whether the act is irreversible: approving asks for the password again
+    where       returns the list and item whose page shows the subject, as ("orders", "ORD-1"), or
+                None
+    particulars members of `given` that the sentence omits, each with a heading
+    unfinished  returns a sentence on what was begun and not finished, with the command that
+                finishes it, or None. Omitted where the act is one transaction
+    open_for    how long after approval the proposer alone may carry out the act; None where
+                approving does it
     """
 
     name: str
@@ -100,8 +99,8 @@ class ProposalKind:
     open_for: Duration | None = None
 
     def open_until(self, proposal: Proposal) -> Instant | None:
-        """Until when its proposer may do what was agreed to; None where approving does it, and
-        where nobody has agreed."""
+        """Return until when the proposer may do the approved act; None where approving does it, or
+        nobody has."""
         decided = proposal.decided
         if self.open_for is None or decided is None or decided.decision != "approved":
             return None
@@ -109,12 +108,12 @@ class ProposalKind:
 
 
 def shown_in(pages: str) -> Callable[[Proposal], tuple[str, str]]:
-    """`where` of a kind whose subjects are the things of a list."""
+    """Return `where` for a kind whose subjects are items of a list."""
     return lambda proposal: (pages, proposal.subject)
 
 
 def proved(who: operator_store.Operator) -> bool:
-    """Whether it is an operator who proved who they are, and not the owner of the machine."""
+    """Return whether an operator proved who they are; the machine's owner did not."""
     return who.account is None and who.role in ROLES
 
 
@@ -136,13 +135,13 @@ async def propose(
     given: Mapping[str, str] | None = None,
     reason: str,
 ) -> Proposal:
-    """Keep a proposal, in the caller's transaction, with its audit entry.
+    """Insert a proposal and its audit entry in the caller's transaction.
 
-    who       the proposer, whom `permitted` gave for the kind's action
-    because   why one person may not do it alone, in words that a refusal begins with
-    sentence  what would be done, with the money and the consequence
+    who       the proposer, as `permitted` returned them for the kind's action
+    because   why one person may not do it alone; a refusal begins with it
+    sentence  the act, with its money and consequence
 
-    Raises UsageError for who has not proved who they are, and where the same is proposed already.
+    Raises UsageError for a proposer who has not proved who they are, and for a duplicate.
     """
     if not proved(who):
         raise UsageError(PROPOSE.format(because))
@@ -176,10 +175,10 @@ async def propose(
 
 
 def check_reason(reason: str, *, of: str = "a proposal", needed: bool = True) -> None:
-    """Raises UsageError for what cannot be kept as somebody's reason.
+    """Raise UsageError for a text that cannot be stored as a reason.
 
-    of      what it is said of, with its article
-    needed  whether one must be given
+    of      the reason's subject, with its article
+    needed  whether an empty reason is refused
     """
     length = len(reason.strip())
     if length > REASON_MAX or (needed and not length):
@@ -224,13 +223,13 @@ class Proposals:
         self.kinds: Final[Mapping[str, ProposalKind]] = {each.name: each for each in kinds}
 
     def shown_to(self, role: str) -> frozenset[str] | None:
-        """The kinds that a role may look at: of acts that it may do; None: all that there are."""
+        """Return the kinds a role may see: acts that it may do; None for all kinds."""
         if role in MAY_READ["all_proposals"]:
             return None
         return frozenset(name for name, kind in self.kinds.items() if role in MAY[kind.action])
 
     async def waiting(self, *, kinds: frozenset[str] | None = None) -> list[Proposal]:
-        """All of these kinds that wait for a second person, the first to end first."""
+        """Return waiting proposals of these kinds, the first to expire first."""
         async with self._context.database.reading() as connection:
             found = await proposal_store.waiting_proposals(
                 connection, now=self._context.clock.now()
@@ -240,14 +239,14 @@ class Proposals:
     async def past(
         self, *, before: str = LAST, limit: int, kinds: frozenset[str] | None = None
     ) -> list[Proposal]:
-        """Those of these kinds that were decided or have ended, the newest first."""
+        """Return decided and expired ones of these kinds, newest first."""
         async with self._context.database.reading() as connection:
             return await proposal_store.past_proposals(
                 connection, now=self._context.clock.now(), before=before, limit=limit, kinds=kinds
             )
 
     async def one(self, identity: str, *, kinds: frozenset[str] | None = None) -> Proposal:
-        """One of these kinds by its id. Raises NotFoundError."""
+        """Return a proposal of these kinds by its id. Raise NotFoundError."""
         async with self._context.database.reading() as connection:
             found = await _known(connection, identity)
         if kinds is not None and found.kind not in kinds:
@@ -255,8 +254,8 @@ class Proposals:
         return found
 
     async def why_not(self, proposal: Proposal, *, by: str) -> str | None:
-        """Why this person cannot approve it now, in a sentence; None where they can. Whether the
-        subject of what takes long has changed is seen when it is approved."""
+        """Return why this person cannot approve it now; None where they can. For acts that take
+        long, a changed subject shows only on approval."""
         kind = self.kinds.get(proposal.kind)
         look = kind is None or not kind.takes_long
         async with self._context.database.reading() as connection:
@@ -267,8 +266,8 @@ class Proposals:
         return None
 
     async def approve(self, identity: str, *, by: str | None, reason: str) -> Proposal:
-        """Agree to it, and let it be done. Raises NotFoundError where there is none, UsageError for
-        who may not, for what cannot be done any more, and where its subject has changed."""
+        """Approve a proposal and carry out its act. Raise NotFoundError for an unknown one,
+        UsageError for a person who may not, an act that is impossible now, or a changed subject."""
         check_reason(reason)
         async with self._context.database.reading() as connection:  # before a long act begins
             proposal = (await self._may_approve(connection, identity, by=by))[0]
@@ -282,7 +281,7 @@ class Proposals:
         return await self.one(identity)
 
     async def reject(self, identity: str, *, by: str | None, reason: str) -> Proposal:
-        """Say that it is not to be done. Raises as `approve` does."""
+        """Reject a proposal. Raise as `approve` does."""
         check_reason(reason)
         async with self._context.database.writing() as connection:
             proposal = await self._open(connection, identity)
@@ -291,8 +290,8 @@ class Proposals:
         return await self.one(identity)
 
     async def withdraw(self, identity: str, *, by: str | None, reason: str) -> Proposal:
-        """Take one's own proposal back. Raises NotFoundError where there is none, UsageError for
-        anybody else's."""
+        """Withdraw one's own proposal. Raise NotFoundError for an unknown one, UsageError for
+        another's."""
         check_reason(reason)
         async with self._context.database.writing() as connection:
             proposal = await self._open(connection, identity)
@@ -305,8 +304,8 @@ class Proposals:
     async def _may_approve(
         self, connection: Connection, identity: str, *, by: str | None, look: bool = True
     ) -> tuple[Proposal, operator_store.Operator, operator_store.Operator]:
-        """The proposal, who approves it, and its proposer, if it may be approved now. look: also at
-        its subject."""
+        """Return proposal, approver and proposer, if it may be approved now. `look` checks its
+        subject too."""
         proposal = await self._open(connection, identity)
         second = await self._second(connection, proposal, by=by, action="proposal_approved")
         await _two_persons(connection, proposal, second)
@@ -355,7 +354,7 @@ class Proposals:
     async def _second(
         self, connection: Connection, proposal: Proposal, *, by: str | None, action: Action
     ) -> operator_store.Operator:
-        """Who decides about another's proposal."""
+        """Return the person who decides about another's proposal."""
         who = await self._person(connection, by=by, action=action)
         await permitted(connection, by=by, action=self.kinds[proposal.kind].action)
         if who.name == proposal.who:
@@ -379,7 +378,7 @@ class Proposals:
         await _note(connection, who, proposal, action=_DONE[decision], reason=reason, now=now)
 
     def document(self, proposal: Proposal) -> dict[str, Any]:
-        """For JSON."""
+        """Return the proposal as JSON."""
         decided, kind = proposal.decided, self.kinds.get(proposal.kind)
         open_until = None if kind is None else kind.open_until(proposal)
         return {
@@ -416,8 +415,8 @@ def _unknown(identity: str) -> NotFoundError:
 async def _two_persons(
     connection: Connection, proposal: Proposal, second: operator_store.Operator
 ) -> None:
-    """Raises UsageError where one of the two made the other a way in, or one for who did, later
-    than a proposal stands for before this one: the link or the token may be in their own hands."""
+    """Raise UsageError where one person gave the other a way in within a proposal's lifetime,
+    directly or through others: the link or token may be in their own hands."""
     made = await operator_store.ways_in_since(connection, Instant(proposal.at - STANDS_FOR))
     for first, other in ((proposal.who, second.name), (second.name, proposal.who)):
         if other in _reached(first, made):
@@ -429,7 +428,7 @@ async def _two_persons(
 
 
 def _reached(name: str, made: Collection[tuple[str, str]]) -> set[str]:
-    """Everybody who may have come in by what this person made, and by what those made."""
+    """Return everybody who may have come in through this person, directly or through others."""
     found, ahead = set[str](), {name}
     while ahead:
         ahead = {of for by, of in made if by in ahead and of != by} - found
@@ -440,7 +439,7 @@ def _reached(name: str, made: Collection[tuple[str, str]]) -> set[str]:
 async def _still_may(
     connection: Connection, proposal: Proposal, action: Action
 ) -> operator_store.Operator:
-    """The proposer, who must still be in force and may still do the act."""
+    """Return the proposer, who must still be in force and permitted."""
     for each in await operator_store.operators(connection):
         if each.name == proposal.who and each.disabled_at is None and each.role in MAY[action]:
             return replace(each, account=None)

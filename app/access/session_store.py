@@ -17,7 +17,7 @@ LinkKind = Literal["invite", "enter"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
-    """By what one operator proves who they are."""
+    """An operator's password and secret, stored."""
 
     name: str
     password: str
@@ -27,7 +27,7 @@ class Credential:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """An invitation, or a demo's way in, that was not used and is not over."""
+    """An unused and unexpired invitation, or a demo's way in."""
 
     kind: LinkKind
     name: str
@@ -37,7 +37,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """Who has signed in, and as what."""
+    """A signed-in operator and role."""
 
     name: str
     role: str
@@ -47,7 +47,7 @@ class Session:
 
 
 async def credential_of(connection: AsyncConnection, name: str) -> Credential | None:
-    """An operator's; None where they have set none."""
+    """Return an operator's credential; None where they have set none."""
     rows = await connection.execute(
         text("SELECT name, password, totp, totp_step FROM credentials WHERE name=:name"),
         {"name": name},
@@ -59,7 +59,7 @@ async def credential_of(connection: AsyncConnection, name: str) -> Credential | 
 
 
 async def any_credential(connection: AsyncConnection) -> bool:
-    """Whether an operator in force could sign in."""
+    """Return whether an operator in force could sign in."""
     rows = await connection.execute(
         text(
             "SELECT 1 FROM credentials JOIN operators ON operators.name = credentials.name "
@@ -72,7 +72,7 @@ async def any_credential(connection: AsyncConnection) -> bool:
 async def set_credential(
     connection: AsyncConnection, credential: Credential, *, now: Instant
 ) -> None:
-    """Put a person's password and secret in the place of what they had."""
+    """Replace a person's password and secret."""
     await connection.execute(
         text(
             "INSERT INTO credentials (name, password, totp, totp_step, set_at) "
@@ -91,7 +91,7 @@ async def set_credential(
 
 
 async def use_step(connection: AsyncConnection, name: str, step: int) -> bool:
-    """Use up the code of a step of time; False where it, or a later one, was used before."""
+    """Mark a time step as used; return False where it, or a later one, was used before."""
     rows = await connection.execute(
         text(
             "UPDATE credentials SET totp_step=:step WHERE name=:name "
@@ -103,7 +103,7 @@ async def use_step(connection: AsyncConnection, name: str, step: int) -> bool:
 
 
 async def add_link(connection: AsyncConnection, link: Link, *, token: str, now: Instant) -> None:
-    """Keep a new link's hash; earlier ones of the same person and kind end with it."""
+    """Insert a new link's hash; earlier ones of the same person and kind end."""
     await connection.execute(
         text("DELETE FROM invitations WHERE name=:name AND kind=:kind"),
         {"name": link.name, "kind": link.kind},
@@ -127,7 +127,7 @@ async def add_link(connection: AsyncConnection, link: Link, *, token: str, now: 
 async def open_link(
     connection: AsyncConnection, token: str, *, kind: LinkKind, now: Instant
 ) -> Link | None:
-    """The link that this is, where it may still be used and its operator is in force."""
+    """Return the link, if it is usable and its operator in force."""
     rows = await connection.execute(
         text(
             "SELECT kind, invitations.name, until, totp FROM invitations "
@@ -141,7 +141,7 @@ async def open_link(
 
 
 async def use_link(connection: AsyncConnection, token: str, *, now: Instant) -> bool:
-    """Use it up; False where somebody was first."""
+    """Mark the link used; return False where somebody was first."""
     rows = await connection.execute(
         text(
             "UPDATE invitations SET used_at=:now, totp=NULL WHERE hash=:hash AND used_at IS NULL "
@@ -155,7 +155,7 @@ async def use_link(connection: AsyncConnection, token: str, *, now: Instant) -> 
 async def add_session(
     connection: AsyncConnection, *, token: str, name: str, now: Instant, until: Instant
 ) -> None:
-    """Keep a new session under its cookie's hash; those that are over go."""
+    """Insert a session under its cookie's hash and delete expired ones."""
     await connection.execute(text("DELETE FROM sessions WHERE until <= :now"), {"now": now})
     await connection.execute(
         text(
@@ -169,8 +169,8 @@ async def add_session(
 async def session_in_force(
     connection: AsyncConnection, token: str, *, now: Instant, used_after: Instant
 ) -> Session | None:
-    """The session of this cookie, where nothing has ended it: time, a person, or its operator's
-    being disabled. The role is the one that the operator has now."""
+    """Return the cookie's session, unless it expired, was ended, or its operator was disabled. The
+    role is the operator's present one."""
     rows = await connection.execute(
         text(
             "SELECT sessions.name, role, sessions.created_at, used_at, until FROM sessions "
@@ -186,8 +186,8 @@ async def session_in_force(
 
 
 async def name_of_session(connection: AsyncConnection, token: str) -> str | None:
-    """Whose session this cookie is or was; None where no row has it any more, or where a person
-    ended it, since who has it then may be somebody else."""
+    """Return whose session this cookie is or was. None where no row has it, or where a person ended
+    it, since somebody else may hold it then."""
     rows = await connection.execute(
         text("SELECT name FROM sessions WHERE hash=:hash AND revoked_at IS NULL"),
         {"hash": hashed(token)},
@@ -197,7 +197,7 @@ async def name_of_session(connection: AsyncConnection, token: str) -> str | None
 
 
 async def note_use(connection: AsyncConnection, token: str, *, now: Instant) -> None:
-    """Write down when a session was last used."""
+    """Store when a session was last used."""
     await connection.execute(
         text("UPDATE sessions SET used_at=:now WHERE hash=:hash AND used_at < :now"),
         {"hash": hashed(token), "now": now},
@@ -213,13 +213,13 @@ async def revoke_session(connection: AsyncConnection, token: str, *, now: Instan
 
 
 async def with_credentials(connection: AsyncConnection) -> set[str]:
-    """Names of all who have set a password."""
+    """Return names of all who have set a password."""
     rows = await connection.execute(text("SELECT name FROM credentials"))
     return {row[0] for row in rows}
 
 
 async def invited(connection: AsyncConnection, *, now: Instant) -> set[str]:
-    """Names of those whose invitation may still be used."""
+    """Return names with a usable invitation."""
     rows = await connection.execute(
         text(
             "SELECT name FROM invitations WHERE kind='invite' AND used_at IS NULL AND until > :now"
@@ -232,7 +232,7 @@ async def invited(connection: AsyncConnection, *, now: Instant) -> set[str]:
 async def sessions_by_name(
     connection: AsyncConnection, *, now: Instant, used_after: Instant
 ) -> dict[str, tuple[int, Instant]]:
-    """Of each person how many sessions are in force, and when one was last used."""
+    """Return per person how many sessions are in force, and when one was last used."""
     rows = await connection.execute(
         text(
             "SELECT name, count(*), max(used_at) FROM sessions WHERE revoked_at IS NULL "
@@ -244,7 +244,7 @@ async def sessions_by_name(
 
 
 async def revoke_sessions_of(connection: AsyncConnection, name: str, *, now: Instant) -> int:
-    """End all sessions of a person; how many there were."""
+    """End all sessions of a person and return their number."""
     rows = await connection.execute(
         text(
             "UPDATE sessions SET revoked_at=:now WHERE name=:name AND revoked_at IS NULL "
@@ -256,8 +256,7 @@ async def revoke_sessions_of(connection: AsyncConnection, name: str, *, now: Ins
 
 
 async def end_everything(connection: AsyncConnection) -> None:
-    """End every session and every invitation, as after a restore: what stood in the backup may
-    have been revoked since."""
+    """End every session and invitation after a restore: the backup may hold revoked ones."""
     for name in ("sessions", "invitations"):
         await connection.execute(delete(table(name)))
 
@@ -265,7 +264,8 @@ async def end_everything(connection: AsyncConnection) -> None:
 async def use_form(
     connection: AsyncConnection, form: str, *, now: Instant, kept_since: Instant
 ) -> bool:
-    """Use up a form's id; False where it was used before. Ids older than any session go."""
+    """Mark a form's id as used; return False where it was before. Ids older than any session are
+    deleted."""
     await connection.execute(text("DELETE FROM used_forms WHERE at < :at"), {"at": kept_since})
     rows = await connection.execute(
         text("INSERT INTO used_forms (id, at) VALUES (:id, :now) ON CONFLICT DO NOTHING "

@@ -34,14 +34,14 @@ DEMO: Final = "demo"
 
 
 class SignInRefused(TallyhookError):
-    """The same words whatever was wrong: whoever guesses learns nothing."""
+    """A refusal with the same words for every reason, so that a guesser learns nothing."""
 
     def __init__(self) -> None:
         super().__init__("That did not fit. Check the name, the password and the code.")
 
 
 class LinkRefused(TallyhookError):
-    """A link that is not known, was used, or is over."""
+    """A refusal of an unknown, used or expired link."""
 
     def __init__(self) -> None:
         super().__init__("This link was used already, is too old, or was never given out.")
@@ -50,9 +50,8 @@ class LinkRefused(TallyhookError):
 async def invite_operator(
     context: DatabaseContext, *, name: str, role: operators.Role | None, by: str | None
 ) -> str:
-    """A link's token for a person, who is added where they are new. For one who has a password it
-    is the way to set a new one. Raises UsageError for who may not, and for another role.
-    """
+    """Return a link's token for a person, who is added where new. A person with a password sets a
+    new one by it. Raise UsageError for an operator who may not, and for another role."""
     token = new_token("")
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
@@ -85,7 +84,7 @@ async def invite_operator(
 
 
 async def demo_link(context: DatabaseContext) -> str:
-    """The token of the demo's way in; makes its operator. For the demo's own database alone."""
+    """Create the demo's operator and return its link's token. Only for the demo's own database."""
     token = new_token("")
     async with context.database.writing() as connection:
         now = context.clock.now()
@@ -107,7 +106,7 @@ async def demo_link(context: DatabaseContext) -> str:
 async def read_link(
     context: DatabaseContext, token: str, *, kind: session_store.LinkKind
 ) -> session_store.Link:
-    """What a link is for. Raises LinkRefused."""
+    """Return what a link is for. Raise LinkRefused."""
     async with context.database.reading() as connection:
         link = await session_store.open_link(connection, token, kind=kind, now=context.clock.now())
     if link is None:
@@ -118,8 +117,8 @@ async def read_link(
 async def accept_invitation(
     context: DatabaseContext, token: str, *, password: str, code: str
 ) -> str:
-    """Set the password of whoever was invited; all their sessions end, and one begins. Returns its
-    cookie's value. Raises LinkRefused, and UsageError for a password or code that does not do."""
+    """Set the invited person's password, end their sessions and begin one. Return its cookie. Raise
+    LinkRefused, and UsageError for a bad password or code."""
     link = await read_link(context, token, kind="invite")
     credentials.check_password(password)
     kept = await credentials.password_text(password)
@@ -144,7 +143,7 @@ async def accept_invitation(
 
 
 async def enter_demo(context: DatabaseContext, token: str) -> str:
-    """A session of the demo's operator, by its link. Raises LinkRefused."""
+    """Begin a session of the demo's operator. Raise LinkRefused."""
     link = await read_link(context, token, kind="enter")
     async with context.database.writing() as connection:
         now = context.clock.now()
@@ -154,7 +153,7 @@ async def enter_demo(context: DatabaseContext, token: str) -> str:
 
 
 async def sign_in(context: DatabaseContext, *, name: str, password: str, code: str) -> str:
-    """A new session; its cookie's value. Raises SignInRefused."""
+    """Begin a session and return its cookie. Raise SignInRefused."""
     async with context.database.reading() as connection:
         known = {each.name: each for each in await operator_store.operators(connection)}
         credential = await session_store.credential_of(connection, name)
@@ -182,7 +181,7 @@ async def sign_in(context: DatabaseContext, *, name: str, password: str, code: s
 
 
 async def _begin(connection: Connection, name: str, *, now: Instant) -> str:
-    """Whoever has proved who they are gets a session: always a new token. It is in the trail."""
+    """Begin a session with a new token and write an audit entry."""
     token = new_token("")
     await session_store.add_session(
         connection, token=token, name=name, now=now, until=now + LONGEST
@@ -200,8 +199,8 @@ SOMEBODY: Final = operator_store.Operator(name="somebody", role="unknown", creat
 
 
 async def note_failure(context: DatabaseContext, *, name: str | None = None) -> None:
-    """Note that somebody tried to sign in, and did not fit; or that in a session of this operator
-    a password that was asked for once more did not."""
+    """Write an audit entry for a failed sign-in, or for a wrong password given again in this
+    operator's session."""
     async with context.database.writing() as connection:
         now = context.clock.now()
         known = {each.name: each for each in await operator_store.operators(connection)}
@@ -212,8 +211,8 @@ async def note_failure(context: DatabaseContext, *, name: str | None = None) -> 
 
 
 async def confirmed(context: DatabaseContext, *, name: str, password: str) -> bool:
-    """Whether somebody who is signed in has given their password once more. Who came in by the
-    demo's link has none to give."""
+    """Return whether a signed-in person gave their password again. A demo's guest has none to
+    give."""
     async with context.database.reading() as connection:
         credential = await session_store.credential_of(connection, name)
     return credential is None or await credentials.password_fits(password, credential.password)
@@ -222,10 +221,10 @@ async def confirmed(context: DatabaseContext, *, name: str, password: str) -> bo
 async def session_of(
     context: DatabaseContext, token: str, *, used: bool = True
 ) -> session_store.Session | None:
-    """The session in force of a cookie. Its last use is written every few minutes.
+    """Return the cookie's session in force. Its last use is stored every few minutes.
 
-    used  whether a person asks; what a page asks by itself is no use, else an open tab would keep
-          a session for ever
+    used  whether a person asks. Requests that a page makes by itself don't count, or an open tab
+          would keep a session for ever
     """
     now = context.clock.now()
     async with context.database.reading() as connection:
@@ -239,7 +238,7 @@ async def session_of(
 
 
 async def name_of_session(context: DatabaseContext, token: str) -> str | None:
-    """Whose session a cookie is or was, also where time has ended it: it lets nobody in."""
+    """Return whose session a cookie is or was, also an expired one: it lets nobody in."""
     async with context.database.reading() as connection:
         return await session_store.name_of_session(connection, token)
 
@@ -252,12 +251,12 @@ async def sign_out(context: DatabaseContext, token: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignInState:
-    """An operator, and how they come in.
+    """An operator's ways to sign in.
 
     password  whether they have set one
-    invited   whether their invitation may still be used
-    sessions  how many are in force
-    used_at   when one of those was last used, to some minutes
+    invited   whether an invitation is usable
+    sessions  the number in force
+    used_at   their last use, to some minutes
     """
 
     operator: operator_store.Operator
@@ -268,12 +267,11 @@ class SignInState:
 
     @property
     def can_sign_in(self) -> bool:
-        """Whether nothing is missing."""
         return self.password and self.operator.disabled_at is None
 
 
 async def sign_in_states(context: DatabaseContext) -> list[SignInState]:
-    """All operators by name, the disabled included."""
+    """Return all operators by name, disabled ones included."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         known = await operator_store.operators(connection)
@@ -293,8 +291,8 @@ async def sign_in_states(context: DatabaseContext) -> list[SignInState]:
 
 
 async def end_sessions(context: DatabaseContext, *, name: str, by: str, reason: str) -> int:
-    """End all sessions of a person; how many there were. Raises NotFoundError where there is no
-    such operator, UsageError for who may not."""
+    """End all sessions of a person and return their number. Raise NotFoundError for an unknown
+    operator, UsageError for an operator who may not."""
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
@@ -315,13 +313,13 @@ async def end_sessions(context: DatabaseContext, *, name: str, by: str, reason: 
 
 
 async def somebody_can_sign_in(context: DatabaseContext) -> bool:
-    """Whether an operator in force has a password."""
+    """Return whether an operator in force has a password."""
     async with context.database.reading() as connection:
         return await session_store.any_credential(connection)
 
 
 async def first_use(context: DatabaseContext, form: str) -> bool:
-    """Use up a form's id; False where it was sent before."""
+    """Mark a form's id as used; return False where it was sent before."""
     async with context.database.writing() as connection:
         now = context.clock.now()
         return await session_store.use_form(connection, form, now=now, kept_since=now - LONGEST)

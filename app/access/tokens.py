@@ -57,13 +57,11 @@ async def issue_token(
     zone: tzinfo = UTC,
     by: str | None = None,
 ) -> str:
-    """A new token under a free name.
+    """Issue a token under a free name.
 
-    until  when it ends: an RFC 3339 moment, a day of the zone, through which it is good, or a
-           length of time from now such as 90d or 12h
+    until  its end: an RFC 3339 moment, the last day in the zone, or a time from now such as 90d
 
-    Raises UsageError for a name that is taken or ill-formed, an end that is none, and for who may
-    not.
+    Raises UsageError for a bad or taken name, an invalid end, and a person who may not.
     """
     if not _NAME.fullmatch(name):
         raise UsageError("a token's name is 1 to 60 letters, digits, dots, dashes or underscores")
@@ -104,12 +102,12 @@ OWN_BY_ROLE: Final[Mapping[TokenScope, Reading]] = {"finance": "bank"}
 async def issue_own_token(
     context: DatabaseContext, *, operator: str, until: str, by: str | None, zone: tzinfo = UTC
 ) -> tuple[str, operator_store.TokenEntry]:
-    """A new token of a person's own, and what is known of it: its name is made of theirs.
+    """Issue a token of a person's own, named after them; return it and its entry.
 
-    until, zone  as `issue_token` takes them
+    until, zone  as in `issue_token`
 
-    Raises NotFoundError where there is no such operator in force, UsageError for an end that is
-    none, and for who may not.
+    Raises NotFoundError for an operator who is not in force, UsageError for an invalid end and for
+    a person who may not.
     """
     token = new_token(f"tho_{context.database.environment}_")
     async with context.database.writing() as connection:
@@ -141,7 +139,7 @@ async def _in_force(connection: Connection, name: str) -> operator_store.Operato
 
 
 def _free_name(operator: str, taken: Collection[str]) -> str:
-    """`Ann`, `Ann-2`, and so on."""
+    """Return the first free of `Ann`, `Ann-2`, and so on."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", operator).strip("-")[:50] or "operator"
     return next(
         name
@@ -151,7 +149,7 @@ def _free_name(operator: str, taken: Collection[str]) -> str:
 
 
 def ending(text: str, *, now: Instant, zone: tzinfo) -> Instant:
-    """The end that a person names; of a day alone it is that of the day. Raises UsageError for what
+    """Return the end that a person names; a day alone ends with that day. Raise UsageError for what
     is no moment after now."""
     length = _LENGTH.fullmatch(text)
     if length is not None:
@@ -178,21 +176,21 @@ def _facts(entry: operator_store.TokenEntry) -> dict[str, str | int]:
 
 
 def _mark(token: str) -> dict[str, str]:
-    """What reveals another token in its place: the digest of the hash that is kept of it."""
+    """Return the digest of the stored hash, which reveals another token in its place."""
     kept = operator_store.hashed(token)
     return {"hash_sha256": hashlib.sha256(kept.encode()).hexdigest()}
 
 
 def no_token(name: str) -> NotFoundError:
-    """The refusal of a name that no token has, or only one that was revoked."""
+    """Return the refusal of a name that no token in force has."""
     return NotFoundError(
         f"there is no token in force named {name}: `tallyhook tokens list` shows all"
     )
 
 
 async def withdraw_token(context: DatabaseContext, *, name: str, by: str | None = None) -> None:
-    """Revoke a token by name. Raises NotFoundError when none has it that was not revoked,
-    UsageError for who may not."""
+    """Revoke a token by name. Raise NotFoundError where no such token is in force, UsageError for
+    an operator who may not."""
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
@@ -206,27 +204,26 @@ async def withdraw_token(context: DatabaseContext, *, name: str, by: str | None 
 
 
 async def known_tokens(context: DatabaseContext) -> list[operator_store.TokenEntry]:
-    """All tokens by name; never the tokens themselves."""
+    """Return all entries by name; never the tokens themselves."""
     async with context.database.reading() as connection:
         return await operator_store.list_tokens(connection)
 
 
 async def token_of(context: DatabaseContext, token: str) -> operator_store.TokenEntry | None:
-    """What is known of the token that this is, in force or not; None for any other text."""
+    """Return the token's entry, in force or not; None for any other text."""
     return await context.database.on_snapshot(operator_store.token_entry, token)
 
 
 class TokenRefused(TallyhookError):
-    """What was given is no token in force."""
+    """The text is no token in force."""
 
 
 class ScopeMissing(TallyhookError):
-    """The token is in force, and not for this."""
+    """The token is in force, but not for this."""
 
 
 async def admit(context: DatabaseContext, token: str, *, scope: TokenScope) -> str:
-    """The name of the token that this is, if it is for this. Raises TokenRefused and
-    ScopeMissing."""
+    """Return the token's name if it is valid for this. Raise TokenRefused and ScopeMissing."""
     entry = await _token_in_force(context, token)
     if scope in entry.scopes:
         return entry.name
@@ -241,7 +238,7 @@ async def admit(context: DatabaseContext, token: str, *, scope: TokenScope) -> s
 
 
 async def _token_in_force(context: DatabaseContext, token: str) -> operator_store.TokenEntry:
-    """What is known of it. Raises TokenRefused for what is none in force."""
+    """Return the token's entry. Raise TokenRefused for what is none in force."""
     entry = await token_of(context, token)
     if entry is None or not entry.in_force(context.clock.now()):
         raise _refused(entry)
@@ -251,7 +248,7 @@ async def _token_in_force(context: DatabaseContext, token: str) -> operator_stor
 async def _role_reads(
     context: DatabaseContext, entry: operator_store.TokenEntry, operator: str, reading: Reading
 ) -> None:
-    """Raises ScopeMissing where the role of whose own token it is may not look at this."""
+    """Raise ScopeMissing where the role of an own token's holder may not read this."""
     who = await _holding(context, entry, operator)
     if who.role not in MAY_READ[reading]:
         raise ScopeMissing(
@@ -262,15 +259,15 @@ async def _role_reads(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """An operator who proved who they are by a token of their own."""
+    """An operator who proved who they are by an own token."""
 
     name: Proven
     role: str
 
 
 async def holder_of(context: DatabaseContext, token: str) -> Holder:
-    """The operator whose own token this is. Raises TokenRefused for what is none in force, and
-    ScopeMissing for a program's."""
+    """Return the holder of an own token. Raise TokenRefused for what is none in force, ScopeMissing
+    for a program's."""
     entry = await _token_in_force(context, token)
     if entry.operator is None:
         raise ScopeMissing(
@@ -284,7 +281,7 @@ async def holder_of(context: DatabaseContext, token: str) -> Holder:
 async def _holding(
     context: DatabaseContext, entry: operator_store.TokenEntry, operator: str
 ) -> operator_store.Operator:
-    """Whose own token it is. Raises TokenRefused where they are in force no more."""
+    """Return an own token's holder. Raise TokenRefused where they are no longer in force."""
     try:
         async with context.database.reading() as connection:
             return await _in_force(connection, operator)
@@ -293,7 +290,7 @@ async def _holding(
 
 
 def _refused(entry: operator_store.TokenEntry | None) -> TokenRefused:
-    """Only the holder of a token that has ended learns that it has, and when."""
+    """Return a refusal; only the holder of an expired token learns when it ended."""
     if entry is not None and entry.revoked_at is None and entry.until is not None:
         sentence = f"This token ended at {format_instant(entry.until)}"
     else:
@@ -302,7 +299,7 @@ def _refused(entry: operator_store.TokenEntry | None) -> TokenRefused:
 
 
 async def ending_soon(context: DatabaseContext) -> list[operator_store.TokenEntry]:
-    """Tokens in force that end within ENDS_SOON, the first to end first."""
+    """Return tokens in force that end within ENDS_SOON, first to end first."""
     now = context.clock.now()
     return sorted(
         (

@@ -76,12 +76,12 @@ class AlarmNotice:
 
     @property
     def over(self) -> bool:
-        """Whether it is the recovery."""
+        """Return whether it is the recovery."""
         return self.message.over_at is not None
 
     @property
     def id(self) -> str:
-        """The same at every try and in every way, and of no other notice."""
+        """Return an id that is the same for every try and way, and unique to the notice."""
         return self._id("over" if self.over else "raised")
 
     def _id(self, word: str) -> str:
@@ -89,7 +89,7 @@ class AlarmNotice:
         return "alm_" + sha256(content.encode()).hexdigest()[:24]
 
     def body(self) -> bytes:
-        """The post: `type`, `timestamp` and `data`, as notifications have them."""
+        """Return the POST's `type`, `timestamp` and `data`, as notifications have them."""
         message = self.message
         document: dict[str, Any] = {
             "type": "alarm.over" if self.over else "alarm.raised",
@@ -106,7 +106,7 @@ class AlarmNotice:
         return json.dumps(document, ensure_ascii=False).encode()
 
     def mail(self, *, sender: str, to: Sequence[str]) -> EmailMessage:
-        """The mail; a recovery answers the mail of its alarm."""
+        """Return the mail; a recovery replies to the mail of its alarm."""
         message, domain = self.message, sender.rpartition("@")[2]
         mail = EmailMessage()
         whose = f"{self.merchant}: " if self.merchant else ""
@@ -132,15 +132,15 @@ class AlarmNotice:
 
 
 class SendsAlarms(Protocol):
-    """One way to whoever is called."""
+    """A way to notify the people on call."""
 
     async def send(self, notice: AlarmNotice, *, now: Instant) -> None:
-        """Send it. Raises DeliveryFailed where it was not taken."""
+        """Send it. Raise DeliveryFailed where it was not accepted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostsAlarms:
-    """By a signed post."""
+    """Notices by a signed POST."""
 
     url: str = field(repr=False)
     signer: Source = field(repr=False)
@@ -164,7 +164,7 @@ class PostsAlarms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MailsAlarms:
-    """By mail."""
+    """Notices by mail."""
 
     server: MailServer
     sender: str
@@ -176,7 +176,7 @@ class MailsAlarms:
 
 
 class AlarmMessages:
-    """Sends notices of alarms, by the ways that are set up."""
+    """Notices of alarms, sent by the configured ways."""
 
     def __init__(self, context: AppContext, ways: Mapping[str, SendsAlarms]) -> None:
         """ways: each under its name, `post` or `mail`."""
@@ -184,7 +184,7 @@ class AlarmMessages:
         self._ways = ways
 
     async def note(self, lasting: Mapping[str, Alarm]) -> None:
-        """Note which alarms the watchdog sees now."""  # (1)
+        """Store which alarms the watchdog sees now."""
         now = self._context.clock.now()
         async with self._context.database.reading() as connection:
             if not lasting and not await monitoring_store.any_lasts(connection):
@@ -198,7 +198,7 @@ class AlarmMessages:
             await monitoring_store.put_over(connection, unseen_since=now - OVER_AFTER, now=now)
 
     async def send_due(self) -> int:
-        """Send what is due. Returns how many notices were sent."""
+        """Send due notices and return their number."""
         now = self._context.clock.now()
         async with self._context.database.reading() as connection:
             due = await monitoring_store.messages_due(connection, now)
@@ -272,8 +272,8 @@ async def take_alarm(
     by: str | None,
     why: str,
 ) -> None:
-    """Say that one is at an alarm that lasts. Raises NotFoundError where it does not, UsageError
-    for who may not."""
+    """Store that a person handles a lasting alarm. Raise NotFoundError where it does not last,
+    UsageError for an operator who may not."""
     alarm = lasting.get(name)
     if alarm is None:
         raise NotFoundError(f"the alarm {name!r} does not last any more")
@@ -300,14 +300,14 @@ async def take_alarm(
 async def owners_of(
     context: AppContext, lasting: Mapping[str, Alarm]
 ) -> dict[str, monitoring_store.AlarmOwner]:
-    """Who is at which of the alarms that last."""
+    """Return who handles which of the lasting alarms."""
     async with context.database.reading() as connection:
         found = await monitoring_store.alarm_owners(connection)
     return {each.alarm: each for each in found if _lasts(each, lasting)}
 
 
 async def forget_owners(context: AppContext, lasting: Mapping[str, Alarm]) -> None:
-    """Forget who was at alarms that are over, or that were raised anew for another reason."""
+    """Delete the owners of alarms that ended, or were raised anew for another reason."""
     async with context.database.reading() as connection:
         over = [
             each

@@ -37,9 +37,9 @@ Look = Callable[[str], Awaitable[Instant | None]]
 
 
 class PublicCertificate:
-    """What was last seen of it by this process.
+    """The public certificate as this process last saw it.
 
-    ends  EARLIEST where strangers do not trust it; None where nobody has answered yet
+    ends  EARLIEST where strangers do not trust it; None before the first answer
     """
 
     def __init__(self, url: str, *, look: Look = trusted_until) -> None:
@@ -48,7 +48,7 @@ class PublicCertificate:
         self.ends: Instant | None = None
 
     async def look(self) -> int:
-        """Look once. Returns whether somebody answered; what was seen before stays if not."""
+        """Probe once and return whether somebody answered; otherwise the last result stays."""
         ends = await self._look(self._url)
         if ends is not None:
             self.ends = ends
@@ -56,7 +56,7 @@ class PublicCertificate:
 
 
 def rest(answered: int) -> float:
-    """Seconds to the next look."""
+    """Return seconds until the next probe."""
     return AGAIN_S if answered else UNANSWERED_S
 
 
@@ -71,16 +71,16 @@ somebody asks: to count millions would take a third of a second."""
 class StoreState:
     """Orders whose fold is due, arrivals not yet committed, and orders by outcome (all of them).
 
-    due      COUNTED where there are more; so it is with `notifications`
-    unread   records that were accepted and are not read yet, and their bytes
-    aside    those that are set aside
-    read     deliveries that were read, by source and verdict
-    faults   batches of deliveries in a row that could not be written
-    notifications  how many wait for the shop, and how many were given up
-    sealed   how many leaves the log has, and how many rows wait for one, COUNTED where more do
-    left     how many leaves the last checkpoint has that left, and when; None where none ever did
-    backup   of when the last backup is that was noted; None where none was
-    free     bytes that are free on the database's disk; None where a server looks after it
+    due      at most COUNTED, as are `notifications`
+    unread   accepted records that are not read yet, and their bytes
+    aside    records set aside
+    read     deliveries read, by source and verdict
+    faults   consecutive batches of deliveries that could not be written
+    notifications  numbers waiting for the shop, and given up
+    sealed   leaves in the log, and rows waiting for one (at most COUNTED)
+    left     leaves in the last published checkpoint, and its instant; None before the first
+    backup   the instant of the last recorded backup; None without one
+    free     free bytes on the database's disk; None on a database server
     refuses  why nothing can be written now, one sentence; None when it can
     """
 
@@ -101,18 +101,16 @@ class StoreState:
 
 
 async def unsafe(context: AppContext) -> list[str]:
-    """What would be lost if a standby of the database took over, and that one did, or a backup was
-    put back, and nobody said so; one sentence each."""
+    """Return one sentence each on what a standby's takeover would lose, and on a takeover or
+    restore that nobody has acknowledged."""
     async with context.database.reading() as connection:
         moved = await server_moved(connection)
         return await unsafe_standbys(connection) + ([] if moved is None else [moved])
 
 
 async def refusal(context: AppContext) -> str | None:
-    """Why nothing can be written now, one sentence; None when it can.
-
-    Raises StoreUnavailable or StorePoisoned when the store cannot even be read.
-    """
+    """Return why nothing can be written now, one sentence; None when it can. Raise StoreUnavailable
+    or StorePoisoned when the store cannot even be read."""
     database, inbox = context.database, inbox_of(context)
     if database.poison is not None:
         raise StorePoisoned(database.poison)
@@ -132,11 +130,10 @@ async def refusal(context: AppContext) -> str | None:
 async def reader_behind(
     context: AppContext, *, limit_s: int, elsewhere: Instant | None = None
 ) -> str | None:
-    """Why what is acknowledged is not to be believed to be read: the oldest delivery in the inbox
-    has waited too long, or no reader has been seen for so long, one sentence; None where neither is
-    so.
+    """Return why deliveries may not be read, one sentence: the oldest in the inbox has waited too
+    long, or no reader was seen for too long. None otherwise.
 
-    elsewhere  where the reader is a process that somebody else starts: since when one is awaited
+    elsewhere  since when a reader that others start is awaited; None where this service starts it
     """
     now = context.clock.now()
     oldest = (await context.inbox.backlog()).oldest
@@ -157,7 +154,7 @@ async def reader_behind(
 
 
 async def everything_refused(context: AppContext, ages: RefusedAges) -> str | None:
-    """Why no delivery should be sent to this receiver, which refuses all of them for their age."""
+    """Return why no delivery should be sent to this receiver, which refuses all for their age."""
     now = context.clock.now()
     asked = ages.asked_about(now)
     if asked:
@@ -168,8 +165,8 @@ async def everything_refused(context: AppContext, ages: RefusedAges) -> str | No
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """How things stand, for a person: asked of the database alone, by any process beside the
-    receiver. The counts are those of StoreState."""
+    """The state of the service for a person, read from the database by any process. Its counts are
+    those of StoreState."""
 
     outcomes: Mapping[str, int]
     due: int
@@ -181,7 +178,7 @@ class Overview:
 
 
 async def overview(context: AppContext) -> Overview:
-    """Raises StoreUnavailable or StorePoisoned where the store cannot be read."""
+    """Raise StoreUnavailable or StorePoisoned where the store cannot be read."""
     async with context.database.reading() as connection:
         counts = dict.fromkeys(OUTCOMES, 0) | await counter_store.outcome_counts(connection)
         due = await due_store.count_due(connection, now=context.clock.now(), enough=COUNTED)
@@ -204,7 +201,7 @@ async def overview(context: AppContext) -> Overview:
 
 
 async def store_state(context: AppContext) -> StoreState:
-    """Raises as `refusal` does."""
+    """Raise as `refusal` does."""
     inbox = inbox_of(context)
     queue = inbox.queue.depth  # before a look that a write which is held up holds up, too
     refuses = await refusal(context)

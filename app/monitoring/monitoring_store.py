@@ -47,7 +47,7 @@ TIED_SINCE: Final = (
 
 
 async def last_delivery(connection: AsyncConnection) -> Instant | None:
-    """When the last verified delivery came; None where none ever did."""
+    """Return when the last verified delivery came; None where none ever did."""
     found = await connection.execute(
         text("SELECT received_at FROM deliveries ORDER BY id DESC LIMIT 1")
     )
@@ -58,7 +58,7 @@ async def last_delivery(connection: AsyncConnection) -> Instant | None:
 async def deliveries_between(
     connection: AsyncConnection, start: Instant, end: Instant, *, enough: int
 ) -> int:
-    """How many verified deliveries came from `start` until before `end`; no more than `enough`."""
+    """Count verified deliveries from `start` until before `end`, up to `enough`."""
     found = await connection.execute(
         text(
             "SELECT count(*) FROM (SELECT 1 FROM deliveries "
@@ -72,8 +72,7 @@ async def deliveries_between(
 async def unreadable_since(
     connection: AsyncConnection, start: Instant, *, enough: int
 ) -> dict[str, int]:
-    """How many deliveries since `start` could not be read, by source; the latest `enough` of all
-    sources are counted."""
+    """Count unreadable deliveries since `start` by source, among the latest `enough`."""
     rows = await connection.execute(
         text(UNREADABLE), {"start": first_id("dlv_", start), "tried": TRIED, "enough": enough}
     )
@@ -83,7 +82,7 @@ async def unreadable_since(
 async def events_taken(
     connection: AsyncConnection, names: Iterable[tuple[str, str]]
 ) -> set[tuple[str, str]]:
-    """Which of these events, each by its source and its id, were ever taken."""
+    """Return which of these events, each a source and an id, were ever stored."""
     rows = await select_in(
         connection,
         sql="SELECT DISTINCT source, event_id FROM events WHERE event_id IN ({})",
@@ -95,7 +94,7 @@ async def events_taken(
 async def sessions_since(
     connection: AsyncConnection, start: Instant, *, enough: int
 ) -> list[Instant]:
-    """When the first `enough` sessions after `start` were opened, the oldest first."""
+    """Return when the first `enough` sessions after `start` were opened, oldest first."""
     rows = await connection.execute(
         text(
             "SELECT recorded_at FROM records WHERE id >= :start AND id < 'rec_g' "
@@ -107,15 +106,15 @@ async def sessions_since(
 
 
 async def paid_until(connection: AsyncConnection, until: Instant, *, looked_at: int) -> Rows:
-    """Events that say a payment has succeeded, among the latest deliveries before `until`, the
-    latest first: source, payment, delivery, when it came, whether an order has it."""
+    """Return events that state a success, among the latest deliveries before `until`, latest first:
+    source, payment, delivery, arrival, and whether an order has it."""
     values = {"until": first_id("dlv_", until), "looked_at": looked_at}
     rows = await connection.execute(text(PAID), values)
     return [(*row[:4], bool(row[4])) for row in rows]
 
 
 async def tied_since(connection: AsyncConnection, since: Instant, *, looked_at: int) -> set[str]:
-    """Sources that have had a payment of an order since then, among the latest events."""
+    """Return sources with a payment of an order since then, among the latest events."""
     values = {"since": since, "looked_at": looked_at}
     return set(await connection.scalars(text(TIED_SINCE), values))
 
@@ -127,12 +126,12 @@ async def tied_since(connection: AsyncConnection, since: Instant, *, looked_at: 
 class AlarmMessage:
     """The notice of one alarm by one way.
 
-    way        how: `post` or `mail`
-    seen_at    when a receiver last saw that it lasts
-    over_at    since when none does; None: it lasts
-    told_at    when the notice that it is raised was sent; None: not yet
-    tries      of the notice that is due, those that failed
-    due_at     when that is tried; while it is being tried, until when nobody else does
+    way        `post` or `mail`
+    seen_at    when a receiver last saw the alarm
+    over_at    when it ended; None while it lasts
+    told_at    when the notice of its start was sent; None before
+    tries      failed tries of the due notice
+    due_at     when it is tried next; during a try, until when it is claimed
     """
 
     alarm: str
@@ -148,7 +147,7 @@ class AlarmMessage:
 
 
 async def put_seen(connection: AsyncConnection, message: AlarmMessage) -> None:
-    """It is raised, or lasts still; one that was over and is seen again was not over."""
+    """Store that it is raised or lasts; one seen again was not over."""
     await connection.execute(
         text(
             "INSERT INTO alarm_messages "
@@ -169,7 +168,7 @@ async def put_seen(connection: AsyncConnection, message: AlarmMessage) -> None:
 
 
 async def any_lasts(connection: AsyncConnection) -> bool:
-    """Whether there is one that was seen and is not over."""
+    """Return whether one was seen and is not over."""
     rows = await connection.execute(
         text("SELECT 1 FROM alarm_messages WHERE over_at IS NULL LIMIT 1")
     )
@@ -177,7 +176,7 @@ async def any_lasts(connection: AsyncConnection) -> bool:
 
 
 async def put_over(connection: AsyncConnection, *, unseen_since: Instant, now: Instant) -> None:
-    """Those that no receiver has seen since then are over; a notice of that is due."""
+    """Mark those that no receiver has seen since then as over, and their notices as due."""
     await connection.execute(
         text(
             "UPDATE alarm_messages SET over_at = :now, tries = 0, "
@@ -189,8 +188,8 @@ async def put_over(connection: AsyncConnection, *, unseen_since: Instant, now: I
 
 
 async def messages_due(connection: AsyncConnection, now: Instant) -> Sequence[AlarmMessage]:
-    """The notices that are due: of alarms that are raised, and of those that are over. One that was
-    over before its first notice was sent is among them."""
+    """Return due notices of raised and ended alarms. One that ended before its first notice was
+    sent is among them."""
     rows = await connection.execute(
         text(
             "SELECT alarm, way, reason, sentence, raised_at, seen_at, over_at, told_at, tries, "
@@ -205,8 +204,8 @@ async def messages_due(connection: AsyncConnection, now: Instant) -> Sequence[Al
 async def claim_message(
     connection: AsyncConnection, message: AlarmMessage, *, until: Instant
 ) -> bool:
-    """Whether it is ours to send until then: no other process was faster, nor has sent it in the
-    same instant, which would leave it as due as it was."""
+    """Claim a notice until then; return False where another process was faster or sent it in the
+    same instant, which leaves it as due as it was."""
     claimed = await connection.execute(
         text(
             "UPDATE alarm_messages SET due_at = :until "
@@ -224,7 +223,7 @@ async def claim_message(
 
 
 async def put_notified(connection: AsyncConnection, message: AlarmMessage, *, now: Instant) -> None:
-    """The notice that it is raised was sent."""
+    """Store that the notice of its start was sent."""
     await connection.execute(
         text(
             "UPDATE alarm_messages SET told_at = :now, tries = 0, due_at = :now "
@@ -237,7 +236,7 @@ async def put_notified(connection: AsyncConnection, message: AlarmMessage, *, no
 async def put_failed(
     connection: AsyncConnection, message: AlarmMessage, *, again_at: Instant
 ) -> None:
-    """It was not, and is tried again."""
+    """Store that sending failed, and when to try again."""
     await connection.execute(
         text(
             "UPDATE alarm_messages SET tries = tries + 1, due_at = :again_at "
@@ -248,7 +247,7 @@ async def put_failed(
 
 
 async def delete_message(connection: AsyncConnection, message: AlarmMessage) -> None:
-    """No notice of it is due any more, unless it was seen again meanwhile."""
+    """Delete a notice unless the alarm was seen again meanwhile."""
     await connection.execute(
         text(
             "DELETE FROM alarm_messages WHERE alarm = :alarm AND way = :way AND over_at IS NOT NULL"
@@ -262,10 +261,10 @@ async def delete_message(connection: AsyncConnection, message: AlarmMessage) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmOwner:
-    """Who is at an alarm.
+    """The person who handles an alarm.
 
-    reason  why it was raised when they took it: for another reason it is another alarm
-    state   how far they are
+    reason  why it was raised then; another reason makes another alarm
+    state   their progress
     at      since when
     """
 
@@ -277,7 +276,6 @@ class AlarmOwner:
 
 
 async def alarm_owners(connection: AsyncConnection) -> list[AlarmOwner]:
-    """All that are kept."""
     rows = await connection.execute(
         text("SELECT alarm, reason, owner, state, at FROM alarm_owners ORDER BY alarm")
     )
@@ -288,7 +286,7 @@ async def alarm_owners(connection: AsyncConnection) -> list[AlarmOwner]:
 
 
 async def put_alarm_owner(connection: AsyncConnection, taken: AlarmOwner) -> None:
-    """Whoever had it has it no longer."""
+    """Store an owner in place of any other."""
     await connection.execute(
         text(
             "INSERT INTO alarm_owners (alarm, reason, owner, state, at) "
@@ -306,7 +304,7 @@ async def put_alarm_owner(connection: AsyncConnection, taken: AlarmOwner) -> Non
 
 
 async def delete_alarm_owner(connection: AsyncConnection, taken: AlarmOwner) -> None:
-    """Unless somebody has taken the alarm anew."""
+    """Delete an owner unless somebody has taken the alarm anew."""
     await connection.execute(
         text("DELETE FROM alarm_owners WHERE alarm = :alarm AND at = :at"),
         {"alarm": taken.alarm, "at": taken.at},

@@ -40,10 +40,10 @@ SPARE_MIB: Final = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing that was looked at.
+    """The result of one check.
 
-    state  ok · weak: it works, and a person should know · must: something must be done
-    do     what to do; None where nothing is to be done
+    state  ok; weak: it works, and a person should know; must: something must be done
+    do     what to do, or None
     """
 
     what: str
@@ -52,34 +52,32 @@ class Check:
     do: str | None = None
 
     def document(self) -> dict[str, str | None]:
-        """For JSON."""
         return {"what": self.what, "state": self.state, "sentence": self.sentence, "do": self.do}
 
 
 def ok(what: str, sentence: str) -> Check:
-    """In order."""
     return Check(what=what, state="ok", sentence=sentence)
 
 
 def weak(what: str, sentence: str, do: str | None = None) -> Check:
-    """Works, with a weakness."""
+    """Return a check that works, with a weakness."""
     return Check(what=what, state="weak", sentence=sentence, do=do)
 
 
 def must(what: str, sentence: str, do: str) -> Check:
-    """Something must be done."""
+    """Return a check where something must be done."""
     return Check(what=what, state="must", sentence=sentence, do=do)
 
 
 def of_configuration(problems: tuple[str, ...]) -> Iterator[Check]:
-    """Each line of what is wrong with the configuration: `VARIABLE: what, and what to write`."""
+    """Return a check for each problem, written `VARIABLE: what, and what to write`."""
     for line in problems:
         variable, _, sentence = line.partition(": ")
         yield must(variable, f"{sentence}.", "change it, then run this again")
 
 
 def of_secret_file(variable: str, mode: int | None) -> Check:
-    """A file of secrets, by its permission bits (None: it cannot be looked at)."""
+    """Check a file of secrets by its permission bits; None where it cannot be read."""
     if mode is None:
         return must(variable, "The file cannot be looked at.", "let this user read it")
     permissions = f"Its mode is {stat.S_IMODE(mode):o}"
@@ -89,9 +87,9 @@ def of_secret_file(variable: str, mode: int | None) -> Check:
 
 
 def of_key_file(variable: str, *, there: bool, needed: bool) -> Iterator[Check]:
-    """A file with a key that was made here, and of which no backup of the database holds a copy.
+    """Check a key file that was created here and is in no backup of the database.
 
-    needed  whether the database rests on it already
+    needed  whether the database already depends on it
     """
     if there:
         sentence = "No backup of the database holds it: keep a copy in another safe place."
@@ -101,8 +99,8 @@ def of_key_file(variable: str, *, there: bool, needed: bool) -> Iterator[Check]:
 
 
 def of_phone_notes(variable: str, *, others: bool) -> Iterator[Check]:
-    """Whether every number is found. others: some were noted with another key than the file's, as
-    where the file was lost, and the next start made another."""
+    """Check that every number is found. `others` counts numbers stored under another key, as after
+    a lost file."""
     if others:
         yield must(
             variable,
@@ -112,7 +110,7 @@ def of_phone_notes(variable: str, *, others: bool) -> Iterator[Check]:
 
 
 def of_erasure_journal(variable: str, state: JournalState) -> Iterator[Check]:
-    """The file that knows who was erased, and its key: no backup of the database holds them."""
+    """Check the erasure journal and its key: no backup of the database holds them."""
     if state.problem is not None:
         what, _, do = state.problem.rpartition("; ")
         yield must(variable, f"{what[:1].upper()}{what[1:]}.", do)
@@ -131,7 +129,7 @@ def of_erasure_journal(variable: str, state: JournalState) -> Iterator[Check]:
 
 
 def of_reach(what: str, probe: Probe, *, now: Instant) -> Iterator[Check]:
-    """Whether the address answers, with what TLS, and when the certificate ends."""
+    """Check that the address answers, its TLS, and its certificate's end."""
     if probe.tls_problem is not None:
         yield must(what, f"TLS fails: {probe.tls_problem}.", "mend the certificate or the address")
         return
@@ -153,7 +151,7 @@ def of_reach(what: str, probe: Probe, *, now: Instant) -> Iterator[Check]:
 
 
 def of_clock(probe: Probe, *, before: Instant, after: Instant) -> Check:
-    """Our clock beside the Date of an answer that was asked for `before` and read `after`."""
+    """Compare our clock with the Date of an answer requested at `before` and read at `after`."""
     if probe.date is None:
         return weak("clock", "There was no other time to compare with.", "keep the clock by NTP")
     # The header is cut to the second: what it means lies anywhere in the second it names.
@@ -170,7 +168,7 @@ def of_clock(probe: Probe, *, before: Instant, after: Instant) -> Check:
 
 
 def of_database(facts: DatabaseFacts) -> Iterator[Check]:
-    """What the database endangers."""
+    """Check for what endangers the database."""
     name = f"{facts.kind} {'.'.join(map(str, facts.version))}"
     for setting in facts.off:
         yield must(
@@ -206,14 +204,15 @@ def of_database(facts: DatabaseFacts) -> Iterator[Check]:
 
 
 def has_reset_bug(version: tuple[int, ...]) -> bool:
-    """SQLite 3.7.0 to 3.51.2, but 3.44.6 and later of 3.44, 3.50.7 and later of 3.50
-    (https://sqlite.org/wal.html, "The WAL-Reset Bug")."""
+    """Return whether this SQLite has the WAL-reset bug: 3.7.0 to 3.51.2, except 3.44.6 and later of
+    3.44 and 3.50.7 and later of 3.50 (https://sqlite.org/wal.html, "The WAL-Reset Bug")."""
     mended = any(version[:2] == line[:2] and version >= line for line in ((3, 44, 6), (3, 50, 7)))
     return (3, 7, 0) <= version < (3, 51, 3) and not mended
 
 
 def of_order_records(*, required: bool, since: Instant | None, live: bool) -> Check:
-    """Whose word it is what an order costs. since: None until the first start with the rule on."""
+    """Check whose statement an order's price is. `since` is None until the first start with the
+    rule on."""
     what = "prices"
     if not required:
         sentence = "An order for which the shop has stated no price is paid by what the event says."
@@ -224,7 +223,7 @@ def of_order_records(*, required: bool, since: Instant | None, live: bool) -> Ch
 
 
 def of_tokens(ending: Iterable[TokenEntry]) -> Iterator[Check]:
-    """API tokens that end soon: a program would be refused from one moment to the next."""
+    """List API tokens that end soon: a program would be refused at once."""
     for entry in ending:
         assert entry.until is not None
         sentence = f"The token {entry.name} ends {format_instant(entry.until)}."
@@ -234,7 +233,7 @@ def of_tokens(ending: Iterable[TokenEntry]) -> Iterator[Check]:
 
 
 def of_disk(free: int | None, *, low_water_mib: int) -> Iterator[Check]:
-    """Room on the database's disk, in bytes; None where a server looks after it."""
+    """Check room on the database's disk, in bytes; None on a database server."""
     if free is None:
         return
     mib = free // MIB
@@ -248,14 +247,14 @@ def of_disk(free: int | None, *, low_water_mib: int) -> Iterator[Check]:
 
 
 def of_alarm(name: str, alarm: Alarm) -> Check:
-    """What goes wrong while it serves: its sentence is what is so, a colon, and what to do."""
+    """Turn a lasting alarm into a check; its sentence has the state, a colon, and what to do."""
     sentence, _, do = alarm.sentence.partition(": ")
     made = must if alarm.pressing else weak
     return made(name, f"{sentence}.", do.removesuffix("."))
 
 
 def of_merchant() -> Check:
-    """What one instance is for; orders of two shops with one reference would be one order."""
+    """State the one-merchant rule: two shops' orders with one reference would be one order."""
     return ok(
         "merchant",
         "This instance serves one merchant: an order reference means the same order to all sources,"
@@ -264,7 +263,7 @@ def of_merchant() -> Check:
 
 
 def of_profile(source: str, profile: Profile) -> Iterator[Check]:
-    """What the provider's own way of signing leaves open."""
+    """Check what the provider's way of signing leaves open."""
     what = f"source {source}"
     found = list(_weaknesses(profile))
     for sentence, do in found:

@@ -63,12 +63,12 @@ SESSION_WAIT: Final[Duration] = 15 * MINUTE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrivals:
-    """What was heard by `now`.
+    """Arrivals up to `now`.
 
-    last      the last verified delivery; None: there never was one
-    usual     how many came in the stretch from `last` to `now`, or of LONGEST from `last`, on each
-              of the DAYS days before `last`, the nearest first; counted up to EXPECTED
-    sessions  when sessions were opened since then, the oldest first; the first SESSIONS of them
+    last      the last verified delivery; None where none ever came
+    usual     deliveries in the same stretch (from `last` to `now`, at most LONGEST) on each of the
+              DAYS days before, nearest first; counted up to EXPECTED
+    sessions  when the first SESSIONS sessions since then were opened, oldest first
     """
 
     now: Instant
@@ -81,7 +81,7 @@ _DO: Final = "look at the provider's dashboard, and at `tallyhook deliveries lis
 
 
 def silence(arrivals: Arrivals) -> Alarm | None:
-    """The alarm, if it is too quiet."""
+    """Return the alarm if it is too quiet."""
     since = "ever" if arrivals.last is None else f"since {format_instant(arrivals.last)}"
     waits = arrivals.sessions and arrivals.now - arrivals.sessions[0] >= SESSION_WAIT
     if waits and len(arrivals.sessions) >= SESSIONS:
@@ -99,8 +99,8 @@ def silence(arrivals: Arrivals) -> Alarm | None:
 
 
 def usual_of(days: Sequence[int]) -> float:
-    """What may be expected: the median of the days before, but no more than on the same day a week
-    ago, so that a shop's quiet day is none to worry about."""
+    """Return the expected number: the median of the days before, at most the same day's a week ago,
+    so that a shop's quiet day raises no alarm."""
     return min(median(days), days[-1]) if len(days) == DAYS else 0
 
 
@@ -124,9 +124,9 @@ sends one in fifty of them the last twenty are among these."""
 
 
 class Paid(NamedTuple):
-    """An event that says a payment has succeeded.
+    """An event that states a success.
 
-    payment  what several events of one payment have in common
+    payment  the key that events of one payment share
     tied     whether an order has it
     """
 
@@ -138,11 +138,11 @@ class Paid(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What was looked at.
+    """Recent successes.
 
-    paid        the latest first, none younger than PATIENCE
-    whole       whether these are all that ever came until then
-    tied_since  sources that have had a payment of an order since then
+    paid        latest first, none younger than PATIENCE
+    whole       whether these are all that ever came
+    tied_since  sources with a payment of an order since then
     """
 
     now: Instant
@@ -152,7 +152,7 @@ class Seen(NamedTuple):
 
 
 def no_order(seen: Seen) -> Alarm | None:
-    """The alarm, if there are sources of whose last payments none belongs to an order."""
+    """Return the alarm if none of a source's last payments belongs to an order."""
     sources: dict[str, dict[str, Paid]] = {}
     for paid in seen.paid:
         payments = sources.setdefault(paid.source, {})
@@ -182,7 +182,7 @@ def no_order(seen: Seen) -> Alarm | None:
 
 
 def _untied(payments: Sequence[Paid], seen: Seen) -> Sequence[Paid]:
-    """Those that are a reason; the latest first."""
+    """Return the payments that are a reason, latest first."""
     never_tied = seen.whole and not any(paid.tied for paid in payments)
     latest = payments[:MOST]
     if len(latest) < (LEAST if never_tied else MOST) or any(paid.tied for paid in latest):
@@ -222,12 +222,12 @@ class Watched(NamedTuple):
 
 
 class Watch(NamedTuple):
-    """One thing that is watched.
+    """A condition that is watched.
 
-    name    its key in readiness; `tallyhook_<name>_alarm` is its figure
-    figure  what the figure says, for whoever reads /metrics
-    look    looks once; the alarm, if there is reason for one
-    dated   whether it says since when; `tallyhook_<name>_since_seconds` is the figure of that
+    name    its key in readiness, and in the metric `tallyhook_<name>_alarm`
+    figure  the metric's help text
+    look    looks once; returns the alarm, if there is a reason
+    dated   whether `tallyhook_<name>_since_seconds` has its start
     """
 
     name: str
@@ -293,7 +293,8 @@ async def _shop_away(watched: Watched) -> Alarm | None:
 
 
 def shop_away(health: notification_store.Away, *, waiting: int, dead: int) -> Alarm:
-    """The alarm on a shop that takes none of `waiting` notifications; `dead` were given up."""
+    """Return the alarm on a shop that accepts none of `waiting` notifications; `dead` were given
+    up."""
     given_up = f", {dead:,} given up" if dead else ""
     return Alarm(
         reason="shop_takes_no_notifications",
@@ -494,7 +495,7 @@ WATCHES: Final = (
 
 
 async def alarms(watched: Watched) -> dict[str, Alarm]:
-    """Those that there is reason for now, by the name of what is watched."""
+    """Return the alarms that have a reason now, by name."""
     seen = [(watch.name, await watch.look(watched)) for watch in WATCHES]
     return {name: alarm for name, alarm in seen if alarm is not None}
 
@@ -508,10 +509,10 @@ FIGURES: Final = {f"{watch.name}_alarm": watch.figure for watch in WATCHES} | {
 
 
 class Watchdog:
-    """What was last seen, for readiness, the figures and the feed.
+    """The last look, for readiness, metrics and the feed.
 
-    alarms    those that last, by the name of what is watched
-    findings  how many orders have each of the findings that are watched
+    alarms    lasting alarms by the name of their Watch
+    findings  number of orders with each watched finding
     """
 
     def __init__(self, watched: Watched, messages: AlarmMessages | None = None) -> None:
@@ -523,15 +524,15 @@ class Watchdog:
 
     @property
     def sentences(self) -> list[str]:
-        """What the alarms that last say to people."""
+        """Return the lasting alarms' sentences."""
         return [alarm.sentence for alarm in self.alarms.values()]
 
     async def everything_refused(self) -> str | None:
-        """See `health`: looked at whenever readiness is asked for, for it must know at once."""
+        """Call `health.everything_refused`: readiness needs its answer at once."""
         return await everything_refused(self._watched.context, self._watched.ages)
 
     async def look(self) -> int:
-        """Look once, and log what has changed. Returns 0: there is nothing to do at once."""
+        """Look once and log what has changed. Return 0: nothing is due at once."""
         await self._count_findings()
         before, self.alarms = self.alarms, await alarms(self._watched)
         await forget_owners(self._watched.context, self.alarms)
