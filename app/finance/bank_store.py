@@ -28,12 +28,6 @@ _TEXTS_FROM: Final = CONTENT.index("entry")
 """The texts begin here; numbers in them may be erased."""
 
 
-def bank_line_id(subject: str, ordinal: int) -> str:
-    """Return the id that all versions of a line share: `bnk_` and 20 hex digits."""
-    digest = hashlib.blake2b(f"{subject}\x1f{ordinal}".encode(), digest_size=10)
-    return "bnk_" + digest.hexdigest()
-
-
 def payout_id(source: str, reference: str, currency: str) -> str:
     """Return a payout's id: `pyt_` and 20 hex digits."""
     digest = hashlib.blake2b("\x1f".join((source, reference, currency)).encode(), digest_size=10)
@@ -46,7 +40,7 @@ def subject_digest(subject: str) -> str:
 
 
 async def write_bank(
-    connection: AsyncConnection, rows: Sequence[tuple[Any, ...]], *, number: int | None
+    connection: AsyncConnection, rows: Rows, *, number: int | None
 ) -> import_store.WrittenVersions:
     """Add the versions that staged rows make, as of an import.
 
@@ -56,21 +50,6 @@ async def write_bank(
     return await run(connection, _write, rows, number)
 
 
-def _write(
-    connection: PlainConnection, rows: Sequence[tuple[Any, ...]], number: int | None
-) -> import_store.WrittenVersions:
-    counts, fresh, behind = _decide(connection, rows)
-    if number is not None:
-        versions = [
-            (subject, ordinal, number, bank_line_id(subject, ordinal), *content)
-            for subject, ordinal, content in fresh
-        ]
-        import_store.write_versions(
-            connection, "bank", fresh=versions, behind=behind, number=number
-        )
-    return counts
-
-
 _VERSIONS: Final = statement(
     "SELECT subject, ordinal, since, until, {content} FROM bank_lines WHERE subject IN ({})",
     content=", ".join(CONTENT),
@@ -78,13 +57,10 @@ _VERSIONS: Final = statement(
 
 _Place = tuple[str, int]
 
-_Fresh = list[tuple[str, int, tuple[Any, ...]]]
 
-
-def _decide(
-    connection: PlainConnection, rows: Sequence[tuple[Any, ...]]
-) -> tuple[import_store.WrittenVersions, _Fresh, Rows]:
-    """Return the counts, the versions to add, and the keys of those that they supersede."""
+def _write(
+    connection: PlainConnection, rows: Rows, number: int | None
+) -> import_store.WrittenVersions:
     given = [(subject_digest(row[0]), row[1:]) for row in rows]
     known, erased = dict[_Place, tuple[Any, ...]](), dict[_Place, tuple[Any, ...]]()
     found = select_rows(connection, sql=_VERSIONS, values={subject for subject, _ in given})
@@ -94,7 +70,7 @@ def _decide(
         # In force or not: a line that was taken back may come again, its erased texts must not.
         if any(isinstance(each, str) and ERASED in each for each in rest):
             erased[subject, ordinal] = tuple(rest[_TEXTS_FROM:])
-    counts, fresh, behind = import_store.WrittenVersions(), _Fresh(), list[tuple[Any, ...]]()
+    counts, fresh, behind = import_store.WrittenVersions(), Rows(), Rows()
     for subject, group in groupby(given, key=lambda row: row[0]):
         for ordinal, content in enumerate(sorted(row[1] for row in group)):
             place = (subject, ordinal)
@@ -108,8 +84,9 @@ def _decide(
             else:
                 counts.changed += 1
                 behind.append((subject, ordinal, before[0]))
-            fresh.append((subject, ordinal, content))
-    return counts, fresh, behind
+            fresh.append((subject, ordinal, *content))
+    import_store.write_versions(connection, "bank", fresh, behind, number)
+    return counts
 
 
 ERASED: Final = "•"

@@ -8,7 +8,6 @@ from: a book is compared with ledgers, and never makes one.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, Final
 
@@ -60,14 +59,8 @@ _VERSIONS: Final = statement(
 )
 
 
-def line_id_of(match_key: str, kind: str) -> str:
-    """Return the id that all versions of a line share: `bok_` and 20 hex digits."""
-    digest = hashlib.blake2b(f"{kind}\x1f{match_key}".encode(), digest_size=10)
-    return "bok_" + digest.hexdigest()
-
-
 async def write_book(
-    connection: AsyncConnection, rows: Sequence[tuple[Any, ...]], *, number: int | None
+    connection: AsyncConnection, rows: Rows, *, number: int | None
 ) -> import_store.WrittenVersions:
     """Add the versions that staged rows make, no two of one line, as of an import.
 
@@ -78,32 +71,18 @@ async def write_book(
 
 
 def _write(
-    connection: PlainConnection, rows: Sequence[tuple[Any, ...]], number: int | None
+    connection: PlainConnection, rows: Rows, number: int | None
 ) -> import_store.WrittenVersions:
-    counts, fresh, behind = _decide(connection, rows)
-    if number is not None:
-        versions = [(*row[:2], number, line_id_of(row[0], row[1]), *row[2:]) for row in fresh]
-        import_store.write_versions(
-            connection, "book", fresh=versions, behind=behind, number=number
-        )
-    return counts
-
-
-def _decide(
-    connection: PlainConnection, rows: Sequence[tuple[Any, ...]]
-) -> tuple[import_store.WrittenVersions, list[tuple[Any, ...]], Rows]:
-    """Return the counts, the rows to add, and the keys of the versions that they supersede."""
-    keys = [row[0] for row in rows]
+    keys, found = [row[0] for row in rows], Rows()
     # A book of new lines only, as the first one, need not look up each of its keys.
     any_between = "SELECT 1 FROM book_lines WHERE match_key BETWEEN ? AND ? LIMIT 1"
-    if not keys or not connection.ask(any_between, (min(keys), max(keys))):
-        return import_store.WrittenVersions(new=len(rows)), list(rows), []
-    found = select_rows(connection, sql=_VERSIONS, values=set(keys))
+    if keys and connection.ask(any_between, (min(keys), max(keys))):
+        found = select_rows(connection, sql=_VERSIONS, values=set(keys))
     current = {row[:2]: row for row in found if row[3] is None}
     # A line that was taken back has no version in force, but its number may be erased all the same.
     erased = {row[:2] for row in found if row[-1] == ERASED}
-    fresh, behind, new = [], [], 0
-    for row in rows:
+    fresh, behind, new = Rows(), Rows(), 0
+    for row in rows if found else ():
         known = current.get(row[:2])
         kept = (*row[:-1], ERASED) if row[:2] in erased else row
         if known is None:
@@ -112,10 +91,12 @@ def _decide(
         elif kept[2:] != known[4:]:
             fresh.append(kept)
             behind.append(known[:3])
-    counts = import_store.WrittenVersions(
+    if not found:
+        fresh, new = rows, len(rows)
+    import_store.write_versions(connection, "book", fresh, behind, number)
+    return import_store.WrittenVersions(
         new=new, changed=len(behind), unchanged=len(rows) - len(fresh)
     )
-    return counts, fresh, behind
 
 
 # --- reading --------------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -300,7 +301,9 @@ async def accept_break(
     seen  `mark_of` the break as it was shown; None: accept it in any state
     Raises UsageError if it has changed since.
     """
-    return await _decide(context, name, BreakAct(kind="accepted", by=by, reason=reason), seen=seen)
+    return await decide_break(
+        context, name, BreakAct(kind="accepted", by=by, reason=reason), seen=seen
+    )
 
 
 MOST_AT_ONCE: Final = 200
@@ -401,29 +404,22 @@ async def unmatch_break(
     return await _do(context, name, BreakAct(kind="unmatched", by=by, reason=reason, value=line))
 
 
-async def settle_break(
-    context: AppContext,
-    name: str,
-    *,
-    action: str,
-    reason: str,
-    by: str | None,
-    seen: str | None = None,
-) -> Proposal | None:
-    """Settle late money. Keeping it is an acceptance, and may be proposed as one.
-
-    seen  as of `accept_break`
-    """
-    doing = BreakAct(kind="settled", by=by, reason=reason, value=action)
-    return await _decide(context, name, doing, seen=seen)
+@asynccontextmanager
+async def _acting(
+    context: AppContext, doing: BreakAct
+) -> AsyncIterator[tuple[Connection, operator_store.Operator]]:
+    proposals.check_reason(doing.reason, of="a break", needed=doing.kind != "assigned")
+    async with context.database.writing() as connection:
+        await break_store.deciding_alone(connection)
+        yield (
+            connection,
+            await operators.permitted(connection, by=doing.by, action=BREAK_ACTIONS[doing.kind]),
+        )
 
 
 async def _do(context: AppContext, name: str, doing: BreakAct, *, seen: str | None = None) -> str:
     """Act on one break. Returns the act's value as it was stored."""
-    _check_reason(doing)
-    async with context.database.writing() as connection:
-        await break_store.deciding_alone(connection)
-        who = await operators.permitted(connection, by=doing.by, action=BREAK_ACTIONS[doing.kind])
+    async with _acting(context, doing) as (connection, who):
         found = await living_break(connection, name)
         _check_same([found], seen)
         value = doing.value
@@ -436,14 +432,14 @@ async def _do(context: AppContext, name: str, doing: BreakAct, *, seen: str | No
     return value
 
 
-async def _decide(
+async def decide_break(
     context: AppContext, name: str, doing: BreakAct, *, seen: str | None
 ) -> Proposal | None:
-    """Accept or settle a break, or propose that if one person may not."""
-    _check_reason(doing)
-    async with context.database.writing() as connection:
-        await break_store.deciding_alone(connection)
-        who = await operators.permitted(connection, by=doing.by, action=BREAK_ACTIONS[doing.kind])
+    """Accept or settle a break, or propose that if one person may not. seen: as of `accept_break`.
+
+    Keeping late money is an acceptance.
+    """
+    async with _acting(context, doing) as (connection, who):
         found = await living_break(connection, name)
         _check_same([found], seen)
         _check_open(found)
@@ -471,10 +467,7 @@ async def _do_all(context: AppContext, names: Sequence[str], doing: BreakAct, *,
     seen  `mark_of` the breaks as they were shown
     Raises UsageError if they have changed since, or if one person may not accept them.
     """
-    _check_reason(doing)
-    async with context.database.writing() as connection:
-        await break_store.deciding_alone(connection)
-        who = await operators.permitted(connection, by=doing.by, action=BREAK_ACTIONS[doing.kind])
+    async with _acting(context, doing) as (connection, who):
         found = await seen_breaks(connection, names)
         _check_same(found, seen)
         if doing.kind == "accepted":
@@ -500,10 +493,6 @@ async def _check_alone(connection: Connection, found: Sequence[SeenBreak]) -> No
         raise UsageError(f"{together}; nothing was accepted")
 
 
-def _check_reason(doing: BreakAct) -> None:
-    proposals.check_reason(doing.reason, of="a break", needed=doing.kind != "assigned")
-
-
 def _check_open(found: SeenBreak) -> None:
     if found.life.state == "closed":
         raise UsageError(f"{found.identity} is closed: {found.life.because}")
@@ -520,19 +509,16 @@ async def _write(
 ) -> None:
     """Store the step of the break, and its audit entry."""
     now, money = context.clock.now(), found.seen.money
-    await break_store.add_act(
-        connection,
-        break_store.DoneAct(
-            break_id=found.identity,
-            at=now,
-            who=who.name,
-            kind=doing.kind,
-            money=money,
-            value=doing.value,
-            reason=doing.reason,
-            second=None if agreed is None else agreed.second,
-        ),
+    step = Step(
+        at=now,
+        kind=doing.kind,
+        money=money,
+        by=who.name,
+        value=doing.value,
+        reason=doing.reason,
+        second=None if agreed is None else agreed.second,
     )
+    await break_store.add_act(connection, found.identity, step)
     facts: dict[str, str | int] = {"amount": major_text(money), "currency": money.currency}
     if doing.value:
         facts["value"] = doing.value

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from sqlalchemy import ColumnElement, column, func, select, table, text
@@ -177,27 +176,13 @@ async def latest_seen(connection: AsyncConnection, names: Sequence[str]) -> dict
 # --- what people do -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DoneAct:
-    """An act of a person on a break; the fields are those of `Step`."""
-
-    break_id: str
-    at: Instant
-    who: str
-    kind: str
-    money: Money
-    value: str = ""
-    reason: str = ""
-    second: str | None = None
-
-
 async def deciding_alone(connection: AsyncConnection) -> None:
     """Let nobody else decide about breaks, and no run write any, until the transaction ends."""
     await run(connection, take_lock, RECONCILING)
 
 
-async def add_act(connection: AsyncConnection, done: DoneAct) -> None:
-    """Add an act after all others."""
+async def add_act(connection: AsyncConnection, break_id: str, step: Step) -> None:
+    """Add a person's step of a break, after all others."""
     number = await connection.scalar(
         text(
             "INSERT INTO counters (name, value) VALUES ('break_deeds', 1) "
@@ -212,15 +197,15 @@ async def add_act(connection: AsyncConnection, done: DoneAct) -> None:
         ),
         {
             "number": number,
-            "deed": done.kind,
-            "minor": done.money.minor,
-            "currency": done.money.currency,
-            "break_id": done.break_id,
-            "at": done.at,
-            "who": done.who,
-            "value": done.value,
-            "reason": done.reason,
-            "second": done.second,
+            "break_id": break_id,
+            "at": step.at,
+            "who": step.by,
+            "deed": step.kind,
+            "value": step.value,
+            "reason": step.reason,
+            "second": step.second,
+            "minor": step.money.minor,
+            "currency": step.money.currency,
         },
     )
 

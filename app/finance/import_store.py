@@ -14,6 +14,7 @@ none back themselves. If that import is taken back, the newest of the others is 
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -353,18 +354,33 @@ class WrittenVersions:
         ]
 
 
-def write_versions(
-    connection: PlainConnection, kind: ImportKind, *, fresh: Rows, behind: Rows, number: int
-) -> None:
-    """Add versions of an import, and end those that they supersede.
+def line_id_of(kind: ImportKind, keys: Sequence[Any]) -> str:
+    """Return the id that all versions of a line share, such as `bok_` and 20 hex digits."""
+    named = reversed(keys) if kind == "book" else keys
+    digest = hashlib.blake2b("\x1f".join(map(str, named)).encode(), digest_size=10)
+    return f"{_ID_PREFIXES[kind]}_{digest.hexdigest()}"
 
-    fresh   rows of KEYS, since, line and CONTENT
+
+_ID_PREFIXES: Final[dict[ImportKind, str]] = {"book": "bok", "statement": "stm", "bank": "bnk"}
+
+
+def write_versions(
+    connection: PlainConnection, kind: ImportKind, fresh: Rows, behind: Rows, number: int | None
+) -> None:
+    """Add versions of an import, and end those that they supersede. number: None writes nothing.
+
+    fresh   rows of KEYS and CONTENT
     behind  rows of KEYS and since
     """
+    if number is None:
+        return
+    keys = KEYS[kind]
     if behind:
-        _supersede(connection, TABLES[kind], (*KEYS[kind], "since"), behind, number)
-    columns = (*KEYS[kind], "since", "line", *CONTENT[kind])
-    insert_rows(connection, table=TABLES[kind], columns=columns, rows=fresh)
+        _supersede(connection, TABLES[kind], (*keys, "since"), behind, number)
+    width = len(keys)
+    rows = [(*r[:width], number, line_id_of(kind, r[:width]), *r[width:]) for r in fresh]
+    columns = (*keys, "since", "line", *CONTENT[kind])
+    insert_rows(connection, table=TABLES[kind], columns=columns, rows=rows)
 
 
 def _supersede(

@@ -35,7 +35,7 @@ from app.finance.files import (
 from app.finance.import_digest_store import digests_of
 from app.finance.import_store import ImportKind as ImportKind
 from app.finance.order_references import Unfit, name_references, unfit_references
-from app.finance.staged_rows import Staged, chunks
+from app.finance.staged_rows import Rows, Staged, chunks
 from app.receiving.pace import Pace
 from reconcile.periods import Calendar
 
@@ -84,7 +84,7 @@ class ImportForm:
 
 
 async def _write_book(
-    connection: Connection, rows: Sequence[tuple[Any, ...]], *, number: int | None
+    connection: Connection, rows: Rows, *, number: int | None
 ) -> import_store.WrittenVersions:
     # The last columns say what orders were paid by, which is no part of a line.
     lines = [row[: -len(books.REFERENCES)] for row in rows]

@@ -24,7 +24,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection as Pipe
@@ -79,24 +79,10 @@ BUILT_IN: Final = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
-    """The result of a run. `breaks_of_run` reads its breaks.
+class Ran(run_store.Run):
+    """A finished run with its totals, and the number of its breaks that nobody has accepted."""
 
-    at      when it finished
-    rules   the number of the saved rules; BUILT_IN if none were saved; None for rules of a file
-    lived   whether it moved the lives of breaks
-    breaks  number of breaks that it saw; `open`: of those that nobody has accepted
-    """
-
-    number: int
-    at: Instant
-    as_of: Instant
-    since: Instant | None
-    until: Instant | None
-    rules: int | None
-    lived: bool
     control: Control
-    breaks: int
     open: int
 
 
@@ -299,21 +285,11 @@ async def ran(context: AppContext, done: run_store.Run) -> Ran:
         async for names in break_store.breaks_done_about(connection, done.number, decided=True):
             steps = await break_store.steps_of(connection, names)
             accepted += sum(life(each).state == "accepted" for each in steps.values())
-    return Ran(
-        number=done.number,
-        at=done.at,
-        as_of=done.as_of,
-        since=done.since,
-        until=done.until,
-        rules=done.rules,
-        lived=done.lived,
-        control=control_in(done.result),
-        breaks=done.breaks,
-        open=done.breaks - accepted,
-    )
+    control = control_in(done.result)
+    return Ran(**asdict(done), control=control, open=done.breaks - accepted)
 
 
-def _head(found: run_store.Run | Ran) -> dict[str, Any]:
+def _head(found: run_store.Run) -> dict[str, Any]:
     """Return the beginning of every document of a run."""
     return {
         "run": found.number,

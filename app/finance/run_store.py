@@ -34,8 +34,15 @@ AT_ONCE: Final = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run. `at`: when it finished; `result`: its control totals, as JSON; the rest as in its
-    table."""
+    """One run.
+
+    at      when it finished
+    rules   the number of the saved rules; 0 if none were saved; None for rules of a file
+    lived   whether it moved the lives of breaks
+    breaks  number of breaks that it saw
+    ties    whether its control totals agree
+    result  its control totals, as JSON
+    """
 
     number: int
     at: Instant

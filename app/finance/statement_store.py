@@ -10,7 +10,6 @@ reported that reference; its rows have that payment.
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -43,18 +42,10 @@ _IN_FORCE: Final = statement(
     columns=", ".join((*IDENTIFYING, "ordinal", "since", *CONTENT)),
 )
 
-_Group = tuple[str, str, str]
-
-
-def line_id_of(group: _Group, ordinal: int) -> str:
-    """Return the id that all versions of a line share: `stm_` and 20 hex digits."""
-    digest = hashlib.blake2b("\x1f".join((*group, str(ordinal))).encode(), digest_size=10)
-    return "stm_" + digest.hexdigest()
-
 
 async def write_statement(
     connection: AsyncConnection,
-    rows: Sequence[tuple[Any, ...]],
+    rows: Rows,
     *,
     number: int | None,
     calendar: Calendar = IN_UTC,
@@ -69,80 +60,44 @@ async def write_statement(
 
 
 def _write(
-    connection: PlainConnection,
-    rows: Sequence[tuple[Any, ...]],
-    number: int | None,
-    calendar: Calendar,
+    connection: PlainConnection, rows: Rows, number: int | None, calendar: Calendar
 ) -> import_store.WrittenVersions:
-    counts, fresh, behind = _decide(connection, rows, calendar)
-    if number is not None:
-        versions = [
-            (*group, ordinal, number, line_id_of(group, ordinal), *stated)
-            for group, ordinal, stated in fresh
-        ]
-        import_store.write_versions(
-            connection, "statement", fresh=versions, behind=behind, number=number
-        )
-    return counts
-
-
-_Fresh = list[tuple[_Group, int, tuple[Any, ...]]]
-
-
-def _decide(
-    connection: PlainConnection, rows: Sequence[tuple[Any, ...]], calendar: Calendar
-) -> tuple[import_store.WrittenVersions, _Fresh, Rows]:
-    """Return the counts, the versions to add, and the keys of those that they supersede."""
-    found = select_rows(connection, sql=_IN_FORCE, values={row[0] for row in rows})
     known: dict[Any, Rows] = defaultdict(list)
-    for row in found:
+    for row in select_rows(connection, sql=_IN_FORCE, values={row[0] for row in rows}):
         known[row[:3]].append(row)
-    counts, fresh, behind = import_store.WrittenVersions(), _Fresh(), list[tuple[Any, ...]]()
-    for group, stated in groupby(rows, key=lambda row: row[:3]):
+    counts, fresh, behind = import_store.WrittenVersions(), Rows(), Rows()
+    for group, some in groupby(rows, key=lambda row: row[:3]):
         lines = known.get(group)
         if lines is None:
-            new = [(group, place, row[3:]) for place, row in enumerate(stated)]
+            new = [(*group, place, *row[3:]) for place, row in enumerate(some)]
             fresh += new
             counts.new += len(new)
-        else:
-            own = [row[3:] for row in stated]
-            pairs = paired(
-                stated=[_moved(group[1], row) for row in own],
-                known=[_moved(group[1], line[5:]) for line in lines],
-                calendar=calendar,
-            )
-            counts.add(_versions(group, own, lines, pairs, fresh, behind))
-            if None in pairs and group[1] != "payment":
-                counts.beside += _beside(group, own, lines, pairs, calendar)
-    return counts, fresh, behind
-
-
-def _versions(
-    group: _Group,
-    stated: list[tuple[Any, ...]],
-    lines: Rows,
-    pairs: Sequence[int | None],
-    fresh: _Fresh,
-    behind: Rows,
-) -> import_store.WrittenVersions:
-    """Add the rows of one group to `fresh` and `behind`; `pairs` gives their places in `lines`."""
-    counts, following = import_store.WrittenVersions(), max(line[3] for line in lines) + 1
-    for row, place in zip(stated, pairs, strict=True):
-        if place is None:
-            fresh.append((group, following, row))
-            following += 1
-            counts.new += 1
-        elif row == lines[place][5:]:
-            counts.unchanged += 1
-        else:
-            fresh.append((group, lines[place][3], row))
-            behind.append(lines[place][:5])
-            counts.changed += 1
+            continue
+        stated, following = [row[3:] for row in some], max(line[3] for line in lines) + 1
+        pairs = paired(
+            stated=[_moved(group[1], row) for row in stated],
+            known=[_moved(group[1], line[5:]) for line in lines],
+            calendar=calendar,
+        )
+        for row, place in zip(stated, pairs, strict=True):
+            if place is None:
+                fresh.append((*group, following, *row))
+                following += 1
+                counts.new += 1
+            elif row == lines[place][5:]:
+                counts.unchanged += 1
+            else:
+                fresh.append((*group, lines[place][3], *row))
+                behind.append(lines[place][:5])
+                counts.changed += 1
+        if None in pairs and group[1] != "payment":
+            counts.beside += _beside(group, stated, lines, pairs, calendar)
+    import_store.write_versions(connection, "statement", fresh, behind, number)
     return counts
 
 
 def _beside(
-    group: _Group,
+    group: tuple[str, str, str],
     stated: list[tuple[Any, ...]],
     lines: Rows,
     pairs: Sequence[int | None],

@@ -18,7 +18,14 @@ from app.access.proposal import Proposal
 from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.database.engine import Connection
-from app.finance.break_acts import SeenBreak, living_breaks, one_break, seen_breaks, settle_break
+from app.finance.break_acts import (
+    BreakAct,
+    SeenBreak,
+    decide_break,
+    living_breaks,
+    one_break,
+    seen_breaks,
+)
 from app.finance.break_store import breaks_done_about, breaks_in_run, steps_of
 from app.finance.run_store import Run, last_lived
 from reconcile.instants import Instant
@@ -218,7 +225,7 @@ async def settle_late(
     seen  as of `accept_break`
 
     Raises UsageError for an unknown action, for a break that is not late money, and as
-    `settle_break` does.
+    `decide_break` does.
     """
     if action not in SETTLINGS:
         raise UsageError(f"--action is one of: {', '.join(SETTLINGS)}")
@@ -227,7 +234,8 @@ async def settle_late(
         raise UsageError(
             f"{name} is {found.seen.cause}, not late money; see `tallyhook breaks show {name}`"
         )
-    proposal = await settle_break(context, name, action=action, reason=reason, by=by, seen=seen)
+    doing = BreakAct(kind="settled", by=by, reason=reason, value=action)
+    proposal = await decide_break(context, name, doing, seen=seen)
     return await one_break(context, name) if proposal is None else proposal
 
 

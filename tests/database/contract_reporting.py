@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from app.core.errors import UsageError
-from app.finance.book_line_store import line_id_of
 from app.finance.break_acts import accept_break, match_break
-from app.finance.import_store import Import, begin_import, publish_import
+from app.finance.import_store import Import, begin_import, line_id_of, publish_import
 from app.finance.imports import ImportRequest, import_book
 from app.finance.period_store import changed_outcomes
 from app.finance.reconcile_period import RunRequest, reconcile_period
@@ -194,7 +193,7 @@ class ReportingContract:
         (stray,) = found.break_lines
         assert (stray.cause, stray.order) == ("paid_not_in_book", "X")
         await match_break(
-            now, stray.identity, line=f"{line_id_of('hand', 'order')}.1", reason="the same", by=None
+            now, stray.identity, line=f"{line_id_of('book', ('hand', 'order'))}.1", reason="the same", by=None
         )
         reported = []
         for start, end in ((T, border), (border, border + 10 * DAY)):
