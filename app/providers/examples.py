@@ -296,12 +296,12 @@ class _Shape:
             for name, places in found.items()
         }
         for name in (*_REFERENCES, "event_id"):
-            stated = str(getattr(self._base.events[0], name))
+            reference = str(getattr(self._base.events[0], name))
             # A value that is neither a part of the reference nor holds it merely selects it.
             carriers[name] = [
                 place
                 for place in carriers[name]
-                if (leaf := str(self._leaves[place])) in stated or stated in leaf
+                if (leaf := str(self._leaves[place])) in reference or reference in leaf
             ]
         return carriers
 
