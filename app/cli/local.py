@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
     from app.core.http import Exchange
     from app.core.recorded import Recorded
-    from app.providers.examples import Example, Wanted
+    from app.providers.examples import Example, WantedEvent
     from app.providers.named.contract import Signed
     from app.providers.source import Source
     from reconcile.money import Money
@@ -112,7 +112,7 @@ def trigger(
     In the sandbox alone. The same words, --at among them, send the same bytes again, signed anew,
     as providers do; without --at a second body of its id. Exit code 1 where it was refused.
     """
-    from app.providers.examples import Wanted, find_example
+    from app.providers.examples import WantedEvent, find_example
     from app.providers.profile import load_profile
 
     load_profile(provider)
@@ -127,7 +127,9 @@ def trigger(
     reference = order
     if reference is None and session is None and signer.profile.event.order:
         reference = _new_reference()
-    wanted = Wanted(order=reference, session=session, amount=money, at=printing.moment(at, "--at"))
+    wanted = WantedEvent(
+        order=reference, session=session, amount=money, at=printing.moment(at, "--at")
+    )
     signed = _signed(signer, settings, example, wanted, address=address)
     printing.note(f"{example.word} of {reference or session or 'no order'} to {address}")
     _post(signed, method=example.method, to=address)
@@ -195,7 +197,7 @@ def _new_reference() -> str:
 
 
 def _signed(
-    signer: Source, settings: Settings, example: Example, wanted: Wanted, *, address: str
+    signer: Source, settings: Settings, example: Example, wanted: WantedEvent, *, address: str
 ) -> Signed:
     from app.core.clock import SystemClock
     from app.providers.examples import shape_event

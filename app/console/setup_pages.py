@@ -17,7 +17,7 @@ from app.core.ids import new_id
 from app.core.recorded import Recorded, send_on
 from app.orders.delivery_log import last_came
 from app.providers.connecting import setup_facts
-from app.providers.examples import Example, Wanted, examples_of, shape_event
+from app.providers.examples import Example, WantedEvent, examples_of, shape_event
 from app.providers.source import Source
 from reconcile.instants import DAY, Instant, format_known
 
@@ -230,7 +230,7 @@ async def _sent(
     """The example as the provider would send it now, about this order. Raises UsageError where it
     has no place for one."""
     now, known_as = view.context.clock.now(), f"{view.console.receiver or SERVE}{urlsplit(to).path}"
-    signed = shape_event(source, example, Wanted(order=order), now=now, url=known_as)
+    signed = shape_event(source, example, WantedEvent(order=order), now=now, url=known_as)
     query = urlsplit(signed.url).query
     request = Recorded(
         method=example.method,

@@ -23,7 +23,7 @@ from app.orders import published_store
 from app.orders.customers import phones_of
 from app.orders.holds import as_judged
 from app.orders.read_orders import nothing_known
-from app.providers.doctor import Account, Patient
+from app.providers.doctor import Account
 from app.providers.fetched import is_answer
 from app.providers.fingerprints import covered, signer_of
 from app.providers.request import Incoming
@@ -240,27 +240,17 @@ def _proven(row: StoredDelivery, body: bytes | None, account: Account | None) ->
             sentence="Its body was deleted: its signature was right when it arrived, and cannot be "
             "checked again."
         )
-    return _checked(account, _patient(row, whole, account))
-
-
-def _patient(row: StoredDelivery, body: bytes, account: Account) -> Patient:
-    kept = read_request(row.headers)
+    kept = read_request(row.headers, whole)
     secrets = account.secrets
     texts = secrets.values() if isinstance(secrets, Mapping) else secrets
     token = account.profile.signature.mac in TOKENS
     tokens = [each.encode("utf-8") for each in texts] if token else []
-    return Patient(
-        headers=restored(kept.headers, tokens),
-        body=body,
-        method=kept.method,
-        url=kept.url or f"/webhooks/{row.source}",
-        now=row.received_at,
+    request = kept._replace(
+        headers=restored(kept.headers, tokens), url=kept.url or f"/webhooks/{row.source}"
     )
-
-
-def _checked(account: Account, patient: Patient) -> Proven:
     rule = account.profile.signature
-    signer, over = signer_of(account, patient), covered(account, patient)
+    signer = signer_of(account, request, now=row.received_at)
+    over = covered(account, request)
     proven = Proven(
         sentence="No secret that is configured now makes it: the one it was signed with was taken "
         "out since. It was right when it arrived.",

@@ -1,8 +1,8 @@
 """`signature check`: verifies requests written as JSON lines, one verdict a line, in order.
 
-It is the receiver's own verification, without a receiver: no store, no configuration, no floor for
-the length of secrets, since published examples have short ones. Nothing stops the run: a line that
-is no request is reported, and the next one is read.
+This is the receiver's own verification, without a receiver: no store and no configuration. Secrets
+may be short, as in published examples. A line that is no request is reported, and the run continues
+with the next one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_SECRETS: Final = 100
 
 
 class NotARequest(ValueError):
-    """The line cannot be checked. The message is a sentence; `name` the line's, if it has one."""
+    """The line cannot be checked. The message is a sentence; `name` is the line's, if any."""
 
     def __init__(self, sentence: str, name: str | None = None) -> None:
         super().__init__(sentence)
@@ -37,9 +37,13 @@ class NotARequest(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestLine:
-    """One request to check. Of `secrets` any may match, and None says that the line has no secret;
-    `named` are keys by id, or parts. `tolerance` None: the profile's own; `ageless`: no age is
-    checked."""
+    """One request to check.
+
+    secrets    alternatives; None where the line has no secret
+    named      keys by id, or parts
+    tolerance  None: the profile's own
+    ageless    whether no age is checked
+    """
 
     name: str | None
     profile: str
@@ -52,39 +56,45 @@ class RequestLine:
 
 
 def read_line(text: bytes, *, profile: str | None, now: Instant) -> RequestLine:
-    """Raises NotARequest."""
-    given = _object(text)
-    name = given.get("name")
-    name = name if type(name) is str else None
-    try:
-        secrets, named = _secrets(given.get("secret"))
-        return RequestLine(
-            name=name,
-            profile=_text(given, "profile", profile),
-            secrets=secrets,
-            named=named,
-            request=Incoming(
-                headers=_headers(given.get("headers")),
-                body=_body(given),
-                method=_text(given, "method", "POST").upper(),
-                url=_text(given, "url", ""),
-            ),
-            now=_instant(given.get("now"), now),
-            tolerance=_tolerance(given.get("tolerance")),
-            ageless="tolerance" in given and given["tolerance"] is None,
-        )
-    except NotARequest as error:
-        raise NotARequest(str(error), name) from None
-
-
-def _object(text: bytes) -> dict[str, Any]:
+    """Parse one line. Raises NotARequest."""
     try:
         given = json.loads(text)
     except (ValueError, RecursionError):
         raise NotARequest("the line is not JSON in UTF-8") from None
     if type(given) is not dict:
         raise NotARequest("the line is not a JSON object")
-    return given
+    name = given.get("name")
+    name = name if type(name) is str else None
+    try:
+        secrets, named = _secrets(given.get("secret"))
+        stated, tolerance = given.get("now"), given.get("tolerance")
+        named_profile = _text(given, "profile", profile)
+        request = Incoming(
+            headers=_headers(given.get("headers")),
+            body=_body(given),
+            method=_text(given, "method", "POST").upper(),
+            url=_text(given, "url", ""),
+        )
+        if stated is not None and not _is_seconds(stated):
+            raise NotARequest("now is not a number of seconds since 1970")
+        if tolerance is not None and not _is_seconds(tolerance):
+            raise NotARequest("tolerance is not a number of seconds, zero or more")
+    except NotARequest as error:
+        raise NotARequest(str(error), name) from None
+    return RequestLine(
+        name=name,
+        profile=named_profile,
+        secrets=secrets,
+        named=named,
+        request=request,
+        now=now if stated is None else Instant(stated * SECOND),
+        tolerance=None if tolerance is None else Duration(tolerance * SECOND),
+        ageless="tolerance" in given and tolerance is None,
+    )
+
+
+def _is_seconds(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value <= LATEST // SECOND
 
 
 def _text(given: dict[str, Any], key: str, default: str | None) -> str:
@@ -96,20 +106,16 @@ def _text(given: dict[str, Any], key: str, default: str | None) -> str:
 
 
 def _secrets(value: Any) -> tuple[tuple[str, ...] | None, tuple[tuple[str, str], ...]]:
-    if value is None:  # only its profile can say whether it needs one
+    if value is None:  # only the profile tells whether it needs one
         return None, ()
-    if type(value) is dict and len(value) <= MAX_SECRETS and _are_texts(value.values()):
-        return (), tuple(value.items())
-    listed = [value] if type(value) is str else value
-    if type(listed) is list and len(listed) <= MAX_SECRETS and _are_texts(listed):
-        return tuple(listed), ()
+    several = [value] if type(value) is str else value
+    if type(several) in (dict, list) and len(several) <= MAX_SECRETS:
+        texts = several.values() if type(several) is dict else several
+        if all(type(each) is str and _is_encodable(each) for each in texts):
+            return ((), tuple(value.items())) if type(value) is dict else (tuple(several), ())
     raise NotARequest(
         f"secret is not a text, a list of texts or an object of texts, {MAX_SECRETS} at most"
     )
-
-
-def _are_texts(values: Any) -> bool:
-    return all(type(each) is str and _is_encodable(each) for each in values)
 
 
 def _is_encodable(text: str) -> bool:
@@ -128,19 +134,15 @@ def _headers(value: Any) -> Headers:
             raise NotARequest("headers has an entry that is not a pair of name and value")
         name, values = pair
         for each in values if type(values) is list else [values]:
-            headers.append(_header(name, each))
+            text = str(each) if type(each) is int else each
+            if type(name) is not str or type(text) is not str:
+                raise NotARequest("headers has a name or value that is not a text")
+            headers.append((_raw(name.strip().lower()), _raw(text.strip(" \t"))))
     return headers
 
 
-def _header(name: Any, value: Any) -> tuple[bytes, bytes]:
-    value = str(value) if type(value) is int else value
-    if type(name) is not str or type(value) is not str:
-        raise NotARequest("headers has a name or value that is not a text")
-    return _raw(name.strip().lower()), _raw(value.strip(" \t"))
-
-
 def _raw(text: str) -> bytes:
-    """As a server would have received it: Latin-1 where that can write it, else UTF-8."""
+    """Encode as a server would have received it: in Latin-1 where possible, else in UTF-8."""
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:
@@ -163,40 +165,24 @@ def _body(given: dict[str, Any]) -> bytes:
     raise NotARequest("body or body_b64 is not a text")
 
 
-def _instant(value: Any, now: Instant) -> Instant:
-    if value is None:
-        return now
-    if type(value) not in (int, float) or not 0 <= value <= LATEST // SECOND:
-        raise NotARequest("now is not a number of seconds since 1970")
-    return Instant(value * SECOND)
-
-
-def _tolerance(value: Any) -> Duration | None:
-    if value is None:
-        return None
-    if type(value) not in (int, float) or not 0 <= value <= LATEST // SECOND:
-        raise NotARequest("tolerance is not a number of seconds, zero or more")
-    return Duration(value * SECOND)
-
-
 ANY_AGE: Final[Duration] = LATEST - EARLIEST
-"""As good as no check: no two moments that can be written are farther apart."""
+"""Disables the check: no two instants that can be written are farther apart."""
 
 AGED: Final = frozenset({"timestamp_too_old", "timestamp_too_new"})
-"""Reasons of a request that is genuine, and of another time."""
+"""Reasons of refusal of a genuine request of another time."""
 
 
 def with_tolerance(profile: Profile, tolerance: Duration) -> Profile:
-    """The same profile, accepting `tolerance` in both directions, in whole seconds.
+    """Return the profile with this tolerance in both directions, in whole seconds.
 
-    Without effect where the provider signs no time; a named verifier's profile must state its own.
+    No effect where the provider signs no time, or where a named verifier's profile states none.
     """
     seconds = tolerance // SECOND
     if profile.timestamp is not None:
         timestamp = replace(profile.timestamp, past_s=seconds, future_s=seconds)
         return replace(profile, timestamp=timestamp)
     options = dict(profile.signature.options)
-    if tolerance == ANY_AGE:  # more than a named verifier takes; whoever asks looks at the reason
+    if tolerance == ANY_AGE:  # more than a named verifier accepts; the caller ignores the reason
         return profile
     if not profile.signature.mac.startswith(NAMED) or not options.keys() & {"past_s", "future_s"}:
         return profile
@@ -205,14 +191,14 @@ def with_tolerance(profile: Profile, tolerance: Duration) -> Profile:
 
 
 KEPT: Final = 256
-"""Profiles, and compiled pairs of profile and secret, that are kept: lines usually share them."""
+"""Profiles, and compiled pairs of profile and secret, that are cached: lines usually share them."""
 
 MAX_LINE_BYTES: Final = 64 * 1024 * 1024
-"""Of one line: four times the largest body the service can be set to take, in base64."""
+"""Size of one line: four times the largest configurable body, in base64."""
 
 
 def lines_of(stream: IO[bytes]) -> Iterator[bytes]:
-    """The lines of a stream; one that is longer than MAX_LINE_BYTES comes as an empty one."""
+    """Yield the lines of a stream; a line longer than MAX_LINE_BYTES comes as an empty one."""
     while line := stream.readline(MAX_LINE_BYTES):
         if len(line) < MAX_LINE_BYTES or line.endswith(b"\n"):
             yield line
@@ -223,39 +209,36 @@ def lines_of(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def check_lines(lines: Iterable[bytes], *, profile: str | None, now: Instant) -> Iterator[str]:
-    """One JSON object for each line, as it comes. Raises nothing.
+    """Yield one JSON object for each line, as it comes. Raises nothing.
 
     profile  of the lines that name none
     now      of the lines that state none
     """
-    for line in lines:
-        yield json.dumps(_verdict(line, profile, now))
-
-
-def _verdict(text: bytes, profile: str | None, now: Instant) -> dict[str, Any]:
-    try:
-        line = read_line(text, profile=profile, now=now)
-    except NotARequest as error:
-        return _invalid(error.name, "not_a_request", f"Not a request: {error}.")
-    try:
-        refusal = _checked(line)
-    except NotARequest as error:
-        return _invalid(line.name, "not_a_request", f"Not a request: {error}.")
-    if refusal is None:
-        return {"name": line.name, "valid": True}
-    return _invalid(line.name, refusal.reason, refusal.sentence)
-
-
-def _invalid(name: Any, reason: str, sentence: str) -> dict[str, Any]:
-    return {"name": name, "valid": False, "reason": reason, "sentence": sentence}
+    for text in lines:
+        name = None
+        try:
+            line = read_line(text, profile=profile, now=now)
+            name = line.name
+            refusal = _checked(line)
+        except NotARequest as error:
+            reason, sentence = "not_a_request", f"Not a request: {error}."
+            name = error.name if name is None else name
+        else:
+            if refusal is None:
+                yield json.dumps({"name": name, "valid": True})
+                continue
+            reason, sentence = refusal.reason, refusal.sentence
+        yield json.dumps({"name": name, "valid": False, "reason": reason, "sentence": sentence})
 
 
 def _checked(line: RequestLine) -> Refusal | None:
-    """The refusal of the secret that comes closest; None where one of them is the right one.
+    """Return the refusal of the secret that comes closest; None where one of them is right.
 
-    Raises NotARequest for a profile that is none, and for a secret that is missing and needed.
+    Raises NotARequest for an unknown profile, and for a missing secret.
     """
-    profile = _profile(line.profile)
+    profile = _loaded(line.profile)
+    if isinstance(profile, str):
+        raise NotARequest(profile)
     if line.secrets is None and profile.signature.mac != UNSIGNED:
         raise NotARequest("secret is missing")
     tolerance = ANY_AGE if line.ageless else line.tolerance
@@ -265,17 +248,9 @@ def _checked(line: RequestLine) -> Refusal | None:
     if isinstance(source, Refusal):
         return source
     refusal = source.verify(line.request, now=line.now)
-    # A named verifier checks the age last, of a request that is genuine in all else.
+    # A named verifier checks the age last, after everything else was genuine.
     aged = refusal is not None and refusal.reason in AGED
     return None if line.ageless and aged else refusal
-
-
-def _profile(name: str) -> Profile:
-    """Raises NotARequest where there is none of that name, or its file has mistakes."""
-    found = _loaded(name)
-    if isinstance(found, str):
-        raise NotARequest(found)
-    return found
 
 
 @lru_cache(maxsize=KEPT)
@@ -290,7 +265,7 @@ def _loaded(name: str) -> Profile | str:
 def _source(
     profile: Profile, secrets: tuple[str, ...], named: tuple[tuple[str, str], ...]
 ) -> Source | Refusal:
-    """Compiled with every secret that can be used; a Refusal where none can."""
+    """Compile a source with every usable secret; a Refusal where none is usable."""
     if named:
         return _compiled(profile, dict(named))
     compiled = _compiled(profile, secrets)

@@ -1,4 +1,4 @@
-"""What a person has to know to connect a provider, from section [setup] of its profile.
+"""Instructions for connecting a provider, from section [setup] of its profile.
 
 `python -m app.cli.page_tables` writes the table of README.md, which a test compares.
 Leaves out: the address to register, which only a running installation knows.
@@ -16,14 +16,14 @@ from app.providers.schemes import UNSIGNED
 from app.providers.sections import Profile
 
 UNDOCUMENTED: Final = "not documented here"
-"""Said of whatever the profile does not state: nothing is guessed."""
+"""Stands for each part that the profile does not state: nothing is guessed."""
 
 SetupFacts = Mapping[str, str | list[str]]
 
 
 def setup_facts(profile: Profile) -> SetupFacts:
-    """Each part of [setup] in words: `where`, `secret`, `credentials`, `events`, `fields`,
-    `traps`, `silence`. What the file does not say is UNDOCUMENTED, what there is not is absent."""
+    """Return each part of [setup] in words: `where`, `secret`, `credentials`, `events`, `fields`,
+    `traps`, `silence`. An unstated part is UNDOCUMENTED; a part that does not apply is absent."""
     setup = profile.setup
     facts: dict[str, str | list[str]] = {"where": setup.where or UNDOCUMENTED}
     if profile.signature.mac != UNSIGNED:
@@ -40,36 +40,34 @@ def setup_facts(profile: Profile) -> SetupFacts:
 
 
 def described_credentials(profile: Profile) -> dict[str, str]:
-    """The name of each credential with which the provider is asked back → what it is."""
+    """Return the name of each credential for asking the provider back → what it is."""
     needed = sorted(credentials_of(profile.fetch_back)) if profile.fetch_back else []
     known = dict(profile.setup.credentials)
     return {name: known.get(name, UNDOCUMENTED) for name in (*known, *needed)}
 
 
 def takes_keys(profile: Profile) -> bool:
-    """Whether its secrets are keys of the provider's, and none that both sides share."""
+    """Check whether its secrets are the provider's public keys, not shared secrets."""
     return keys.takes_keys(profile.signature.mac)
 
 
 def setup_table() -> str:
-    """Every shipped profile that moves money, as a table of Markdown."""
+    """Write every shipped profile that moves money as a table in Markdown."""
     lines = [
         "| profile | where the address is registered | events | the order's reference |",
         "|---|---|---|---|",
     ]
     for name in shipped_profiles():
         profile = load_profile(name)
-        if not profile.verifies_only:
-            lines.append(_row(profile))
+        if profile.verifies_only:
+            continue
+        facts = setup_facts(profile)
+        events, fields = facts["events"], facts["fields"]
+        if isinstance(events, list):
+            first = f"`{events[0]}`"
+            events = first if len(events) == 1 else f"{len(events)}, {first} the first"
+        if isinstance(fields, list):
+            fields = "; ".join(fields)
+        cells = (f"`{name}`", str(facts["where"]), events, fields)
+        lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return "\n".join(lines) + "\n"
-
-
-def _row(profile: Profile) -> str:
-    facts = setup_facts(profile)
-    events = facts["events"]
-    counted = events if isinstance(events, str) else f"{len(events)}, `{events[0]}` the first"
-    if isinstance(events, list) and len(events) == 1:
-        counted = f"`{events[0]}`"
-    fields = facts["fields"] if isinstance(facts["fields"], str) else "; ".join(facts["fields"])
-    cells = (f"`{profile.name}`", str(facts["where"]), counted, fields)
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"

@@ -17,19 +17,8 @@ from typing import Any, Final
 from app.core.reading import Unreadable
 from app.providers.paths import RequestPlace
 from app.providers.request import Reason, Refusal, Request
-from reconcile.instants import (
-    DAY,
-    EARLIEST,
-    LATEST,
-    MILLISECOND,
-    NO_TIME,
-    SECOND,
-    Duration,
-    Instant,
-    format_duration,
-    format_instant,
-    parse_instant,
-)
+from reconcile import instants
+from reconcile.instants import EARLIEST, LATEST, MILLISECOND, SECOND, Duration, Instant
 
 Date = Callable[[Any, str, str], Instant]
 """(value, name, zone such as `+03:00`) → instant, or Unreadable."""
@@ -111,7 +100,7 @@ def _text(value: Any, name: str) -> str:
 
 def _instant(written: str, name: str, what: str) -> Instant:
     try:
-        return parse_instant(written)
+        return instants.parse_instant(written)
     except ValueError:
         raise Unreadable(f"{name} is not {what}") from None
 
@@ -144,7 +133,7 @@ UNITS: Final[Mapping[str, TimestampUnit]] = {
     "s": TimestampUnit(SECOND, 12, "seconds"),
     "ms": TimestampUnit(MILLISECOND, 15, "milliseconds"),
     "s_or_ms": TimestampUnit(SECOND, 15, "seconds or milliseconds", milliseconds_from=13),
-    "iso8601": TimestampUnit(NO_TIME, 0, "a date and time"),
+    "iso8601": TimestampUnit(instants.NO_TIME, 0, "a date and time"),
     "any": TimestampUnit(
         SECOND, 15, "a date and time, seconds or milliseconds", milliseconds_from=13
     ),
@@ -154,7 +143,7 @@ UNITS: Final[Mapping[str, TimestampUnit]] = {
 
 _ANY: Final = UNITS["any"]
 
-_PLAUSIBLE: Final[Duration] = 365 * DAY
+_PLAUSIBLE: Final[Duration] = 365 * instants.DAY
 """How near to now a number must come, read in another unit, before we name that unit."""
 
 # Faults of a text that is not all digits, the most specific first.
@@ -187,14 +176,14 @@ class Timestamp:
     def write(self, now: Instant) -> bytes:
         """Write `now` as the profile does."""
         if not self.unit.length or self.unit is _ANY:
-            return format_instant(now).encode("ascii")
+            return instants.format_instant(now).encode("ascii")
         return b"%d" % (now // self.unit.length)
 
     def check(self, text: bytes, now: Instant) -> Refusal | None:
         """Return None where `text` is a timestamp no older or newer than allowed."""
         if not self.unit.length or (self.unit is _ANY and not text.isdigit()):
             try:
-                signed_at = parse_instant(text.decode("ascii"))
+                signed_at = instants.parse_instant(text.decode("ascii"))
             except ValueError:
                 return self._refusal("timestamp_missing", "is no date and time with its zone")
         elif not text.isdigit():  # `isdigit` of bytes: ASCII digits only
@@ -210,11 +199,12 @@ class Timestamp:
         if -self.future <= age <= self.past:
             return None
         if age > 0:
-            allowed = format_duration(self.past)
-            fault = f"is {format_duration(age)} old; at most {allowed} is allowed"
+            allowed = instants.format_duration(self.past)
+            fault = f"is {instants.format_duration(age)} old; at most {allowed} is allowed"
             return self._refusal("timestamp_too_old", fault)
-        allowed = format_duration(self.future)
-        fault = f"lies {format_duration(-age)} ahead of our clock; at most {allowed} is allowed"
+        allowed = instants.format_duration(self.future)
+        lead = instants.format_duration(-age)
+        fault = f"lies {lead} ahead of our clock; at most {allowed} is allowed"
         return self._refusal("timestamp_too_new", fault)
 
     def _too_long(self, text: bytes, now: Instant) -> Refusal:

@@ -1,4 +1,4 @@
-"""How signatures and secrets are written as text: two tables, one entry for each way.
+"""How signatures and secrets are written as text: one table entry for each way.
 
 Decoders raise ValueError for anything but one exact spelling; hexadecimal may be in either case.
 """
@@ -32,7 +32,7 @@ class Encoding:
 
 def _base64(text: bytes) -> bytes:
     value = binascii.a2b_base64(text)
-    # The decoder skips what is no digit, and lets the unused bits of the last one be anything.
+    # The decoder skips other characters, and ignores the unused bits of the last digit.
     if _to_base64(value) != text:
         raise ValueError("not the canonical base64 of these bytes")
     return value
@@ -56,10 +56,6 @@ def _to_base64_url(value: bytes) -> bytes:
     return _to_base64(value).rstrip(b"=").translate(_TO_URL)
 
 
-def _text(text: bytes) -> bytes:
-    return text
-
-
 _FROM_URL: Final = bytes.maketrans(b"-_", b"+/")
 _TO_URL: Final = bytes.maketrans(b"+/", b"-_")
 
@@ -68,16 +64,8 @@ ENCODINGS: Final[Mapping[str, Encoding]] = {
     "base64": Encoding(_base64, _to_base64),
     "base64_loose": Encoding(_base64_loose, _to_base64),
     "base64url": Encoding(_base64_url, _to_base64_url),
-    "text": Encoding(_text, _text),
+    "text": Encoding(bytes, bytes),
 }
-
-
-def _text_secret(secret: str) -> bytes:
-    return secret.encode("utf-8")
-
-
-def _hex_secret(secret: str) -> bytes:
-    return binascii.unhexlify(secret)
 
 
 def _base64_secret(secret: str) -> bytes:
@@ -89,11 +77,11 @@ def _whsec_secret(secret: str) -> bytes:
 
 
 def _whsec_or_text_secret(secret: str) -> bytes:
-    return _whsec_secret(secret) if secret.startswith(WHSEC) else _text_secret(secret)
+    return _whsec_secret(secret) if secret.startswith(WHSEC) else secret.encode("utf-8")
 
 
 def _key_material(secret: str) -> bytes:
-    """What `asymmetric.load_key` reads: PEM and JWK as they are, all else as its bytes."""
+    """Return the input of `schemes.load_key`: PEM and JWK as they are, all else as its bytes."""
     text = secret.strip()
     if text.startswith("-----BEGIN"):
         return text.replace("\\n", "\n").encode("ascii")
@@ -108,8 +96,8 @@ def _key_material(secret: str) -> bytes:
 
 
 SECRET_ENCODINGS: Final[Mapping[str, Callable[[str], bytes]]] = {
-    "text": _text_secret,
-    "hex": _hex_secret,
+    "text": str.encode,
+    "hex": binascii.unhexlify,
     "base64": _base64_secret,
     "whsec": _whsec_secret,
     "whsec_or_text": _whsec_or_text_secret,
@@ -122,7 +110,7 @@ SECRET_ENCODINGS: Final[Mapping[str, Callable[[str], bytes]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The words a layout needs; None where the profile gives none."""
+    """The words of a layout; None where the profile gives none."""
 
     label: bytes | None
     prefix: bytes | None
@@ -131,9 +119,9 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class SignatureFormat:
-    """One layout.
+    """One way to write signatures in a value.
 
-    needs    the keys of `Layout` it cannot do without
+    needs    the keys of `Layout` that it requires
     entries  (layout, header value) → the encoded signatures that carry our label
     write    (layout, encoded signature) → header value
     """
@@ -143,17 +131,9 @@ class SignatureFormat:
     write: Callable[[Layout, bytes], bytes]
 
 
-def _plain(_layout: Layout, value: bytes) -> list[bytes]:
-    return [value.strip()]
-
-
 def _prefixed(layout: Layout, value: bytes) -> list[bytes]:
     prefix, value = layout.prefix or b"", value.strip()
     return [value[len(prefix) :]] if value.startswith(prefix) else []
-
-
-def _maybe_prefixed(layout: Layout, value: bytes) -> list[bytes]:
-    return [value.strip().removeprefix(layout.prefix or b"")]
 
 
 def _scheme(layout: Layout, value: bytes) -> list[bytes]:
@@ -176,16 +156,26 @@ def _maybe_listed(layout: Layout, value: bytes) -> list[bytes]:
     return [text for label, _, text in pairs if label in (b"", layout.label)]
 
 
+def _with_prefix(layout: Layout, text: bytes) -> bytes:
+    return (layout.prefix or b"") + text
+
+
+def _with_label(layout: Layout, text: bytes) -> bytes:
+    return (layout.label or b"") + b"," + text
+
+
 FORMATS: Final[Mapping[str, SignatureFormat]] = {
     # <signature>
-    "plain": SignatureFormat(frozenset(), _plain, lambda layout, text: text),
-    # sha256=<signature>; a value without the prefix is no signature
-    "prefix": SignatureFormat(
-        frozenset({"prefix"}), _prefixed, lambda layout, text: (layout.prefix or b"") + text
+    "plain": SignatureFormat(
+        frozenset(), lambda layout, value: [value.strip()], lambda layout, text: text
     ),
+    # sha256=<signature>; a value without the prefix is no signature
+    "prefix": SignatureFormat(frozenset({"prefix"}), _prefixed, _with_prefix),
     # the same; a value without the prefix is a signature too
     "optional_prefix": SignatureFormat(
-        frozenset({"prefix"}), _maybe_prefixed, lambda layout, text: (layout.prefix or b"") + text
+        frozenset({"prefix"}),
+        lambda layout, value: [value.strip().removeprefix(layout.prefix or b"")],
+        _with_prefix,
     ),
     # Basic <signature>; the word in any case (RFC 9110, section 11.1)
     "scheme": SignatureFormat(
@@ -198,13 +188,7 @@ FORMATS: Final[Mapping[str, SignatureFormat]] = {
         lambda layout, text: (layout.label or b"") + b"=" + text,
     ),
     # v1,<signature> v1,<signature>
-    "list": SignatureFormat(
-        frozenset({"label"}), _listed, lambda layout, text: (layout.label or b"") + b"," + text
-    ),
+    "list": SignatureFormat(frozenset({"label"}), _listed, _with_label),
     # the same; an entry without a label is ours too
-    "optional_list": SignatureFormat(
-        frozenset({"label"}),
-        _maybe_listed,
-        lambda layout, text: (layout.label or b"") + b"," + text,
-    ),
+    "optional_list": SignatureFormat(frozenset({"label"}), _maybe_listed, _with_label),
 }

@@ -1,11 +1,11 @@
-"""Documented example events of providers, and made-up ones of their shape.
+"""Documented example events of providers, and made-up events of their shape.
 
     examples/<profile>.jsonl ──find──▶ example ──shape: order, amount, date, ids──▶ signed request
 
 One JSON object a line: `name`, `event` (the provider's word as the profile reads it), `body` (an
 object or a text), `headers`, `url` and `method` where they matter, and `source`, the page or test
-that shows the shape. Where an order's reference, an amount or a date stands in a body nobody has
-to say: each value is changed once, and what the profile then reads otherwise is what it carries.
+that shows the shape. No file states where a body holds the order's reference, an amount or a date.
+Each value is changed once instead: it carries the fields that the profile then reads differently.
 
 Leaves out: sending.
 """
@@ -16,7 +16,7 @@ import copy
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
@@ -37,10 +37,10 @@ from reconcile.money import Money, exponent_of, major_text
 
 FOLDER: Final = Path(__file__).parent / "examples"
 MOST_LEAVES: Final = 400
-"""Values of one body that are looked at; the largest example has about a hundred."""
+"""Values of one body; the largest example has about a hundred."""
 
-Place = tuple[str | int, ...]
-"""Where a value stands: `body`, `query` or `header`, and the steps from there."""
+LeafPath = tuple[str | int, ...]
+"""The path of a value: `body`, `query` or `header`, and the steps from there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +48,8 @@ class Example:
     """One documented event of a provider.
 
     event  the provider's word as the profile reads it
-    named  what the provider itself calls such events, and `connect` says to subscribe to; empty
-           where none of these names stands in it
+    named  the provider's own name of such events, to which `connect` says to subscribe; empty where
+           no such name stands in it
     """
 
     name: str
@@ -63,35 +63,34 @@ class Example:
 
     @property
     def word(self) -> str:
-        """What people call it: the provider's name of it first, then what the profile beside it
-        distinguishes, such as `charge.dispute.closed:won`."""
+        """The word for people: the provider's name, then the profile's distinction, such as
+        `charge.dispute.closed:won`."""
         if not self.named or self.event.startswith(self.named):
             return self.event
         return ":".join(filter(None, (self.named, self.event.partition(":")[2])))
 
 
 def examples_of(profile: str) -> list[Example]:
-    """The documented events of a shipped profile, in the order of its file; none of another."""
+    """Load the documented events of a shipped profile, in the order of its file; [] of others."""
     path = FOLDER / f"{profile}.jsonl"
     if profile not in shipped_profiles() or not path.exists():
         return []
     names = frozenset(load_profile(profile).setup.events)
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return [_named(Example(**json.loads(line)), names) for line in lines]
-
-
-def _named(example: Example, names: frozenset[str]) -> Example:
-    """With the provider's own name of it, which stands in its body or a header."""
-    values = (value for _, value in _leaves({"body": example.body, "header": example.headers}))
-    found = (each for each in values if isinstance(each, str) and each in names)
-    return replace(example, named=next(found, ""))
+    found = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        example = Example(**json.loads(line))
+        # The provider's own name of it stands in its body or a header.
+        values = (value for _, value in _leaves({"body": example.body, "header": example.headers}))
+        named = (each for each in values if isinstance(each, str) and each in names)
+        found.append(replace(example, named=next(named, "")))
+    return found
 
 
 def find_example(profile: str, event: str) -> Example:
-    """The one with this name, with this word (the provider's or the profile's), or the only one
-    whose word begins with it and a colon or that the provider calls so.
+    """Find the example with this name or word (the provider's or the profile's), or the only one
+    that the provider names so, or whose word begins with it and a colon.
 
-    Raises NotFoundError, and UsageError where several do, with those that there are.
+    Raises NotFoundError with all examples, and UsageError with those that match.
     """
     known = examples_of(profile)
     for found in (
@@ -117,11 +116,11 @@ def find_example(profile: str, event: str) -> Example:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What a made-up event says in place of its example's own; None: as the example says.
+class WantedEvent:
+    """The values of a made-up event; None: those of its example.
 
-    order, session  its references; ids are made of them, so that the same words give the same event
-    amount          the money that it is about
+    order, session  its references; ids derive from them, so equal references give an equal event
+    amount          its money
     at              when it happened; None: now
     """
 
@@ -132,11 +131,11 @@ class Wanted:
 
 
 def shape_event(
-    source: Source, example: Example, wanted: Wanted, *, now: Instant, url: str
+    source: Source, example: Example, wanted: WantedEvent, *, now: Instant, url: str
 ) -> Signed:
-    """The example as the provider would send it now, to this address, signed as the source's.
+    """Build the example as the provider would send it now to this address, signed for the source.
 
-    Raises UsageError where the example has no place for what is wanted, ConfigurationError where
+    Raises UsageError where the example has no place for a wanted value, ConfigurationError where
     only the provider can sign.
     """
     shape = _Shape(source, example, now=now, url=url)
@@ -152,7 +151,7 @@ def shape_event(
     return shape.request(shape.changes)
 
 
-# --- what each value of an example carries --------------------------------------------------------
+# --- the fields that each value of an example carries ---------------------------------------------
 
 
 _JSON: Final = "application/json"
@@ -172,18 +171,27 @@ class _Shape:
         self._url = url
         self._document = _document(self._profile, example)
         self._event_id = _made("evt_example", example.name)
-        self.changes: dict[Place, Any] = {}
+        self.changes: dict[LeafPath, Any] = {}
         self._leaves = dict(_leaves(self._document))
         if len(self._leaves) > MOST_LEAVES:
             raise UsageError(f"the example {example.name} has more than {MOST_LEAVES} values")
         self._base = self._read({})
 
-    def request(self, changes: Mapping[Place, Any]) -> Signed:
-        """With these values in place of its own, signed."""
+    def request(self, changes: Mapping[LeafPath, Any]) -> Signed:
+        """Build the request with these values in place of its own, signed."""
         document = copy.deepcopy(self._document)
         for place, value in changes.items():
-            _put(document, place, value)
-        body = _written(document, self._profile)
+            holder: Any = document
+            for step in place[:-1]:
+                holder = holder[step]
+            holder[place[-1]] = value
+        content = document["body"]
+        if self._profile.request.body in ("form", "query"):
+            body = _encoded(content).encode()
+        elif type(content) is _Texts:
+            body = "".join(content).encode()
+        else:
+            body = b"" if content == "" else json.dumps(content).encode()
         query = _encoded(document["query"])
         url = f"{self._url}?{query}" if query else self._url
         signed = self._source.signed(
@@ -196,10 +204,20 @@ class _Shape:
         return signed._replace(headers=[*signed.headers, *((name, value) for name, value in kept)])
 
     def put_reference(self, name: str, reference: str) -> None:
-        """Give the event this order or session. One that names no order, where others of its
-        provider do, is led to it by its payment, whose id is made of the order's."""
-        places = [place for place in self._carriers[name] if place not in self.changes]
-        self._put_all(places, reference, name)
+        """Give the event this order or session.
+
+        Some events name no order where others of the provider do: their payment, whose id derives
+        from the order's, leads to it.
+        """
+        for place in self._carriers[name]:
+            if place in self.changes:
+                continue
+            number = type(self._leaves[place]) is int
+            if number and not reference.isdigit():
+                raise UsageError(
+                    f"the {name} of {self._profile.name} is a number, not {reference!r}"
+                )
+            self.changes[place] = int(reference) if number else reference
         by_payment = name == "order" and self._base.events[0].order is None
         if by_payment and self._profile.event.order and self._base.events[0].payment:
             return
@@ -217,7 +235,7 @@ class _Shape:
         carried = [self._leaves[place] for place in stated]
         for place, value in self._leaves.items():
             beside = _is_amount(value) and value in carried and "amount" in str(place[-1]).lower()
-            if place in stated or beside:  # what was received beside what was asked for
+            if place in stated or beside:  # such as the received amount beside the requested one
                 self.changes[place] = _amount(amount, value, self._profile)
         for place, value in self._leaves.items():
             if base is not None and _is_currency(value) and value.upper() == base.currency:
@@ -230,21 +248,21 @@ class _Shape:
             )
 
     def put_date(self, at: Instant) -> None:
-        """Let it have happened then."""
+        """Date the event."""
         for place in self._carriers["occurred_at"]:
             written = _date(at, self._leaves[place], self._profile.event.zone)
             if written is not None:
                 self.changes.setdefault(place, written)
 
     def put_sandbox(self) -> None:
-        """Let it be of the sandbox."""
+        """Mark the event as one of the sandbox."""
         word = self._profile.environment.sandbox
         for place in self._carriers["environment"]:
             old = self._leaves[place]
             self.changes[place] = word == "true" if type(old) is bool else word
 
     def put_ids(self, key: str) -> None:
-        """Give it ids of its own: of one key always the same, of another key others."""
+        """Give the event its own ids, derived from the key."""
         own = f"{key}\n{self._example.name}"
         for name in ("session", "payment", "movement", "capture"):
             for place in self._carriers[name]:
@@ -253,43 +271,47 @@ class _Shape:
             self.changes.setdefault(place, _made(self._leaves[place], own))
         self._event_id = _made("evt_example", own)
 
-    def _put_all(self, places: Sequence[Place], value: str, name: str) -> None:
-        for place in places:
-            old = self._leaves[place]
-            if type(old) is int and not value.isdigit():
-                raise UsageError(f"the {name} of {self._profile.name} is a number, not {value!r}")
-            self.changes[place] = int(value) if type(old) is int else value
-
     @cached_property
-    def _carriers(self) -> Mapping[str, list[Place]]:
-        """What is read of an event → the values that carry it, and nothing that moves beside."""
-        found: dict[str, list[Place]] = {name: [] for name in (*_FIELDS, "environment")}
+    def _carriers(self) -> Mapping[str, list[LeafPath]]:
+        """Each field of an event → the values that carry it, without those that change the kind."""
+        found: dict[str, list[LeafPath]] = {name: [] for name in (*_FIELDS, "environment")}
         for place, old in self._leaves.items():
             for changed in _others(old, self._profile):
                 with_it = self._tried({place: changed})
-                if with_it is not None:
-                    for name in _differences(self._base, with_it):
-                        found[name].append(place)
-                    break
+                if with_it is None:
+                    continue
+                if self._base.environment != with_it.environment:
+                    found["environment"].append(place)
+                if len(self._base.events) == len(with_it.events):
+                    first, second = self._base.events[0], with_it.events[0]
+                    for name in _FIELDS:
+                        if getattr(first, name) != getattr(second, name):
+                            found[name].append(place)
+                break
         if len(found["event_id"]) * 2 > len(self._leaves) > 2:
-            found["event_id"] = []  # the digest of the bytes, which stands in no value
-        words = set(found.pop("kind"))  # another word is another event, and shows nothing else
+            found["event_id"] = []  # the id is the digest of the bytes, which no value holds
+        words = set(found.pop("kind"))  # another word makes another event, and shows nothing else
         carriers = {
             name: [place for place in places if place not in words]
             for name, places in found.items()
         }
         for name in (*_REFERENCES, "event_id"):
-            stated = str(getattr(self._base.events[0], name))
-            carriers[name] = [p for p in carriers[name] if _is_part(str(self._leaves[p]), stated)]
+            reference = str(getattr(self._base.events[0], name))
+            # A value that is neither a part of the reference nor holds it merely selects it.
+            carriers[name] = [
+                place
+                for place in carriers[name]
+                if (leaf := str(self._leaves[place])) in reference or reference in leaf
+            ]
         return carriers
 
-    def _tried(self, changes: Mapping[Place, Any]) -> Reading | None:
+    def _tried(self, changes: Mapping[LeafPath, Any]) -> Reading | None:
         try:
             return self._read(changes)
         except Unreadable:
             return None
 
-    def _read(self, changes: Mapping[Place, Any]) -> Reading:
+    def _read(self, changes: Mapping[LeafPath, Any]) -> Reading:
         request = self.request(changes)
         headers = [(name.lower().encode(), value.encode()) for name, value in request.headers]
         incoming = Incoming(headers, request.body, self._example.method, request.url or self._url)
@@ -299,19 +321,6 @@ class _Shape:
 _FIELDS: Final = (*_REFERENCES, *_AMOUNTS, "event_id", "kind", "occurred_at")
 
 
-def _differences(one: Reading, other: Reading) -> Iterator[str]:
-    if one.environment != other.environment:
-        yield "environment"
-    if len(one.events) == len(other.events):
-        first, second = one.events[0], other.events[0]
-        yield from (n for n in _FIELDS if getattr(first, n) != getattr(second, n))
-
-
-def _is_part(one: str, other: str) -> bool:
-    """Whether the one is the other, or a part of it: not a word that merely chooses it."""
-    return one in other or other in one
-
-
 # --- bodies as trees of values --------------------------------------------------------------------
 
 
@@ -319,11 +328,11 @@ _BETWEEN_TAGS: Final = re.compile(r"(?<=>)([^<>]+)(?=<)")
 
 
 class _Pairs(list[list[str]]):
-    """Names with their values, of which the values may be others."""
+    """Names with their values, where values can be replaced."""
 
 
 class _Texts(list[str]):
-    """An XML document cut at its texts, which stand at the odd places."""
+    """An XML document split at its texts, which stand at the odd places."""
 
 
 def _encoded(pairs: Sequence[Sequence[str]]) -> str:
@@ -331,10 +340,10 @@ def _encoded(pairs: Sequence[Sequence[str]]) -> str:
 
 
 def _document(profile: Profile, example: Example) -> dict[str, Any]:
-    """Body, query and headers, each as something in which values can be put."""
+    """Return body, query and headers, each in a form where values can be replaced."""
     body = example.body
     if type(body) is str and profile.request.body in ("form", "query"):
-        body = _pairs(parse_qsl(body, keep_blank_values=True))
+        body = _Pairs(list(pair) for pair in parse_qsl(body, keep_blank_values=True))
     elif type(body) is str and body.lstrip().startswith("<"):
         body = _Texts(_BETWEEN_TAGS.split(body))
     elif type(body) is str and body:
@@ -342,25 +351,12 @@ def _document(profile: Profile, example: Example) -> dict[str, Any]:
     query = parse_qsl(example.url.partition("?")[2], keep_blank_values=True)
     return {
         "body": body,
-        "query": _pairs(query),
-        "header": _pairs(example.headers.items()),
+        "query": _Pairs(list(pair) for pair in query),
+        "header": _Pairs(list(pair) for pair in example.headers.items()),
     }
 
 
-def _pairs(given: Iterable[tuple[str, str]]) -> _Pairs:
-    return _Pairs(list(pair) for pair in given)
-
-
-def _written(document: Mapping[str, Any], profile: Profile) -> bytes:
-    body = document["body"]
-    if profile.request.body in ("form", "query"):
-        return _encoded(body).encode()
-    if type(body) is _Texts:
-        return "".join(body).encode()
-    return b"" if body == "" else json.dumps(body).encode()
-
-
-def _leaves(value: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
+def _leaves(value: Any, place: LeafPath = ()) -> Iterator[tuple[LeafPath, Any]]:
     if type(value) is dict:
         for key, inner in value.items():
             yield from _leaves(inner, (*place, key))
@@ -375,12 +371,6 @@ def _leaves(value: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
         yield place, value
 
 
-def _put(document: Any, place: Place, value: Any) -> None:
-    for step in place[:-1]:
-        document = document[step]
-    document[place[-1]] = value
-
-
 # --- values as providers write them ---------------------------------------------------------------
 
 
@@ -393,7 +383,7 @@ _SECONDS: Final = 1_000_000_000
 
 
 def _others(value: Any, profile: Profile) -> Iterator[Any]:
-    """Other values of the same kind, the likeliest to be readable first."""
+    """Yield other values of the same kind, the likeliest to be readable first."""
     words = (profile.environment.sandbox, profile.environment.live)
     if type(value) is bool:
         yield not value
@@ -427,7 +417,7 @@ def _in_case(code: str, like: str) -> str:
 
 
 def _amount(amount: Money, like: Any, profile: Profile) -> Any:
-    """Money as the example writes it."""
+    """Write money as the example does."""
     major = Decimal(amount.minor).scaleb(-exponent_of(amount.currency))
     if profile.amounts.unit == "minor":
         digits = dict(profile.amounts.decimals).get(amount.currency, exponent_of(amount.currency))
@@ -439,15 +429,17 @@ def _amount(amount: Money, like: Any, profile: Profile) -> Any:
 
 
 def _date(now: Instant, like: Any, zone: str) -> Any:
-    """An instant as the example writes dates; None for a way of writing that is none of these."""
+    """Write an instant as the example writes dates; None for an unknown way of writing."""
     at = datetime.fromisoformat(format_instant(now).replace("Z", "+00:00")).astimezone(UTC)
-    local = at.astimezone(_zone(zone))
-    text = str(like)
+    sign = -1 if zone[0] == "-" else 1
+    offset_of_zone = timedelta(hours=int(zone[1:3]), minutes=int(zone[4:6]))
+    local = at.astimezone(timezone(sign * offset_of_zone))
+    text, kind = str(like), type(like)
     if text.isdigit() and len(text) == 14:
-        return _as(type(like), f"{local:%Y%m%d%H%M%S}")
-    if type(like) is float or text.isdigit():
+        return kind(f"{local:%Y%m%d%H%M%S}")
+    if kind is float or text.isdigit():
         unit = 1_000 if len(text.partition(".")[0]) > 11 else 1
-        return _as(type(like), str(int(at.timestamp() * unit)))
+        return kind(str(int(at.timestamp() * unit)))
     if _DAY_FIRST.fullmatch(text):
         return f"{local.day}/{local:%m/%Y %I:%M:%S %p}"
     match = _DATE.fullmatch(text)
@@ -466,22 +458,14 @@ def _date(now: Instant, like: Any, zone: str) -> Any:
     return f"{shown:%Y-%m-%d}{match[4]}{shown:%H:%M:%S}{fraction}{match[7]}{ending}"
 
 
-def _as(kind: Callable[[str], Any], text: str) -> Any:
-    return kind(text)
-
-
-def _zone(offset: str) -> timezone:
-    sign = -1 if offset[0] == "-" else 1
-    return timezone(sign * timedelta(hours=int(offset[1:3]), minutes=int(offset[4:6])))
-
-
 def _made(old: Any, key: str) -> Any:
-    """An id like the old one, always the same for one key."""
+    """Make an id like the old one, always the same for one key."""
     digest = hashlib.sha256(f"{key}\n{old}".encode()).hexdigest()
     text = str(old)
     if text.isdigit():
         digits = str(int(digest, 16))[: max(9, min(len(text), 15))]
-        return _as(type(old), digits.replace("0", "1", 1) if digits[0] == "0" else digits)
+        kind: type[Any] = type(old)
+        return kind(digits.replace("0", "1", 1) if digits[0] == "0" else digits)
     head = re.match(r".*[_-](?=[^_-]+$)", text)
     made = (head[0] if head else "") + digest[:16]
     return made.upper() if text.isupper() else made

@@ -1,4 +1,4 @@
-"""Secrets made ready for use, or every reason why they are not, without ever showing one."""
+"""Compiles a source's secrets to keys, or reports every problem. No secret is ever shown."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEYS_BY_CODE: Final = frozenset({"named:paypal", "named:plaid", "named:rfc9421"}
 
 
 def takes_keys(mac: str) -> bool:
-    """Whether the secrets of a scheme are public keys, and none that both sides share."""
+    """Check whether the secrets of a scheme are public keys, not shared secrets."""
     return mac in KEYS_BY_CODE or (mac in SCHEMES and SCHEMES[mac].asymmetric)
 
 
@@ -28,30 +28,28 @@ _BARE: Final = frozenset({32, 64})
 
 
 def refuse_key_pair(secret: str) -> None:
-    """Raises ValueError, with words that show nothing of it, where a shared secret is a key of a
+    """Raise ValueError, with words that show nothing of it, where a shared secret is a key of a
     pair: `whpk_` or `whsk_`, PEM of any kind, a JSON Web Key, or a public key's DER in base64."""
     text = secret.strip()
-    if text.startswith((WHPK, WHSK)) or _PEM in text or _is_bare_key(text):
+    is_key = text.startswith((WHPK, WHSK)) or _PEM in text
+    if not is_key:
+        try:
+            material = SECRET_ENCODINGS["public_key"](text)
+            if len(material) not in _BARE:
+                load_key(material)
+                is_key = True
+        except ValueError:
+            is_key = False
+    if is_key:
         raise ValueError(
             "is a public key, or its private half, where a secret is needed: whoever knows the"
             " public key could sign with it; write the secret that only the provider and you have"
         )
 
 
-def _is_bare_key(text: str) -> bool:
-    try:
-        material = SECRET_ENCODINGS["public_key"](text)
-        if len(material) in _BARE:
-            return False
-        load_key(material)
-    except ValueError:
-        return False
-    return True
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRing:
-    """A source's keys; never shown, whatever prints it.
+    """A source's keys, which no repr shows.
 
     main   keys of [signature], the newest first
     also   keys of [signature.also]
@@ -64,7 +62,7 @@ class KeyRing:
 
 
 def compile_keys(source: str, profile: Profile, secrets: Secrets, *, strict: bool) -> KeyRing:
-    """One key for each secret, in order. Raises ConfigurationError with all problems at once.
+    """Compile each secret, in order. Raises ConfigurationError with all problems at once.
 
     strict  whether a shared secret must be long enough and without blanks around it
     """
@@ -84,11 +82,7 @@ def compile_keys(source: str, profile: Profile, secrets: Secrets, *, strict: boo
     if problems:
         # Outside the handler: a chained error could carry the secret into a log.
         raise ConfigurationError(problems)
-    return _ring(profile, secrets, [key for key in made if key is not None])
-
-
-def _ring(profile: Profile, secrets: Secrets, keys: list[Key]) -> KeyRing:
-    texts = [*secrets.listed, *secrets.named.values()]
+    keys = [key for key in made if key is not None]
     pairs = list(zip(texts, keys, strict=True))
     named = zip(secrets.named, keys[len(secrets.listed) :], strict=True)
     return KeyRing(
@@ -115,12 +109,13 @@ def _key(secret: object, profile: Profile, *, strict: bool) -> Key:
         raise ValueError("has no colon; write it as user:password")
     if strict and secret != secret.strip() and not scheme.asymmetric:
         raise ValueError("begins or ends with a blank; remove it")
-    if strict and (beginning := _of_another(secret, profile)):
-        meant = profile.setup.secret
-        raise ValueError(
-            f"begins with {beginning}, as no signing secret of this provider does: it is another "
-            f"of its credentials; write {meant or 'the secret that its webhooks are signed with'}"
-        )
+    for beginning in profile.secret.never_begins:
+        if strict and secret.strip().startswith(beginning):
+            meant = profile.setup.secret or "the secret that its webhooks are signed with"
+            raise ValueError(
+                f"begins with {beginning}, as no signing secret of this provider does: it is "
+                f"another of its credentials; write {meant}"
+            )
     try:
         value = SECRET_ENCODINGS[encoding](secret)
     except ValueError:
@@ -135,14 +130,8 @@ def _key(secret: object, profile: Profile, *, strict: bool) -> Key:
     return scheme.make(value)
 
 
-def _of_another(secret: str, profile: Profile) -> str | None:
-    """The beginning, as the profile has it, by which it is another credential than a secret."""
-    beginnings = profile.secret.never_begins
-    return next((each for each in beginnings if secret.strip().startswith(each)), None)
-
-
 def scheme_of(profile: Profile, secret: str) -> tuple[Scheme, str]:
-    """The scheme that a secret of this profile is for, and how its text is read."""
+    """Return the scheme that a secret of this profile belongs to, and its encoding."""
     also = profile.signature.also
     if also is None or not _is_also(profile, secret):
         return SCHEMES[profile.signature.mac], profile.secret.encoding

@@ -1,7 +1,7 @@
 """Phone numbers as providers write them, as E.164 digits: country code first, no plus sign.
 
-Numbers and texts, with a plus, `00`, blanks, dashes or brackets, or national with a leading zero
-where the profile names the country. A masked or partial number is no number.
+Accepts numbers and texts, with a plus, `00`, blanks, dashes or brackets, and national numbers with
+a leading zero where the profile names the country. Masked and partial numbers are refused.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import re
 from typing import Any, Final
 
 _FILLING: Final = re.compile(r"[\s\u200b-\u2015\u202a-\u202e\u2060-\u2069\u2212.-]")
-"""Also marks of direction and dashes, as address books copy them."""
+"""Blanks, dots and dashes, and the marks of direction that address books copy."""
 
 _TRUNK: Final = re.compile(r"^((?:\+|00)?[1-9][0-9]{0,2})\(0\)")
-"""A zero that is dialled within the country alone, behind its code: +49 (0)171 1234567."""
+"""A zero behind the country code, dialled only within the country: +49 (0)171 1234567."""
 
 _BRACKETS: Final = re.compile(r"[()]")
 
 _E164: Final = re.compile(r"[1-9][0-9]{7,14}")
-"""ITU-T E.164: 15 digits at most; nobody is reached by fewer than eight."""
+"""ITU-T E.164: at most 15 digits; no number has fewer than eight."""
 
 _ONE: Final = "1 7"
 _TWO: Final = (
@@ -26,7 +26,7 @@ _TWO: Final = (
     "65 66 81 82 84 86 90 91 92 93 94 95 98"
 )
 _THREE: Final = "21 22 23 24 25 26 29 35 37 38 42 50 59 67 68 69 80 85 87 88 96 97 99"
-"""The first two of three digits."""
+"""The first two digits of the three-digit codes."""
 
 CALLING_CODES: Final = frozenset(
     (
@@ -35,12 +35,12 @@ CALLING_CODES: Final = frozenset(
         *(f"{two}{last}" for two in _THREE.split() for last in range(10)),
     )
 )
-"""Every calling code that there is, or may be assigned (ITU-T E.164, annex to Operational Bulletin
-994): none begins with another."""
+"""Every calling code that is, or may be, assigned (ITU-T E.164, annex to Operational Bulletin 994).
+No code is the beginning of another."""
 
 
 def phone_digits(value: Any, country: str | None) -> str | None:
-    """The digits, or None where `value` is no whole phone number.
+    """Return the digits; None where `value` is no whole phone number.
 
     country  the calling code (`254`) of numbers that begin with a single zero
     """

@@ -1,4 +1,4 @@
-"""Asks one source's provider about its events: an access token first, where one is needed."""
+"""Asks one source's provider about its events, after an access token where one is needed."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ LIMIT_S: Final = 10.0
 """Seconds for one request and its whole answer; nobody waits for it but a ledger."""
 
 TOKEN_S: Final = 3_000.0
-"""Longest use of one access token, in seconds; providers give them an hour."""
+"""Longest use of one access token, in seconds; providers issue them for an hour."""
 
 _TOKEN_GIVEN: Final = (200, 201, 202)
 
 TOKEN_MARGIN_S: Final = 60.0
-"""An access token is not used in the last seconds of its life."""
+"""Seconds before its expiry in which an access token is no longer used."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnsweredQuestion:
-    """A question and what came back."""
+    """A question and its answer."""
 
     question: Question
     answer: Exchange
 
 
 class ProviderClient:
-    """One source's provider. `client` is shared by all of a process."""
+    """One source's provider. A process shares one `client`."""
 
     def __init__(self, questions: Questions, client: httpx2.AsyncClient) -> None:
         self._questions = questions
@@ -50,9 +50,9 @@ class ProviderClient:
         self._token_ends = 0.0
 
     async def ask(self, event: Event) -> AnsweredQuestion | None:
-        """One question about one event; None where the event lacks what the question needs.
+        """Ask one question about one event; None where the event lacks what the question needs.
 
-        Raises nothing for what the network or the provider does: the exchange says it.
+        Faults of the network or the provider raise nothing: the exchange reports them.
         """
         if self._questions.about(event) is None:
             return None
@@ -63,17 +63,17 @@ class ProviderClient:
         assert question is not None
         answer = await self._exchange(question)
         if answer.status == 401:
-            self._token_ends = 0.0  # taken back before its time: the next question gets a new one
+            self._token_ends = 0.0  # revoked early: the next question gets a new one
         return AnsweredQuestion(question, answer)
 
     async def _access_token(self) -> str | Exchange:
-        """The token in use, or the failed exchange that should have brought a new one."""
+        """Return the token in use, or the failed exchange that should have brought a new one."""
         if not self._questions.needs_token or time.monotonic() < self._token_ends:
             return self._token
         answer = await self._exchange(self._questions.token())
         token, seconds = _token_of(answer.body)
         if answer.status not in _TOKEN_GIVEN or token is None:
-            # Its status and body say nothing about an event, and the body may hold a token.
+            # Its status and body tell nothing about an event, and the body may hold a token.
             problem = answer.problem or f"status_{answer.status}"
             return Exchange(problem=f"no_access_token_{problem}", headers=answer.headers)
         self._token = token
@@ -92,7 +92,7 @@ class ProviderClient:
 
 
 def _token_of(body: bytes) -> tuple[str | None, float]:
-    """The access token (`access_token`, or `token` as some write it) and its life in seconds."""
+    """Return the access token (some providers call it `token`) and its life in seconds."""
     try:
         document = parse(body)
     except Unreadable:
@@ -106,22 +106,22 @@ def _token_of(body: bytes) -> tuple[str | None, float]:
     return (token if usable else None), float(life) if life.isdecimal() else TOKEN_S
 
 
-# --- looks whether a service can be reached, with what TLS, and what time it is there -------------
+# --- whether a service can be reached, its TLS, and its clock -------------------------------------
 
 
 PROBE_LIMIT_S: Final = 10.0
-"""Seconds for one look; a person waits for it."""
+"""Seconds for one probe; a person waits for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """What was seen of one address.
+    """The result of probing one address.
 
-    problem       why nothing was answered, a code; None: something was
-    date          the Date header, to the second; None where there is none
-    tls           the protocol's version; None without TLS, or where it could not be set up
-    tls_problem   why it could not, in the words of the TLS library
-    certificate_ends  when the certificate ends
+    problem           the code of why there was no answer; None where there was one
+    date              the Date header, to the second; None where there is none
+    tls               the protocol's version; None without TLS, or where the handshake failed
+    tls_problem       why it failed, in the words of the TLS library
+    certificate_ends  when the certificate expires
     """
 
     url: str
@@ -134,7 +134,7 @@ class Probe:
 
 
 async def probe(client: httpx2.AsyncClient, url: str) -> Probe:
-    """One GET without credentials, and a TLS handshake of its own for an https address."""
+    """Send one GET without credentials, and make a separate TLS handshake for an https address."""
     version, problem, ends = await _handshake(url)
     answer = await exchange(client, "GET", url, headers={}, limit_s=PROBE_LIMIT_S)
     return Probe(
@@ -149,24 +149,24 @@ async def probe(client: httpx2.AsyncClient, url: str) -> Probe:
 
 
 async def trusted_until(url: str) -> Instant | None:
-    """When the certificate of an https address ends; EARLIEST where it is not trusted or TLS fails;
-    None where nobody answers."""
+    """Return when the certificate of an https address expires; EARLIEST where it is not trusted or
+    TLS fails; None where nobody answers."""
     _, problem, ends = await _handshake(url)
     return ends if problem is None else EARLIEST
 
 
 def date_of(header: str) -> Instant | None:
-    """The moment in a Date header (RFC 9110, section 5.6.7); None where it is none."""
+    """Parse a Date header (RFC 9110, section 5.6.7); None where it is malformed."""
     try:
         found = parsedate_to_datetime(header)
-    except (ArithmeticError, ValueError):  # the first of a year that is far too large
+    except (ArithmeticError, ValueError):  # ArithmeticError: the year is far too large
         return None
     moment = EARLIEST + int(found.replace(tzinfo=found.tzinfo or UTC).timestamp()) * SECOND
     return moment if EARLIEST <= moment <= LATEST else None
 
 
 async def _handshake(url: str) -> tuple[str | None, str | None, Instant | None]:
-    """The version, why there is none, and when the certificate ends."""
+    """Return the version, why there is none, and when the certificate expires."""
     parts = urlsplit(url)
     if parts.scheme != "https":
         return None, None, None
@@ -180,7 +180,7 @@ async def _handshake(url: str) -> tuple[str | None, str | None, Instant | None]:
     except ssl.SSLError as error:
         return None, error.reason or "the handshake failed", None
     except (TimeoutError, OSError):
-        return None, None, None  # the request itself says so
+        return None, None, None  # the request itself reports it
     secured: ssl.SSLObject = writer.get_extra_info("ssl_object")
     certificate = secured.getpeercert() or {}
     version, until = secured.version(), str(certificate.get("notAfter", ""))

@@ -1,7 +1,7 @@
-"""What is asked of a provider about one of its events: requests to hosts that the profile fixes.
+"""Questions to a provider about one of its events: requests to hosts that the profile fixes.
 
-The address never comes out of an event: only references do, percent-encoded into the path or the
-query. Credentials stand in headers and bodies, never in an address, which is kept.
+No address comes from an event, only references, percent-encoded into the path or the query.
+Credentials stand in headers and bodies, never in an address, since addresses are kept.
 """
 
 from __future__ import annotations
@@ -20,16 +20,14 @@ from app.providers.sections import FetchBackRule
 from reconcile.ledger.events import Event
 
 REFERENCES: Final = ("id", "order", "session", "payment", "capture", "movement")
-"""What of an event may stand in a question about it."""
+"""Fields of an event that may stand in a question about it."""
 
 _REFERENCE: Final = re.compile(rf"\{{({'|'.join(REFERENCES)}|credential:[a-z0-9_]{{1,40}})\}}")
-
-Fill = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One request to the provider. `shown` is how it may be shown and kept: no credential in it."""
+    """One request to the provider. `shown` holds no credential: it may be shown and kept."""
 
     method: str
     url: str
@@ -43,8 +41,10 @@ class Question:
 
 
 class Questions:
-    """Compiled once for a source. Raises ConfigurationError for a credential that is missing, or
-    that no header can hold."""
+    """The questions of a source, compiled once.
+
+    Raises ConfigurationError for a credential that is missing, or that no header can hold.
+    """
 
     def __init__(
         self, source: str, rule: FetchBackRule, *, environment: str, credentials: Mapping[str, str]
@@ -57,7 +57,11 @@ class Questions:
         self._token_url = (
             rule.sandbox_token_url if sandbox and rule.sandbox_token_url else rule.token_url
         )
-        unusable = sorted(n for n in credentials_of(rule) if not _usable(credentials.get(n, "")))
+        unusable = []
+        for name in sorted(credentials_of(rule)):
+            credential = credentials.get(name, "")
+            if not (credential.strip() and credential.isascii() and credential.isprintable()):
+                unusable.append(name)
         if unusable:
             variable = f"TALLYHOOK_SOURCES__{source.upper()}__CREDENTIALS"
             raise ConfigurationError(
@@ -69,18 +73,25 @@ class Questions:
 
     @property
     def needs_token(self) -> bool:
-        """Whether an access token has to be asked for first."""
+        """Whether an access token must be requested first."""
         return self._rule.auth == "oauth"
 
     def about(self, event: Event, *, access_token: str = "") -> Question | None:
-        """What is asked about this event; None where it lacks a reference that the question needs,
-        or has one that would make it another question.
+        """Build the question about this event. None where it lacks a reference that the question
+        needs, or has one that would make it another question.
 
-        access_token  where `needs_token`: what `token` was answered with
+        access_token  the token in the answer to `token`, where `needs_token`
         """
         rule = self._rule
+        for template in self._urls:  # the first address whose references this event has all
+            try:
+                url = self._filled(template, event, _percent)
+                break
+            except LookupError:
+                continue
+        else:
+            return None
         try:
-            url = self._first_filled(event)
             body = None if rule.body is None else self._filled(rule.body, event, _in_json).encode()
         except LookupError:
             return None
@@ -90,7 +101,7 @@ class Questions:
         return Question(method=rule.method, url=url, headers=headers, body=body)
 
     def token(self) -> Question:
-        """How an access token is asked for: client credentials (RFC 6749, section 4.4)."""
+        """Build the request for an access token: client credentials (RFC 6749, section 4.4)."""
         rule = self._rule
         assert self._token_url is not None
         headers = self._headers()
@@ -121,46 +132,34 @@ class Questions:
     def _headers(self) -> dict[str, str]:
         return {name: self._filled(str(text), None, str) for name, text in self._rule.headers}
 
-    def _first_filled(self, event: Event) -> str:
-        """The first address whose references this event has all. Raises LookupError."""
-        for template in self._urls:
-            try:
-                return self._filled(template, event, _percent)
-            except LookupError as lacking:
-                lacks = lacking
-        raise lacks
+    def _filled(self, template: str, event: Event | None, write: Callable[[str], str]) -> str:
+        """Fill in the references. Raises LookupError where the event has not all of them."""
 
-    def _filled(self, template: str, event: Event | None, write: Fill) -> str:
-        return _REFERENCE.sub(lambda match: write(self._value(match[1], event)), template)
+        def value_of(match: re.Match[str]) -> str:
+            name = match[1]
+            if name.startswith("credential:"):
+                return write(self._credentials[name.partition(":")[2]])
+            assert event is not None
+            value = event.event_id if name == "id" else getattr(event, name)
+            if value is None:
+                raise LookupError(name)
+            return write(order_at_provider(value, self._source) if name == "order" else str(value))
 
-    def _value(self, name: str, event: Event | None) -> str:
-        if name.startswith("credential:"):
-            return self._credentials[name.partition(":")[2]]
-        assert event is not None
-        value = event.event_id if name == "id" else getattr(event, name)
-        if value is None:
-            raise LookupError(name)
-        return order_at_provider(value, self._source) if name == "order" else str(value)
+        return _REFERENCE.sub(value_of, template)
 
 
 def credentials_of(rule: FetchBackRule) -> set[str]:
-    """The names of every credential that asking needs."""
-    return credentials_named({key: getattr(rule, key) for key in _WITH_CREDENTIALS})
-
-
-_WITH_CREDENTIALS: Final = ("credential", "body", "token_body", "headers")
+    """Return the names of every credential that asking needs."""
+    keys = ("credential", "body", "token_body", "headers")
+    return credentials_named({key: getattr(rule, key) for key in keys})
 
 
 def credentials_named(rule: Mapping[str, Any]) -> set[str]:
-    """The same of a section [fetch_back] as it is read, by key."""
+    """Return the names of every credential in a section [fetch_back], given by key."""
     texts = [rule["body"] or "", rule["token_body"], *(str(text) for _, text in rule["headers"])]
     found = {name for text in texts for name in _REFERENCE.findall(text)}
     named = {name.partition(":")[2] for name in found if name.startswith("credential:")}
     return named | ({rule["credential"]} if rule["credential"] is not None else set())
-
-
-def _usable(credential: str) -> bool:
-    return bool(credential.strip()) and credential.isascii() and credential.isprintable()
 
 
 def _percent(value: str) -> str:

@@ -1,7 +1,7 @@
-"""One request as its signature sees it, and why it is refused, as a value.
+"""One request as its signature sees it, and the reason of a refusal, as a value.
 
-Raw bytes, and views of them that are made when asked for. A profile that signs the raw body never
-parses it here. Where members are signed, there is no way but to parse first: strictly, and what
+Raw bytes, with views of them that are computed on demand. A profile that signs the raw body never
+parses it here. Where members are signed, parsing must come first: it is strict, and a body that
 cannot be parsed has no members.
 """
 
@@ -24,15 +24,14 @@ MAX_FIELDS: Final = 1_000
 """Fields of one form or query; the largest that a provider sends has about sixty."""
 
 MAX_FORM_BYTES: Final = 256 * 1024
-"""Of one form; the largest that a provider sends has a tenth. A megabyte of escapes takes an eighth
-of a second to be decoded, before anything of it is proven."""
+"""Size of one form; the largest that a provider sends has a tenth. Decoding a megabyte of escapes
+takes an eighth of a second, before anything of it is proven."""
 
 Pairs = list[tuple[bytes, bytes]]
 
 
 def parse_pairs(text: bytes) -> Pairs:
-    """Every name with its value, decoded. More than MAX_FIELDS, or MAX_FORM_BYTES, are as good as
-    none: empty."""
+    """Decode every name with its value. Return none for more than MAX_FIELDS or MAX_FORM_BYTES."""
     if len(text) > MAX_FORM_BYTES or text.count(b"&") >= MAX_FIELDS:
         return []
     entries = (entry.partition(b"=") for entry in text.split(b"&") if entry)
@@ -46,12 +45,12 @@ def _decoded(text: bytes) -> bytes:
 
 
 def php_urlencode(value: bytes) -> bytes:
-    """As PHP's `urlencode`: blanks as `+`, and all but letters, digits, `-`, `_` and `.` coded."""
+    """Encode as PHP's `urlencode`: blanks as `+`, letters, digits, `-`, `_` and `.` as they are."""
     return quote_plus(value).replace("~", "%7E").encode("ascii")
 
 
 def write_pairs(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """`k=v&k=v` in PHP's spelling."""
+    """Write `k=v&k=v` in PHP's spelling."""
     return b"&".join(php_urlencode(name) + b"=" + php_urlencode(value) for name, value in pairs)
 
 
@@ -84,9 +83,9 @@ _NAME: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,100}")
 
 
 def header_values(names: str) -> Callable[[Headers], list[bytes]]:
-    """A function that gives every value of a header; of `a,b` those of the first that came.
+    """Make a function that returns every value of a header; of `a,b` the first header that came.
 
-    Raises ValueError for what is no header name in lower case.
+    Raises ValueError for a name that is no header name in lower case.
     """
     for name in names.split(","):
         if not _NAME.fullmatch(name):
@@ -106,28 +105,21 @@ def header_values(names: str) -> Callable[[Headers], list[bytes]]:
 
 
 MAX_VALUES: Final = 10_000
-"""Values of a body that is parsed before anything of it is proven, where members are signed; such
-an event has some dozens. Half a million, which fit into a megabyte, take half a second, in which no
-other delivery is answered."""
+"""Values of a body that is parsed before anything of it is proven, where members are signed. Such
+an event has some dozens. A megabyte has room for half a million, which take half a second in which
+no other delivery is answered."""
 
 _UNMADE: Final = object()
 
 
-def _has_few_values(text: bytes) -> bool:
-    """Whether a body has no more than MAX_VALUES, and is no row of brackets either, of which it
-    takes long to find how deep they are. Counting takes no time; those in a text count, too."""
-    brackets = text.count(b"[") + text.count(b"{")
-    return max(text.count(b","), brackets) < MAX_VALUES
-
-
 class Request:
-    """All that a signature may cover.
+    """The parts of a request that a signature may cover.
 
     timestamp  the text as received, never re-formatted
-    secret     the key's own text, of schemes that put it into the signed content
+    secret     the key's own text, for schemes that put it into the signed content
     """
 
-    # On the class: most requests never set them, and each setting costs every delivery.
+    # On the class: most requests never set them, and setting them would cost every delivery.
     timestamp: bytes = b""
     secret: bytes = b""
     field: str | None = None
@@ -143,12 +135,14 @@ class Request:
 
     @property
     def document(self) -> Any:
-        """The JSON of the body, or of the form's field, numbers as written; None if it is none, and
-        where it has more than MAX_VALUES."""
+        """The JSON of the body, or of the form's field, numbers as written; None where it is no
+        JSON, or has more than MAX_VALUES."""
         if self._document is _UNMADE:
             self._document = None
             text = self.json_bytes
-            if _has_few_values(text):
+            # Rows of brackets take long too. Counting is fast; commas within texts count as well.
+            brackets = text.count(b"[") + text.count(b"{")
+            if max(text.count(b","), brackets) < MAX_VALUES:
                 with suppress(Unreadable):
                     self._document = parse_written(text)
         return self._document
@@ -186,14 +180,14 @@ class Request:
             return b""
 
     def of_item(self, item: Any, text: bytes) -> Request:
-        """The same request, with one of its items as its body."""
+        """Return the same request with one of its items as its body."""
         made = Request(self.headers, text, method=self.method, url=self.url)
         made._document = item
         return made
 
 
 def first(pairs: Pairs, name: bytes) -> bytes:
-    """The value of the first field of that name; empty where there is none."""
+    """Return the value of the first field of that name; empty where there is none."""
     return next((value for key, value in pairs if key == name), b"")
 
 
@@ -211,8 +205,8 @@ class Refusal:
     """One failed check.
 
     reason    the rejection verdict
-    sentence  for our own log: names of the profile and our numbers, never text of the request,
-              never a secret, never a computed signature
+    sentence  for our own log: names of the profile and our numbers; never text of the request,
+              a secret, or a computed signature
     """
 
     reason: Reason

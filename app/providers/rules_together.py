@@ -1,9 +1,9 @@
-"""What must hold between keys of a profile file, and the defaults that depend on other keys."""
+"""Rules between the keys of a profile file, and the defaults that depend on other keys."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Set
 from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -19,7 +19,7 @@ _WHOLE_BODY: Final = frozenset(
     {"body", "body_or_query", "form_received", "form_sorted", "form_joined"}
 )
 _WHOLE_QUERY: Final = frozenset({"url"})
-"""Not `body_or_query`: a request that is no GET can have a query beside the body that is signed."""
+"""Without `body_or_query`: a request other than GET can have a query beside its signed body."""
 _PREFIXES: Final = frozenset({"raw", "compact", "canonical"})
 _OF_BODY: Final = frozenset({"json", "root", "form", "digest"})
 _OF_ITEM: Final = frozenset({"json", "digest"})
@@ -32,16 +32,16 @@ PRICES: Final = {
     "won": ("refund_currency",),
     "order": ("order_currency",),
 }
-"""The amounts of a profile, each with the keys of its currency, of which the first counts."""
+"""The amounts of a profile, each with the keys of its currency: the first stated one counts."""
 
 
 class SignatureCoverage:
-    """What one profile signs.
+    """The parts of a request that one profile signs.
 
-    signed    the references of the signed content; None where a named verifier covers the body
+    signed    the template of the signed content; None where a named verifier covers the body
     items     the path of the events in the body, empty where the body is the event
     per_item  whether each event carries its own signature
-    beside    what a named verifier covers beside the body: `query`, `header:NAME`
+    beside    the parts that a named verifier covers beside the body: `query`, `header:NAME`
     """
 
     def __init__(
@@ -50,11 +50,11 @@ class SignatureCoverage:
         *,
         items: str | None,
         per_item: bool,
-        beside: frozenset[str] = frozenset(),
+        beside: Set[str] = frozenset(),
     ) -> None:
         found = [] if signed is None else template.references(template.read_template(signed))
         self._named = signed is None
-        # An item's own signature says nothing of what stands around it.
+        # An item's own signature does not cover the rest of the body.
         self._of_body = _OF_ITEM if per_item else _OF_BODY
         self._beside = beside
         self._signed = [each for each in found if not _TOO_WEAK & set(each.filters)]
@@ -63,7 +63,7 @@ class SignatureCoverage:
         )
 
     def covers(self, location: str) -> bool:
-        """Whether nothing at this location can be changed without the signature failing."""
+        """Check that nothing at this location can change without breaking the signature."""
         if "{" in location:
             named = template.references(template.read_template(location))
             return all(self._covers(each.name, each.argument) for each in named)
@@ -71,8 +71,11 @@ class SignatureCoverage:
         return self._covers(kind, name)
 
     def covers_body(self) -> bool:
-        """Whether the whole body is covered."""
-        return self._named or any(_is_whole_body(each) for each in self._signed)
+        """Check that the whole body is covered."""
+        return self._named or any(
+            each.name in _WHOLE_BODY or (each.name in _PREFIXES and not each.argument)
+            for each in self._signed
+        )
 
     def _covers(self, kind: str, name: str) -> bool:
         if kind == "text" or (kind in self._of_body and self.covers_body()):
@@ -82,7 +85,10 @@ class SignatureCoverage:
         if kind in self._of_body & {"json", "root"}:
             path = paths.compile_path(name)
             return self._covers_path(self._items + path if kind == "json" else path)
-        if kind == "query" and any(_is_whole_query(each) for each in self._signed):
+        if kind == "query" and any(
+            each.name in _WHOLE_QUERY or (each.name == "query" and not each.argument)
+            for each in self._signed
+        ):
             return True
         return any(each.name == kind and each.argument == name for each in self._signed)
 
@@ -91,7 +97,7 @@ class SignatureCoverage:
             return False
         for place, step in enumerate(path):
             if isinstance(step, paths.Where) and not self._is_signed(path):
-                # Of one object: both the member that is asked and what is then taken are signed.
+                # The searched member and the value taken from the object must both be signed.
                 asked = (*path[:place], step.name)
                 return self._covers_path(asked) and self._covers_path(
                     path[:place] + path[place + 1 :]
@@ -107,16 +113,8 @@ class SignatureCoverage:
         return False
 
 
-def _is_whole_body(reference: template.TemplateReference) -> bool:
-    return reference.name in _WHOLE_BODY or (reference.name in _PREFIXES and not reference.argument)
-
-
-def _is_whole_query(reference: template.TemplateReference) -> bool:
-    return reference.name in _WHOLE_QUERY or (reference.name == "query" and not reference.argument)
-
-
 def what_counts(values: dict[str, Any]) -> Iterable[tuple[str, tuple[str, ...]]]:
-    """The keys whose value decides what an event is worth, each with its locations."""
+    """Yield the keys whose value decides what an event is worth, each with its locations."""
     for key in ("kind", "order", "session", "payment", "movement", "capture"):
         yield f"event.{key}", values["event"][key]
     for amount, currencies in PRICES.items():
@@ -125,11 +123,11 @@ def what_counts(values: dict[str, Any]) -> Iterable[tuple[str, tuple[str, ...]]]
                 yield f"amounts.{key}", values["amounts"][key]
 
 
-# --- joins of signed content where it is unknown how far one field goes and where the next begins
+# --- joins of signed content with no visible boundary between two fields --------------------------
 
 
 _JOINS_ITS_FIELDS: Final = frozenset({"form_joined", "values"})
-"""References that are a join in themselves: of texts whose names and ends are not signed."""
+"""References that join texts whose names and ends are not signed."""
 
 _FIXED_LENGTH: Final = ("md5_hex", "sha1_hex", "sha256_hex", "sha384_hex", "sha512_hex",
                         "sha256_base64", "sha512_base64")  # fmt: skip
@@ -146,28 +144,39 @@ class Joins:
         self._json = values["request"]["body"] == "json"
         timestamp = values["timestamp"]
         self._digits = timestamp is not None and timestamp["unit"] not in ("iso8601", "any")
-        self._counting = frozenset(_counting(values))
+        # The references whose value decides what an event is worth, as signed content writes them.
+        counting: set[str] = set()
+        for _, locations in what_counts(values):
+            for location in locations:
+                if "{" in location:
+                    inner = template.references(template.read_template(location))
+                    counting |= {each.text for each in inner}
+                else:
+                    counting.add(location)
+        self._counting = counting
 
     def ambiguous(self, signed: str) -> str | None:
-        """The first ambiguous join, as a sentence calls it; None where there is none."""
+        """Return the first ambiguous join, in words for a sentence; None where there is none."""
         tokens = template.read_template(signed)
         for each in template.references(tokens):
             if each.name in _JOINS_ITS_FIELDS:
                 return f"the fields of {{{each.text}}}"
-        for left, right in _neighbours(tokens):
+        pairs: list[tuple[template.TemplateReference, template.TemplateReference]] = []
+        _collect_neighbours(tokens, set(), pairs)
+        for left, right in pairs:
             if (self._counts(left) or self._counts(right)) and not self._bounded(left, right):
                 return f"{{{left.text}}} and {{{right.text}}}"
         return None
 
     def _bounded(self, left: template.TemplateReference, right: template.TemplateReference) -> bool:
-        """Whether the one always ends, or the other always begins, where everyone can see it."""
+        """Check that the end of the left, or the beginning of the right, can always be seen."""
         if self._is_closed(left) or self._is_closed(right) or left.name == "method":
             return True
         return left.name == "ts" and self._digits and right.name in _NOT_DIGITS_FIRST
 
     def _is_closed(self, reference: template.TemplateReference) -> bool:
-        """Whether its bounds are in itself: a secret, a digest, or the JSON document, of which no
-        part, and nothing longer, is a document too."""
+        """Check that it bounds itself: a secret, a digest, or the JSON document. No part of a
+        document, and nothing longer, is a document too."""
         if reference.filters:
             return reference.filters[-1] in _FIXED_LENGTH
         document = self._json and reference.name in _DOCUMENTS and not reference.argument
@@ -179,45 +188,29 @@ class Joins:
         return reference.name in _WHOLE or reference.text in self._counting
 
 
-def _counting(values: dict[str, Any]) -> Iterator[str]:
-    """The references whose value decides what an event is worth, as signed content writes them."""
-    for _, locations in what_counts(values):
-        for location in locations:
-            if "{" in location:
-                yield from (
-                    each.text for each in template.references(template.read_template(location))
-                )
-            else:
-                yield location
-
-
-def _neighbours(
-    tokens: tuple[template.Token, ...],
-) -> Iterator[tuple[template.TemplateReference, template.TemplateReference]]:
-    """Every two references that may stand side by side, with no literal between them."""
-    found: list[tuple[template.TemplateReference, template.TemplateReference]] = []
-    _walk(tokens, set(), found)
-    yield from dict.fromkeys(found)
-
-
-def _walk(
+def _collect_neighbours(
     tokens: tuple[template.Token, ...],
     before: set[template.TemplateReference],
     found: list[tuple[template.TemplateReference, template.TemplateReference]],
 ) -> set[template.TemplateReference]:
-    """The references that what follows may stand beside."""
+    """Collect every two references that may stand side by side, with no literal between them.
+
+    before  references that may stand directly before the tokens
+
+    Returns the references that may stand directly before whatever follows.
+    """
     for token in tokens:
         if isinstance(token, str):
             before = set()
         elif isinstance(token, template.TemplateGroup):  # it may vanish as a whole
-            before = before | _walk(token.tokens, before, found)
+            before = before | _collect_neighbours(token.tokens, before, found)
         else:
             found.extend((each, token) for each in sorted(before, key=lambda each: each.text))
             before = {token} | (before if token.optional else set())
     return before
 
 
-# --- what must hold in the two sections that make us speak ----------------------------------------
+# --- the rules of [fetch_back], [setup] and [handshake] -------------------------------------------
 
 
 _REFERENCE: Final = re.compile(r"\{([^{}]*)\}")
@@ -226,7 +219,7 @@ _AUTH: Final = re.compile(r"none|bearer|basic|oauth|header:[a-z0-9-]{1,100}")
 
 
 def fetch_back_is_safe(values: Values) -> Iterable[Mistake]:
-    """The host is fixed, the credential is named, and what counts can be found in the answer."""
+    """Check that the host is fixed, the credential named, and every needed field in the answer."""
     rule = values["fetch_back"]
     if (rule is None) != (values["confirm"] is None):
         yield Mistake("fetch_back", 'belongs with confirm = "fetch_back", and with nothing else')
@@ -246,7 +239,7 @@ def fetch_back_is_safe(values: Values) -> Iterable[Mistake]:
         yield Mistake("fetch_back.body", "means nothing with method GET")
     if not _AUTH.fullmatch(rule["auth"]):
         yield Mistake("fetch_back.auth", "must be none, bearer, basic, header:NAME or oauth")
-    # An access token may be asked for with a body that holds the credentials.
+    # The request for an access token may hold the credentials in its body.
     in_body = rule["auth"] == "oauth" and "{credential:" in rule["token_body"]
     if not in_body and (rule["credential"] is None) != (rule["auth"] == "none"):
         yield Mistake("fetch_back.credential", "belongs with every auth but none")
@@ -259,7 +252,10 @@ def fetch_back_is_safe(values: Values) -> Iterable[Mistake]:
     if values["signature"]["mac"] == schemes.UNSIGNED and values["event"]["items"]:
         yield Mistake("event.items", "means many questions for one request that anyone can send")
     for key in ("order", "session"):
-        known = rule[key] or _asked_by(rule, key) or _signed_for_us(values, key)
+        # Where every question names this reference, the answer is about no other.
+        reference, addresses = f"{{{key}}}", (*rule["url"], *rule["sandbox_url"])
+        asked = all(reference in each for each in addresses) or reference in (rule["body"] or "")
+        known = rule[key] or asked or _signed_for_us(values, key)
         if values["event"][key] and not known:
             yield Mistake(
                 f"fetch_back.{key}",
@@ -270,15 +266,8 @@ def fetch_back_is_safe(values: Values) -> Iterable[Mistake]:
             yield Mistake("fetch_back.currency", f"is missing; fetch_back.{key} needs it")
 
 
-def _asked_by(rule: Values, key: str) -> bool:
-    """Whether every question names this reference, so that the answer is about no other."""
-    reference = f"{{{key}}}"
-    asked = (*rule["url"], *rule["sandbox_url"])
-    return all(reference in each for each in asked) or reference in (rule["body"] or "")
-
-
 def _signed_for_us(values: Values, key: str) -> bool:
-    """Whether nobody but the provider can have written this reference, for nobody but us."""
+    """Check that only the provider can have written this reference, and only for this account."""
     return (
         values["signature"]["key"] == "merchant"
         and all(
@@ -304,8 +293,8 @@ def _address_fault(text: str, key: str) -> str | None:
 
 
 def _reference_fault(text: str, *, credentials: bool = False) -> str | None:
-    # A JSON body has braces of its own; a reference is one of our words in braces. An address is
-    # kept and shown, so no credential may stand in it.
+    # A JSON body has braces of its own; a reference is one of our words in braces. Addresses are
+    # kept and shown, so they hold no credential.
     for name in _REFERENCE.findall(text):
         if name.startswith("credential:"):
             if not credentials:
@@ -318,7 +307,7 @@ def _reference_fault(text: str, *, credentials: bool = False) -> str | None:
 
 
 def setup_is_of_this_profile(values: Values) -> Iterable[Mistake]:
-    """What the section states of credentials and secrets is of those that the profile has."""
+    """Check that [setup] describes only credentials and secrets that the profile has."""
     setup, rule = values["setup"], values["fetch_back"]
     if setup["secret"] and values["signature"]["mac"] == schemes.UNSIGNED:
         yield Mistake("setup.secret", "means nothing with signature.mac none, which has no secret")
@@ -330,7 +319,7 @@ def setup_is_of_this_profile(values: Values) -> Iterable[Mistake]:
 
 
 def handshake_is_safe(values: Values) -> Iterable[Mistake]:
-    """Nothing is echoed to a stranger but what the profile names, and never by accident."""
+    """Check that strangers are echoed nothing but what the profile names."""
     rule = values["handshake"]
     if rule is None:
         return
@@ -344,7 +333,7 @@ def handshake_is_safe(values: Values) -> Iterable[Mistake]:
         yield Mistake("handshake.answer", "must be header:NAME with method OPTIONS")
 
 
-# --- what must hold between keys of a profile file, and the defaults that depend on other keys ----
+# --- the rules of the other sections, and the defaults that depend on other keys ------------------
 
 
 _BASIC: Final = {"where": "header:authorization", "format": "scheme", "prefix": "Basic"}
@@ -590,18 +579,27 @@ def _counts_never_by_itself(values: Values) -> bool:
 
 
 def _forms(values: Values) -> list[tuple[str, str]]:
-    """Each form of the signed content, under its key."""
+    """Return each form of the signed content, under its key."""
     signature = values["signature"]
     return [(key, signature[key]) for key in ("signed", "signed_also") if signature[key]]
 
 
 def _coverages(values: Values) -> list[tuple[str, SignatureCoverage]]:
-    """What each form of the signed content covers, under its key."""
+    """Return the coverage of each form of the signed content, under its key."""
     signature = values["signature"]
     named = signature["mac"].startswith(schemes.NAMED)
     forms = _forms(values) or [("mac", "")]
     items, per_item = values["event"]["items"], signature["per_item"]
-    beside = _beside_the_body(signature) if named else frozenset[str]()
+    beside: set[str] = set()
+    if named and signature["mac"].removeprefix(schemes.NAMED) in contract.SIGN_THE_ADDRESS:
+        beside = {"query"}
+    elif named:
+        # A request may leave out what its named verifier does not require.
+        required = dict(signature["options"]).get("required", ())
+        names = required if isinstance(required, list | tuple) else ()
+        beside = {f"header:{each}" for each in names}
+        if _OF_THE_QUERY & set(names):
+            beside.add("query")
     return [
         (
             key,
@@ -617,19 +615,8 @@ _OF_THE_QUERY: Final = frozenset({"@query", "@target-uri", "@request-target"})
 """Components of RFC 9421 that hold the whole query."""
 
 
-def _beside_the_body(signature: Values) -> frozenset[str]:
-    """What a named verifier insists on beside the body: of those that name what they cover only
-    what is required, for the others may be left out."""
-    if signature["mac"].removeprefix(schemes.NAMED) in contract.SIGN_THE_ADDRESS:
-        return frozenset({"query"})
-    required = dict(signature["options"]).get("required", ())
-    names = required if isinstance(required, list | tuple) else ()
-    query = {"query"} if _OF_THE_QUERY & set(names) else set()
-    return frozenset({*query, *(f"header:{each}" for each in names)})
-
-
 def _signed_names(values: Values) -> frozenset[str]:
-    """The references that are in every form."""
+    """Return the references that stand in every form."""
     names = [template.compile_template(form).names for _, form in _forms(values)]
     return frozenset.intersection(*names) if names else frozenset()
 
@@ -667,12 +654,12 @@ _TOGETHER: Final = (
 
 
 def check_together(values: Values) -> list[Mistake]:
-    """Every mistake between keys that are each right in themselves."""
+    """Return every mistake between keys that are each right in themselves."""
     settle(values)
     mistakes: list[Mistake] = []
     for rule in _TOGETHER:
-        # A value that is wrong in itself is not among the values, and already reported.
+        # A value that is wrong in itself is missing here, and already reported.
         with suppress(KeyError):
             for mistake in rule(values):
-                mistakes.append(mistake)  # those before a missing one count
+                mistakes.append(mistake)  # mistakes found before a missing value count
     return mistakes

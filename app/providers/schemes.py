@@ -1,4 +1,4 @@
-"""The cryptography: how signed content and a key give a signature. One entry for each scheme."""
+"""The cryptography: signatures of content under a key. One table entry for each scheme."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from app.core.errors import ConfigurationError
 # --- public-key signatures ------------------------------------------------------------------------
 
 
-PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey
-PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
-Half = TypeVar("Half", bound=PrivateKey)
+AnyPublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey
+AnyPrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
+Half = TypeVar("Half", bound=AnyPrivateKey)
 
 LEAST_RSA_BITS: Final = 1024
 """The smallest modulus that a provider in service still publishes (Woovi); nothing below it."""
@@ -37,38 +37,55 @@ one fixed signature fits every message (RFC 8032, section 8.9; "Taming the many 
 class KeyPair(NamedTuple):
     """A key as it was given; `private` is None where only the public half was."""
 
-    public: PublicKey
-    private: PrivateKey | None
+    public: AnyPublicKey
+    private: AnyPrivateKey | None
 
 
 KEYS_REMEMBERED: Final = 64
-"""Reading a private RSA key takes 50 ms, in which it is checked, and a start reads each key of a
-source four times: to check, to name and to use it."""
+"""Reading and checking a private RSA key takes 50 ms. A start reads each key of a source four
+times: to check, to name and to use it."""
 
 
 @lru_cache(maxsize=KEYS_REMEMBERED)
 def load_key(material: bytes) -> KeyPair:
-    """The key written in `material`. Raises ValueError with words that show nothing of it."""
+    """Load the key written in `material`. Raises ValueError with words that show nothing of it."""
     try:
         key = _parse(material)
     except (ValueError, TypeError, RecursionError, UnsupportedAlgorithm):
         key = None
-    if isinstance(key, PrivateKey):
-        return KeyPair(_sound(key.public_key()), key)
-    if isinstance(key, PublicKey):
-        return KeyPair(_sound(key), None)
-    raise ValueError("is not a public or private key in PEM, JWK or DER")
+    if isinstance(key, AnyPrivateKey):
+        pair = KeyPair(key.public_key(), key)
+    elif isinstance(key, AnyPublicKey):
+        pair = KeyPair(key, None)
+    else:
+        raise ValueError("is not a public or private key in PEM, JWK or DER")
+    public = pair.public
+    if isinstance(public, rsa.RSAPublicKey) and public.key_size < LEAST_RSA_BITS:
+        raise ValueError(f"is an RSA key of fewer than {LEAST_RSA_BITS} bits")
+    if isinstance(public, ed25519.Ed25519PublicKey):
+        y = int.from_bytes(public.public_bytes_raw(), "little") & (2**255 - 1)  # top bit: sign of x
+        if y % _P in _SMALL_ORDER_Y:
+            raise ValueError("is an ed25519 key of small order, under which forged signatures pass")
+    return pair
 
 
 def _parse(material: bytes) -> object:
+    # Certificates and JSON Web Keys are rare, and importing their parsers takes 5 % of a start.
     if material.startswith(b"-----BEGIN CERTIFICATE-----"):
-        return _of_certificate(material)
+        from cryptography.x509 import load_pem_x509_certificate
+
+        return load_pem_x509_certificate(material).public_key()
     if material.startswith(b"-----BEGIN"):
         if b"PRIVATE KEY-----" in material:
             return serialization.load_pem_private_key(material, password=None)
         return serialization.load_pem_public_key(material)
     if material.lstrip().startswith(b"{"):
-        return _of_json(material)
+        import jwt
+
+        try:
+            return jwt.PyJWK(json.loads(material)).key
+        except (jwt.PyJWTError, KeyError) as error:  # a missing member
+            raise ValueError from error
     if len(material) == 32:
         return ed25519.Ed25519PublicKey.from_public_bytes(material)
     if len(material) == 64:  # the seed, then the public half, as NaCl writes a private key
@@ -76,40 +93,9 @@ def _parse(material: bytes) -> object:
     return serialization.load_der_public_key(material)
 
 
-# What reads these two forms is loaded only where one is met: it takes a twentieth of a start.
-
-
-def _of_certificate(material: bytes) -> object:
-    from cryptography.x509 import load_pem_x509_certificate
-
-    return load_pem_x509_certificate(material).public_key()
-
-
-def _of_json(material: bytes) -> object:
-    import jwt
-
-    try:
-        return jwt.PyJWK(json.loads(material)).key
-    except (jwt.PyJWTError, KeyError) as error:  # a part that is missing
-        raise ValueError from error
-
-
-def _sound(key: PublicKey) -> PublicKey:
-    if isinstance(key, rsa.RSAPublicKey) and key.key_size < LEAST_RSA_BITS:
-        raise ValueError(f"is an RSA key of fewer than {LEAST_RSA_BITS} bits")
-    if isinstance(key, ed25519.Ed25519PublicKey) and _has_small_order(key.public_bytes_raw()):
-        raise ValueError("is an ed25519 key of small order, under which forged signatures pass")
-    return key
-
-
-def _has_small_order(encoded: bytes) -> bool:
-    y = int.from_bytes(encoded, "little") & (2**255 - 1)  # the top bit is the sign of x
-    return y % _P in _SMALL_ORDER_Y
-
-
 MOST_SIGNATURES: Final = 16
-"""Of one request, that are tried with one key; a provider that changes keys sends two. Each takes
-some tenths of a millisecond, and a head has room for two hundred."""
+"""Signatures of one request that are tried with one key; a provider that changes keys sends two.
+Each takes some tenths of a millisecond, and a head has room for two hundred."""
 
 
 class AsymmetricKey(ABC):
@@ -118,24 +104,22 @@ class AsymmetricKey(ABC):
     secret = b""
 
     def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
-        """Whether any of the first signatures is this key's of `content`. Never raises."""
-        # No secret is involved, so the time may reveal which signature was right.
-        return any(self._verifies(each, content) for each in signatures[:MOST_SIGNATURES])
-
-    def _verifies(self, signature: bytes, content: bytes) -> bool:
-        try:
-            self._verify(signature, content)
-        except (InvalidSignature, ValueError):
-            return False
-        return True
+        """Check whether any of the first signatures is this key's of `content`. Never raises."""
+        for signature in signatures[:MOST_SIGNATURES]:
+            try:
+                self._verify(signature, content)
+            except (InvalidSignature, ValueError):
+                continue
+            return True  # no secret is involved, so the time may reveal which signature was right
+        return False
 
     @abstractmethod
     def _verify(self, signature: bytes, content: bytes) -> None:
-        """Raises InvalidSignature, or ValueError for bytes that are no signature at all."""
+        """Raise InvalidSignature, or ValueError for bytes that are no signature at all."""
 
     @abstractmethod
     def sign(self, content: bytes) -> bytes:
-        """This key's signature. Raises ConfigurationError where only the public half is known."""
+        """Sign with this key. Raises ConfigurationError where only the public half is known."""
 
 
 class RsaKey(AsymmetricKey):
@@ -245,22 +229,22 @@ ASYMMETRIC_SCHEMES: Final[Mapping[str, Callable[[bytes], AsymmetricKey]]] = {
 class Key(Protocol):
     """One secret made ready for one scheme.
 
-    secret  the shared secret's bytes, what `{secret}` stands for; empty where there is none
+    secret  the shared secret's bytes, for `{secret}`; empty where there is none
     """
 
     secret: bytes
 
     def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
-        """Whether any of the signatures is this key's of `content`. Never raises; tries all."""
+        """Check whether any of the signatures is this key's of `content`. Never raises."""
         ...
 
     def sign(self, content: bytes) -> bytes:
-        """This key's signature of `content`."""
+        """Sign `content`."""
         ...
 
 
 def _equals_any(expected: bytes, signatures: Sequence[bytes]) -> bool:
-    """In constant time for each signature, whichever byte differs."""
+    """Compare with each signature in constant time."""
     found = False
     for signature in signatures:
         # No early return: the time must not reveal which of several signatures was right.
@@ -278,11 +262,9 @@ class HmacKey:
         self._begun = hmac.new(secret, digestmod=algorithm)
 
     def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
-        """Whether one of them is the keyed hash of `content`."""
         return _equals_any(self.sign(content), signatures)
 
     def sign(self, content: bytes) -> bytes:
-        """The keyed hash itself."""
         code = self._begun.copy()
         code.update(content)
         return code.digest()
@@ -298,11 +280,9 @@ class HashKey:
         self._algorithm = algorithm
 
     def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
-        """Whether one of them is the hash of `content`."""
         return _equals_any(self.sign(content), signatures)
 
     def sign(self, content: bytes) -> bytes:
-        """The hash itself."""
         return hashlib.new(self._algorithm, content, usedforsecurity=False).digest()
 
 
@@ -315,11 +295,9 @@ class TokenKey:
         self.secret = secret
 
     def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
-        """Whether one of them is the secret."""
         return _equals_any(self.secret, signatures)
 
     def sign(self, content: bytes) -> bytes:
-        """The secret itself."""
         return self.secret
 
 
@@ -327,7 +305,7 @@ class TokenKey:
 class Scheme:
     """One way to sign.
 
-    make        the secret's bytes to a key; ValueError with a sentence for what is none
+    make        the secret's bytes → a key, or ValueError with a sentence
     covers      whether it signs content at all
     asymmetric  whether the secret is a public key
     """

@@ -1,4 +1,4 @@
-"""Posts of ours that are signed as a provider's deliveries are, for whoever verifies them alike."""
+"""Sends our own posts, signed as a provider signs its deliveries."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ async def post_signed(
     limit_s: float,
     more: Mapping[str, str] | None = None,
 ) -> Exchange:
-    """Post a JSON document. What fails on the way is in the answer.
+    """Post a JSON document. The answer tells network failures too.
 
-    event_id  the same at every try, by which it is known to whoever has it already
+    event_id  the same at every attempt, so that the receiver recognizes a repeat
     more      further headers
     """
     signed = signer.sign(body, event_id=event_id, now=now)

@@ -18,20 +18,12 @@ from typing import Any, Final
 from app.core.errors import ConfigurationError
 from app.core.reading import Unreadable
 from app.core.strict_json import parse_written
+from app.providers import paths
 from app.providers.dates import UNITS, Timestamp
 from app.providers.documents import expand
 from app.providers.encodings import ENCODINGS, FORMATS, Layout
 from app.providers.keys import KeyRing, compile_keys
 from app.providers.named import contract
-from app.providers.paths import (
-    MAX_ITEMS,
-    JsonPath,
-    RequestPlace,
-    compact,
-    compile_path,
-    compile_place,
-    slices,
-)
 from app.providers.request import Incoming, Refusal, Request, parse_pairs, write_pairs
 from app.providers.schemes import NAMED, UNSIGNED, Key
 from app.providers.sections import Profile, SignatureRule, TimestampRule
@@ -44,7 +36,7 @@ _UNKNOWN_KEY: Final = Refusal(
 _NO_ITEMS: Final = Refusal(
     "signature_missing", "The body has no items where the profile says they are signed."
 )
-_TOO_MANY: Final = Refusal("signature_mismatch", f"The body has more than {MAX_ITEMS} items.")
+_TOO_MANY: Final = Refusal("signature_mismatch", f"The body has more than {paths.MAX_ITEMS} items.")
 
 
 class Verifier:
@@ -57,7 +49,7 @@ class Verifier:
         rule = profile.signature
         self.keys = keys
         self._address = address
-        self.place = compile_place(rule.where or "")
+        self.place = paths.compile_place(rule.where or "")
         self.format = FORMATS[rule.format]
         label, prefix, separator = (
             None if text is None else text.encode("ascii")
@@ -75,10 +67,12 @@ class Verifier:
         if rule.also is not None:
             own = replace(self.layout, label=rule.also.label.encode("ascii"))
             self._schemes.append((own, keys.also))
-        self._key_id = compile_place(profile.secret.key_id) if profile.secret.key_id else None
+        self._key_id = paths.compile_place(profile.secret.key_id) if profile.secret.key_id else None
         self._needs_secret = "secret" in self.template.names
         self._field = profile.request.field
-        self._items = compile_path(profile.event.items or "", each=True) if rule.per_item else None
+        self._items = (
+            paths.compile_path(profile.event.items or "", each=True) if rule.per_item else None
+        )
         count = len(keys.main) + len(keys.also)
         self._missing = Refusal("signature_missing", f"There is no signature in {rule.where}.")
         self._malformed = Refusal("signature_mismatch", _malformed_sentence(rule))
@@ -89,7 +83,7 @@ class Verifier:
         if kind == "signature":
             # Under a label of its own beside the signature.
             own = replace(self.layout, label=label.encode("ascii"))
-            place = RequestPlace(
+            place = paths.RequestPlace(
                 text=rule.where,
                 values=lambda request: [
                     text
@@ -98,7 +92,7 @@ class Verifier:
                 ],
             )
         else:
-            place = compile_place(rule.where)
+            place = paths.compile_place(rule.where)
         return Timestamp(
             place=place,
             unit=UNITS[rule.unit],
@@ -125,9 +119,9 @@ class Verifier:
         # Before anything is sliced: a value that is no object has no slice and shifts the others.
         if not items or any(type(item) is not dict for item in items):
             return _NO_ITEMS
-        if len(items) > MAX_ITEMS:
+        if len(items) > paths.MAX_ITEMS:
             return _TOO_MANY
-        texts = slices(request.json_bytes.decode("utf-8"), self._items)
+        texts = paths.slices(request.json_bytes.decode("utf-8"), self._items)
         # One item that is not genuine refuses all, as one sender sent all of them.
         for item, text in zip(items, texts, strict=True):
             refusal = self._verify_one(request.of_item(item, text.encode("utf-8")), now)
@@ -232,8 +226,8 @@ class Draft:
             self.body = _with_field(self.body, name, value)
         else:
             document = self.document()
-            insert(document, compile_path(name), value)
-            self.body = compact(document).encode("utf-8")
+            insert(document, paths.compile_path(name), value)
+            self.body = paths.compact(document).encode("utf-8")
 
     def document(self) -> Any:
         """Parse the body, numbers as written. Raises ConfigurationError where it is no JSON."""
@@ -257,7 +251,7 @@ def _with_field(pairs: bytes, name: str, value: bytes) -> bytes:
     return (rest + b"&" if rest else b"") + write_pairs([(wanted, value)])
 
 
-def insert(document: Any, path: JsonPath, value: bytes) -> None:
+def insert(document: Any, path: paths.JsonPath, value: bytes) -> None:
     """Put a text at a path of names, making the objects on the way."""
     *parents, last = path
     for step in parents:
@@ -289,7 +283,7 @@ class Declared(Verifier):
         be signed."""
         draft, also = Draft(body, method=method, url=url), self._profile.signature.also
         for place in self._made_up():
-            if not compile_place(place).values(draft.request()):
+            if not paths.compile_place(place).values(draft.request()):
                 draft.put(place, event_id.encode("ascii"))
         label, key_id = self.layout.label, self._profile.secret.key_id
         if key_id is not None and self.keys.named:
@@ -302,11 +296,11 @@ class Declared(Verifier):
         if self._items is None:
             self._sign_whole(draft, key, label=label, now=now)
         else:
-            document, own = draft.document(), compile_path(self.place.name)
+            document, own = draft.document(), paths.compile_path(self.place.name)
             for item in expand(document, self._items):
-                request = draft.request().of_item(item, compact(item).encode("utf-8"))
+                request = draft.request().of_item(item, paths.compact(item).encode("utf-8"))
                 insert(item, own, self._signature(request, key, label))
-            draft.body = compact(document).encode("utf-8")
+            draft.body = paths.compact(document).encode("utf-8")
         return contract.Signed(headers=draft.headers, body=draft.body, url=draft.url)
 
     def _made_up(self) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import Final
 from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
-from app.providers.doctor import Account, Diagnosis, Patient, diagnose
+from app.providers.doctor import Account, Diagnosis, diagnose
 from app.receiving.header_codec import read_request
 from app.receiving.refusal_store import Rejection, find_rejection
 
@@ -52,8 +52,12 @@ async def diagnose_delivery(
         found = [_OTHER_ACCOUNT]
     else:
         others = [each for each in accounts.values() if each.name != account.name]
+        kept = read_request(rejection.headers, rejection.body)
+        request = kept._replace(url=kept.url or f"/webhooks/{rejection.source}")
         # Hundreds of signatures: not on the event loop's own thread.
-        found = await asyncio.to_thread(diagnose, account, others, _patient(rejection))
+        found = await asyncio.to_thread(
+            diagnose, account, others, request, now=rejection.received_at
+        )
     return Diagnosed(
         rejection=rejection,
         diagnoses=found,
@@ -116,15 +120,4 @@ def _unknown(name: str, known: Sequence[str]) -> Diagnosis:
         sentence=f"No source is named {name}: configure TALLYHOOK_SOURCES__{name.upper()}__PROFILE "
         "and its secret, or have the provider send to a name that is configured"
         f"{': ' + names if names else ''}.",
-    )
-
-
-def _patient(rejection: Rejection) -> Patient:
-    kept = read_request(rejection.headers)
-    return Patient(
-        headers=kept.headers,
-        body=rejection.body,
-        method=kept.method,
-        url=kept.url or f"/webhooks/{rejection.source}",
-        now=rejection.received_at,
     )

@@ -105,7 +105,7 @@ async def test_the_service_takes_what_is_triggered(tmp_path: Path) -> None:
     """Shaped, signed, received, read and folded: the order is paid."""
     from app.bootstrap_sources import compile_sources
     from app.config.load import load_settings
-    from app.providers.examples import Wanted, find_example, shape_event
+    from app.providers.examples import WantedEvent, find_example, shape_event
 
     more: dict[str, Any] = {
         "SOURCES__STRIPE__PROFILE": "stripe",
@@ -117,7 +117,7 @@ async def test_the_service_takes_what_is_triggered(tmp_path: Path) -> None:
             request = shape_event(
                 source,
                 find_example("stripe", word),
-                Wanted(order="ORD-7"),
+                WantedEvent(order="ORD-7"),
                 now=driver.clock.now(),
                 url="",
             )

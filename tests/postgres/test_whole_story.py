@@ -19,7 +19,7 @@ import pytest
 
 from app.cli.golive import FOLDER
 from app.core.clock import SystemClock
-from app.providers.examples import Wanted, find_example, shape_event
+from app.providers.examples import WantedEvent, find_example, shape_event
 from app.providers.profile import load_profile
 from app.providers.source import Source
 from reconcile.money import from_major
@@ -96,7 +96,7 @@ def requests(secret: str, orders: Sequence[str]) -> list[bytes]:
     paid = find_example("stripe", "payment_intent.succeeded")
     made = []
     for order in orders:
-        wanted = Wanted(order=order, session=None, amount=from_major("1500.00", "KES"))
+        wanted = WantedEvent(order=order, session=None, amount=from_major("1500.00", "KES"))
         signed = shape_event(source, paid, wanted, now=SystemClock().now(), url="")
         lines = [f"{name}: {value}" for name, value in signed.headers]
         head = "\r\n".join(

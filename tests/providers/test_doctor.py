@@ -19,7 +19,7 @@ import pytest
 from app.bootstrap_sources import compile_sources
 from app.config.load import load_settings
 from app.orders.refold import refold_until_quiet
-from app.providers.doctor import Account, Patient, diagnose
+from app.providers.doctor import Account, diagnose
 from app.providers.profile import load_profile
 from app.providers.request import Incoming
 from app.providers.source import Source
@@ -46,13 +46,12 @@ SHOP = Account(name="shop", profile=load_profile("checkout"), secrets=[SECRET])
 TILL = Account(name="till", profile=load_profile("checkout"), secrets=[OTHER])
 
 
-def patient(body: bytes, sent: bytes | None = None, **words: Any) -> Patient:
+def request(body: bytes, sent: bytes | None = None, **words: Any) -> Incoming:
     """A request signed over `body` that arrived with `sent` as its body."""
-    headers = signed(body, **words)
-    return Patient(headers=headers, body=sent or body, method="POST", url="/webhooks/shop", now=T)
+    return Incoming(signed(body, **words), sent or body, url="/webhooks/shop")
 
 
-def hmac_profile(folder: Path, signed_content: str = "{ts}.{body}", **more: str) -> Account:
+def hmac_profile(folder: Path, signed_content: str = "{ts}.{body}") -> Account:
     """A plain profile of our own: hex HMAC under a text secret, with its own timestamp header."""
     text = f"""
 verifies_only = true
@@ -62,24 +61,45 @@ where = "header:x-signature"
 signed = "{signed_content}"
 [timestamp]
 where = "header:x-time"
-unit = "{more.get("unit", "s")}"
 """
     path = folder / "own.toml"
     path.write_text(text)
-    secret = base64.b64encode(KEY).decode()
     return Account(
         name="own",
         profile=load_profile(str(path)),
-        secrets=[secret],
+        secrets=[base64.b64encode(KEY).decode()],
         address="https://hooks.shop.example",
     )
 
 
-def own_patient(content: bytes, stamp: bytes, *, key: bytes, url: str = "/webhooks/own") -> Patient:
-    """A request for `hmac_profile`, signed with these bytes as the key."""
-    mac = hmac.new(key, content, hashlib.sha256).hexdigest().encode()
-    headers = [(b"host", b"inner:8080"), (b"x-signature", mac), (b"x-time", stamp)]
-    return Patient(headers=headers, body=BODY, method="POST", url=url, now=T)
+Made = tuple[Account, list[Account], Incoming]
+
+
+def own_case(
+    *,
+    key: bytes = base64.b64encode(KEY),
+    address: str = "",
+    stamp: bytes = str(T // SECOND).encode(),
+    **words: str,
+) -> Callable[[Path], Made]:
+    """A request for `hmac_profile`, signed with these bytes as the key, and over an address."""
+
+    def made(folder: Path) -> Made:
+        content = stamp + b"." + BODY
+        if address:
+            content = b".".join((stamp, address.encode(), BODY))
+        mac = hmac.new(key, content, hashlib.sha256).hexdigest().encode()
+        headers = [(b"host", b"inner:8080"), (b"x-signature", mac), (b"x-time", stamp)]
+        account = hmac_profile(folder, "{ts}.{url}.{body}" if address else "{ts}.{body}")
+        account = replace(account, address=words.get("known", account.address))
+        return account, [], Incoming(headers, BODY, url="/webhooks/own")
+
+    return made
+
+
+def registered_with(address: str) -> Callable[[Path], Made]:
+    """An address as registered at the provider, where https://shop.example is said to be."""
+    return own_case(address=address, known="https://shop.example")
 
 
 @dataclass
@@ -87,105 +107,73 @@ class Case:
     """A request, and the one mistake to be found."""
 
     name: str
-    make: Callable[[Path], tuple[Account, list[Account], Patient]]
+    make: Callable[[Path], Made]
     mistake: str
     words: str
 
 
-def plain(changed: Patient) -> Callable[[Path], tuple[Account, list[Account], Patient]]:
+def plain(changed: Incoming) -> Callable[[Path], Made]:
     """The default profile with another source beside it."""
     return lambda folder: (SHOP, [TILL], changed)
 
 
-def _of_other() -> Patient:
+def of_other() -> Incoming:
+    """A request signed with the other source's secret."""
     stamp = str(T // SECOND).encode()
     mac = hmac.new(OTHER_KEY, b"msg_1." + stamp + b"." + BODY, hashlib.sha256).digest()
     headers = [*signed(BODY)[:-1], (b"webhook-signature", b"v1," + base64.b64encode(mac))]
-    return replace(patient(BODY), headers=headers)
-
-
-def _milliseconds(folder: Path) -> tuple[Account, list[Account], Patient]:
-    stamp = str(T // 1000).encode()
-    account = hmac_profile(folder)
-    key = account.secrets[0].encode()  # type: ignore[index]
-    return account, [], own_patient(stamp + b"." + BODY, stamp, key=key)
-
-
-def _decoded_secret(folder: Path) -> tuple[Account, list[Account], Patient]:
-    stamp = str(T // SECOND).encode()
-    return hmac_profile(folder), [], own_patient(stamp + b"." + BODY, stamp, key=KEY)
-
-
-def _without_its_beginning(folder: Path) -> tuple[Account, list[Account], Patient]:
-    stamp = str(T // SECOND).encode()
-    account = hmac_profile(folder)
-    key = b"whsec_" + account.secrets[0].encode()  # type: ignore[index]
-    return account, [], own_patient(stamp + b"." + BODY, stamp, key=key)
-
-
-def _inner_address(folder: Path) -> tuple[Account, list[Account], Patient]:
-    stamp = str(T // SECOND).encode()
-    account = hmac_profile(folder, "{ts}.{url}.{body}")
-    key = account.secrets[0].encode()  # type: ignore[index]
-    content = stamp + b".http://inner:8080/webhooks/own." + BODY
-    return account, [], own_patient(content, stamp, key=key)
-
-
-def _registered_with(
-    address: str,
-) -> Callable[[Path], tuple[Account, list[Account], Patient]]:
-    """What was registered at the provider, where https://shop.example is said to be."""
-
-    def made(folder: Path) -> tuple[Account, list[Account], Patient]:
-        stamp = str(T // SECOND).encode()
-        account = replace(hmac_profile(folder, "{ts}.{url}.{body}"), address="https://shop.example")
-        key = account.secrets[0].encode()  # type: ignore[index]
-        content = b".".join((stamp, address.encode(), BODY))
-        return account, [], own_patient(content, stamp, key=key)
-
-    return made
-
-
-def _other_profile(folder: Path) -> tuple[Account, list[Account], Patient]:
-    account = hmac_profile(folder)
-    own = replace(account, secrets=[SECRET])
-    return own, [], patient(BODY)
+    return request(BODY)._replace(headers=headers)
 
 
 RESPELLED = json.dumps(json.loads(BODY)).encode()
 CASES = [
-    Case("other secret", plain(_of_other()), "other_secret", "a secret of till"),
-    Case("clock", plain(patient(BODY, at=T - 900 * SECOND)), "clock_skew", "15 min old"),
+    Case("other secret", plain(of_other()), "other_secret", "a secret of till"),
+    Case("clock", plain(request(BODY, at=T - 900 * SECOND)), "clock_skew", "15 min old"),
     Case(
-        "line feed", plain(patient(BODY + b"\n", BODY)), "body_ends_differently", "with a line feed"
+        "line feed", plain(request(BODY + b"\n", BODY)), "body_ends_differently", "with a line feed"
     ),
     Case(
-        "line feed added", plain(patient(BODY, BODY + b"\r\n")), "body_ends_differently", "without"
+        "line feed added", plain(request(BODY, BODY + b"\r\n")), "body_ends_differently", "without"
     ),
     Case(
         "respelled",
-        plain(patient(b'{"a":1,"b":"x"}', b'{"a": 1, "b": "x"}')),
+        plain(request(b'{"a":1,"b":"x"}', b'{"a": 1, "b": "x"}')),
         "body_respelled",
         "without blanks",
     ),
-    Case("numbers", plain(patient(RESPELLED, BODY)), "body_respelled", "2.00 written as 2.0"),
-    Case("milliseconds", _milliseconds, "timestamp_unit", "counts ms"),
-    Case("secret encoding", _decoded_secret, "secret_encoding", "read as base64"),
-    Case("secret's beginning", _without_its_beginning, "secret_beginning", "begins with whsec_"),
-    Case("proxy", _inner_address, "other_address", "http, host inner:8080"),
+    Case("numbers", plain(request(RESPELLED, BODY)), "body_respelled", "2.00 written as 2.0"),
+    Case("milliseconds", own_case(stamp=str(T // 1000).encode()), "timestamp_unit", "counts ms"),
+    Case("secret encoding", own_case(key=KEY), "secret_encoding", "read as base64"),
+    Case(
+        "secret's beginning",
+        own_case(key=b"whsec_" + base64.b64encode(KEY)),
+        "secret_beginning",
+        "begins with whsec_",
+    ),
+    Case(
+        "proxy",
+        own_case(address="http://inner:8080/webhooks/own"),
+        "other_address",
+        "http, host inner:8080",
+    ),
     Case(
         "slash",
-        _registered_with("https://shop.example/webhooks/own/"),
+        registered_with("https://shop.example/webhooks/own/"),
         "other_address",
         "https, host shop.example, with a slash at the path's end",
     ),
     Case(
         "port",
-        _registered_with("https://shop.example:8443/webhooks/own"),
+        registered_with("https://shop.example:8443/webhooks/own"),
         "other_address",
         "https, host shop.example:8443:",
     ),
-    Case("profile", _other_profile, "other_profile", "profile checkout"),
+    Case(
+        "profile",
+        lambda folder: (replace(hmac_profile(folder), secrets=[SECRET]), [], request(BODY)),
+        "other_profile",
+        "profile checkout",
+    ),
 ]
 
 
@@ -193,7 +181,7 @@ CASES = [
 def test_the_mistake_is_named(case: Case, tmp_path: Path) -> None:
     """Each known mistake is found, first of all that are found, and no secret is shown."""
     account, others, refused = case.make(tmp_path)
-    found = diagnose(account, others, refused)
+    found = diagnose(account, others, refused, now=T)
     assert [each.mistake for each in found][:1] == [case.mistake], found
     assert case.words in found[0].sentence
     assert not any(SECRET in each.sentence or OTHER in each.sentence for each in found)
@@ -202,33 +190,31 @@ def test_the_mistake_is_named(case: Case, tmp_path: Path) -> None:
 def test_a_secret_that_had_ended_is_not_called_right() -> None:
     """Judging again would refuse it again, so it is not sent there; before its end it passes."""
     ended = replace(SHOP, secrets=[OTHER, SECRET], ends={SECRET: T})
-    assert [each.mistake for each in diagnose(ended, [], patient(BODY))] == ["secret_ended"]
-    earlier = replace(patient(BODY), now=T - SECOND)
-    assert [each.mistake for each in diagnose(ended, [], earlier)] == ["none"]
+    assert [each.mistake for each in diagnose(ended, [], request(BODY), now=T)] == ["secret_ended"]
+    earlier = diagnose(ended, [], request(BODY), now=T - SECOND)
+    assert [each.mistake for each in earlier] == ["none"]
 
 
 def test_two_mistakes_at_once_are_both_reported() -> None:
     """A wrong secret and an old request: the sentence says both."""
-    refused = replace(_of_other(), now=T + 900 * SECOND)
-    (found,) = diagnose(SHOP, [TILL], refused)
+    (found,) = diagnose(SHOP, [TILL], of_other(), now=T + 900 * SECOND)
     assert found.mistake == "other_secret"
     assert "15 min old" in found.sentence
 
 
 def test_what_nobody_signed_has_no_diagnosis() -> None:
     """A forged signature, no signature at all, and bytes that are nothing."""
-    forged = replace(patient(BODY), body=b'{"id": "evt_2"}')
-    assert diagnose(SHOP, [TILL], forged) == []
-    assert diagnose(SHOP, [TILL], replace(forged, headers=[])) == []
-    assert diagnose(SHOP, [TILL], replace(forged, body=b"\xff\x00[" * 50)) == []
+    forged = request(BODY)._replace(body=b'{"id": "evt_2"}')
+    for each in (forged, forged._replace(headers=[]), forged._replace(body=b"\xff\x00[" * 50)):
+        assert diagnose(SHOP, [TILL], each, now=T) == []
 
 
 def test_a_profile_that_verifies_nothing_explains_nothing() -> None:
     """Under M-Pesa's profile any JSON passes, so a forged body is no mix-up of profiles."""
-    forged = replace(patient(BODY), headers=[(b"content-type", b"application/json")])
+    forged = request(BODY)._replace(headers=[(b"content-type", b"application/json")])
     unsigned = Account(name="shop", profile=load_profile("mpesa_stk"), secrets=[])
-    assert [each.mistake for each in diagnose(unsigned, [], forged)] == ["none"]
-    assert diagnose(SHOP, [TILL], forged) == []
+    assert [each.mistake for each in diagnose(unsigned, [], forged, now=T)] == ["none"]
+    assert diagnose(SHOP, [TILL], forged, now=T) == []
 
 
 def test_an_event_of_the_other_environment_is_not_sent_to_reverify(

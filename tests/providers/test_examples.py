@@ -9,7 +9,7 @@ import pytest
 
 from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.reading import Reading
-from app.providers.examples import Example, Wanted, examples_of, find_example, shape_event
+from app.providers.examples import Example, WantedEvent, examples_of, find_example, shape_event
 from app.providers.named.contract import Signed
 from app.providers.profile import load_profile, shipped_profiles
 from app.providers.request import Incoming
@@ -41,7 +41,7 @@ def source_of(profile: str) -> Source:
     return Source(name="s", profile=load_profile(profile), secrets=listed, strict=False)
 
 
-def shaped(source: Source, example: Example, wanted: Wanted) -> tuple[Signed, Reading]:
+def shaped(source: Source, example: Example, wanted: WantedEvent) -> tuple[Signed, Reading]:
     """The event, which verifies, and what the profile reads in it."""
     url = f"{ADDRESS}/webhooks/s"
     request = shape_event(source, example, wanted, now=NOW, url=url)
@@ -65,18 +65,18 @@ def test_each_example_can_be_sent_as_it_is_and_as_wanted(name: str) -> None:
     are asked for, where it has a place for them."""
     source, profile = source_of(name), load_profile(name)
     for example in examples_of(name):
-        _, plain = shaped(source, example, Wanted())
+        _, plain = shaped(source, example, WantedEvent())
         event = plain.events[0]
         assert event.kind == example.event
         assert plain.environment in ("sandbox", None), example.event
         if event.occurred_at is not None and not profile.verifies_only:
             assert abs(NOW - event.occurred_at) < 2 * SECOND, example.event
         if event.order is not None:
-            _, of_order = shaped(source, example, Wanted(order="77001"))
+            _, of_order = shaped(source, example, WantedEvent(order="77001"))
             assert (of_order.events[0].kind, of_order.events[0].order) == (event.kind, "77001")
         if event.money is not None:
             money = from_major("25", event.money.currency)
-            _, priced = shaped(source, example, Wanted(amount=money))
+            _, priced = shaped(source, example, WantedEvent(amount=money))
             assert (priced.events[0].kind, priced.events[0].money) == (event.kind, money)
 
 
@@ -84,7 +84,11 @@ def test_each_example_can_be_sent_as_it_is_and_as_wanted(name: str) -> None:
 def test_what_only_the_provider_can_sign_is_reported(name: str) -> None:
     with pytest.raises(ConfigurationError, match=r"private|public key|only"):
         shape_event(
-            source_of(name), examples_of(name)[0], Wanted(), now=NOW, url=f"{ADDRESS}/webhooks/s"
+            source_of(name),
+            examples_of(name)[0],
+            WantedEvent(),
+            now=NOW,
+            url=f"{ADDRESS}/webhooks/s",
         )
 
 
@@ -94,7 +98,7 @@ def test_ids_are_of_the_order() -> None:
     source = source_of("stripe")
 
     def event(word: str, order: str) -> tuple[str, str | None]:
-        _, reading = shaped(source, find_example("stripe", word), Wanted(order=order))
+        _, reading = shaped(source, find_example("stripe", word), WantedEvent(order=order))
         return reading.events[0].event_id, reading.events[0].payment
 
     paid = event("payment_intent.succeeded", "A")
@@ -111,7 +115,7 @@ def test_a_refund_that_names_no_order_is_of_its_payment() -> None:
     source = source_of("stripe")
     found = {}
     for word in ("payment_intent.succeeded", "refund.created:succeeded"):
-        _, reading = shaped(source, find_example("stripe", word), Wanted(order="A"))
+        _, reading = shaped(source, find_example("stripe", word), WantedEvent(order="A"))
         found[word] = reading.events[0]
     refund = found["refund.created:succeeded"]
     assert refund.order is None
@@ -128,7 +132,7 @@ def test_money_in_another_currency_is_written_as_the_provider_writes_it() -> Non
         ("flutterwave", "charge.completed:succeeded", ("25.5", "KES"), '"amount": 25.5'),
     ):
         request, _ = shaped(
-            source_of(name), find_example(name, word), Wanted(amount=from_major(*money))
+            source_of(name), find_example(name, word), WantedEvent(amount=from_major(*money))
         )
         assert written in request.body.decode(), request.body
 
@@ -137,12 +141,12 @@ def test_what_has_no_place_is_reported() -> None:
     """M-Pesa names no order, and pays in shillings; a card that PayFast declines is in rand."""
     mpesa, paid = source_of("mpesa_stk"), find_example("mpesa_stk", "paid")
     for wanted, said in (
-        (Wanted(order="ORD-1"), "leave --order out"),
-        (Wanted(amount=from_major("5", "USD")), "leave --amount out"),
+        (WantedEvent(order="ORD-1"), "leave --order out"),
+        (WantedEvent(amount=from_major("5", "USD")), "leave --amount out"),
     ):
         with pytest.raises(UsageError, match=said):
             shape_event(mpesa, paid, wanted, now=NOW, url=f"{ADDRESS}/webhooks/s")
-    _, reading = shaped(mpesa, paid, Wanted(session="ws_CO_1", amount=from_major("5", "KES")))
+    _, reading = shaped(mpesa, paid, WantedEvent(session="ws_CO_1", amount=from_major("5", "KES")))
     assert reading.events[0].session == "ws_CO_1"
 
 

@@ -44,18 +44,17 @@ async def test_it_is_tried_with_its_own_source_and_with_all_others(
     """As the request that it was, at the moment of its arrival."""
     asked: list[Any] = []
 
-    def diagnose(account: Any, others: Any, patient: Any) -> list[Any]:
-        asked.append((account.name, [each.name for each in others], patient))
+    def diagnose(account: Any, others: Any, request: Any, *, now: Any) -> list[Any]:
+        asked.append((account.name, [each.name for each in others], request, now))
         return [SimpleNamespace(mistake="other_secret")]
 
     monkeypatch.setattr(module, "diagnose", diagnose)
     kept = rejection(headers=":method: GET\n:url: /webhooks/shop?a=1\nx: y", body=b"{7}")
     assert await mistakes(inbox, kept) == ["other_secret"]
     assert await mistakes(inbox, replace(rejection(headers="x: y"), source="desk")) != []
-    (own, others, patient), (_, _, plain) = asked
-    assert (own, others) == ("shop", ["till", "desk"])
-    assert (patient.method, patient.url, patient.now) == ("GET", "/webhooks/shop?a=1", T)
-    assert (patient.headers, patient.body) == ([(b"x", b"y")], b"{7}")
+    (own, others, request, now), (_, _, plain, _) = asked
+    assert (own, others, now) == ("shop", ["till", "desk"], T)
+    assert request == ([(b"x", b"y")], b"{7}", "GET", "/webhooks/shop?a=1", "", "", False)
     assert (plain.method, plain.url) == ("POST", "/webhooks/desk")
 
 
