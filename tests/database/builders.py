@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
@@ -34,6 +34,9 @@ from reconcile.ledger.records import Record
 from tests.contexts import HasDatabase
 from tests.database.made import put_new
 from tests.reconcile.build import T, seconds
+
+Found = TypeVar("Found")
+Given = ParamSpec("Given")
 
 _numbers = count()
 _arrived: dict[str, Event] = {}
@@ -193,6 +196,36 @@ def context(inbox: Inbox, *, at: int = 0) -> AppContext:
     return inbox.context(clock=SetClock(seconds(at)))
 
 
+async def fetch(
+    at: HasDatabase,
+    function: Callable[Concatenate[AsyncConnection, Given], Awaitable[Found]],
+    /,
+    *args: Given.args,
+    **words: Given.kwargs,
+) -> Found:
+    """What a store's function finds on a snapshot."""
+    async with at.database.reading() as connection:
+        return await function(connection, *args, **words)
+
+
+async def commit(
+    at: HasDatabase,
+    function: Callable[Concatenate[AsyncConnection, Given], Awaitable[Found]],
+    /,
+    *args: Given.args,
+    **words: Given.kwargs,
+) -> Found:
+    """What a store's function returns, run as a transaction of its own."""
+    async with at.database.writing() as connection:
+        return await function(connection, *args, **words)
+
+
+async def change(at: HasDatabase, sql: str) -> None:
+    """Run one statement as a transaction of its own."""
+    async with at.database.writing() as connection:
+        await connection.exec_driver_sql(sql)
+
+
 async def rows(at: HasDatabase, sql: str, **values: Any) -> list[tuple[Any, ...]]:
     """What a query finds."""
     async with at.database.reading() as connection:
@@ -235,8 +268,7 @@ async def dump(inbox: Inbox, *tables: str, leave_out: Sequence[str] = ()) -> dic
 
 async def histories(inbox: Inbox, orders: Iterable[str]) -> dict[str, History]:
     """What `gather` finds of the orders."""
-    async with inbox.database.reading() as connection:
-        return await gather(connection, orders)
+    return await fetch(inbox, gather, orders)
 
 
 async def all_histories(connection: AsyncConnection) -> dict[str, History]:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from app.access.operator_store import audit_entries
@@ -16,16 +15,7 @@ from app.access.proposal import Proposal
 from app.access.proposals import Proposals
 from app.context.context import AppContext
 from app.core.errors import UsageError
-from app.finance.break_acts import (
-    SeenBreak,
-    accept_break,
-    acceptance_kind,
-    assign_break,
-    breaks_of_run,
-    comment_break,
-    living_breaks,
-    one_break,
-)
+from app.finance import break_acts
 from app.finance.break_store import steps_of
 from app.finance.match_rules import current_rules, rules_kind, save_rules
 from app.finance.reconcile_period import finish
@@ -36,7 +26,7 @@ from app.receiving.inbox import Inbox
 from reconcile.matching.breaks import Break, Candidate
 from reconcile.matching.control import Control, control_text
 from reconcile.money import Money
-from tests.database.builders import arrival, context, keep, rows, said
+from tests.database.builders import arrival, change, commit, context, fetch, keep, rows, said
 from tests.database.contract_ledgers import paid, quiet
 from tests.reconcile.build import T, seconds
 
@@ -93,10 +83,8 @@ async def people(at: AppContext) -> None:
 
 async def run(inbox: Inbox, *found: Break, at: int, lived: bool = True, rules: int = 0) -> int:
     """A run that saw these breaks."""
-    async with inbox.database.writing() as connection:
-        number = await take_run_number(connection)
-    async with inbox.database.writing() as connection:
-        await save_seen(connection, found, number=number, as_of=seconds(at))
+    number = await commit(inbox, take_run_number)
+    await commit(inbox, save_seen, found, number=number, as_of=seconds(at))
     done = finished(number, at=at, lived=lived, rules=rules, breaks=len(found))
     await finish(context(inbox, at=at), done)
     return number
@@ -120,24 +108,28 @@ def finished(number: int, *, at: int, lived: bool = True, rules: int = 0, breaks
 
 async def living(inbox: Inbox) -> dict[str, str]:
     """Order to state of every break that lives."""
-    found = [each async for part in living_breaks(context(inbox)) for each in part]
+    found = [each async for part in break_acts.living_breaks(context(inbox)) for each in part]
     return {str(each.seen.order): each.life.state for each in found}
 
 
 async def saw(inbox: Inbox, number: int) -> list[Break]:
     """What a run saw."""
-    return [each.seen async for part in breaks_of_run(context(inbox), number) for each in part]
+    return [
+        each.seen
+        async for part in break_acts.breaks_of_run(context(inbox), number)
+        for each in part
+    ]
 
 
 async def turns(inbox: Inbox, found: Break) -> list[str]:
     """What runs did to it."""
-    one = await one_break(context(inbox), found.identity)
+    one = await break_acts.one_break(context(inbox), found.identity)
     return [step.kind for step in one.steps if step.by is None]
 
 
-async def show(inbox: Inbox, found: Break) -> SeenBreak:
+async def show(inbox: Inbox, found: Break) -> break_acts.SeenBreak:
     """One break."""
-    return await one_break(context(inbox), found.identity)
+    return await break_acts.one_break(context(inbox), found.identity)
 
 
 class BreakContract:
@@ -166,10 +158,10 @@ class BreakContract:
         await people(at)
         await run(inbox, *map(missing, "ABCDEF"), late("L"), at=1)
         for order, whose in (("A", "ann"), ("B", "ann"), ("B", "bob"), ("C", "ann"), ("F", "ann")):
-            await assign_break(at, missing(order).identity, to=whose, by="ann")
-        await accept_break(at, missing("D").identity, reason="small", by="ann")
+            await break_acts.assign_break(at, missing(order).identity, to=whose, by="ann")
+        await break_acts.accept_break(at, missing("D").identity, reason="small", by="ann")
         await run(inbox, *map(missing, "ABDEF"), late("L"), at=2)
-        await assign_break(at, missing("F").identity, to="", by="ann")
+        await break_acts.assign_break(at, missing("F").identity, to="", by="ann")
         asked: list[tuple[dict[str, Any], str]] = [
             ({}, "ABCDEFL"),
             ({"states": ("open", "assigned", "accepted")}, "ABDEFL"),
@@ -184,7 +176,7 @@ class BreakContract:
             ({"causes": ["late_money"], "states": ("closed",)}, ""),
         ]
         for words, orders in asked:
-            found = [one async for part in living_breaks(at, **words) for one in part]
+            found = [one async for part in break_acts.living_breaks(at, **words) for one in part]
             assert [one.identity for one in found] == sorted(one.identity for one in found)
             assert "".join(sorted(str(one.seen.order) for one in found)) == orders, words
 
@@ -197,8 +189,7 @@ class BreakContract:
             await run(inbox, replace(missing("A"), since=seconds(at)), at=at)
         await run(inbox, replace(missing("A", minor=7), since=seconds(4)), at=4)
         assert await turns(inbox, missing("A")) == ["opened", "changed"]
-        async with inbox.database.reading() as connection:
-            (first,) = [seen for _, seen in await seen_by(connection, 3)]
+        (first,) = [seen for _, seen in await fetch(inbox, seen_by, 3)]
         assert first.since == seconds(1)
 
     async def test_every_run_can_be_shown_as_it_was(self, inbox: Inbox) -> None:
@@ -247,7 +238,7 @@ class BreakContract:
             number = await take_run_number(connection)
             await save_seen(connection, [missing("A", minor=7)], number=number, as_of=seconds(3))
         name = missing("A").identity
-        await accept_break(context(inbox, at=5), name, reason="small", by="ann")
+        await break_acts.accept_break(context(inbox, at=5), name, reason="small", by="ann")
         await finish(context(inbox, at=9), finished(number, at=3))
         found = await show(inbox, missing("A"))
         assert [(step.kind, step.at) for step in found.steps] == [
@@ -288,10 +279,10 @@ class BreakContract:
         """Assigned, commented, accepted: each with a name, a reason and the money of that hour."""
         await run(inbox, missing("A"), at=1)
         name, at = missing("A").identity, context(inbox, at=2)
-        await assign_break(at, name, to="bob", by="ann")
-        await comment_break(at, name, note="asked the bank", by="ann")
+        await break_acts.assign_break(at, name, to="bob", by="ann")
+        await break_acts.comment_break(at, name, note="asked the bank", by="ann")
         assert await living(inbox) == {"A": "assigned"}
-        await accept_break(at, name, reason="small", by="ann")
+        await break_acts.accept_break(at, name, reason="small", by="ann")
         assert await living(inbox) == {"A": "accepted"}
         await run(inbox, missing("A", minor=7), at=3)
         found = await show(inbox, missing("A"))
@@ -318,13 +309,13 @@ class BreakContract:
         await save_rules(at, '[accept_alone_max]\nKES = "1000.00"\n', by="ann")
         await run(inbox, missing("A"), missing("B", minor=100_000), late("C"), at=1)
         big, small, late_one = (each.identity for each in (missing("A"), missing("B"), late("C")))
-        proposals = Proposals(at, [acceptance_kind(at), rules_kind(at)])
-        await accept_break(at, small, reason="at the limit", by="ann")
+        proposals = Proposals(at, [break_acts.acceptance_kind(at), rules_kind(at)])
+        await break_acts.accept_break(at, small, reason="at the limit", by="ann")
         for by in (Proven("ann"), "ann"):
             with pytest.raises(UsageError, match="a second operator must approve"):
-                await accept_break(at, big, reason="x", by=by)
+                await break_acts.accept_break(at, big, reason="x", by=by)
         await people(at)
-        proposal = await accept_break(at, big, reason="gone", by=Proven("ann"))
+        proposal = await break_acts.accept_break(at, big, reason="gone", by=Proven("ann"))
         assert proposal is not None
         assert f"Accept {big}: nothing is booked; it is about KES 1,500.00" in proposal.sentence
         for by, why in (("ann", "yourself"), ("eve", "support"), ("mallory", "in force")):
@@ -341,8 +332,7 @@ class BreakContract:
         await proposals.approve(kept.id, by=Proven("ann"), reason="so be it")
         life = (await show(inbox, late("C"))).life
         assert (life.settling, "bob and ann" in life.because) == ("credit", True)
-        async with inbox.database.reading() as connection:
-            trail = await audit_entries(connection, limit=99, subject=big)
+        trail = await fetch(inbox, audit_entries, limit=99, subject=big)
         assert [(each.action, each.who, each.facts["second"]) for each in trail] == [
             ("break_accepted", "ann", "bob")
         ]
@@ -370,7 +360,7 @@ class BreakContract:
         found = replace(missing("A", minor=2000_00), left=left)
         await run(inbox, found, at=1)
         await people(at)
-        proposal = await accept_break(at, found.identity, reason="x", by=Proven("ann"))
+        proposal = await break_acts.accept_break(at, found.identity, reason="x", by=Proven("ann"))
         assert proposal is not None
         assert proposal.sentence.startswith(f"Accept {found.identity}: {said} ")
 
@@ -381,14 +371,16 @@ class BreakContract:
         await save_rules(at, '[accept_alone_max]\nKES = "1000.00"\n', by="ann")
         await run(inbox, missing("A"), missing("B"), at=1)
         await people(at)
-        proposals = Proposals(at, [acceptance_kind(at), rules_kind(at)])
+        proposals = Proposals(at, [break_acts.acceptance_kind(at), rules_kind(at)])
         found = [
-            await accept_break(at, missing(name).identity, reason="gone", by=Proven("ann"))
+            await break_acts.accept_break(
+                at, missing(name).identity, reason="gone", by=Proven("ann")
+            )
             for name in "AB"
         ]
         first, other = (each.id for each in found if each is not None)
-        await comment_break(at, missing("A").identity, note="asked the bank", by="bob")
-        await assign_break(at, missing("A").identity, to="bob", by="bob")
+        await break_acts.comment_break(at, missing("A").identity, note="asked the bank", by="bob")
+        await break_acts.assign_break(at, missing("A").identity, to="bob", by="bob")
         await run(inbox, missing("A"), missing("B", minor=150_001), at=3)
         with pytest.raises(UsageError, match="has changed since"):
             await proposals.approve(other, by=Proven("bob"), reason="x")
@@ -404,11 +396,11 @@ class BreakContract:
         at = context(inbox, at=2)
         unknown = replace(missing("A", minor=0), cause="unresolved")
         await run(inbox, unknown, replace(unknown, order="B"), at=1)
-        await accept_break(at, unknown.identity, reason="a gift", by="ann")
+        await break_acts.accept_break(at, unknown.identity, reason="a gift", by="ann")
         await save_rules(at, '[accept_alone_max]\nJPY = "5"\n', by="ann")
         name = replace(unknown, order="B").identity
         with pytest.raises(UsageError, match="is not known"):
-            await accept_break(at, name, reason="a gift", by="ann")
+            await break_acts.accept_break(at, name, reason="a gift", by="ann")
 
     @pytest.mark.alike
     async def test_rules_with_a_limit_are_changed_by_two(self, inbox: Inbox) -> None:
@@ -422,7 +414,7 @@ class BreakContract:
         for rules in (high, "", 'book_margin = "2 days"\n' + low):
             with pytest.raises(UsageError, match="a second operator must approve"):
                 await save_rules(at, rules, by="ann")
-        proposals = Proposals(at, [acceptance_kind(at), rules_kind(at)])
+        proposals = Proposals(at, [break_acts.acceptance_kind(at), rules_kind(at)])
         proposal = await save_rules(at, high, by=Proven("ann"), reason="prices rose")
         assert isinstance(proposal, Proposal)
         with pytest.raises(UsageError, match="proposed this already"):
@@ -431,8 +423,7 @@ class BreakContract:
         saved = await current_rules(at)
         assert saved is not None
         assert (saved.number, saved.toml, saved.who) == (3, high, "ann")
-        async with inbox.database.reading() as connection:
-            trail = await audit_entries(connection, limit=9, action="rules_saved")
+        trail = await fetch(inbox, audit_entries, limit=9, action="rules_saved")
         assert [each.facts.get("second") for each in trail] == [None, None, "bob"]
 
     @pytest.mark.alike
@@ -467,9 +458,9 @@ class BreakContract:
         at = context(inbox, at=2)
         for reason, why in (("  ", "say why"), ("he said so: 0711 223 344", "phone number out")):
             with pytest.raises(UsageError, match=why):
-                await accept_break(at, missing("A").identity, reason=reason, by="ann")
+                await break_acts.accept_break(at, missing("A").identity, reason=reason, by="ann")
         with pytest.raises(UsageError, match="printable"):
-            await assign_break(at, missing("A").identity, to="a\nb", by="ann")
+            await break_acts.assign_break(at, missing("A").identity, to="a\nb", by="ann")
         assert await rows(inbox, "SELECT 1 FROM break_deeds UNION ALL SELECT 1 FROM audit") == []
 
     async def test_the_database_itself_refuses_to_change_what_was_seen_or_decided(
@@ -477,9 +468,10 @@ class BreakContract:
     ) -> None:
         """Neither a row of a run nor one of a person can be changed or taken away."""
         await run(inbox, missing("A"), at=1)
-        await comment_break(context(inbox, at=2), missing("A").identity, note="seen", by="ann")
+        await break_acts.comment_break(
+            context(inbox, at=2), missing("A").identity, note="seen", by="ann"
+        )
         for table, key in KEYS.items():
             for sql in (f"DELETE FROM {table}", f"UPDATE {table} SET {key}={key}"):
                 with pytest.raises(DBAPIError, match="only added"):
-                    async with inbox.database.writing() as connection:
-                        await connection.execute(text(sql))
+                    await change(inbox, sql)

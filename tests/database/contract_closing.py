@@ -17,7 +17,7 @@ from reconcile.ledger.records import Record
 from reconcile.money import Money
 from reconcile.periods import Month
 from reconcile.reporting.closing import Closing, EvidenceDigest, Figure, Print, first_difference
-from tests.database.builders import arrival, keep, rows, said, tamper
+from tests.database.builders import arrival, change, commit, fetch, keep, rows, said, tamper
 from tests.reconcile.build import T, seconds
 
 FIGURE = Figure(table="control", currency="KES", line="succeeded", what="orders", count=2, sum=9)
@@ -45,10 +45,9 @@ async def digests(
     inbox: Inbox, *, after: Instant = EARLIEST, until: Instant = T + DAY
 ) -> tuple[EvidenceDigest, ...]:
     """What became known in a stretch, as digests."""
-    async with inbox.database.reading() as connection:
-        return await history_digests(
-            connection, after=after, until=until, progress=lambda count: None
-        )
+    return await fetch(
+        inbox, history_digests, after=after, until=until, progress=lambda count: None
+    )
 
 
 async def evidence(inbox: Inbox) -> None:
@@ -73,8 +72,7 @@ class ClosingContract:
 
     async def test_a_closing_comes_back_as_it_was_written(self, inbox: Inbox) -> None:
         """With its digest, and its report's bytes in each format that it was printed in."""
-        async with inbox.database.writing() as connection:
-            await add_closing(connection, OCTOBER, prints={"json": b"{}"})
+        await commit(inbox, add_closing, OCTOBER, prints={"json": b"{}"})
         async with inbox.database.reading() as connection:
             assert await closing_of_period(connection, "2026-10") == OCTOBER
             assert await closing_of_period(connection, "2026-11") is None
@@ -87,23 +85,19 @@ class ClosingContract:
     @pytest.mark.alike
     async def test_a_period_is_closed_once(self, inbox: Inbox) -> None:
         """The database itself takes no second closing of it."""
-        async with inbox.database.writing() as connection:
-            await add_closing(connection, OCTOBER, prints={})
+        await commit(inbox, add_closing, OCTOBER, prints={})
         with pytest.raises((IntegrityError, StoreUnavailable)):
-            async with inbox.database.writing() as connection:
-                await add_closing(connection, OCTOBER, prints={})
+            await commit(inbox, add_closing, OCTOBER, prints={})
 
     @pytest.mark.parametrize("table", ["closings", "closing_prints"])
-    @pytest.mark.parametrize("change", ["UPDATE {} SET period = '2026-09'", "DELETE FROM {}"])
+    @pytest.mark.parametrize("sql", ["UPDATE {} SET period = '2026-09'", "DELETE FROM {}"])
     async def test_the_database_refuses_to_change_a_closing(
-        self, inbox: Inbox, table: str, change: str
+        self, inbox: Inbox, table: str, sql: str
     ) -> None:
         """Whoever writes with the service's own rights can only add."""
-        async with inbox.database.writing() as connection:
-            await add_closing(connection, OCTOBER, prints={"json": b"{}"})
+        await commit(inbox, add_closing, OCTOBER, prints={"json": b"{}"})
         with pytest.raises(DBAPIError, match="are only added"):
-            async with inbox.database.writing() as connection:
-                await connection.exec_driver_sql(change.format(table))
+            await change(inbox, sql.format(table))
 
     @pytest.mark.alike
     async def test_digests_are_by_kind_and_day_and_of_what_was_known(self, inbox: Inbox) -> None:
@@ -127,8 +121,7 @@ class ClosingContract:
         await evidence(inbox)
         before = await digests(inbox)
         ids = [row[0] for row in await rows(inbox, "SELECT id FROM deliveries")]
-        async with inbox.database.writing() as connection:
-            await prune(connection, ids, now=T + DAY)
+        await commit(inbox, prune, ids, now=T + DAY)
         assert await rows(inbox, "SELECT 1 FROM deliveries WHERE body IS NOT NULL") == []
         assert await digests(inbox) == before
 

@@ -6,22 +6,12 @@ from typing import Any
 
 import pytest
 
+from app.receiving import confirmation_store
 from app.receiving.append_store import keep_arrivals
-from app.receiving.confirmation_store import (
-    Asking,
-    Confirmation,
-    any_due,
-    await_again,
-    drop_most_asked,
-    put_off,
-    settle,
-    take_due,
-    waiting_count,
-)
 from app.receiving.inbox import Inbox
 from reconcile.instants import HOUR, MINUTE
 from reconcile.ledger.events import ClaimKind
-from tests.database.builders import arrival, keep, opened, rows, said
+from tests.database.builders import arrival, commit, keep, opened, rows, said
 from tests.reconcile.build import seconds
 
 
@@ -31,20 +21,21 @@ async def receive(inbox: Inbox, name: str, *, at: int = 0, **fields: Any) -> Non
     await keep(inbox, arrival(event, at=at))
 
 
-def asking(*, at: int, source: str = "shop") -> Asking:
+def asking(*, at: int, source: str = "shop") -> confirmation_store.Asking:
     """Whose events, and when."""
-    return Asking(source=source, now=seconds(at), lease=MINUTE, longest=HOUR)
+    return confirmation_store.Asking(source=source, now=seconds(at), lease=MINUTE, longest=HOUR)
 
 
 async def take(
     inbox: Inbox, *, at: int = 0, limit: int = 10, source: str = "shop"
-) -> list[Confirmation]:
+) -> list[confirmation_store.Confirmation]:
     """What whoever asks would take now."""
-    async with inbox.database.writing() as connection:
-        return await take_due(connection, asking(at=at, source=source), limit=limit)
+    return await commit(
+        inbox, confirmation_store.take_due, asking(at=at, source=source), limit=limit
+    )
 
 
-def names(taken: list[Confirmation]) -> list[str]:
+def names(taken: list[confirmation_store.Confirmation]) -> list[str]:
     """The ids of what was taken."""
     return [each.event.event_id for each in taken]
 
@@ -65,9 +56,9 @@ class ConfirmingContract:
         assert names(await take(inbox, at=65)) == ["e1", "e2"]
         assert names(await take(inbox, at=5, source="till")) == ["other"]
         async with inbox.database.reading() as connection:
-            assert await any_due(connection, asking(at=125))
-            assert not await any_due(connection, asking(at=124))
-            assert await waiting_count(connection, "shop") == 2
+            assert await confirmation_store.any_due(connection, asking(at=125))
+            assert not await confirmation_store.any_due(connection, asking(at=124))
+            assert await confirmation_store.waiting_count(connection, "shop") == 2
 
     @pytest.mark.alike
     async def test_a_clock_that_was_ahead_puts_nothing_off(self, inbox: Inbox) -> None:
@@ -76,9 +67,9 @@ class ConfirmingContract:
         (asked,) = await take(inbox)
         await receive(inbox, "heard", at=71)
         async with inbox.database.writing() as connection:
-            await put_off(connection, asked, until=seconds(10 + 3_600 + 61))
-            assert not await any_due(connection, asking(at=11))
-            assert await any_due(connection, asking(at=10))
+            await confirmation_store.put_off(connection, asked, until=seconds(10 + 3_600 + 61))
+            assert not await confirmation_store.any_due(connection, asking(at=11))
+            assert await confirmation_store.any_due(connection, asking(at=10))
         assert names(await take(inbox, at=10)) == ["heard", "asked"]
         assert await take(inbox, at=10) == []
 
@@ -87,8 +78,7 @@ class ConfirmingContract:
         """So what is asked about in vain holds up nothing new."""
         await receive(inbox, "old")
         (old,) = await take(inbox)
-        async with inbox.database.writing() as connection:
-            await put_off(connection, old, until=seconds(10))
+        await commit(inbox, confirmation_store.put_off, old, until=seconds(10))
         await receive(inbox, "new", at=20)
         assert names(await take(inbox, at=30, limit=1)) == ["new"]
         (old,) = await take(inbox, at=30)
@@ -100,11 +90,10 @@ class ConfirmingContract:
         (taken,) = await take(inbox)
         await receive(inbox, "e1", at=5)
         async with inbox.database.writing() as connection:
-            await settle(connection, taken)
-            await put_off(connection, taken, until=seconds(500))
+            await confirmation_store.settle(connection, taken)
+            await confirmation_store.put_off(connection, taken, until=seconds(500))
         (again,) = await take(inbox, at=5)
-        async with inbox.database.writing() as connection:
-            await settle(connection, again)
+        await commit(inbox, confirmation_store.settle, again)
         assert await rows(inbox, "SELECT * FROM confirmations") == []
         await receive(inbox, "e1", at=9)
         assert names(await take(inbox, at=9)) == ["e1"]
@@ -114,8 +103,7 @@ class ConfirmingContract:
         """Neither when it arrives nor after the index was rebuilt."""
         await receive(inbox, "noise", claim="ignored")
         assert await take(inbox) == []
-        async with inbox.database.writing() as connection:
-            await await_again(connection, now=seconds(1), not_known="not_found")
+        await commit(inbox, confirmation_store.await_again, now=seconds(1), not_known="not_found")
         assert await take(inbox, at=2) == []
 
     @pytest.mark.alike
@@ -131,11 +119,10 @@ class ConfirmingContract:
             await receive(inbox, f"e{number}", at=number)
         await receive(inbox, "other", source="till")
         for each in (await take(inbox, at=9))[:2]:
-            async with inbox.database.writing() as connection:
-                await put_off(connection, each, until=seconds(10))
+            await commit(inbox, confirmation_store.put_off, each, until=seconds(10))
         async with inbox.database.writing() as connection:
-            assert await drop_most_asked(connection, "shop", keep=3) == 3
-            assert await drop_most_asked(connection, "shop", keep=3) == 0
+            assert await confirmation_store.drop_most_asked(connection, "shop", keep=3) == 3
+            assert await confirmation_store.drop_most_asked(connection, "shop", keep=3) == 0
         left = await rows(inbox, "SELECT event_id FROM confirmations ORDER BY event_id")
         assert [row[0] for row in left] == ["e2", "e3", "e4", "other"]
 
@@ -154,10 +141,9 @@ class ConfirmingContract:
             answer = said(f"a-{name}", claim, order=f"O-{name}", standing="fetched", kind=kind)
             await keep(inbox, arrival(answer, at=10))
         async with inbox.database.writing() as connection:
-            for each in await take_due(connection, asking(at=30), limit=9):
-                await settle(connection, each)
-        async with inbox.database.writing() as connection:
-            await await_again(connection, now=seconds(40), not_known="not_found")
+            for each in await confirmation_store.take_due(connection, asking(at=30), limit=9):
+                await confirmation_store.settle(connection, each)
+        await commit(inbox, confirmation_store.await_again, now=seconds(40), not_known="not_found")
         assert sorted(names(await take(inbox, at=40))) == ["later", "open"]
 
     @pytest.mark.alike
@@ -165,6 +151,5 @@ class ConfirmingContract:
         """Judged again is as good as at the door: see `keep_arrivals`."""
         async with opened(url) as inbox:
             event = said("e1", order="O", standing="unconfirmed")
-            async with inbox.database.writing() as connection:
-                await keep_arrivals(connection, [arrival(event)])
+            await commit(inbox, keep_arrivals, [arrival(event)])
             assert names(await take(inbox, at=1)) == ["e1"]

@@ -18,7 +18,7 @@ from app.receiving.inbox import Inbox
 from reconcile.ledger.events import ClaimKind
 from reconcile.ledger.records import Record
 from reconcile.money import Money
-from tests.database.builders import SIGNER, arrival, context, keep, said
+from tests.database.builders import SIGNER, arrival, commit, context, keep, said
 from tests.database.contract_ledgers import folded
 from tests.reconcile.build import T, seconds
 
@@ -60,8 +60,7 @@ class EvidenceContract:
     @pytest.mark.alike
     async def test_what_was_published_by_then(self, inbox: Inbox) -> None:
         """Revisions up to an instant, that instant included; details of those that have some."""
-        async with inbox.database.writing() as connection:
-            await add_records(connection, [PLACED], details='{"a":1}')
+        await commit(inbox, add_records, [PLACED], details='{"a":1}')
         claims: dict[int, ClaimKind] = {1: "pending", 5: "succeeded"}
         for at, claim in claims.items():
             money = Money(minor=100, currency="KES")
@@ -76,8 +75,7 @@ class EvidenceContract:
 
     async def test_a_bundle_holds_and_is_the_same_again(self, inbox: Inbox) -> None:
         """Proofs against the first checkpoint that covers all, whatever was sealed since."""
-        async with inbox.database.writing() as connection:
-            await add_records(connection, [PLACED])
+        await commit(inbox, add_records, [PLACED])
         body = b"a body"
         digest = hashlib.sha256(body).hexdigest()
         event = said("e1", "succeeded", order="A", payment="p", money=PLACED.money)

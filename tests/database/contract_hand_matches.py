@@ -11,7 +11,7 @@ from app.core.errors import UsageError
 from app.finance.break_acts import match_break, unmatch_break
 from app.finance.break_store import hand_matches
 from app.receiving.inbox import Inbox
-from tests.database.builders import context
+from tests.database.builders import context, fetch
 from tests.database.contract_breaks import missing, run, show
 from tests.reconcile.build import seconds
 
@@ -78,16 +78,14 @@ class HandMatchContract:
             [("bok_B", "stm_7")],
             [("bok_B", "stm_7"), ("bok_A", "stm_8")],
         ]
-        async with inbox.database.reading() as connection:
-            trail = await audit_entries(connection, limit=9, action="break_unmatched")
+        trail = await fetch(inbox, audit_entries, limit=9, action="break_unmatched")
         assert [(each.who, each.facts["value"]) for each in trail] == [
             ("bob", "stm_7.1"), ("bob", "stm_8.1"),
         ]  # fmt: skip
 
     @staticmethod
     async def _hands(inbox: Inbox, *, at: int) -> list[tuple[str, str]]:
-        async with inbox.database.reading() as connection:
-            found = await hand_matches(connection, as_of=seconds(at))
+        found = await fetch(inbox, hand_matches, as_of=seconds(at))
         return [(each.one, each.other) for each in found]
 
     async def test_what_was_taken_back_closes_no_break(self, inbox: Inbox) -> None:

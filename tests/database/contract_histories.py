@@ -26,8 +26,10 @@ from tests.database.builders import (
     SOURCES,
     all_histories,
     arrival,
+    commit,
     context,
     events_in,
+    fetch,
     histories,
     keep,
     reference_named,
@@ -54,8 +56,7 @@ async def deliver(
         if isinstance(part, Record):
             await keep(inbox, *waiting)
             waiting = []
-            async with inbox.database.writing() as connection:
-                await add_records(connection, [part])
+            await commit(inbox, add_records, [part])
         else:
             waiting.append(arrival(part))
             if place in cuts:
@@ -121,8 +122,7 @@ class HistoryContract:
         tag = f"{next(_tags)}-"
         again = [part for part in parts[:3] if isinstance(part, Event)]
         await deliver(inbox, [tagged(part, tag) for part in [*parts, *again]])
-        async with inbox.database.reading() as connection:
-            scanned = await all_histories(connection)
+        scanned = await fetch(inbox, all_histories)
         assert scanned == await histories(inbox, scanned)
         assert {tag + part.order for part in parts if part.order is not None} <= scanned.keys()
 
@@ -152,8 +152,7 @@ class HistoryContract:
         parts: list[Part] = [session_opened(order, f"s{order}") for order in ("A", "C", "E", "Z")]
         parts += [said(f"{o}{n}", order=o, payment=o) for o in "BCDE" for n in range(3)]
         await deliver(inbox, [*parts, *[p for p in parts if isinstance(p, Event)]])
-        async with inbox.database.reading() as connection:
-            scanned = await all_histories(connection)
+        scanned = await fetch(inbox, all_histories)
         assert list(scanned) == list("ABCDEZ")
         assert scanned == await histories(inbox, "ABCDEZ")
 
@@ -188,8 +187,7 @@ class HistoryContract:
             session_opened("A", "s", at=2, record_id="r2"),
             session_opened("A", "t", at=1, record_id="r1"),
         ]
-        async with inbox.database.writing() as connection:
-            await add_records(connection, records, details="{}")
+        await commit(inbox, add_records, records, details="{}")
         assert await inbox.database.on_snapshot(order_records, "A") == records[::-1]
         assert (await histories(inbox, ["A"]))["A"].records == frozenset(records)
 

@@ -30,7 +30,7 @@ from app.receiving.refusals import RefusedAges
 from reconcile.ledger.fold import fold
 from reconcile.ledger.ledger import Ledger, Outcome
 from reconcile.money import Money
-from tests.database.builders import arrival, context, keep, rows, said
+from tests.database.builders import arrival, change, context, fetch, keep, rows, said
 from tests.database.contract_ledgers import folded, paid, quiet
 from tests.reconcile.build import DUE, T, seconds
 
@@ -195,8 +195,7 @@ class HoldContract:
     async def test_dropped_ledgers_hold_too_much_and_never_too_little(self, inbox: Inbox) -> None:
         """Without its ledger it is not known by which rules an order was folded."""
         await before_the_upgrade(inbox, "A")
-        async with inbox.database.writing() as connection:
-            await connection.exec_driver_sql("DELETE FROM ledgers")
+        await change(inbox, "DELETE FROM ledgers")
         await started(context(inbox, at=20))
         assert await published(inbox) == [OF_BEFORE, AS_HELD]
 
@@ -352,8 +351,7 @@ class HoldContract:
             "2 orders are held", "1 order is held",
         ]  # fmt: skip
         assert "held" not in await alarms(Watched(at, RefusedAges()))
-        async with inbox.database.reading() as connection:
-            assert await count_held(connection) == 0
+        assert await fetch(inbox, count_held) == 0
 
     async def test_an_earlier_version_cannot_publish_beside_this_one(self, inbox: Inbox) -> None:
         """Its statement does not say by which rules it folds, so the database refuses it: new rows
@@ -361,9 +359,9 @@ class HoldContract:
         await before_the_upgrade(inbox, "A")
         for order in ("A", "N"):
             with pytest.raises(Exception, match=r"(?i)not.null"):
-                async with inbox.database.writing() as connection:
-                    await connection.exec_driver_sql(
-                        "INSERT INTO ledgers (order_key, as_of, outcome, fulfillable, findings, "
-                        f"substance, next_decision_at) VALUES ('{order}', {T}, 'succeeded', 1, '', "
-                        "'', NULL) ON CONFLICT (order_key) DO UPDATE SET as_of=excluded.as_of"
-                    )
+                await change(
+                    inbox,
+                    "INSERT INTO ledgers (order_key, as_of, outcome, fulfillable, findings, "
+                    f"substance, next_decision_at) VALUES ('{order}', {T}, 'succeeded', 1, '', "
+                    "'', NULL) ON CONFLICT (order_key) DO UPDATE SET as_of=excluded.as_of",
+                )

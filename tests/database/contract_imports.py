@@ -43,7 +43,7 @@ from app.finance.withdraw_import import ACTIONS, Withdrawn, withdraw_import, wit
 from app.privacy.erase_texts import bank_lines_with
 from app.receiving.inbox import Inbox
 from reconcile.instants import EARLIEST, LATEST, TICK
-from tests.database.builders import arrival, context, keep, rows, said
+from tests.database.builders import arrival, context, fetch, keep, rows, said
 from tests.reconcile.build import seconds
 
 BOOK = "reference,amount,currency,status,phone,group\n"
@@ -231,8 +231,7 @@ class ImportContract:
         ]  # fmt: skip
         cut = await streamed(inbox, statement_rows, at=6, first="ord4", beyond="ord6")
         assert column(cut, 0) == ["ord5"]
-        async with inbox.database.reading() as connection:
-            found = await statement_lines_of(connection, ["ord3"], payments=["p2"], as_of=LATEST)
+        found = await fetch(inbox, statement_lines_of, ["ord3"], payments=["p2"], as_of=LATEST)
         assert {(line.order, line.payment) for line in found} == {("ORD-3", None), (None, "p2")}
 
     async def test_a_bank_line_is_known_by_what_the_bank_tells_of_it(
@@ -281,14 +280,12 @@ class ImportContract:
             inbox, tmp_path, "p1,,100.00,3.00,KES,po_1,payment", "p2,,20.00,,KES,po_1,refund",
             ",,-5.00,,KES,po_1,fee", "p3,,9.00,,USD,po_1,payment", "p4,,1.00,,KES,,payment", at=1,
         )  # fmt: skip
-        async with inbox.database.reading() as connection:
-            found = await payouts(connection, as_of=LATEST)
+        found = await fetch(inbox, payouts, as_of=LATEST)
         stated = {
             (each.source, each.reference, each.currency, each.minor, each.lines) for each in found
         }
         assert stated == {("shop", "po_1", "KES", 7_200, 3), ("shop", "po_1", "USD", 900, 1)}
-        async with inbox.database.reading() as connection:
-            assert await payouts(connection, as_of=EARLIEST) == []
+        assert await fetch(inbox, payouts, as_of=EARLIEST) == []
 
     @pytest.mark.alike
     async def test_an_erased_phone_does_not_come_back(self, inbox: Inbox, tmp_path: Path) -> None:
@@ -336,8 +333,7 @@ class ImportContract:
         at = context(inbox, at=9)
         await register_operator(at, name="ann", role="admin", by="ann")
         await save_rules(at, '[accept_alone_max]\nKES = "10.00"\n', by="ann")
-        async with inbox.database.reading() as connection:
-            (found,) = await payouts(connection, as_of=LATEST)
+        (found,) = await fetch(inbox, payouts, as_of=LATEST)
         assert found.minor == 3 * (2**63 - 1)
         made = await withdraw_import(at, 1, kind="statement", by=Proven("ann"), reason="not ours")
         assert isinstance(made, Proposal)
@@ -391,8 +387,7 @@ class ImportContract:
         """Even where the clock stands still: what was known at an instant stays what was known."""
         for line in ("A,1.00,KES,,,", "A,2.00,KES,,,"):
             await book(inbox, tmp_path, line, at=7)
-        async with inbox.database.reading() as connection:
-            found = await imports(connection, kind="book", limit=9)
+        found = await fetch(inbox, imports, kind="book", limit=9)
         assert [(each.number, each.published_at, each.changed) for each in found] == [
             (2, seconds(7) + 1, 1), (1, seconds(7), 0),
         ]  # fmt: skip
@@ -459,8 +454,7 @@ class ImportContract:
         assert await self._standing(inbox, kind, at=10) == known
         again = await self._standing(inbox, kind, at=10 + len(withdrawn))
         assert again == left
-        async with inbox.database.reading() as connection:
-            entries = await audit_entries(connection, limit=99)
+        entries = await fetch(inbox, audit_entries, limit=99)
         found = [each for each in entries if each.action == ACTIONS[kind]]
         assert {each.subject for each in found} == {f"import {number}" for number in withdrawn}
         assert {each.reason for each in found} == {"another shop's"}
@@ -531,8 +525,7 @@ class ImportContract:
         assert "1 line, KES 11.00. Later imports (2) had rows that were unchanged" in made.sentence
         proposals = Proposals(at, (withdrawal_kind(at),))
         await proposals.approve(made.id, by=Proven("ann"), reason="I looked")
-        async with inbox.database.reading() as connection:
-            (entry,) = await audit_entries(connection, limit=9, action="statement_withdrawn")
+        (entry,) = await fetch(inbox, audit_entries, limit=9, action="statement_withdrawn")
         assert entry.facts["later_imports"] == "2"
 
     @pytest.mark.alike
@@ -566,8 +559,7 @@ class ImportContract:
         assert isinstance(again, Proposal)
         await proposals.approve(again.id, by=Proven("ann"), reason="I looked")
         assert await self._standing(inbox, "book", at=99) == "C=11"
-        async with inbox.database.reading() as connection:
-            entries = await audit_entries(connection, limit=99, action="records_withdrawn")
+        entries = await fetch(inbox, audit_entries, limit=99, action="records_withdrawn")
         assert [(each.who, each.facts.get("second")) for each in entries] == [
             ("bob", None),
             ("bob", "ann"),

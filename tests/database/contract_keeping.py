@@ -27,14 +27,8 @@ from app.database.postgresql import Purpose
 from app.database.statements import run
 from app.database.tables import metadata
 from app.monitoring.health import refusal
-from app.receiving import inbox_queue
+from app.receiving import inbox_queue, refusal_store
 from app.receiving.inbox import Inbox, open_inbox
-from app.receiving.refusal_store import (
-    Rejection,
-    RejectionRing,
-    find_rejection,
-    kept_rejections,
-)
 from reconcile.instants import DAY, HOUR, TICK, format_instant
 from tests.database.builders import (
     arrival,
@@ -133,7 +127,7 @@ class KeepingContract:
         chance = random.Random(5)
         bounds = {"rejections_max_count": MAX_COUNT, "rejections_max_bytes": MAX_BYTES}
         async with opened(url, **bounds) as inbox:
-            kept: list[Rejection] = []
+            kept: list[refusal_store.Rejection] = []
             for _ in range(40):
                 new = [
                     rejection(
@@ -167,9 +161,11 @@ class KeepingContract:
         refused = [rejection(body=b"{1}", headers="c: d"), rejection()]
         await keep(inbox, *refused)
         async with inbox.database.reading() as connection:
-            assert await kept_rejections(connection, after="", at_once=9) == refused
-            assert await find_rejection(connection, refused[1].delivery_id) == refused[1]
-            assert await find_rejection(connection, "dlv_none") is None
+            assert await refusal_store.kept_rejections(connection, after="", at_once=9) == refused
+            assert (
+                await refusal_store.find_rejection(connection, refused[1].delivery_id) == refused[1]
+            )
+            assert await refusal_store.find_rejection(connection, "dlv_none") is None
 
     @pytest.mark.parametrize("bound", ["rejections_max_count", "rejections_max_bytes"])
     async def test_a_ring_of_nothing(self, url: str, bound: str) -> None:
@@ -181,7 +177,7 @@ class KeepingContract:
     @pytest.mark.alike
     async def test_what_was_not_committed_pushes_nothing_out(self, inbox: Inbox) -> None:
         """Rejections whose transaction failed do not count against those that are kept."""
-        ring = RejectionRing(max_count=MAX_COUNT, max_bytes=10**6)
+        ring = refusal_store.RejectionRing(max_count=MAX_COUNT, max_bytes=10**6)
         for number in range(MAX_COUNT):
             with suppress(RuntimeError):
                 async with inbox.database.writing() as connection:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sqlalchemy import text
 
 from app.finance import reconcile_rows
 from app.finance.ledger_line_store import KeyRange, flat_ledger_lines
@@ -25,7 +24,7 @@ from reconcile.ledger.policy import Policy
 from reconcile.matching.ledger_lines import ledger_line_of
 from reconcile.matching.rows import TakingRow, ledger_line_row
 from reconcile.money import Money
-from tests.database.builders import SOURCES, arrival, context, keep, rows, said
+from tests.database.builders import SOURCES, arrival, change, context, keep, rows, said
 from tests.database.contract_ledgers import WINDOW_S, paid, quiet
 from tests.reconcile.build import DUE, seconds
 
@@ -190,8 +189,7 @@ class LedgerLinesContract:
         at = context(inbox, at=9)
         await refold_all(at, progress=quiet)
         await refresh_ledger_lines(at, progress=quiet)
-        async with inbox.database.writing() as connection:
-            await connection.execute(text("UPDATE takings SET minor=minor+1 WHERE order_key='A 2'"))
+        await change(inbox, "UPDATE takings SET minor=minor+1 WHERE order_key='A 2'")
         report = await check_database(at, again=Rebuilding(sources=lambda: SOURCES), progress=quiet)
         found = [each for each in report.problems if "the ledger line of" in each]
         assert found == ["the ledger line of A 2 is not what its history gives"]

@@ -12,16 +12,8 @@ from sqlalchemy import text
 
 from app.context.context import AppContext
 from app.database.statements import run
-from app.orders import refold
+from app.orders import ledger_store, refold
 from app.orders.counter_store import differing_tallies, outcome_counts
-from app.orders.ledger_store import (
-    PUBLISHED_BETWEEN,
-    feed,
-    latest_orders,
-    latest_positions,
-    listed_orders,
-    publish,
-)
 from app.orders.listing_store import differing_listings
 from app.orders.published_store import Published
 from app.orders.rebuild import refold_all
@@ -32,7 +24,17 @@ from reconcile.instants import MINUTE
 from reconcile.ledger.events import ClaimKind
 from reconcile.ledger.fold import fold
 from reconcile.ledger.revise import position_of
-from tests.database.builders import arrival, context, dump, histories, keep, rows, said
+from tests.database.builders import (
+    arrival,
+    change,
+    context,
+    dump,
+    fetch,
+    histories,
+    keep,
+    rows,
+    said,
+)
 from tests.reconcile.build import DUE, T, seconds
 
 WINDOW_S = 35 * 60
@@ -50,8 +52,7 @@ async def folded(at: AppContext) -> int:
 
 async def revisions(inbox: Inbox, *, after: int = 0, limit: int = 1000) -> list[Published]:
     """A page of the feed."""
-    async with inbox.database.reading() as connection:
-        return await feed(connection, after=after, limit=limit)
+    return await fetch(inbox, ledger_store.feed, after=after, limit=limit)
 
 
 def paid(order: str, *, event_id: str | None = None) -> Any:
@@ -105,11 +106,13 @@ class LedgerContract:
             explain = "EXPLAIN QUERY PLAN" if connection.dialect.name == "sqlite" else "EXPLAIN"
             if connection.dialect.name != "sqlite":  # it reads small tables from end to end
                 await connection.execute(text("SET LOCAL enable_seqscan = off"))
-            sql = f"{explain} SELECT order_key FROM ledgers WHERE {PUBLISHED_BETWEEN}"
+            sql = f"{explain} SELECT order_key FROM ledgers WHERE {ledger_store.PUBLISHED_BETWEEN}"
             rows = await connection.execute(text(sql), {"since": T, "until": seconds(9)})
             assert "ix_revisions_at" in "\n".join(str(row) for row in rows)
             found = [
-                await listed_orders(connection, after="", limit=9, since=since, until=until)
+                await ledger_store.listed_orders(
+                    connection, after="", limit=9, since=since, until=until
+                )
                 for since, until in ((None, None), (T, None), (seconds(9), None), (None, T))
             ]
         assert found == [["A", "B"], ["A", "B"], [], []]
@@ -257,8 +260,7 @@ class LedgerContract:
         await folded(context(inbox, at=2))
         found = await histories(inbox, ["A", "B"])
         at = context(inbox)
-        async with inbox.database.reading() as connection:
-            positions = await latest_positions(connection, ["A", "B", "C"])
+        positions = await fetch(inbox, ledger_store.latest_positions, ["A", "B", "C"])
         assert positions == {
             order: position_of(fold(found[order], policy=at.policy, as_of=seconds(2)))
             for order in ("A", "B")
@@ -272,7 +274,7 @@ class LedgerContract:
         await folded(context(inbox, at=1))
         async with inbox.database.reading() as connection:
             found = [
-                await listed_orders(connection, **{"after": "", "limit": 10, **words})
+                await ledger_store.listed_orders(connection, **{"after": "", "limit": 10, **words})
                 for words in LISTINGS
             ]
             assert await outcome_counts(connection) == {"pending": 2, "succeeded": 2}
@@ -322,8 +324,7 @@ class LedgerContract:
         await keep(inbox, arrival(paid("O1")), arrival(paid("O4")), arrival(paid("O4")))
         await folded(context(inbox, at=10))
         before = await dump(inbox, "ledgers", "revisions", "order_due", "events", "deliveries")
-        async with inbox.database.writing() as connection:
-            await connection.exec_driver_sql("DELETE FROM ledgers")
+        await change(inbox, "DELETE FROM ledgers")
         counted: list[int] = []
         assert await refold_all(context(inbox, at=10), progress=counted.append) == 6
         assert sum(counted) == 6
@@ -386,7 +387,7 @@ async def listed_as_published(inbox: Inbox) -> None:
         )
         shown: list[tuple[int, str]] = []
         async with inbox.database.reading() as connection:
-            while page := await latest_orders(
+            while page := await ledger_store.latest_orders(
                 connection,
                 before=shown[-1][0] if shown else None,
                 limit=2,
@@ -399,8 +400,7 @@ async def listed_as_published(inbox: Inbox) -> None:
 
 async def outcomes_in(inbox: Inbox) -> dict[str, int]:
     """How many orders have each outcome."""
-    async with inbox.database.reading() as connection:
-        return await outcome_counts(connection)
+    return await fetch(inbox, outcome_counts)
 
 
 async def published_then_failing(inbox: Inbox, order: str) -> None:
@@ -410,5 +410,5 @@ async def published_then_failing(inbox: Inbox, order: str) -> None:
     ledger = fold(history, policy=at.policy, as_of=seconds(10))
     decided: Callable[..., Any] = refold.decided
     async with inbox.database.writing() as connection:
-        await run(connection, publish, [decided(ledger, None, rules="v2-any")])
+        await run(connection, ledger_store.publish, [decided(ledger, None, rules="v2-any")])
         raise RuntimeError("planned")

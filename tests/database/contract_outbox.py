@@ -23,7 +23,7 @@ from app.orders.refold import refold_due
 from app.receiving.inbox import Inbox
 from reconcile.instants import SECOND
 from tests.contexts import NOTIFIED
-from tests.database.builders import arrival, context, keep, rows, said
+from tests.database.builders import arrival, commit, context, fetch, keep, rows, said
 from tests.database.contract_ledgers import paid, quiet
 from tests.reconcile.build import seconds
 
@@ -40,14 +40,12 @@ async def publish_two(inbox: Inbox, *orders: str, at: int = 0) -> None:
 
 async def take(inbox: Inbox, *, at: int = 0, limit: int = 100) -> list[Notification]:
     """What one worker gets."""
-    async with inbox.database.writing() as connection:
-        return await take_notifications(connection, now=seconds(at), limit=limit, lease=LEASE)
+    return await commit(inbox, take_notifications, now=seconds(at), limit=limit, lease=LEASE)
 
 
 async def settle(inbox: Inbox, *results: SendResult, at: int = 0) -> None:
     """What became of it."""
-    async with inbox.database.writing() as connection:
-        await settle_notifications(connection, results, now=seconds(at))
+    await commit(inbox, settle_notifications, results, now=seconds(at))
 
 
 def names(taken: list[Notification]) -> list[tuple[str, str]]:
@@ -57,8 +55,7 @@ def names(taken: list[Notification]) -> list[tuple[str, str]]:
 
 async def counts(inbox: Inbox, *, enough: int = 9) -> tuple[int, int]:
     """(waiting, given up)"""
-    async with inbox.database.reading() as connection:
-        return await notification_counts(connection, enough=enough)
+    return await fetch(inbox, notification_counts, enough=enough)
 
 
 class OutboxContract:
@@ -120,8 +117,7 @@ class OutboxContract:
         assert await counts(inbox, enough=1) == (1, 0)
         await settle(inbox, SendResult(sent=found, delivered=True), at=62)
         assert await counts(inbox) == (1, 0)
-        async with inbox.database.reading() as connection:
-            waits, there = await notifications_in(connection, state=None, limit=9)
+        waits, there = await fetch(inbox, notifications_in, state=None, limit=9)
         assert (waits.due_at, waits.delivered_at) == (seconds(62), None)
         assert (there.due_at, there.delivered_at) == (None, seconds(62))
         assert (there.published_at, there.problem) == (seconds(0), None)

@@ -30,23 +30,24 @@ from app.privacy.erase_store import UNREADABLE as UNREADABLE_TEXTS
 from app.privacy.erase_store import note_carried_out
 from app.privacy.erasure_journal import make_journal
 from app.privacy.replay_erasures import ErasureReplay, journal_state, replay_after_restore
+from app.receiving import phone_store
 from app.receiving.append_store import Envelope
 from app.receiving.correlation_store import ORPHANS
 from app.receiving.inbox import Inbox
-from app.receiving.phone_store import (
-    NOTES_OF,
-    drop_notes,
-    drop_other_keys,
-    has_other_keys,
-    notes_of,
-    old_notes,
-    orders_by_phone,
-    write_phone_notes,
-)
 from reconcile.instants import DAY, SECOND, TICK
 from reconcile.ledger.events import Event
 from reconcile.money import Money
-from tests.database.builders import arrival, context, keep, rejection, rows, said
+from tests.database.builders import (
+    arrival,
+    change,
+    commit,
+    context,
+    fetch,
+    keep,
+    rejection,
+    rows,
+    said,
+)
 from tests.database.contract_checking import quiet
 from tests.reconcile.build import T
 
@@ -107,7 +108,7 @@ async def with_bodies(inbox: Inbox) -> list[str]:
 
 
 FOUND_BY: dict[str, tuple[str, dict[str, Any], str]] = {
-    "the notes of an order": (NOTES_OF.format("'A', 'B'"), {}, "ix_phones_thing"),
+    "the notes of an order": (phone_store.NOTES_OF.format("'A', 'B'"), {}, "ix_phones_thing"),
     "what could not be read": (
         UNREADABLE_TEXTS,
         {"after": "dlv_0", "limit": 500},
@@ -134,17 +135,26 @@ class PersonalContract:
         await keep(inbox, of_customer("e1", order="A", payment="p1"))
         await keep(inbox, of_customer("e1", order="A", payment="p1"))
         await keep(inbox, of_customer("e2", payment="p2"))
-        async with inbox.database.reading() as connection:
-            assert await orders_by_phone(connection, DIGEST, limit=9) == ["A"]
+        assert await fetch(inbox, phone_store.orders_by_phone, DIGEST, limit=9) == ["A"]
         await keep(inbox, arrival(said("e3", order="B", payment="p2")))
         async with inbox.database.reading() as connection:
-            assert await orders_by_phone(connection, DIGEST, limit=9) == ["A", "B"]
-            assert await orders_by_phone(connection, DIGEST, limit=1) == ["A"]
-            assert await orders_by_phone(connection, KEY.digest("1234567890"), limit=9) == []
-            assert len(await notes_of(connection, ["A", "B"])) == 1
-            assert await old_notes(connection, before=T - TICK, after=None, limit=9) == []
-            first, *others = await old_notes(connection, before=T + DAY, after=None, limit=9)
-            assert await old_notes(connection, before=T + DAY, after=first, limit=9) == others
+            assert await phone_store.orders_by_phone(connection, DIGEST, limit=9) == ["A", "B"]
+            assert await phone_store.orders_by_phone(connection, DIGEST, limit=1) == ["A"]
+            assert (
+                await phone_store.orders_by_phone(connection, KEY.digest("1234567890"), limit=9)
+                == []
+            )
+            assert len(await phone_store.notes_of(connection, ["A", "B"])) == 1
+            assert (
+                await phone_store.old_notes(connection, before=T - TICK, after=None, limit=9) == []
+            )
+            first, *others = await phone_store.old_notes(
+                connection, before=T + DAY, after=None, limit=9
+            )
+            assert (
+                await phone_store.old_notes(connection, before=T + DAY, after=first, limit=9)
+                == others
+            )
 
     @pytest.mark.parametrize("asked", FOUND_BY)
     async def test_large_tables_are_asked_by_index(self, inbox: Inbox, asked: str) -> None:
@@ -165,10 +175,10 @@ class PersonalContract:
         await keep(inbox, of_customer("e1", order="A"))
         other = PhoneKey(b"o" * 32)
         async with inbox.database.writing() as connection:
-            assert not await has_other_keys(connection, KEY.name)
-            assert await has_other_keys(connection, other.name)
-            await drop_other_keys(connection, other.name)
-            assert not await has_other_keys(connection, other.name)
+            assert not await phone_store.has_other_keys(connection, KEY.name)
+            assert await phone_store.has_other_keys(connection, other.name)
+            await phone_store.drop_other_keys(connection, other.name)
+            assert not await phone_store.has_other_keys(connection, other.name)
 
     async def test_numbers_that_are_not_noted_are_counted(self, inbox: Inbox) -> None:
         """Each once for each order; one that is noted for the delivery is noted for its order."""
@@ -176,13 +186,13 @@ class PersonalContract:
         other = PhoneKey(b"o" * 32).digest(PHONE)
         named = [(DIGEST, "order", "A", T), (DIGEST, "order", "B", T), (other, "order", "A", T)]
         async with inbox.database.writing() as connection, scratch_database() as scratch:
-            await run(scratch, write_phone_notes, named)
+            await run(scratch, phone_store.write_phone_notes, named)
             assert await phones_not_noted(connection, scratch) == 2
-            (note,) = await notes_of(connection, ["A"])
-            await drop_notes(connection, [note])
+            (note,) = await phone_store.notes_of(connection, ["A"])
+            await phone_store.drop_notes(connection, [note])
             assert await phones_not_noted(connection, scratch) == 3
             owner = await connection.scalar(text("SELECT id FROM deliveries"))
-            await run(connection, write_phone_notes, [(DIGEST, "delivery", owner, T)])
+            await run(connection, phone_store.write_phone_notes, [(DIGEST, "delivery", owner, T)])
             assert await phones_not_noted(connection, scratch) == 2
 
     async def test_an_order_is_found_by_amount_and_day(self, inbox: Inbox) -> None:
@@ -230,8 +240,7 @@ class PersonalContract:
         )
         erasure = await erase(then, asked, dry_run=False, **words)
         assert [(each.what, each.why) for each in erasure.kept] == [("A", "beside_unread")]
-        async with inbox.database.writing() as connection:
-            await prune(connection, [unread.delivery_id], now=T)
+        await commit(inbox, prune, [unread.delivery_id], now=T)
         erasure = await erase(then, asked, dry_run=False, **words)
         assert (erasure.kept, [each.order for each in erasure.orders]) == ([], ["A"])
         for again, kept in (
@@ -302,10 +311,11 @@ class PersonalContract:
     @pytest.mark.parametrize("table", ONLY_ADDED_TO)
     async def test_some_rows_can_only_be_added(self, inbox: Inbox, table: str) -> None:
         """The database itself refuses, whoever asks."""
-        async with inbox.database.writing() as connection:
-            await add_entry(
-                connection, AuditEntry(at=T, who="Ann", role="admin", action="erased", subject="A")
-            )
+        await commit(
+            inbox,
+            add_entry,
+            AuditEntry(at=T, who="Ann", role="admin", action="erased", subject="A"),
+        )
         await keep(inbox, arrival(said("e1", order="A", payment="p1")))
         await refold_until_quiet(context(inbox), limit=10, progress=quiet)
         async with inbox.database.writing() as connection:
@@ -320,6 +330,5 @@ class PersonalContract:
             if not before and inbox.database.path is not None:
                 continue  # SQLite asks row by row
             with pytest.raises(DBAPIError, match="only added"):
-                async with inbox.database.writing() as connection:
-                    await connection.execute(text(statement))
+                await change(inbox, statement)
         assert await rows(inbox, f"SELECT {column} FROM {table}") == before

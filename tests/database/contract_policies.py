@@ -17,7 +17,7 @@ from app.receiving.due_store import count_due
 from app.receiving.inbox import Inbox
 from reconcile.instants import HOUR, MINUTE
 from reconcile.ledger.policy import Policy, policy_text
-from tests.database.builders import arrival, context, keep, rows, said
+from tests.database.builders import arrival, change, context, fetch, keep, rows, said
 from tests.database.contract_ledgers import paid, quiet, revisions
 from tests.reconcile.build import T, seconds
 
@@ -31,8 +31,7 @@ def waiting_long(inbox: Inbox, *, at: int = 0) -> AppContext:
 
 async def noted(inbox: Inbox) -> str | None:
     """What the database says of the policy."""
-    async with inbox.database.reading() as connection:
-        return await noted_policy(connection)
+    return await fetch(inbox, noted_policy)
 
 
 async def taken_up(at: AppContext) -> list[int]:
@@ -95,8 +94,7 @@ class PolicyContract:
     async def test_a_store_that_notes_no_policy_is_folded_once(self, inbox: Inbox) -> None:
         """As after a rebuild that was broken off."""
         await orders(inbox)
-        async with inbox.database.writing() as connection:
-            await connection.exec_driver_sql("DELETE FROM meta WHERE name='policy'")
+        await change(inbox, "DELETE FROM meta WHERE name='policy'")
         assert await taken_up(context(inbox, at=20)) == [5]
         assert await taken_up(context(inbox, at=20)) == []
 
@@ -147,8 +145,7 @@ class PolicyContract:
         monkeypatch.setattr(refold, "gathered", gather_slowly)
         await refold_due(context(inbox, at=15), limit=9)
         assert [r.outcome for r in await revisions(inbox) if r.order == "A"] == ["pending"]
-        async with inbox.database.reading() as connection:
-            assert await count_due(connection, now=seconds(20), enough=9) == 5
+        assert await fetch(inbox, count_due, now=seconds(20), enough=9) == 5
 
     @pytest.mark.alike
     async def test_who_folds_by_an_older_policy_is_found_out(self, inbox: Inbox) -> None:

@@ -13,7 +13,6 @@ from types import SimpleNamespace
 from unittest.mock import AsyncMock
 
 import pytest
-from sqlalchemy import text
 
 from app.config.settings import Settings
 from app.context.context import AppContext
@@ -30,7 +29,7 @@ from app.receiving.inbox import Inbox
 from reconcile.instants import DAY
 from tests.bench.reconciled import RULES, tables
 from tests.contexts import settings_of
-from tests.database.builders import rows
+from tests.database.builders import change, rows
 from tests.database.contract_ledgers import quiet
 from tests.reconcile.books_truth import AS_OF, END, START, Month
 
@@ -141,8 +140,7 @@ async def kept(context: AppContext, done: Ran) -> tuple[object, ...]:
 
 async def tamper_takings(inbox: Inbox, minor: str) -> None:
     """Another amount of every order."""
-    async with inbox.database.writing() as connection:
-        await connection.execute(text(f"UPDATE takings SET minor = {minor}"))
+    await change(inbox, f"UPDATE takings SET minor = {minor}")
 
 
 def written_once_shared(monkeypatch: pytest.MonkeyPatch, inbox: Inbox) -> None:

@@ -18,11 +18,7 @@ from app.database import schema
 from app.evidence.seal import rename_log, seal_all
 from app.evidence.verify_log import verify_log
 from app.monitoring.health import refusal
-from app.orders.published_store import (
-    AHEAD,
-    feed_gaps,
-    head_of,
-)
+from app.orders import published_store
 from app.orders.read_feed import read_feed, read_from
 from app.orders.refold import refold_until_quiet
 from app.privacy.backup import Followed, FollowedLog, after_restore
@@ -32,7 +28,18 @@ from app.receiving.inbox import Inbox
 from app.sealing.log_queue_store import count_unsealed
 from app.sealing.log_store import begin_log
 from reconcile.instants import SECOND
-from tests.database.builders import SIGNER, arrival, context, keep, rows, said, seal, tamper
+from tests.database.builders import (
+    SIGNER,
+    arrival,
+    commit,
+    context,
+    fetch,
+    keep,
+    rows,
+    said,
+    seal,
+    tamper,
+)
 from tests.reconcile.build import T
 
 SECONDS = T // SECOND
@@ -56,14 +63,12 @@ async def numbers(inbox: Inbox) -> list[int]:
 
 async def head(inbox: Inbox) -> int:
     """The last place of the feed."""
-    async with inbox.database.reading() as connection:
-        return await head_of(connection)
+    return await fetch(inbox, published_store.head_of)
 
 
 async def gaps(inbox: Inbox) -> list[str]:
     """What is wrong with the numbers."""
-    async with inbox.database.reading() as connection:
-        return await feed_gaps(connection)
+    return await fetch(inbox, published_store.feed_gaps)
 
 
 PLANTED: dict[str, dict[str, tuple[list[str], str]]] = {
@@ -179,7 +184,7 @@ class RestoringContract:
         assert await numbers(inbox) == [1, 2, done.first]
         again = await put_back(inbox)
         assert again.head == done.first
-        assert again.first == done.first + AHEAD
+        assert again.first == done.first + published_store.AHEAD
         await publish_orders(inbox, "D")
         assert await numbers(inbox) == [1, 2, done.first, again.first]
         assert await gaps(inbox) == []
@@ -193,11 +198,9 @@ class RestoringContract:
         await seal(inbox)
         await put_back(inbox)
         await publish_orders(inbox, "B")
-        async with inbox.database.reading() as connection:
-            assert await count_unsealed(connection) == 3  # a delivery, a revision, an audit entry
+        assert await fetch(inbox, count_unsealed) == 3  # a delivery, a revision, an audit entry
         await seal(inbox)
-        async with inbox.database.reading() as connection:
-            assert await count_unsealed(connection) == 0
+        assert await fetch(inbox, count_unsealed) == 0
 
     @pytest.mark.alike
     async def test_a_cursor_beyond_the_head(self, inbox: Inbox) -> None:
@@ -277,8 +280,7 @@ class RestoringContract:
         """Then the migrations are run, and what they make is compared."""
         monkeypatch.setitem(schema.DIGESTS, inbox.database.writer.dialect, "0")
         assert await inbox.database.strange_objects() == []
-        async with inbox.database.writing() as connection:
-            await schema.require_own(connection)
+        await commit(inbox, schema.require_own)
 
     async def test_what_was_planted_is_found(
         self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch

@@ -13,16 +13,8 @@ from app.orders.prove import prove_orders
 from app.orders.rebuild import refold_all
 from app.orders.refold import refold_until_quiet
 from app.orders.reindex import reindex
+from app.privacy import prune
 from app.privacy.check import Rebuilding, check_database
-from app.privacy.prune import (
-    Page,
-    Pruning,
-    Retention,
-    prune_by_hand,
-    prune_orders,
-    prune_settled,
-    settled_orders,
-)
 from app.receiving.inbox import Inbox
 from reconcile.instants import DAY, SECOND
 from reconcile.money import Money
@@ -30,8 +22,10 @@ from tests.database.builders import (
     SIGNER,
     SOURCES,
     arrival,
+    change,
     context,
     dump,
+    fetch,
     histories,
     keep,
     rejection,
@@ -44,7 +38,9 @@ from tests.database.contract_checking import of_the_builders, quiet
 from tests.database.contract_histories import Part, deliver
 
 MONTH = 30 * DAY
-RETENTION = Retention(quiet=MONTH, phones=MONTH, rejections=MONTH, sources=frozenset({"shop"}))
+RETENTION = prune.Retention(
+    quiet=MONTH, phones=MONTH, rejections=MONTH, sources=frozenset({"shop"})
+)
 LATER = 40 * DAY // SECOND
 """Seconds after T: the month is over for what came at T."""
 
@@ -53,12 +49,12 @@ PRICE = Money(minor=150_000, currency="KES")
 PAID: dict[str, Any] = {"order": "A", "payment": "p", "session": "s", "money": PRICE}
 
 
-async def pruned(inbox: Inbox, *, at: int = LATER, dry_run: bool = False) -> Pruning:
+async def pruned(inbox: Inbox, *, at: int = LATER, dry_run: bool = False) -> prune.Pruning:
     """Fold what is due, seal it, then one pass, all `at` seconds after T."""
     then = context(inbox, at=at)
     await refold_until_quiet(then, limit=100, progress=quiet)
     await seal(inbox)
-    return await prune_settled(then, RETENTION, dry_run=dry_run, keep=10, progress=quiet)
+    return await prune.prune_settled(then, RETENTION, dry_run=dry_run, keep=10, progress=quiet)
 
 
 async def emptied(inbox: Inbox) -> set[str]:
@@ -127,10 +123,11 @@ class RetentionContract:
         await refold_until_quiet(then, limit=100, progress=quiet)
         monkeypatch.setattr("app.privacy.prune.prune_others", failing)
         with pytest.raises(StoreUnavailable):
-            await prune_by_hand(then, RETENTION, by="ann", signer=SIGNER, keep=0, progress=quiet)
+            await prune.prune_by_hand(
+                then, RETENTION, by="ann", signer=SIGNER, keep=0, progress=quiet
+            )
         assert await emptied(inbox) == {"e1"}
-        async with inbox.database.reading() as connection:
-            (entry,) = await audit_entries(connection, limit=9)
+        (entry,) = await fetch(inbox, audit_entries, limit=9)
         assert (entry.who, entry.action, entry.facts) == ("ann", "pruned", {"bodies": 1})
 
     @pytest.mark.alike
@@ -188,19 +185,16 @@ class RetentionContract:
         await deliver(inbox, [said("n1", "ignored"), said("n2", "ignored")])
         then = context(inbox, at=LATER)
         await seal(inbox)
-        pages = [page async for page in settled_orders(then, RETENTION)]
-        async with inbox.database.writing() as connection:
-            await connection.exec_driver_sql(
-                "UPDATE events SET claim = 'succeeded' WHERE event_id = 'n1'"
-            )
+        pages = [page async for page in prune.settled_orders(then, RETENTION)]
+        await change(inbox, "UPDATE events SET claim = 'succeeded' WHERE event_id = 'n1'")
 
-        async def looked(*_: Any, **__: Any) -> AsyncIterator[Page]:
+        async def looked(*_: Any, **__: Any) -> AsyncIterator[prune.Page]:
             for page in pages:
                 yield page
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("app.privacy.prune.settled_orders", looked)
-            did = await prune_settled(then, RETENTION, keep=10, progress=quiet)
+            did = await prune.prune_settled(then, RETENTION, keep=10, progress=quiet)
         assert (did.deliveries, await emptied(inbox)) == (1, {"n2"})
 
     @pytest.mark.alike
@@ -209,11 +203,11 @@ class RetentionContract:
         await keep(inbox, arrival(said("e1", "succeeded", **PAID)))
         then = context(inbox, at=LATER)
         await refold_until_quiet(then, limit=100, progress=quiet)
-        assert not any([page.settled async for page in settled_orders(then, RETENTION)])
+        assert not any([page.settled async for page in prune.settled_orders(then, RETENTION)])
         await seal(inbox)
-        pages = [page.settled async for page in settled_orders(then, RETENTION)]
+        pages = [page.settled async for page in prune.settled_orders(then, RETENTION)]
         await keep(inbox, arrival(said("e2", "refunded", **PAID), at=LATER))
-        assert [await prune_orders(then, found) for found in pages if found] == [[]]
+        assert [await prune.prune_orders(then, found) for found in pages if found] == [[]]
         assert await emptied(inbox) == set()
 
     @pytest.mark.alike
@@ -262,8 +256,7 @@ class RetentionContract:
             ("UPDATE deliveries SET pruned_at=1", None),
             ("DELETE FROM events", "was pruned, and its event is gone"),
         ):
-            async with inbox.database.writing() as connection:
-                await connection.exec_driver_sql(sql)
+            await change(inbox, sql)
             report = await check_database(
                 then, again=Rebuilding(sources=lambda: SOURCES), progress=quiet
             )

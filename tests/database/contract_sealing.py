@@ -31,22 +31,7 @@ from app.orders.refold import refold_until_quiet
 from app.privacy.layers_store import prove_log
 from app.receiving.append_store import Arrival, keep_arrivals
 from app.receiving.inbox import Inbox
-from app.sealing import log_queue_store
-from app.sealing.departure_store import (
-    Departure,
-    WitnessState,
-    add_departure,
-    change_witness,
-    claim_witness,
-    cosignatures_of,
-    departures_after,
-    first_cosigned_over,
-    last_by,
-    last_cosigned,
-    last_to_leave,
-    newest_departures,
-    witness_states,
-)
+from app.sealing import departure_store, log_queue_store
 from app.sealing.log_queue_store import count_unsealed, mark_read_again, without_leaf
 from app.sealing.log_store import begin_log, leaves_after, newest_head
 from app.sealing.order_store import NamedOrder, forget_order, named_orders
@@ -57,7 +42,18 @@ from reconcile.ledger.records import Record
 from reconcile.money import Money
 from reconcile.transparency.merkle import consistency_holds, inclusion_holds, leaf_hash
 from reconcile.transparency.order_tree import root_by
-from tests.database.builders import SIGNER, arrival, context, keep, rows, said, seal
+from tests.database.builders import (
+    SIGNER,
+    arrival,
+    change,
+    commit,
+    context,
+    fetch,
+    keep,
+    rows,
+    said,
+    seal,
+)
 from tests.database.contract_checking import quiet
 from tests.reconcile.build import T
 
@@ -89,8 +85,7 @@ def placed(number: int, order: str = "A") -> Record:
 async def begin(inbox: Inbox) -> None:
     """Say whose log it is, as a start does."""
     public = SIGNER.key.public.raw.hex()
-    async with inbox.database.writing() as connection:
-        await begin_log(connection, origin=SIGNER.origin, public=public, now=T)
+    await commit(inbox, begin_log, origin=SIGNER.origin, public=public, now=T)
 
 
 async def some_of_each(inbox: Inbox) -> None:
@@ -118,8 +113,7 @@ async def everything_is_sealed_once(inbox: Inbox) -> int:
 
 async def sealed(inbox: Inbox) -> list[dict[str, Any]]:
     """What every leaf says, in the log's order."""
-    async with inbox.database.reading() as connection:
-        return [leaf.members() for leaf in await leaves_after(connection, 0, limit=1_000)]
+    return [leaf.members() for leaf in await fetch(inbox, leaves_after, 0, limit=1_000)]
 
 
 class SealingContract:
@@ -193,8 +187,7 @@ class SealingContract:
         await keep(inbox, genuine("e1", order="A"))
         await seal(inbox)
         await keep(inbox, genuine("e2", order="A"))
-        async with inbox.database.writing() as connection:
-            await connection.exec_driver_sql("DELETE FROM unsealed")
+        await change(inbox, "DELETE FROM unsealed")
         assert await seal(inbox) == 0
         found = await verify_log(context(inbox), progress=lambda done, of: None)
         assert found.found == 1
@@ -231,8 +224,7 @@ class SealingContract:
         late = genuine("late", order="A")
         await keep(inbox, *(genuine(f"e{n}", order="A") for n in range(3)))
         await seal(inbox)
-        async with inbox.database.writing() as connection:
-            await keep_arrivals(connection, [late])
+        await commit(inbox, keep_arrivals, [late])
         assert await seal(inbox) == 1
         assert await everything_is_sealed_once(inbox) == 4
 
@@ -259,8 +251,7 @@ class SealingContract:
 
     async def _proofs(self, inbox: Inbox, *, earliest: bool = False) -> dict[str, Any]:
         subjects = ["dlv_again", "rec_00000001", "revision:1", "deed:1"]
-        async with inbox.database.reading() as connection:
-            found = await proofs_of(connection, subjects, earliest=earliest)
+        found = await fetch(inbox, proofs_of, subjects, earliest=earliest)
         head, size = found.checkpoint.head, found.checkpoint.size
         for proof in found.proofs:
             assert leaf_hash(canonical_json(proof.leaf)) == proof.leaf_hash
@@ -320,8 +311,7 @@ class SealingContract:
         assert {each["delivery"] for each in leaves[3:]} == {orphan.delivery_id, "dlv_again"}
         found = await verify_log(context(inbox), progress=lambda done, of: None)
         assert (found.problems, found.reread) == ([], 2)
-        async with inbox.database.reading() as connection:
-            assert await prove_log(connection, limit=5) == []
+        assert await fetch(inbox, prove_log, limit=5) == []
 
     async def test_what_is_read_otherwise_is_sealed_again(self, inbox: Inbox) -> None:
         """And what is read as before is not."""
@@ -344,13 +334,10 @@ class SealingContract:
         """Which order the leaves before are of cannot be determined, and the log still fits."""
         await begin(inbox)
         await keep(inbox, genuine("e1", order="A"))
-        async with inbox.database.writing() as connection:
-            await add_records(connection, [placed(1)])
+        await commit(inbox, add_records, [placed(1)])
         await seal(inbox)
-        async with inbox.database.writing() as connection:
-            await forget_order(connection, "A")
-        async with inbox.database.writing() as connection:
-            await add_records(connection, [placed(2)])
+        await commit(inbox, forget_order, "A")
+        await commit(inbox, add_records, [placed(2)])
         await seal(inbox)
         leaves = await sealed(inbox)
         assert [each["nth"] for each in leaves] == [1, 2, 1]
@@ -362,8 +349,7 @@ class SealingContract:
         await begin(inbox)
         await keep(inbox, genuine("e1", order="A"))
         await seal(inbox)
-        async with inbox.database.writing() as connection:
-            await connection.exec_driver_sql("UPDATE order_keys SET leaves = 2")
+        await change(inbox, "UPDATE order_keys SET leaves = 2")
         await keep(inbox, genuine("e2", order="A"))
         await seal(inbox)
         found = await verify_log(context(inbox), progress=lambda done, of: None)
@@ -393,8 +379,7 @@ class SealingContract:
         await keep(inbox, genuine("late", order="order 1"))
         await seal(inbox)
         assert (await verify_log(context(inbox), progress=lambda done, of: None)).problems == []
-        async with inbox.database.writing() as connection:
-            await connection.exec_driver_sql(sql)
+        await change(inbox, sql)
         (found,) = (await verify_log(context(inbox), progress=lambda done, of: None)).problems
         assert f"a row of {table} was changed or deleted" in found
 
@@ -424,8 +409,7 @@ class SealingContract:
         assert await seal_orders_if_due(context(inbox, at=DAY_S))
         assert not await seal_orders_if_due(context(inbox, at=DAY_S + 60))
         await seal(inbox)
-        async with inbox.database.writing() as connection:
-            await forget_order(connection, "order 7")
+        await commit(inbox, forget_order, "order 7")
         await keep(inbox, *(genuine(f"f{n}", order=f"order {n}") for n in range(35, 45)))
         await seal(inbox)
         assert await seal_orders_if_due(context(inbox, at=2 * DAY_S))
@@ -440,8 +424,7 @@ class SealingContract:
             f"order {n}": 1 + (n < 20) + (35 <= n < 40) for n in range(45) if n != 7
         }
         assert await everything_is_sealed_once(inbox) == 72
-        async with inbox.database.writing() as connection:
-            await connection.exec_driver_sql("UPDATE order_trees SET orders = 39 WHERE number = 1")
+        await change(inbox, "UPDATE order_trees SET orders = 39 WHERE number = 1")
         found = await verify_log(context(inbox), progress=lambda done, of: None)
         assert ["orders" in each for each in found.problems] == [True, True]
 
@@ -462,62 +445,63 @@ class SealingContract:
 
     async def test_what_left_is_kept_for_ever(self, inbox: Inbox) -> None:
         """By size and way; a second time by the same way changes nothing."""
-        first, second = (Departure(size=n, way="mail", head=bytes(32), at=T) for n in (3, 9))
+        first, second = (
+            departure_store.Departure(size=n, way="mail", head=bytes(32), at=T) for n in (3, 9)
+        )
         cosigned = [
-            Departure(size=size, way=way, head=bytes(32), at=T, line=f"by {way}")
+            departure_store.Departure(size=size, way=way, head=bytes(32), at=T, line=f"by {way}")
             for size, way in ((5, "a+1"), (5, "b+2"), (7, "b+2"), (9, "a+1"), (9, "c+3"))
         ]
-        async with inbox.database.reading() as connection:
-            assert await last_to_leave(connection) is None
+        assert await fetch(inbox, departure_store.last_to_leave) is None
         cosigned[-1] = replace(cosigned[-1], at=Instant(T + 9))
         async with inbox.database.writing() as connection:
             for each in (first, second, *cosigned, replace(first, head=b"x" * 32)):
-                await add_departure(connection, each)
+                await departure_store.add_departure(connection, each)
         async with inbox.database.reading() as connection:
-            found = [await departures_after(connection, 0, "", limit=2)]
+            found = [await departure_store.departures_after(connection, 0, "", limit=2)]
             while found[-1]:
                 last = found[-1][-1]
-                found.append(await departures_after(connection, last.size, last.way, limit=2))
+                found.append(
+                    await departure_store.departures_after(connection, last.size, last.way, limit=2)
+                )
             whole = [each for some in found for each in some]
             assert whole == sorted((first, second, *cosigned), key=lambda d: (d.size, d.way))
-            newest = await newest_departures(connection)
+            newest = await departure_store.newest_departures(connection)
             assert [(each.size, each.way) for each in newest] == [
                 (9, "a+1"), (9, "c+3"), (9, "mail"), (7, "b+2"),
             ]  # fmt: skip
-            assert await last_to_leave(connection) == (9, T + 9)
-            assert await last_by(connection, "mail") == second
-            assert await last_by(connection, "published") is None
-            at_five = await cosignatures_of(connection, size=5, head=bytes(32))
+            assert await departure_store.last_to_leave(connection) == (9, T + 9)
+            assert await departure_store.last_by(connection, "mail") == second
+            assert await departure_store.last_by(connection, "published") is None
+            at_five = await departure_store.cosignatures_of(connection, size=5, head=bytes(32))
             assert [each.line for each in at_five] == ["by a+1", "by b+2"]
-            assert await cosignatures_of(connection, size=5, head=b"x" * 32) == []
+            assert await departure_store.cosignatures_of(connection, size=5, head=b"x" * 32) == []
             for names, quorum, over, size in (
                 (["a+1", "b+2"], 2, 0, 5), (["a+1", "b+2"], 1, 5, 7), (["a+1"], 1, 5, 9),
                 (["a+1", "b+2"], 2, 5, None), (["d+4"], 1, 0, None),
             ):  # fmt: skip
-                assert size == await first_cosigned_over(
+                assert size == await departure_store.first_cosigned_over(
                     connection, over, witnesses=names, quorum=quorum
                 )
             both = ["a+1", "b+2"]
-            assert await last_cosigned(connection, witnesses=both, quorum=2) == 5
-            assert await last_cosigned(connection, witnesses=both, quorum=1) == 9
-            assert await last_cosigned(connection, witnesses=both, quorum=3) == 0
+            assert await departure_store.last_cosigned(connection, witnesses=both, quorum=2) == 5
+            assert await departure_store.last_cosigned(connection, witnesses=both, quorum=1) == 9
+            assert await departure_store.last_cosigned(connection, witnesses=both, quorum=3) == 0
         with pytest.raises(Exception, match="only added"):
-            async with inbox.database.writing() as connection:
-                await connection.exec_driver_sql("DELETE FROM log_departures WHERE size = 3")
+            await change(inbox, "DELETE FROM log_departures WHERE size = 3")
 
     async def test_of_two_that_ask_a_witness_one_has_it(self, inbox: Inbox) -> None:
         async with inbox.database.writing() as connection:
-            assert await claim_witness(connection, "a+1", before=None, until=T)
-            assert not await claim_witness(connection, "a+1", before=None, until=T)
+            assert await departure_store.claim_witness(connection, "a+1", before=None, until=T)
+            assert not await departure_store.claim_witness(connection, "a+1", before=None, until=T)
             later = Instant(T + 5)
-            assert await claim_witness(connection, "a+1", before=T, until=later)
-            assert not await claim_witness(connection, "a+1", before=T, until=later)
-            state = WitnessState(
+            assert await departure_store.claim_witness(connection, "a+1", before=T, until=later)
+            assert not await departure_store.claim_witness(connection, "a+1", before=T, until=later)
+            state = departure_store.WitnessState(
                 witness="a+1", size=7, cosigned_at=T, next_at=T, failures=2, since=T, problem="x"
             )
-            await change_witness(connection, state)
-        async with inbox.database.reading() as connection:
-            assert await witness_states(connection) == {"a+1": state}
+            await departure_store.change_witness(connection, state)
+        assert await fetch(inbox, departure_store.witness_states) == {"a+1": state}
 
     @pytest.mark.alike
     async def test_a_long_log(self, inbox: Inbox) -> None:

@@ -19,7 +19,7 @@ from app.orders.order_facts import OrderFacts, tell_order
 from app.privacy.trail_store import prove_trail
 from app.receiving.inbox import Inbox
 from reconcile.money import Money
-from tests.database.builders import context, tamper
+from tests.database.builders import commit, context, fetch, tamper
 from tests.database.contract_imports import bank, book, statement
 from tests.reconcile.build import seconds
 
@@ -180,8 +180,7 @@ PLANTED: Final[tuple[tuple[str, str, str, str], ...]] = (
 async def found(inbox: Inbox) -> list[str]:
     """What the check says, which goes through every line."""
     looked: list[int] = []
-    async with inbox.database.reading() as connection:
-        problems = await prove_trail(connection, looked.append)
+    problems = await fetch(inbox, prove_trail, looked.append)
     assert sum(looked) >= 5
     return problems
 
@@ -240,8 +239,7 @@ class TrailContract:
         self, inbox: Inbox, tmp_path: Path
     ) -> None:
         await everything(inbox, tmp_path)
-        async with inbox.database.reading() as connection:
-            again = await digests_again(connection, lambda count: None)
+        again = await fetch(inbox, digests_again, lambda count: None)
         assert {number: again.facts[number]["lines_sha256"] for number in DIGESTS} == DIGESTS
 
     async def test_an_act_whose_row_is_gone_is_reported(self, inbox: Inbox, tmp_path: Path) -> None:
@@ -270,11 +268,10 @@ class TrailContract:
                 connection, [(key, ("", "", "", "to •••")) for key, _ in texts]
             )
         assert await found(inbox) != []
-        async with inbox.database.writing() as connection:
-            await note_in_trail(
-                connection, SERVICE, action="erased", subject="a customer", at=seconds(9),
-                facts={"bank_lines": len(texts)},
-            )  # fmt: skip
+        await commit(
+            inbox, note_in_trail, SERVICE, action="erased", subject="a customer", at=seconds(9),
+            facts={"bank_lines": len(texts)},
+        )  # fmt: skip
         assert await found(inbox) == []
         await tamper(inbox, "bank_lines", "UPDATE bank_lines SET minor=minor+1 WHERE since=4")
         assert any(LINES.format(4) in each for each in await found(inbox))

@@ -14,7 +14,16 @@ from app.database import statements
 from app.receiving.delivery_log_store import find_in_log, list_log
 from app.receiving.inbox import Inbox
 from reconcile.money import Money
-from tests.database.builders import arrival, events_in, histories, keep, rejection, rows, said
+from tests.database.builders import (
+    arrival,
+    events_in,
+    fetch,
+    histories,
+    keep,
+    rejection,
+    rows,
+    said,
+)
 from tests.reconcile.build import seconds
 
 CASES = [
@@ -172,12 +181,12 @@ class VerdictContract:
         marks = [(f"ORD-{n}", n, 1) for n in range(count)]
         async with inbox.database.writing() as connection:
             await statements.run(connection, statements.insert_rows, rows=marks, **table)
-        async with inbox.database.reading() as connection:
-            found = await statements.select_in(
-                connection,
-                sql="SELECT order_key, due_at, generation FROM order_due WHERE order_key IN ({})",
-                values=[f"ORD-{n}" for n in range(statements.MAX_PARAMETERS + 10)],
-            )
+        found = await fetch(
+            inbox,
+            statements.select_in,
+            sql="SELECT order_key, due_at, generation FROM order_due WHERE order_key IN ({})",
+            values=[f"ORD-{n}" for n in range(statements.MAX_PARAMETERS + 10)],
+        )
         assert sorted(found) == sorted(marks)
 
     async def test_a_refused_row_leaves_nothing_of_its_transaction(self, inbox: Inbox) -> None:

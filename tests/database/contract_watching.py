@@ -11,30 +11,13 @@ from app.core.ids import first_id, new_id
 from app.core.reading import TRIED
 from app.database.facts import database_facts
 from app.golive.signoff_store import Signoff, add_signoff, signoffs
-from app.monitoring.monitoring_store import (
-    UNREADABLE,
-    AlarmMessage,
-    any_lasts,
-    claim_message,
-    delete_message,
-    deliveries_between,
-    last_delivery,
-    messages_due,
-    paid_until,
-    put_failed,
-    put_notified,
-    put_over,
-    put_seen,
-    sessions_since,
-    tied_since,
-    unreadable_since,
-)
+from app.monitoring import monitoring_store
 from app.orders.counter_store import finding_counts
 from app.orders.record_store import add_records
 from app.receiving.inbox import Inbox
 from reconcile.instants import TICK
 from reconcile.ledger.records import Record, RecordKind
-from tests.database.builders import arrival, context, keep, said
+from tests.database.builders import arrival, commit, context, fetch, keep, said
 from tests.database.contract_ledgers import folded
 from tests.reconcile.build import T, seconds
 
@@ -47,22 +30,21 @@ class WatchingContract:
     @pytest.mark.alike
     async def test_deliveries_of_a_stretch(self, inbox: Inbox) -> None:
         """From the first moment until before the last, and no more than were asked for."""
-        async with inbox.database.reading() as connection:
-            assert await last_delivery(connection) is None
+        assert await fetch(inbox, monitoring_store.last_delivery) is None
         for at in range(5):
             await keep(
                 inbox,
                 arrival(said(f"e{at}"), at=at, delivery_id=new_id("dlv_", seconds(at))),
             )
         async with inbox.database.reading() as connection:
-            assert await last_delivery(connection) == seconds(4)
+            assert await monitoring_store.last_delivery(connection) == seconds(4)
             for start, end, enough, count in (
                 (1, 4, 9, 3),
                 (0, 99, 9, 5),
                 (0, 99, 2, 2),
                 (5, 9, 9, 0),
             ):
-                found = await deliveries_between(
+                found = await monitoring_store.deliveries_between(
                     connection, seconds(start), seconds(end), enough=enough
                 )
                 assert found == count
@@ -82,7 +64,9 @@ class WatchingContract:
                 (0, 2, {"shop": 1, "other": 1}),
                 (4, 9, {}),
             ):
-                counted = await unreadable_since(connection, seconds(start), enough=enough)
+                counted = await monitoring_store.unreadable_since(
+                    connection, seconds(start), enough=enough
+                )
                 assert counted == found
 
     async def test_they_are_found_by_their_index(self, inbox: Inbox) -> None:
@@ -94,7 +78,9 @@ class WatchingContract:
                 explain += " QUERY PLAN"
             else:  # which reads a table as small as this one from end to end
                 await connection.execute(text("SET LOCAL enable_seqscan = off"))
-            rows = await connection.execute(text(f"{explain} {UNREADABLE}"), values)
+            rows = await connection.execute(
+                text(f"{explain} {monitoring_store.UNREADABLE}"), values
+            )
             assert "ix_deliveries_unreadable" in "\n".join(str(row) for row in rows)
 
     @pytest.mark.alike
@@ -116,12 +102,16 @@ class WatchingContract:
         ]  # fmt: skip
         async with inbox.database.reading() as connection:
             for until, looked_at, found in ((9, 9, wanted), (9, 3, wanted[:2]), (4, 9, wanted[1:])):
-                rows = await paid_until(connection, seconds(until), looked_at=looked_at)
+                rows = await monitoring_store.paid_until(
+                    connection, seconds(until), looked_at=looked_at
+                )
                 assert [(row[1], *row[3:]) for row in rows] == found
                 assert {row[0] for row in rows} == {"shop"}
-            assert await tied_since(connection, seconds(0), looked_at=5) == {"shop"}
-            assert await tied_since(connection, seconds(1), looked_at=5) == set()
-            assert await tied_since(connection, seconds(0), looked_at=4) == set()
+            assert await monitoring_store.tied_since(connection, seconds(0), looked_at=5) == {
+                "shop"
+            }
+            assert await monitoring_store.tied_since(connection, seconds(1), looked_at=5) == set()
+            assert await monitoring_store.tied_since(connection, seconds(0), looked_at=4) == set()
 
     @pytest.mark.alike
     async def test_sessions_after_a_moment(self, inbox: Inbox) -> None:
@@ -140,11 +130,16 @@ class WatchingContract:
             )
             for at, kind in enumerate(kinds)
         ]  # fmt: skip
-        async with inbox.database.writing() as connection:
-            await add_records(connection, records)
+        await commit(inbox, add_records, records)
         async with inbox.database.reading() as connection:
-            assert await sessions_since(connection, T, enough=9) == [seconds(1), seconds(3)]
-            assert await sessions_since(connection, T - TICK, enough=2) == [T, seconds(1)]
+            assert await monitoring_store.sessions_since(connection, T, enough=9) == [
+                seconds(1),
+                seconds(3),
+            ]
+            assert await monitoring_store.sessions_since(connection, T - TICK, enough=2) == [
+                T,
+                seconds(1),
+            ]
 
     @pytest.mark.alike
     async def test_orders_with_a_finding(self, inbox: Inbox) -> None:
@@ -153,8 +148,7 @@ class WatchingContract:
             for claim in ("succeeded", "declined"):
                 await keep(inbox, arrival(said(f"e-{order}", claim, order=order, payment=order)))
         await folded(context(inbox, at=1))
-        async with inbox.database.reading() as connection:
-            found = await finding_counts(connection, CODES)
+        found = await fetch(inbox, finding_counts, CODES)
         assert found == {"same_id_different_body": 2, "paid_twice": 0}
 
     async def test_statements_are_added(self, inbox: Inbox) -> None:
@@ -164,15 +158,12 @@ class WatchingContract:
             for item, signer in (("rollback", "Ann"), ("rehearsal", "Ben"), ("rollback", "Ann"))
         ]
         for each in said_:
-            async with inbox.database.writing() as connection:
-                await add_signoff(connection, each)
-        async with inbox.database.reading() as connection:
-            assert await signoffs(connection) == said_
+            await commit(inbox, add_signoff, each)
+        assert await fetch(inbox, signoffs) == said_
 
     async def test_the_database_says_what_it_is(self, inbox: Inbox) -> None:
         """A sound database has nothing switched off."""
-        async with inbox.database.reading() as connection:
-            facts = await database_facts(connection)
+        facts = await fetch(inbox, database_facts)
         assert facts.version > (3, 0)
         assert (facts.off, facts.standbys) == ((), ())
         assert facts.journal_mode == ("wal" if facts.kind == "SQLite" else None)
@@ -180,9 +171,9 @@ class WatchingContract:
     async def test_messages_about_alarms(self, inbox: Inbox) -> None:
         """One row for each alarm and way: claimed by one, sent once, over when it is not seen."""
         async with inbox.database.writing() as connection:
-            assert not await any_lasts(connection)
+            assert not await monitoring_store.any_lasts(connection)
             for way in ("mail", "post"):
-                message = AlarmMessage(
+                message = monitoring_store.AlarmMessage(
                     alarm="held",
                     way=way,
                     reason="orders_held",
@@ -191,23 +182,27 @@ class WatchingContract:
                     seen_at=T,
                     due_at=T,
                 )
-                await put_seen(connection, message)
-            mail, post = await messages_due(connection, T)
-            assert await claim_message(connection, mail, until=seconds(9))
-            assert not await claim_message(connection, mail, until=seconds(9))
-            assert await messages_due(connection, T) == [post]
-            await put_notified(connection, mail, now=seconds(1))
-            await put_failed(connection, post, again_at=seconds(7))
-            await put_seen(connection, replace(mail, seen_at=seconds(5), raised_at=seconds(5)))
-            await put_over(connection, unseen_since=seconds(3), now=seconds(6))
-            assert await messages_due(connection, seconds(6)) == []
-            assert await any_lasts(connection)
-            await put_over(connection, unseen_since=seconds(6), now=seconds(7))
-            assert not await any_lasts(connection)
-            mail, post = await messages_due(connection, seconds(7))
+                await monitoring_store.put_seen(connection, message)
+            mail, post = await monitoring_store.messages_due(connection, T)
+            assert await monitoring_store.claim_message(connection, mail, until=seconds(9))
+            assert not await monitoring_store.claim_message(connection, mail, until=seconds(9))
+            assert await monitoring_store.messages_due(connection, T) == [post]
+            await monitoring_store.put_notified(connection, mail, now=seconds(1))
+            await monitoring_store.put_failed(connection, post, again_at=seconds(7))
+            await monitoring_store.put_seen(
+                connection, replace(mail, seen_at=seconds(5), raised_at=seconds(5))
+            )
+            await monitoring_store.put_over(connection, unseen_since=seconds(3), now=seconds(6))
+            assert await monitoring_store.messages_due(connection, seconds(6)) == []
+            assert await monitoring_store.any_lasts(connection)
+            await monitoring_store.put_over(connection, unseen_since=seconds(6), now=seconds(7))
+            assert not await monitoring_store.any_lasts(connection)
+            mail, post = await monitoring_store.messages_due(connection, seconds(7))
             assert (mail.raised_at, mail.told_at, mail.over_at) == (T, seconds(1), seconds(7))
             assert (post.told_at, post.over_at) == (None, seconds(6))
-            await put_seen(connection, replace(post, seen_at=seconds(8)))
+            await monitoring_store.put_seen(connection, replace(post, seen_at=seconds(8)))
             for each in (mail, post):
-                await delete_message(connection, each)
-            assert [each.way for each in await messages_due(connection, seconds(8))] == ["post"]
+                await monitoring_store.delete_message(connection, each)
+            assert [
+                each.way for each in await monitoring_store.messages_due(connection, seconds(8))
+            ] == ["post"]

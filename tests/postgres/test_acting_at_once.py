@@ -27,7 +27,7 @@ from app.orders.order_facts import OrderFacts, tell_order
 from app.receiving.inbox import Inbox
 from reconcile.money import Money
 from reconcile.reporting.closing import Closing
-from tests.database.builders import arrival, context, keep, rows, said
+from tests.database.builders import arrival, commit, context, fetch, keep, rows, said
 from tests.finance.loading import into_store
 from tests.finance.month import CLOSED_AT
 from tests.finance.test_closing import QUIET, quiet
@@ -157,12 +157,10 @@ async def test_an_import_begins_after_one_that_is_just_being_published(url: str)
     """One that was silent for long, and is taken for killed, may come to its end at that moment:
     the next one then has the next number."""
     async with several(url) as (one, other):
-        async with one.database.writing() as connection:
-            first, _ = await begin_import(connection, import_of_a_book("a.csv"))
+        first, _ = await commit(one, begin_import, import_of_a_book("a.csv"))
 
         async def begin_another() -> tuple[Import, bool]:
-            async with other.database.writing() as connection:
-                return await begin_import(connection, import_of_a_book("b.csv"))
+            return await commit(other, begin_import, import_of_a_book("b.csv"))
 
         async with one.database.writing() as connection:
             await publish_import(connection, first, now=seconds(1))
@@ -205,8 +203,7 @@ async def test_bytes_that_are_just_attached_again_stay(url: str) -> None:
         first = await attach(context(one), attached_to("A"))
 
         async def let_go() -> None:
-            async with other.database.writing() as connection:
-                await empty_attachments(connection, [first.record.attachment_id], now=T)
+            await commit(other, empty_attachments, [first.record.attachment_id], now=T)
 
         begun = asyncio.Event()
         add = attachment_store.add_attachment
@@ -222,10 +219,7 @@ async def test_bytes_that_are_just_attached_again_stay(url: str) -> None:
             await begun.wait()
             await let_go()
             second = await attaching
-        async with one.database.reading() as connection:
-            assert (
-                await attached_bytes(connection, second.record.sha256) == attached_to("B").content
-            )
+        assert await fetch(one, attached_bytes, second.record.sha256) == attached_to("B").content
 
 
 def attached_to(order: str) -> AttachRequest:

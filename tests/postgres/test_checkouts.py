@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from sqlalchemy import text
 
 from app.checkout.ask_session import ask_again_due
 from app.checkout.client import RetrySettings
@@ -14,6 +13,7 @@ from app.context.context import AppContext
 from app.core.clock import SystemClock
 from app.receiving.inbox import Inbox
 from tests.checkout.service import LATE, answer, asked, opened, service
+from tests.database.builders import change
 from tests.postgres.test_sharing import several
 from tests.waiting import PATIENCE_S
 
@@ -60,8 +60,7 @@ async def test_two_that_ask_again_in_the_background_ask_once(url: str) -> None:
     ):
         contexts = [context_of(inbox) for inbox in stores]
         await open_checkout(contexts[0], one, request=asked())
-        async with stores[0].database.writing() as connection:
-            await connection.execute(text("UPDATE unanswered SET due_at=0"))
+        await change(stores[0], "UPDATE unanswered SET due_at=0")
         await asyncio.gather(ask_again_due(contexts[0], one), ask_again_due(contexts[1], two))
         found = await open_checkout(contexts[1], two, request=asked())
     assert (found.state, len(pay.seen), len(pay.keys)) == ("opened", 2, 1)

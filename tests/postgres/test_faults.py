@@ -32,7 +32,16 @@ from app.orders import refold
 from app.receiving.append_store import Appended, KnownEvents
 from app.receiving.inbox import Inbox, open_inbox
 from tests.contexts import settings_of
-from tests.database.builders import arrival, context, keep, opened, rows, said, submit
+from tests.database.builders import (
+    arrival,
+    context,
+    fetch,
+    keep,
+    opened,
+    rows,
+    said,
+    submit,
+)
 from tests.database.contract_ledgers import paid
 from tests.memory import memory
 from tests.postgres.conftest import a_database, ask, ask_in_loop, migrate
@@ -326,14 +335,12 @@ SYNCHRONOUS = "synchronous_standby_names=*"
 
 async def standbys(inbox: Inbox) -> list[str]:
     """What is unsafe about the server's standbys."""
-    async with inbox.database.reading() as connection:
-        return await unsafe_standbys(connection)
+    return await fetch(inbox, unsafe_standbys)
 
 
 async def musts(inbox: Inbox) -> str:
     """What `doctor` says must be changed about the server."""
-    async with inbox.database.reading() as connection:
-        checks = of_database(await database_facts(connection))
+    checks = of_database(await fetch(inbox, database_facts))
     return " ".join(each.sentence for each in checks if each.state == "must")
 
 
@@ -474,8 +481,7 @@ async def test_a_standby_that_is_not_there(server: Server, own_url: str, names: 
             with suppress(StoreUnavailable):  # over the connection that was ended
                 await refusal(context(inbox))
             assert await refusal(context(inbox)) == AWAITS_STANDBY
-            async with inbox.database.reading() as connection:
-                assert (await database_facts(connection)).awaits
+            assert (await fetch(inbox, database_facts)).awaits
             with pytest.raises(StoreUnavailable, match="waits for a standby"):
                 await migrate(own_url)
         finally:

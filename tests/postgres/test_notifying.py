@@ -15,6 +15,7 @@ from app.orders.notify_shop import Notifier, Shop, notify_due
 from app.orders.refold import refold_due
 from app.providers.profile import load_profile
 from app.providers.source import Source
+from tests.contexts import NOTIFIED
 from tests.database.builders import arrival, context, keep, rows, said
 from tests.database.contract_ledgers import paid
 from tests.postgres.test_sharing import several
@@ -41,7 +42,7 @@ async def test_two_workers_share_the_work(url: str) -> None:
         return httpx2.Response(204, content=_nothing())
 
     signer = Source(name="shop", profile=load_profile("checkout"), secrets=[SECRET])
-    async with several(url, notifies=True) as stores:
+    async with several(url, shop=NOTIFIED) as stores:
         for make in (lambda order: said(f"e-{order}", order=order, payment=f"p-{order}"), paid):
             await keep(stores[0], *(arrival(make(order)) for order in ORDERS))
             await refold_due(context(stores[0]), limit=100)
@@ -79,7 +80,7 @@ async def test_two_workers_send_one_probe(url: str) -> None:
         return httpx2.Response(status, content=_nothing())
 
     signer = Source(name="shop", profile=load_profile("checkout"), secrets=[SECRET])
-    async with several(url, notifies=True) as stores:
+    async with several(url, shop=NOTIFIED) as stores:
         await keep(stores[0], arrival(paid("A")))
         await refold_due(context(stores[0]), limit=100)
         async with outgoing_client(

@@ -11,6 +11,7 @@ from app.cli.golive import FOLDER
 from app.privacy.backup_moment import last_backup
 from app.receiving.inbox import Inbox
 from reconcile.instants import EARLIEST, SECOND
+from tests.database.builders import fetch
 from tests.postgres.conftest import ask_in_loop
 
 pytestmark = pytest.mark.postgres
@@ -23,5 +24,4 @@ async def test_a_dump_is_noted(inbox: Inbox, url: str) -> None:
     (statement,) = re.findall(r'--command="([^"]+)"', script)
     for began in (1_795_168_800, 1_795_255_200):
         await ask_in_loop(url, statement.replace("$${began}", str(began)))
-        async with inbox.database.reading() as connection:
-            assert await last_backup(connection) == EARLIEST + began * SECOND
+        assert await fetch(inbox, last_backup) == EARLIEST + began * SECOND

@@ -28,8 +28,11 @@ from reconcile.instants import SECOND, Instant
 from tests.database.builders import (
     SOURCES,
     arrival,
+    change,
+    commit,
     context,
     events_in,
+    fetch,
     histories,
     keep,
     opened,
@@ -105,8 +108,7 @@ async def test_an_orphan_and_the_record_of_its_session_at_once(url: str) -> None
     """The same where the link is made by a record, in a transaction of another kind."""
 
     async def tell(inbox: Inbox, number: int) -> None:
-        async with inbox.database.writing() as connection:
-            await add_records(connection, [session_opened(f"A{number}", f"s{number}")])
+        await commit(inbox, add_records, [session_opened(f"A{number}", f"s{number}")])
 
     async with several(url) as stores:
         for n in range(ROUNDS):
@@ -135,8 +137,7 @@ async def test_workers_share_the_due_orders(url: str, counted: int) -> None:
     due = [arrival(said(f"e{n}", order=f"O{n}"), at=n) for n in range(6)]
     async with several(url) as (one, other):
         await keep(one, *due[:counted])
-        async with one.database.writing() as connection:
-            await connection.execute(text("ANALYZE order_due"))
+        await change(one, "ANALYZE order_due")
         await keep(one, *due[counted:])
         words: dict[str, Any] = {"now": seconds(9), "limit": 3, "until": seconds(39)}
         async with (
@@ -175,8 +176,7 @@ async def test_evidence_takes_an_order_out_of_a_dead_hand(url: str) -> None:
     """An order that somebody has taken is due at once when something new is said."""
     async with several(url) as (one, other):
         await keep(one, arrival(said("e1", order="A")))
-        async with one.database.writing() as connection:
-            await claim_orders(connection, now=seconds(1), limit=1, until=seconds(31))
+        await commit(one, claim_orders, now=seconds(1), limit=1, until=seconds(31))
         await keep(other, arrival(paid("A"), at=2))
         assert await mark(other, "A") == (seconds(2), 2)
 
@@ -287,8 +287,7 @@ async def test_receivers_and_workers_never_wait_in_a_circle(url: str) -> None:
 
 async def published(inbox: Inbox, *, after: int = 0) -> list[tuple[int, str]]:
     """Places and orders of the feed."""
-    async with inbox.database.reading() as connection:
-        return [(r.seq, r.order) for r in await feed(connection, after=after, limit=1000)]
+    return [(r.seq, r.order) for r in await fetch(inbox, feed, after=after, limit=1000)]
 
 
 async def read_while(inbox: Inbox, work: asyncio.Future[Any]) -> list[tuple[int, str]]:
@@ -366,8 +365,7 @@ async def test_clocks_that_differ_by_minutes(url: str, slow: int, fast: int) -> 
             ledger = await explain_order(context(one, at=at), "A")
             assert ledger.outcome == "succeeded"
         await refold_due(context(one, at=0), limit=10)
-        async with one.database.reading() as connection:
-            (revision,) = await feed(connection, after=0, limit=10)
+        (revision,) = await fetch(one, feed, after=0, limit=10)
         assert revision.outcome == "succeeded"
         assert (await mark(one, "A"))[0] is None
 
