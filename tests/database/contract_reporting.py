@@ -193,7 +193,11 @@ class ReportingContract:
         (stray,) = found.break_lines
         assert (stray.cause, stray.order) == ("paid_not_in_book", "X")
         await match_break(
-            now, stray.identity, line=f"{line_id_of('book', ('hand', 'order'))}.1", reason="the same", by=None
+            now,
+            stray.identity,
+            line=f"{line_id_of('book', ('hand', 'order'))}.1",
+            reason="the same",
+            by=None,
         )
         reported = []
         for start, end in ((T, border), (border, border + 10 * DAY)):
