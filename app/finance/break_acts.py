@@ -85,7 +85,6 @@ class SeenBreak:
         }
 
     def history(self) -> dict[str, Any]:
-        """Return the break's steps and facts for JSON."""
         return {
             "because": self.life.because,
             "settling": self.life.settling,
@@ -187,7 +186,6 @@ async def _with_lives(connection: Connection, seen: Mapping[str, Break]) -> list
 
 
 async def seen_breaks(connection: Connection, names: Sequence[str]) -> list[SeenBreak]:
-    """Return breaks by their ids."""
     return await _with_lives(connection, await break_store.latest_seen(connection, names))
 
 
@@ -507,7 +505,6 @@ async def _write(
     *,
     agreed: proposals.Agreed | None = None,
 ) -> None:
-    """Store the step of the break, and its audit entry."""
     now, money = context.clock.now(), found.seen.money
     step = Step(
         at=now,
@@ -647,14 +644,12 @@ async def why_not_alone(context: AppContext, found: SeenBreak) -> str | None:
 
 
 async def why_not_each(context: AppContext, found: Sequence[SeenBreak]) -> list[str | None]:
-    """Return, for each break, why one person may not accept it alone; None if they may."""
     async with context.database.reading() as connection:
         rules = await rules_known(connection)
     return [too_much(rules, each.seen) for each in found]
 
 
 async def why_not_together(context: AppContext, found: Sequence[SeenBreak]) -> str | None:
-    """Return why one person may not accept all of these at once; None if they may."""
     async with context.database.reading() as connection:
         return too_much_together(await rules_known(connection), found)
 

@@ -147,7 +147,6 @@ async def _alone(connection: Connection) -> bool:
 
 
 async def may_close_alone(context: AppContext) -> bool:
-    """Whether the rules in force let one person close a month."""
     async with context.database.reading() as connection:
         return await _alone(connection)
 
@@ -155,8 +154,6 @@ async def may_close_alone(context: AppContext) -> bool:
 def closing_kind(
     context: AppContext, *, sources: Mapping[str, Source], still_s: float = STILL_S
 ) -> proposals.ProposalKind:
-    """Build the kind of proposal to close a month."""
-
     async def perform(proposal: Proposal, agree: proposals.Agree) -> None:
         as_of = proposal.given.get("as_of")
         request = CloseRequest(
@@ -281,7 +278,6 @@ def next_in_order(closed: list[period_store.Closed], month: Month) -> period_sto
 
 
 def scope_of(context: AppContext, month: Month, as_of: Instant) -> Scope:
-    """Return the scope of a closed month's report."""
     return Scope(
         start=month.start,
         end=month.end,
@@ -361,7 +357,6 @@ async def _rests_on(
     before: period_store.Closed | None,
     progress: report_period.Progress,
 ) -> dict[str, Any]:
-    """Return the fields of a closing that say what it rests on."""
     known_after = EARLIEST if before is None else before.as_of
     async with context.database.reading() as connection:
         evidence = await history_store.history_digests(
@@ -394,7 +389,6 @@ class VerifiedPeriods:
     sentence: str
 
     def document(self) -> dict[str, Any]:
-        """Return the result for JSON."""
         return {
             "period": self.period,
             "step": self.step,

@@ -142,7 +142,6 @@ async def worklist(context: AppContext, asked: WorklistRequest) -> Worklist:
 
 
 async def newest_run(context: AppContext) -> Run | None:
-    """Return the newest run that moved the lives of breaks; None if there was none."""
     async with context.database.reading() as connection:
         return await last_lived(connection)
 
@@ -240,7 +239,6 @@ async def settle_late(
 
 
 def late_document(found: SeenBreak) -> dict[str, Any]:
-    """Return late money for listings: the proposal and its state."""
     shown = found.document(as_of=found.steps[-1].at)
     return {
         **{name: shown[name] for name in ("id", "cause", "order", "payment", "money")},

@@ -517,7 +517,6 @@ class MappingFile(TomlTable):
 
 @cache
 def _model(fields: Fields, base: type[TomlTable] = MappingFile) -> type[TomlTable]:
-    """Build the model of a mapping for this kind of file."""
     column = Annotated[Any, AfterValidator(_text_or_texts)] | None
     tables: dict[str, dict[str, Any]] = {
         "columns": dict.fromkeys(fields.names, (column, None)),
@@ -632,7 +631,6 @@ def mapping_of(values: Values, *, only_named: Sequence[str] = ()) -> FileMapping
 
 
 def given_in(table: Values) -> Values:
-    """Return the table without its missing values."""
     return {key: value for key, value in table.items() if value is not None}
 
 

@@ -161,7 +161,6 @@ _CHARTS: Final[dict[str, Callable[[PeriodReport], Markup]]] = {
 
 
 def headlines(report: PeriodReport) -> tuple[str, str]:
-    """Return the two sentences above all tables."""
     return verdict(report), at_risk(report)
 
 
