@@ -65,7 +65,6 @@ def check_bucket(name: str | None) -> None:
 
 
 def payout_document(payout: Payout) -> dict[str, Any]:
-    """Return a payout for JSON."""
     return {
         "payout": payout.payout_id,
         "reference": payout.reference,

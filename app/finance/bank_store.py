@@ -129,7 +129,6 @@ async def bank_lines(connection: AsyncConnection, *, as_of: Instant) -> AsyncIte
 
 
 def bank_line_of(row: Sequence[Any]) -> BankLine:
-    """Build the value of a row of `bank_lines`."""
     line_id, account, currency, minor, booked_at, reference, counterparty, words = row
     return BankLine(
         line_id=line_id,
@@ -194,7 +193,6 @@ async def bank_texts(
 async def rewrite_bank_texts(
     connection: AsyncConnection, texts: Iterable[tuple[BankKey, BankTexts]]
 ) -> None:
-    """Replace the texts of these versions."""
     for (subject, ordinal, since), (entry, reference, counterparty, words) in texts:
         await connection.execute(
             text(

@@ -140,7 +140,6 @@ async def book_lines_of(
 
 
 def book_line_of(row: Sequence[Any]) -> BookLine:
-    """Build the value of a row of `book_rows`."""
     return BookLine(
         line_id=row[1],
         reference=row[2],

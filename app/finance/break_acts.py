@@ -23,19 +23,7 @@ from app.finance.match_rules import Rules, rules_known
 from reconcile.canonical import fingerprint
 from reconcile.instants import DAY, Instant, format_instant
 from reconcile.ledger.ledger import Facts
-from reconcile.matching.breaks import (
-    NOT_BY_HAND,
-    STATES,
-    Act,
-    Break,
-    Life,
-    State,
-    Step,
-    apart_words,
-    break_sentence,
-    life,
-    next_step,
-)
+from reconcile.matching import breaks
 from reconcile.matching.candidates import REASON_WORDS, WEIGHTS, suggestions
 from reconcile.matching.rows import name_of
 from reconcile.money import Money, major_text, to_json
@@ -48,9 +36,9 @@ class SeenBreak:
     """A break as it was last seen, or as a run saw it, and its life."""
 
     identity: str
-    seen: Break
-    steps: tuple[Step, ...]
-    life: Life
+    seen: breaks.Break
+    steps: tuple[breaks.Step, ...]
+    life: breaks.Life
 
     def document(self, *, as_of: Instant) -> dict[str, Any]:
         """Return the break for JSON. Its age is in whole days."""
@@ -76,16 +64,15 @@ class SeenBreak:
                         {"reason": name, "points": WEIGHTS[name], "words": REASON_WORDS[name]}
                         for name in each.reasons
                     ],
-                    "apart": apart_words(each.candidate),
+                    "apart": breaks.apart_words(each.candidate),
                 }
                 for each in suggestions(seen)
             ],
-            "next_step": next_step(seen),
-            "sentence": break_sentence(seen),
+            "next_step": breaks.next_step(seen),
+            "sentence": breaks.break_sentence(seen),
         }
 
     def history(self) -> dict[str, Any]:
-        """Return the break's steps and facts for JSON."""
         return {
             "because": self.life.because,
             "settling": self.life.settling,
@@ -107,7 +94,7 @@ class SeenBreak:
         }
 
 
-def age_days(seen: Break, as_of: Instant) -> int:
+def age_days(seen: breaks.Break, as_of: Instant) -> int:
     """Return whole days since the difference was last dated; never negative."""
     return max(as_of - seen.since, 0) // DAY
 
@@ -144,7 +131,7 @@ async def living_breaks(
     context: AppContext,
     *,
     causes: Sequence[str] = (),
-    states: Collection[State] = STATES,
+    states: Collection[breaks.State] = breaks.STATES,
     assignee: str | None = None,
     after: str = "",
 ) -> AsyncGenerator[list[SeenBreak]]:
@@ -173,21 +160,20 @@ async def living_breaks(
         ]
 
 
-async def _with_lives(connection: Connection, seen: Mapping[str, Break]) -> list[SeenBreak]:
+async def _with_lives(connection: Connection, seen: Mapping[str, breaks.Break]) -> list[SeenBreak]:
     steps = await break_store.steps_of(connection, list(seen))
     return [
         SeenBreak(
             identity=name,
             seen=each,
             steps=tuple(steps.get(name, ())),
-            life=life(steps.get(name, ())),
+            life=breaks.life(steps.get(name, ())),
         )
         for name, each in sorted(seen.items())
     ]
 
 
 async def seen_breaks(connection: Connection, names: Sequence[str]) -> list[SeenBreak]:
-    """Return breaks by their ids."""
     return await _with_lives(connection, await break_store.latest_seen(connection, names))
 
 
@@ -252,7 +238,7 @@ async def finished_runs(
 # --- what people do about breaks ------------------------------------------------------------------
 
 
-BREAK_ACTIONS: Final[dict[Act, operators.Action]] = {
+BREAK_ACTIONS: Final[dict[breaks.Act, operators.Action]] = {
     "assigned": "break_assigned",
     "commented": "break_commented",
     "accepted": "break_accepted",
@@ -270,7 +256,7 @@ class BreakAct:
     value  the assignee, the line to match or to unmatch, or how late money is settled
     """
 
-    kind: Act
+    kind: breaks.Act
     by: str | None
     reason: str = ""
     value: str = ""
@@ -507,9 +493,8 @@ async def _write(
     *,
     agreed: proposals.Agreed | None = None,
 ) -> None:
-    """Store the step of the break, and its audit entry."""
     now, money = context.clock.now(), found.seen.money
-    step = Step(
+    step = breaks.Step(
         at=now,
         kind=doing.kind,
         money=money,
@@ -537,7 +522,7 @@ def acceptance_kind(context: AppContext) -> proposals.ProposalKind:
     """Build the kind of proposal to accept a break, or keep late money, above the limit."""
 
     async def perform(proposal: Proposal, agree: proposals.Agree) -> None:
-        kind: Act = "settled" if proposal.given["deed"] == "settled" else "accepted"
+        kind: breaks.Act = "settled" if proposal.given["deed"] == "settled" else "accepted"
         async with context.database.writing() as connection:
             await break_store.deciding_alone(connection)
             agreed = await agree(connection)
@@ -583,10 +568,10 @@ def _proposed_sentence(found: SeenBreak, doing: BreakAct) -> str:
         of_what = f" Its order is {seen.order}."
     elif seen.payment is not None:
         of_what = f" Its payment is {seen.payment}."
-    return f"{what} {break_sentence(seen)}{of_what}"
+    return f"{what} {breaks.break_sentence(seen)}{of_what}"
 
 
-def _booked(seen: Break) -> str:
+def _booked(seen: breaks.Break) -> str:
     """Say what accepting a break books, for the approver: what it leaves to be settled, which is
     often less than its money."""
     if not seen.left:
@@ -600,12 +585,12 @@ def _booked(seen: Break) -> str:
     return ", and ".join(parts)
 
 
-def not_known(seen: Break) -> bool:
+def not_known(seen: breaks.Break) -> bool:
     """Whether the money at risk is unknown: then the break's money is 0, which is no small sum."""
     return seen.cause == "unresolved" and not seen.money.minor
 
 
-def too_much(rules: Rules, seen: Break) -> str | None:
+def too_much(rules: Rules, seen: breaks.Break) -> str | None:
     """Return why one person may not accept a break alone; None if they may."""
     money = seen.money
     if rules.alone_max and not_known(seen):
@@ -647,22 +632,20 @@ async def why_not_alone(context: AppContext, found: SeenBreak) -> str | None:
 
 
 async def why_not_each(context: AppContext, found: Sequence[SeenBreak]) -> list[str | None]:
-    """Return, for each break, why one person may not accept it alone; None if they may."""
     async with context.database.reading() as connection:
         rules = await rules_known(connection)
     return [too_much(rules, each.seen) for each in found]
 
 
 async def why_not_together(context: AppContext, found: Sequence[SeenBreak]) -> str | None:
-    """Return why one person may not accept all of these at once; None if they may."""
     async with context.database.reading() as connection:
         return too_much_together(await rules_known(connection), found)
 
 
 async def _free_line(connection: Connection, found: SeenBreak, line: str) -> None:
     """Check that a line is left over: near to this break, or the subject of another open one."""
-    if found.seen.cause in NOT_BY_HAND:
-        raise UsageError(NOT_BY_HAND[found.seen.cause])
+    if found.seen.cause in breaks.NOT_BY_HAND:
+        raise UsageError(breaks.NOT_BY_HAND[found.seen.cause])
     if (claimed := await break_store.matched_by_hand(connection, line)) is not None:
         raise UsageError(f"{line} was matched with {claimed} by hand; it cannot be claimed again")
     subject = name_of(line)

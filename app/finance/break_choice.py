@@ -65,12 +65,10 @@ class Choice:
 
     @property
     def causes(self) -> list[str]:
-        """The cause, if one is named."""
         return [value for name, value in self.words if name == "cause"][:1]
 
     @property
     def states(self) -> Collection[State]:
-        """The states of chosen breaks."""
         named = dict(self.words).get("state")
         return worklist.TO_DO if named is None else [each for each in STATES if each == named]
 
@@ -193,7 +191,6 @@ class CauseSum:
 
 
 def sums_of(found: Sequence[break_acts.SeenBreak]) -> list[CauseSum]:
-    """Sum up breaks by cause and currency."""
     counts: Counter[tuple[BreakCause, str]] = Counter()
     minors: Counter[tuple[BreakCause, str]] = Counter()
     for each in found:
@@ -228,7 +225,6 @@ class ChosenBreaks:
         return whole.removeprefix("sha256:")[:16]
 
     def left_out(self) -> list[str]:
-        """Return a sentence for each reason."""
         return [
             f"Left out: {counted(count, 'break')}: {why}."
             for why, count in self.apart.items()
@@ -320,21 +316,18 @@ async def to_match(context: AppContext, choice: Choice, *, least: int) -> Chosen
 async def accept_chosen(
     context: AppContext, chosen: ChosenBreaks, *, reason: str, by: str | None
 ) -> None:
-    """Accept the chosen breaks."""
     await _by_parts(chosen, partial(break_acts.accept_breaks, context, reason=reason, by=by))
 
 
 async def assign_chosen(
     context: AppContext, chosen: ChosenBreaks, *, to: str, by: str | None
 ) -> None:
-    """Assign the chosen breaks."""
     await _by_parts(chosen, partial(break_acts.assign_breaks, context, to=to, by=by))
 
 
 async def comment_chosen(
     context: AppContext, chosen: ChosenBreaks, *, note: str, by: str | None
 ) -> None:
-    """Comment on each chosen break."""
     await _by_parts(chosen, partial(break_acts.comment_breaks, context, note=note, by=by))
 
 

@@ -182,7 +182,6 @@ async def deciding_alone(connection: AsyncConnection) -> None:
 
 
 async def add_act(connection: AsyncConnection, break_id: str, step: Step) -> None:
-    """Add a person's step of a break, after all others."""
     number = await connection.scalar(
         text(
             "INSERT INTO counters (name, value) VALUES ('break_deeds', 1) "
@@ -234,7 +233,6 @@ _MATCHED_WITH: Final = statement(
 
 
 async def hand_matches(connection: AsyncConnection, *, as_of: Instant) -> list[HandMatch]:
-    """Return the matches that people had made by then."""
     rows = await connection.execute(text(_HAND_MATCHES), {"as_of": as_of})
     return [
         hand_match(cause, order=order, subject=subject, given=given)
@@ -250,7 +248,6 @@ async def matched_by_hand(connection: AsyncConnection, line: str) -> str | None:
 
 
 async def claimed_by_hand(connection: AsyncConnection) -> set[str]:
-    """Return the names of all lines that people gave to a break."""
     rows = await connection.execute(text(_MATCHED), {"as_of": LATEST})
     return {name_of(row[1]) for row in rows}
 

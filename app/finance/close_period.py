@@ -49,19 +49,7 @@ from app.sealing import log_store
 from reconcile.instants import EARLIEST, TICK, Instant, format_instant, parse_instant
 from reconcile.ledger.policy import Policy
 from reconcile.periods import Month, month_named
-from reconcile.reporting.closing import (
-    Blocker,
-    Closing,
-    Print,
-    adjusted_in,
-    closing_of,
-    difference,
-    figures,
-    first_difference,
-    in_report,
-    rejected,
-    too_early,
-)
+from reconcile.reporting import closing as closings
 from reconcile.reporting.report import PeriodReport, Scope
 from reconcile.reporting.tables import report_document, report_of
 
@@ -104,7 +92,7 @@ class CloseRequest:
 
 async def close_period(
     context: AppContext, request: CloseRequest, *, progress: report_period.Progress
-) -> Closing | Proposal | tuple[Blocker, ...]:
+) -> closings.Closing | Proposal | tuple[closings.Blocker, ...]:
     """Close a month, or return all reasons against it. If the rules let nobody close alone, propose
     it.
 
@@ -147,7 +135,6 @@ async def _alone(connection: Connection) -> bool:
 
 
 async def may_close_alone(context: AppContext) -> bool:
-    """Whether the rules in force let one person close a month."""
     async with context.database.reading() as connection:
         return await _alone(connection)
 
@@ -155,8 +142,6 @@ async def may_close_alone(context: AppContext) -> bool:
 def closing_kind(
     context: AppContext, *, sources: Mapping[str, Source], still_s: float = STILL_S
 ) -> proposals.ProposalKind:
-    """Build the kind of proposal to close a month."""
-
     async def perform(proposal: Proposal, agree: proposals.Agree) -> None:
         as_of = proposal.given.get("as_of")
         request = CloseRequest(
@@ -202,14 +187,14 @@ async def _months_state(connection: Connection, subject: str, given: Mapping[str
 
 async def against_closing(
     context: AppContext, request: CloseRequest, *, progress: report_period.Progress
-) -> tuple[Blocker, ...]:
+) -> tuple[closings.Blocker, ...]:
     """Return all reasons against closing the month, without writing. Raises as `close_period`."""
     return (await _looked(context, request, progress=progress))[-1]
 
 
 async def _looked(
     context: AppContext, request: CloseRequest, *, progress: report_period.Progress
-) -> tuple[Month, period_store.Closed | None, PeriodReport | None, tuple[Blocker, ...]]:
+) -> tuple[Month, period_store.Closed | None, PeriodReport | None, tuple[closings.Blocker, ...]]:
     """Return the month, the closing before it, its report (None before its end), and reasons."""
     month = await month_in_books(context, request.period)
     now = context.clock.now()
@@ -219,7 +204,7 @@ async def _looked(
     async with context.database.reading() as connection:  # 1
         await operators.permitted(connection, by=request.by, action="period_closed")
         before = next_in_order(await period_store.closed_periods(connection), month)
-    early = tuple(too_early(month, now=as_of, margin_days=request.margin_days))
+    early = tuple(closings.too_early(month, now=as_of, margin_days=request.margin_days))
     if as_of < month.end:
         return month, before, None, early
     if as_of > now - int(request.still_s * 1_000_000):
@@ -234,7 +219,12 @@ async def _looked(
         since=month.start,
         until=month.end,
     )
-    return month, before, report, (*early, *in_report(report), *rejected(genuine))  # 3
+    return (
+        month,
+        before,
+        report,
+        (*early, *closings.in_report(report), *closings.rejected(genuine)),
+    )  # 3
 
 
 OPEN_SHOWN: Final = 24
@@ -281,7 +271,6 @@ def next_in_order(closed: list[period_store.Closed], month: Month) -> period_sto
 
 
 def scope_of(context: AppContext, month: Month, as_of: Instant) -> Scope:
-    """Return the scope of a closed month's report."""
     return Scope(
         start=month.start,
         end=month.end,
@@ -302,7 +291,7 @@ async def _write(
     before: period_store.Closed | None,
     progress: report_period.Progress,
     agree: proposals.Agree | None = None,
-) -> Closing:
+) -> closings.Closing:
     rests = await _rests_on(context, report.scope.as_of, before=before, progress=progress)  # 4
     # After its evidence even if the clock stands still: the audit entry is no part of it.
     closed_at = max(context.clock.now(), report.scope.as_of + TICK)
@@ -322,7 +311,7 @@ async def _write(
             who = agreed.who
         if next_in_order(await period_store.closed_periods(connection), month) != before:
             raise UsageError(f"another month was closed in the meantime; close {month.name} again")
-        closing = Closing(
+        closing = closings.Closing(
             **rests,
             month=month,
             as_of=report.scope.as_of,
@@ -332,11 +321,13 @@ async def _write(
             margin_days=request.margin_days,
             policy=asdict(context.policy),
             program={"tallyhook": version("tallyhook"), "rules": rules_form(context.policy)},
-            figures=figures(report),
-            adjusted=adjusted_in(report.adjustments),
+            figures=closings.figures(report),
+            adjusted=closings.adjusted_in(report.adjustments),
             report=report_document(report),
             prints=tuple(
-                Print(format=form, sha256=hashlib.sha256(content).hexdigest(), size=len(content))
+                closings.Print(
+                    format=form, sha256=hashlib.sha256(content).hexdigest(), size=len(content)
+                )
                 for form, content in sorted(prints.items())
             ),
         )
@@ -361,7 +352,6 @@ async def _rests_on(
     before: period_store.Closed | None,
     progress: report_period.Progress,
 ) -> dict[str, Any]:
-    """Return the fields of a closing that say what it rests on."""
     known_after = EARLIEST if before is None else before.as_of
     async with context.database.reading() as connection:
         evidence = await history_store.history_digests(
@@ -394,7 +384,6 @@ class VerifiedPeriods:
     sentence: str
 
     def document(self) -> dict[str, Any]:
-        """Return the result for JSON."""
         return {
             "period": self.period,
             "step": self.step,
@@ -430,13 +419,13 @@ async def verify_periods(
 
 async def _chain(
     context: AppContext, closed: period_store.Closed, before: period_store.Closed | None
-) -> tuple[Closing | None, VerifiedPeriods]:
+) -> tuple[closings.Closing | None, VerifiedPeriods]:
     async with context.database.reading() as connection:
         text = await period_store.closing_text(connection, closed.period) or ""
     written = f"sha256:{hashlib.sha256(text.encode('utf-8', 'backslashreplace')).hexdigest()}"
     expected = None if before is None else before.digest
     try:
-        closing = closing_of(json.loads(text))
+        closing = closings.closing_of(json.loads(text))
     except UNREADABLE:
         closing = None
     sealed = True
@@ -460,7 +449,7 @@ def _verified(period: str, step: Step, wrong: str | None, right: str) -> Verifie
     return VerifiedPeriods(period=period, step=step, passed=wrong is None, sentence=wrong or right)
 
 
-async def _prints(context: AppContext, closing: Closing) -> VerifiedPeriods:
+async def _prints(context: AppContext, closing: closings.Closing) -> VerifiedPeriods:
     period = closing.month.name
     wrong = []
     async with context.database.reading() as connection:
@@ -489,7 +478,7 @@ async def _prints(context: AppContext, closing: Closing) -> VerifiedPeriods:
 
 
 async def _history(
-    context: AppContext, closing: Closing, progress: report_period.Progress
+    context: AppContext, closing: closings.Closing, progress: report_period.Progress
 ) -> VerifiedPeriods:
     async with context.database.reading() as connection:
         now = await history_store.history_digests(
@@ -499,20 +488,20 @@ async def _history(
     return _verified(
         closing.month.name,
         "history",
-        first_difference(closing.evidence, now),
+        closings.first_difference(closing.evidence, now),
         counted(rows, "row of evidence is as it was", "rows of evidence are as they were"),
     )
 
 
 async def _figures(
-    context: AppContext, closing: Closing, progress: report_period.Progress
+    context: AppContext, closing: closings.Closing, progress: report_period.Progress
 ) -> VerifiedPeriods:
     then = replace(context, policy=Policy(**closing.policy))
     report = await report_period.report_period(
         then, scope_of(context, closing.month, closing.as_of), progress=progress
     )
-    now = figures(report)
-    changes = difference(closing.figures, now)
+    now = closings.figures(report)
+    changes = closings.difference(closing.figures, now)
     wrong = None
     if changes:
         first = changes[0]
@@ -521,7 +510,7 @@ async def _figures(
             f"{first.table}, {line}: the evidence gives {first.count:+,} in number and "
             f"{first.sum:+,} in minor units beyond what was closed"
         )
-    if wrong is None and adjusted_in(report.adjustments) != closing.adjusted:
+    if wrong is None and closings.adjusted_in(report.adjustments) != closing.adjusted:
         wrong = "the adjustments to months before are not those that follow from the evidence"
     right = f"{len(now):,} figures follow from the evidence"
     by, of_now = closing.program["rules"], rules_form(then.policy)

@@ -35,7 +35,6 @@ def rules_form(policy: Policy) -> str:
 
 
 async def list_closed(context: AppContext) -> list[Closed]:
-    """Return every closed month, the earliest first."""
     async with context.database.reading() as connection:
         return await closed_periods(connection)
 
@@ -97,7 +96,6 @@ async def stated_before(connection: Connection, scope: Scope) -> list[ClosedMont
 
 
 async def calendar_of(context: AppContext, connection: Connection) -> Calendar:
-    """Return the calendar by which days and months are counted now."""
     closed = await closed_periods(connection)
     last = (await closing_named(connection, closed[-1].period)).month if closed else None
     return Calendar(context.calendar_zone, closed=last)

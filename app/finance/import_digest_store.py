@@ -150,7 +150,6 @@ async def digests_again(connection: AsyncConnection, progress: Callable[[int], N
 
 
 async def count_lines(connection: AsyncConnection) -> int:
-    """Count the versions of lines of every kind."""
     counts = [
         await connection.scalar(text(statement(_LINES, table=table))) for table in TABLES.values()
     ]

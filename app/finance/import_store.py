@@ -96,7 +96,6 @@ class Import:
     reason: str | None = None
 
     def document(self) -> dict[str, Any]:
-        """Return a published import for JSON."""
         stated = {name: getattr(self, name) for name in _STATED_OF_ONE}
         return stated | {"published_at": format_known(self.published_at)}
 
@@ -215,12 +214,10 @@ async def taken_back(connection: AsyncConnection, numbers: Sequence[int]) -> lis
 
 
 async def one_import(connection: AsyncConnection, number: int) -> Import | None:
-    """Return the published import of this number."""
     return await _one(connection, _IMPORTS.c.number == number, _PUBLISHED)
 
 
 async def withdrawal_of(connection: AsyncConnection, number: int) -> Import | None:
-    """Return the published import that took this one back."""
     return await _one(connection, _IMPORTS.c.withdraws == number, _PUBLISHED)
 
 
@@ -231,7 +228,6 @@ async def _one(connection: AsyncConnection, *which: ColumnElement[bool]) -> Impo
 
 
 def import_of(row: Any) -> Import:
-    """Build an import of a row of the table."""
     return Import(**dict(zip(_COLUMNS, row, strict=True)))
 
 

@@ -166,11 +166,9 @@ class Imported(import_store.WrittenVersions):
 
     @property
     def left_out(self) -> int:
-        """The number of problems that are not in `problems`."""
         return self.found - len(self.problems)
 
     def ignored_documents(self) -> list[dict[str, Any]]:
-        """Return the rows that were left out, for JSON."""
         return [
             {"column": column, "word": word or None, "rows": rows}
             for (column, word), rows in self.ignored.items()
@@ -440,7 +438,6 @@ class _FileReading:
             self._claims = self._claims or bool(claims)
 
     def _report_crowds(self, column: str | None) -> None:
-        """Refuse rows of which too many are equal."""
         kind, before, any_crowd = self._kind, None, False
         for first, row in self.staged.crowded(kind.identity, at_most=kind.at_most):
             any_crowd = True
@@ -621,6 +618,5 @@ async def past_imports(
 
 
 async def taken_back(context: AppContext, found: Sequence[import_store.Import]) -> list[int]:
-    """Return the numbers of the imports that were taken back."""
     async with context.database.reading() as connection:
         return await import_store.taken_back(connection, [each.number for each in found])

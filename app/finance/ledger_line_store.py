@@ -80,7 +80,6 @@ async def stale_orders(
 
 
 async def count_stale(connection: AsyncConnection, *, now: Instant) -> int:
-    """Count the ledger lines that are missing or stale."""
     found = await connection.execute(text(_STALE_COUNT), {"now": now})
     return int(found.scalar_one())
 
@@ -98,7 +97,6 @@ async def store_ledger_lines(connection: AsyncConnection, fresh: Sequence[FreshL
 
 
 def row_of(fresh: FreshLine) -> tuple[Any, ...]:
-    """Return the values of COLUMNS for a ledger line."""
     assert fresh.taking is not None
     flat = ledger_line_row(fresh.taking)
     plain = int(flat.whole is None)
@@ -177,6 +175,5 @@ async def whole_ledger_lines(
 async def stored_ledger_lines(
     connection: AsyncConnection, orders: Sequence[str]
 ) -> dict[str, tuple[Any, ...]]:
-    """Return the rows of these orders, by order."""
     rows = await select_in(connection, sql=_WHOLE_OF_ORDERS, values=orders)
     return {row[1]: row for row in rows}

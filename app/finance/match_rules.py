@@ -331,7 +331,6 @@ async def save_rules(
 
 
 async def may_save_alone(context: AppContext) -> bool:
-    """Whether the rules in force let one person change them."""
     return not rules_of(await current_rules(context)).limits
 
 
@@ -362,8 +361,6 @@ RULES: Final = "the matching rules"
 
 
 def rules_kind(context: AppContext) -> ProposalKind:
-    """Build the kind of proposal to change the rules."""
-
     async def perform(proposal: Proposal, agree: Agree) -> None:
         async with context.database.writing() as connection:
             agreed = await agree(connection)
@@ -400,7 +397,6 @@ class RulesPreview:
     listed: list[Change] = field(default_factory=list)
 
     def add(self, change: Change) -> None:
-        """Count a change."""
         decision = change.after or change.before
         assert decision is not None
         key = (change.effect, kind_of(decision), decision.money.currency)
@@ -410,7 +406,6 @@ class RulesPreview:
             self.listed.append(change)
 
     def document(self) -> dict[str, Any]:
-        """Return the preview for JSON."""
         return {
             "as_of": format_instant(self.as_of),
             "totals": self.totals(),
@@ -426,7 +421,6 @@ class RulesPreview:
         }
 
     def totals(self) -> list[dict[str, Any]]:
-        """Return a row for each effect, kind and currency."""
         return [
             {
                 "effect": effect,
@@ -439,7 +433,6 @@ class RulesPreview:
 
 
 def kind_of(decision: Decision) -> str:
-    """Return a break's cause, or a match's kind."""
     return decision.cause if isinstance(decision, Break) else decision.kind
 
 

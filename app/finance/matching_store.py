@@ -142,7 +142,6 @@ async def coverage(
 
 
 async def rows_to_read(connection: AsyncConnection) -> tuple[int, int]:
-    """Return the number of orders, and about how many lines books and statements have."""
     found = await connection.execute(
         text(
             "SELECT (SELECT count(*) FROM order_due), coalesce(sum(new), 0) FROM imports "
@@ -191,7 +190,6 @@ async def rules_in_force(
 
 
 async def add_rules(connection: AsyncConnection, *, at: Instant, who: str, toml: str) -> SavedRules:
-    """Save a set after all others."""
     last = await rules_in_force(connection)
     saved = SavedRules(
         number=1 if last is None else last.number + 1,

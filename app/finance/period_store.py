@@ -63,7 +63,6 @@ class Closed:
     digest: str
 
     def document(self) -> dict[str, str]:
-        """Return the period for JSON."""
         return {
             "period": self.period,
             "as_of": format_instant(self.as_of),
@@ -74,7 +73,6 @@ class Closed:
 
 
 async def closed_periods(connection: AsyncConnection) -> list[Closed]:
-    """Return every closed period, the earliest first."""
     rows = await connection.execute(
         text("SELECT period, as_of, closed_at, who, digest FROM closings ORDER BY period")
     )
@@ -85,13 +83,11 @@ async def closed_periods(connection: AsyncConnection) -> list[Closed]:
 
 
 async def closing_of_period(connection: AsyncConnection, period: str) -> Closing | None:
-    """Return the closing of a period; None if it is not closed."""
     document = await closing_text(connection, period)
     return None if document is None else closing_of(json.loads(document))
 
 
 async def closing_text(connection: AsyncConnection, period: str) -> str | None:
-    """Return the stored canonical JSON of a closing."""
     found = await connection.execute(
         text("SELECT document FROM closings WHERE period=:period"), {"period": period}
     )

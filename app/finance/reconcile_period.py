@@ -68,7 +68,6 @@ class RunRequest:
 
     @property
     def period(self) -> Period | None:
-        """The period; None for all time."""
         if self.since is None and self.until is None:
             return None
         return Period(since=self.since, until=self.until)
@@ -302,7 +301,6 @@ def _head(found: run_store.Run) -> dict[str, Any]:
 
 
 def listed_run(found: run_store.Run) -> dict[str, Any]:
-    """Return a run of a list, for JSON."""
     return _head(found) | {
         "kind": "lived" if found.lived else "look",
         "breaks": found.breaks,
@@ -461,8 +459,6 @@ class Ranges:
                 task.cancel()
 
     async def end(self) -> None:
-        """Kill all processes, whatever they do."""
-
         def join() -> None:
             for process, pipe in self._made:
                 process.join()

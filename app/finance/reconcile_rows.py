@@ -186,11 +186,9 @@ class Known:
     joined: Mapping[str, Instant]
 
     def terms(self) -> Terms:
-        """Return the terms of its matching."""
         return Terms(rules=self.rules, as_of=self.as_of, coverage=self.coverage, hands=self.hands)
 
     def matching(self) -> Matching:
-        """Return a matching that has seen nothing yet."""
         return Matching(
             rules=self.rules, as_of=self.as_of, coverage=self.coverage, hands=self.hands
         )

@@ -200,7 +200,6 @@ async def finish_run(connection: AsyncConnection, done: Run, *, last: Run | None
 
 
 async def run_of(connection: AsyncConnection, number: int) -> Run | None:
-    """Return a finished run."""
     found = await _runs(connection, select(_RUNS).where(_RUNS.c.number == number))
     return next(iter(found), None)
 
@@ -224,7 +223,6 @@ async def _runs(connection: AsyncConnection, which: Select[Any]) -> list[Run]:
 async def seen_by(
     connection: AsyncConnection, number: int, *, after: str = "", limit: int = AT_ONCE
 ) -> list[tuple[str, Break]]:
-    """Return (id, content) of the breaks of a run, by id."""
     rows = await connection.execute(
         text(
             "SELECT break_seen.break_id, break_versions.seen FROM break_seen JOIN break_versions "

@@ -118,7 +118,6 @@ def _newest_of(which: ColumnElement[bool]) -> Any:
 
 
 async def run_at(connection: AsyncConnection, name: str, due_at: Instant) -> ScheduledRun | None:
-    """Return the row of one due time."""
     rows = await connection.execute(
         select(_RUNS).where(_RUNS.c.name == name, _RUNS.c.due_at == due_at)
     )

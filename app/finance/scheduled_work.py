@@ -135,7 +135,6 @@ class MailWay:
         await self.server.send(message)
 
     def message(self, parcel: ReportParcel, files: Sequence[str]) -> EmailMessage:
-        """Build the mail."""
         message = EmailMessage()
         whose = f"{parcel.merchant}: " if parcel.merchant else ""
         late = " (late)" if parcel.late else ""
@@ -271,7 +270,6 @@ async def run_now(
 async def _try(
     context: AppContext, schedule: Schedule, entry: Entry, claimed: ScheduledRun
 ) -> ScheduledRun:
-    """Make one try, and store its result."""
     run = claimed
     try:
         if entry.reconcile and run.reconciled is None:

@@ -191,7 +191,6 @@ class Staged:
         return self._count
 
     def close(self) -> None:
-        """Delete all rows."""
         self._waiting, self._parts, self._count = [], [], 0
         if self._file is not None:
             self._file.close()

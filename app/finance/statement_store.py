@@ -260,7 +260,6 @@ async def statement_rows(
 
 
 async def _nameless(connection: AsyncConnection, known: dict[str, Any]) -> AsyncIterator[Rows]:
-    """Yield the lines that name no order, with their keys."""
     unknown = staged_rows.Staged(COLUMNS, order=("line_id",))
     with closing(unknown):
         async for rows in stream(connection, _NAMELESS, at_once=AT_ONCE, values=known):
@@ -301,7 +300,6 @@ def _key_of(order: str | None) -> str:
 
 
 async def _merged(named: AsyncIterator[Rows], others: Iterator[Any]) -> AsyncIterator[Rows]:
-    """Merge two streams in key order."""
     ready: Rows = []
     waiting = next(others, None)
     async for rows in named:
@@ -348,7 +346,6 @@ async def statement_lines_of(
 
 
 def statement_line_of(row: Sequence[Any]) -> StatementLine:
-    """Build the value of a row of `statement_rows`."""
     _, line_id, payment, order, kind, currency, gross, fee, net, settled_at, payout, source, _ = row
     return StatementLine(
         line_id=line_id,

@@ -278,8 +278,6 @@ async def _take_back(
 
 
 def withdrawal_kind(context: AppContext) -> ProposalKind:
-    """Build the kind of proposal for an import above what one person may accept alone."""
-
     async def perform(proposal: Proposal, agree: Agree) -> None:
         async with context.database.writing() as connection:
             await import_store.importing_alone(connection)

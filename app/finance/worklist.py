@@ -18,30 +18,14 @@ from app.access.proposal import Proposal
 from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.database.engine import Connection
-from app.finance.break_acts import (
-    BreakAct,
-    SeenBreak,
-    decide_break,
-    living_breaks,
-    one_break,
-    seen_breaks,
-)
+from app.finance import break_acts
 from app.finance.break_store import breaks_done_about, breaks_in_run, steps_of
 from app.finance.run_store import Run, last_lived
 from reconcile.instants import Instant
-from reconcile.matching.breaks import (
-    SETTLINGS,
-    STATES,
-    BreakCause,
-    LateDecision,
-    LateStanding,
-    Life,
-    State,
-    life,
-)
+from reconcile.matching import breaks
 from reconcile.money import Money
 
-TO_DO: Final[tuple[State, ...]] = ("open", "assigned")
+TO_DO: Final[tuple[breaks.State, ...]] = ("open", "assigned")
 """States in which somebody still has to act."""
 
 
@@ -53,7 +37,7 @@ class WorklistRow:
     cause: str
     money: Money
     since: Instant
-    state: State = "open"
+    state: breaks.State = "open"
     assignee: str | None = None
 
 
@@ -62,7 +46,7 @@ class WorklistRequest:
     """Filters; None: no filter. Without a state: breaks that are to do."""
 
     cause: str | None = None
-    state: State | None = None
+    state: breaks.State | None = None
     currency: str | None = None
     assignee: str | None = None
     order: str = "money"
@@ -85,7 +69,7 @@ class Worklist:
     totals: tuple[tuple[int, Money], ...] = ()
     causes: dict[str, int]
     states: dict[str, int]
-    shown: tuple[SeenBreak, ...] = ()
+    shown: tuple[break_acts.SeenBreak, ...] = ()
     found: int = 0
 
 
@@ -123,7 +107,7 @@ async def worklist(context: AppContext, asked: WorklistRequest) -> Worklist:
         found = [each for each in of_state if asked.cause in (None, each.cause)]
         found.sort(key=ORDERS[asked.order])
         names = [each.name for each in found[asked.skip : asked.skip + asked.limit]]
-        seen = {each.identity: each for each in await seen_breaks(connection, names)}
+        seen = {each.identity: each for each in await break_acts.seen_breaks(connection, names)}
     counts, sums = Counter[str](), Counter[str]()
     for each in found:
         counts[each.money.currency] += 1
@@ -142,15 +126,16 @@ async def worklist(context: AppContext, asked: WorklistRequest) -> Worklist:
 
 
 async def newest_run(context: AppContext) -> Run | None:
-    """Return the newest run that moved the lives of breaks; None if there was none."""
     async with context.database.reading() as connection:
         return await last_lived(connection)
 
 
 async def _entries(connection: Connection, run: int) -> list[WorklistRow]:
-    lives: dict[str, Life] = {}
+    lives: dict[str, breaks.Life] = {}
     async for names in breaks_done_about(connection, run):
-        lives |= {name: life(steps) for name, steps in (await steps_of(connection, names)).items()}
+        lives |= {
+            name: breaks.life(steps) for name, steps in (await steps_of(connection, names)).items()
+        }
     found = []
     async for rows in breaks_in_run(connection, run):
         for name, cause, minor, currency, since in rows:
@@ -170,14 +155,14 @@ async def _entries(connection: Connection, run: int) -> list[WorklistRow]:
 
 # --- late money -----------------------------------------------------------------------------------
 
-LATE: Final[tuple[BreakCause, ...]] = (
+LATE: Final[tuple[breaks.BreakCause, ...]] = (
     "late_money",
     "paid_twice",
     "overpaid",
     "refund_not_received",
 )
 
-_PROPOSED: Final[dict[str, LateDecision]] = {
+_PROPOSED: Final[dict[str, breaks.LateDecision]] = {
     "late_money": "accept",
     "paid_twice": "refund",
     "overpaid": "refund",
@@ -185,14 +170,14 @@ _PROPOSED: Final[dict[str, LateDecision]] = {
 }
 
 
-def proposed_settling(found: SeenBreak) -> LateDecision:
+def proposed_settling(found: break_acts.SeenBreak) -> breaks.LateDecision:
     """Return the proposed settling. Money of an order that the shop has canceled goes back."""
     if ("why", "canceled") in found.seen.facts:
         return "refund"
     return _PROPOSED[found.seen.cause]
 
 
-def settling_state(found: SeenBreak) -> LateStanding:
+def settling_state(found: break_acts.SeenBreak) -> breaks.LateStanding:
     """Return how far the settling of late money is."""
     life = found.life
     if life.state == "closed":
@@ -204,10 +189,10 @@ def settling_state(found: SeenBreak) -> LateStanding:
 
 async def late_items(
     context: AppContext, *, closed: bool, after: str = ""
-) -> AsyncGenerator[list[SeenBreak]]:
+) -> AsyncGenerator[list[break_acts.SeenBreak]]:
     """Yield late money by id, some hundreds at a time. closed: closed breaks too."""
-    states = STATES if closed else STATES[:-1]
-    async for found in living_breaks(context, causes=LATE, states=states, after=after):
+    states = breaks.STATES if closed else breaks.STATES[:-1]
+    async for found in break_acts.living_breaks(context, causes=LATE, states=states, after=after):
         yield found
 
 
@@ -219,7 +204,7 @@ async def settle_late(
     reason: str,
     by: str | None,
     seen: str | None = None,
-) -> SeenBreak | Proposal:
+) -> break_acts.SeenBreak | Proposal:
     """Settle late money; what needs a second person is proposed.
 
     seen  as of `accept_break`
@@ -227,20 +212,19 @@ async def settle_late(
     Raises UsageError for an unknown action, for a break that is not late money, and as
     `decide_break` does.
     """
-    if action not in SETTLINGS:
-        raise UsageError(f"--action is one of: {', '.join(SETTLINGS)}")
-    found = await one_break(context, name)
+    if action not in breaks.SETTLINGS:
+        raise UsageError(f"--action is one of: {', '.join(breaks.SETTLINGS)}")
+    found = await break_acts.one_break(context, name)
     if found.seen.cause not in LATE:
         raise UsageError(
             f"{name} is {found.seen.cause}, not late money; see `tallyhook breaks show {name}`"
         )
-    doing = BreakAct(kind="settled", by=by, reason=reason, value=action)
-    proposal = await decide_break(context, name, doing, seen=seen)
-    return await one_break(context, name) if proposal is None else proposal
+    doing = break_acts.BreakAct(kind="settled", by=by, reason=reason, value=action)
+    proposal = await break_acts.decide_break(context, name, doing, seen=seen)
+    return await break_acts.one_break(context, name) if proposal is None else proposal
 
 
-def late_document(found: SeenBreak) -> dict[str, Any]:
-    """Return late money for listings: the proposal and its state."""
+def late_document(found: break_acts.SeenBreak) -> dict[str, Any]:
     shown = found.document(as_of=found.steps[-1].at)
     return {
         **{name: shown[name] for name in ("id", "cause", "order", "payment", "money")},

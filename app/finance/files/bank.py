@@ -122,7 +122,6 @@ class BankForm:
         return found
 
     def shown(self, row: Sequence[Any]) -> dict[str, Any]:
-        """Return a staged row, which begins with its number, for people."""
         number, _, account, currency, minor, booked, entry, reference, counterparty, words = row
         return {
             "row": number,
@@ -137,7 +136,6 @@ class BankForm:
 
 
 def _texts(cells: Sequence[str]) -> list[str]:
-    """Return foreign texts, each on one line."""
     return [printable(" ".join(cell.split()))[:MAX_TEXT] for cell in cells]
 
 

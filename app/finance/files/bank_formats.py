@@ -104,7 +104,6 @@ def _amount(text: str, *, debit: bool) -> str:
 
 
 def _joined(texts: Sequence[str]) -> str:
-    """Join texts to one line, each once."""
     joined = " ".join(dict.fromkeys(" ".join(text.split()) for text in texts if text.strip()))
     return joined[:MAX_TEXT]
 

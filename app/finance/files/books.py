@@ -178,7 +178,6 @@ class Understanding:
         into.rows += rows
 
     def _one_by_one(self, batch: tables.Batch, into: Understood) -> list[tuple[Any, ...]]:
-        """Read row by row for the problems; return the clear rows."""
         width, rows = len(self._heading), list[tuple[Any, ...]]()
         for number, row in zip(batch.numbers, batch.rows, strict=True):
             broken = batch.broken.get(number)
@@ -290,7 +289,6 @@ def read_optional_references(cells: Sequence[str]) -> list[str | None]:
 
 
 def optional_match_keys(names: Sequence[str | None]) -> list[str | None]:
-    """Return the match keys of names, None for a missing one."""
     keys = iter(match_keys([name for name in names if name is not None]))
     return [None if name is None else next(keys) for name in names]
 

@@ -68,16 +68,7 @@ from app.finance.files.tables import (
     known_encoding,
     quoted,
 )
-from reconcile.instants import (
-    EARLIEST,
-    LATEST,
-    MILLISECOND,
-    SECOND,
-    Duration,
-    Instant,
-    instant_of,
-    parse_instant,
-)
+from reconcile import instants
 
 # --- dates as files write them --------------------------------------------------------------------
 
@@ -137,18 +128,18 @@ class Dates:
         """zone: of dates that name none. If it is None, a time of day without a zone is not clear,
         and a day alone is a UTC day, as months are."""
         self._zone = zone
-        forms: dict[DateForm, Callable[[str], Instant]] = {
+        forms: dict[DateForm, Callable[[str], instants.Instant]] = {
             "iso": self._iso,
             "day_first": lambda text: self._slashed(text, day=1, month=3),
             "month_first": lambda text: self._slashed(text, day=3, month=1),
-            "unix_s": lambda text: _since_epoch(text, SECOND),
-            "unix_ms": lambda text: _since_epoch(text, MILLISECOND),
+            "unix_s": lambda text: _since_epoch(text, instants.SECOND),
+            "unix_ms": lambda text: _since_epoch(text, instants.MILLISECOND),
             "excel": self._excel,
         }
         self._read = forms[form]
-        self._known: dict[str, Instant | None] = {"": None}
+        self._known: dict[str, instants.Instant | None] = {"": None}
 
-    def read(self, cells: Sequence[str]) -> list[Instant | None]:
+    def read(self, cells: Sequence[str]) -> list[instants.Instant | None]:
         """Return the instant of each cell; None for empty ones. Raises UnclearCell."""
         known = self._known
         try:
@@ -166,7 +157,7 @@ class Dates:
                     known[cell] = self._read(text) if text else None
         return [known[cell] for cell in cells]
 
-    def _iso(self, text: str) -> Instant:
+    def _iso(self, text: str) -> instants.Instant:
         match = _ISO.fullmatch(text)
         if match is None:
             if _SLASHED.fullmatch(text) is not None:
@@ -188,9 +179,9 @@ class Dates:
             None if hour is None else (int(hour), int(minute or 0), int(second or 0)),
             zone,
         )
-        return instant + Duration((fraction or "").ljust(6, "0")[:6])
+        return instant + instants.Duration((fraction or "").ljust(6, "0")[:6])
 
-    def _slashed(self, text: str, *, day: int, month: int) -> Instant:
+    def _slashed(self, text: str, *, day: int, month: int) -> instants.Instant:
         match = _SLASHED.fullmatch(text)
         if match is None:
             if _ISO.fullmatch(text) is not None:
@@ -207,7 +198,7 @@ class Dates:
         time = (hour, int(match[6] or 0), int(match[7] or 0)) if timed else None
         return self._instant(date, time, match[9])
 
-    def _excel(self, text: str) -> Instant:
+    def _excel(self, text: str) -> instants.Instant:
         """Read days since the end of 1899 and their fraction, to the second."""
         if _SERIAL.fullmatch(text) is None:
             return self._iso(text)
@@ -221,7 +212,7 @@ class Dates:
 
     def _instant(
         self, date: tuple[int, int, int], time: tuple[int, int, int] | None, zone: str | None
-    ) -> Instant:
+    ) -> instants.Instant:
         if time is not None and zone is None and self._zone is None:
             raise UnclearCell(NO_ZONE)
         time = time or (0, 0, 0)
@@ -229,20 +220,20 @@ class Dates:
             if zone is not None:
                 day, clock = "{:04}-{:02}-{:02}".format(*date), "{:02}:{:02}:{:02}".format(*time)
                 offset = zone.upper() if len(zone) == 1 else f"{zone[:3]}:{zone[-2:]}"
-                return parse_instant(f"{day}T{clock}{offset}")
+                return instants.parse_instant(f"{day}T{clock}{offset}")
             moment = datetime(*date, *time, tzinfo=self._zone or UTC)
-            instant = instant_of(moment)
+            instant = instants.instant_of(moment)
         except (ValueError, OverflowError):
             raise UnclearCell("is no day and time of the calendar") from None
-        if not 0 <= instant <= LATEST:
+        if not 0 <= instant <= instants.LATEST:
             raise UnclearCell("lies outside the years 1970 to 9999")
         return instant
 
 
-def _since_epoch(text: str, unit: Duration) -> Instant:
-    if not _NUMBER.fullmatch(text) or int(text) * unit > LATEST:
+def _since_epoch(text: str, unit: instants.Duration) -> instants.Instant:
+    if not _NUMBER.fullmatch(text) or int(text) * unit > instants.LATEST:
         raise UnclearCell("is not a whole number of seconds or milliseconds since 1970")
-    return EARLIEST + int(text) * unit
+    return instants.EARLIEST + int(text) * unit
 
 
 # --- what a merchant declares about a file --------------------------------------------------------
@@ -517,7 +508,6 @@ class MappingFile(TomlTable):
 
 @cache
 def _model(fields: Fields, base: type[TomlTable] = MappingFile) -> type[TomlTable]:
-    """Build the model of a mapping for this kind of file."""
     column = Annotated[Any, AfterValidator(_text_or_texts)] | None
     tables: dict[str, dict[str, Any]] = {
         "columns": dict.fromkeys(fields.names, (column, None)),
@@ -632,7 +622,6 @@ def mapping_of(values: Values, *, only_named: Sequence[str] = ()) -> FileMapping
 
 
 def given_in(table: Values) -> Values:
-    """Return the table without its missing values."""
     return {key: value for key, value in table.items() if value is not None}
 
 

@@ -261,7 +261,6 @@ class _Cells:
         self._rest = b""
 
     def look(self, part: bytes) -> None:
-        """Scan more bytes, up to the last tag, which may be incomplete."""
         text = self._rest + part
         cut = max(text.rfind(b"<"), 0)
         text, self._rest = text[:cut], text[cut:]
@@ -293,7 +292,6 @@ class _NoCells:
         self._rest = b""
 
     def look(self, part: bytes) -> None:
-        """Scan more bytes."""
         text = self._rest + part
         if _SHEET in text:
             raise tables.RefusedTable(
@@ -526,7 +524,6 @@ def format_of(path: Path) -> Literal["workbook", "json_lines", "text"]:
 
 
 def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file, in hex. Raises as `open_table` does."""
     start_of(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

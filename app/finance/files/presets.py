@@ -218,7 +218,6 @@ class Recognized:
 
     @property
     def because(self) -> str:
-        """The reason as a sentence."""
         return (
             f"Read with the preset {self.name} ({self.title}), for row {self.row:,} has its "
             f"columns: {', '.join(self.columns)}."

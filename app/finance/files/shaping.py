@@ -49,7 +49,6 @@ class WordFilter:
         self._known: dict[str, str | None] = {}
 
     def fitting(self, cell: str) -> str | None:
-        """Return the declared word that the cell matches, or None."""
         if cell not in self._known:
             if len(self._known) > MAX_REMEMBERED:
                 self._known.clear()
@@ -472,7 +471,6 @@ class Totals:
         )
 
     def add(self, rows: Sequence[Sequence[Any]]) -> None:
-        """Add clear rows, each after its number."""
         place, minor = (place + 1 for place in self._staged)
         currencies = [row[place] for row in rows]
         minors = [row[minor] for row in rows]

@@ -172,7 +172,6 @@ class StatementForm:
         return [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]
 
     def _orders(self, cells: Any) -> Any:
-        """Return the order of each row under this instance's name."""
         found, before = books.read_optional_references(cells), self._before
         if not before or found is None:
             return found
@@ -181,7 +180,6 @@ class StatementForm:
         ]
 
     def shown(self, row: Sequence[Any]) -> dict[str, Any]:
-        """Return a staged row, which begins with its number, for people."""
         number, _, kind, _, _, payment, order, currency, *minor, settled_at, payout = row
         gross, fee, net = (to_json(Money(minor=each, currency=currency)) for each in minor)
         return {

@@ -123,7 +123,6 @@ class Problem:
     sentence: str
 
     def document(self) -> dict[str, Any]:
-        """Return the problem for JSON."""
         return {"row": self.row, "column": self.column, "sentence": self.sentence}
 
 
@@ -526,7 +525,6 @@ class CsvTable:
             yield Batch([*map(self._as_it_was, rows)] if self.of_ours else rows, numbers)
 
     def _line(self, reader: Iterator[list[str]]) -> int:
-        """Return the number of the last line read from the file."""
         return self._skipped + int(reader.line_num)  # type: ignore[attr-defined]
 
     def _unreadable(self, error: csv.Error) -> RefusedTable:

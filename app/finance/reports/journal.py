@@ -128,7 +128,6 @@ async def write_journal(
 
 
 def head(form: JournalFormat, *, accounts: Accounts, scope: Scope) -> str:
-    """Return the text before the first transaction."""
     if form == "json":
         document = dumps(scope_document(scope), ensure_ascii=False, indent=2)
         return document.removesuffix("\n}") + ',\n  "transactions": ['

@@ -18,15 +18,7 @@ from markupsafe import Markup
 from app.core.pages.charts import Series, bars, stacked
 from app.core.text import counted
 from app.core.zones import local_text, wall_clock, zone_named
-from reconcile.instants import (
-    DAY,
-    MINUTE,
-    MONTHS,
-    TICK,
-    Instant,
-    format_duration,
-    format_instant,
-)
+from reconcile import instants
 from reconcile.money import Money, major_text
 from reconcile.periods import Calendar
 from reconcile.reporting.report import AGES, GROUPS, MISTAKES_OF_FILES, PeriodReport, Scope
@@ -105,11 +97,11 @@ _ORDER: Final = (
 the proofs."""
 
 
-def day_words(start: Instant, report: PeriodReport) -> str:
+def day_words(start: instants.Instant, report: PeriodReport) -> str:
     """Name the first day of a stretch for an axis: `4 Oct`, or its month if it is a month long."""
     zone = zone_named(report.scope.zone)
-    day = format_instant(wall_clock(start, zone))[:10]
-    month = MONTHS[int(day[5:7]) - 1][:3]
+    day = instants.format_instant(wall_clock(start, zone))[:10]
+    month = instants.MONTHS[int(day[5:7]) - 1][:3]
     if len(report.times) > 1:
         following = report.times[1].start
         if following == Calendar(zone).next_month(report.times[0].start):
@@ -134,7 +126,7 @@ def _times(report: PeriodReport) -> Markup:
 
 def _delays(report: PeriodReport) -> Markup:
     ends = [row.up_to for row in report.delays]
-    labels = ["longer" if end is None else f"up to {format_duration(end)}" for end in ends]
+    labels = ["longer" if end is None else f"up to {instants.format_duration(end)}" for end in ends]
     values = [row.movements for row in report.delays]
     return _bars("delays", "Webhook delay", labels, values)
 
@@ -161,7 +153,6 @@ _CHARTS: Final[dict[str, Callable[[PeriodReport], Markup]]] = {
 
 
 def headlines(report: PeriodReport) -> tuple[str, str]:
-    """Return the two sentences above all tables."""
     return verdict(report), at_risk(report)
 
 
@@ -213,7 +204,7 @@ def cell_text(column: Column, row: Any) -> str:
     if column.kind == "money" and row.currency is not None:
         return major_text(Money(minor=value, currency=row.currency))
     if column.kind == "instant":
-        return format_instant(value)
+        return instants.format_instant(value)
     if column.kind == "yes":
         return "yes" if value else "no"
     return ", ".join(value) if column.kind == "list" else str(value)
@@ -224,7 +215,7 @@ def cell_words(column: Column, row: Any, *, zone: tzinfo = UTC) -> str:
     the zone."""
     value = getattr(row, column.name)
     if column.kind == "duration":
-        return "longer" if value is None else f"up to {format_duration(value)}"
+        return "longer" if value is None else f"up to {instants.format_duration(value)}"
     if value is None:
         return ""
     if column.kind == "money" and row.currency is not None:
@@ -257,10 +248,14 @@ _SENTENCES: Final = frozenset({"sentence", "because"})
 _TITLES: Final = {table.name: table.title for table in TABLES}
 
 
-def moment(instant: Instant, zone: tzinfo = UTC) -> str:
+def moment(instant: instants.Instant, zone: tzinfo = UTC) -> str:
     """Return `2026-10-22 23:59` in the zone, to the minute; only the date for a day's beginning."""
     instant = wall_clock(instant, zone)
-    text = format_instant(instant - instant % MINUTE).replace("T", " ").removesuffix(":00Z")
+    text = (
+        instants.format_instant(instant - instant % instants.MINUTE)
+        .replace("T", " ")
+        .removesuffix(":00Z")
+    )
     return text.removesuffix(" 00:00")
 
 
@@ -291,8 +286,8 @@ def period_words(scope: Scope) -> str:
     """Return `2026-10-01 to 2026-10-31`, first and last day; a moment if it ends within a day."""
     zone = zone_named(scope.zone)
     end = moment(scope.end, zone)
-    if wall_clock(scope.end, zone) % DAY == 0:
-        end = Calendar(zone).day_of(scope.end - TICK)
+    if wall_clock(scope.end, zone) % instants.DAY == 0:
+        end = Calendar(zone).day_of(scope.end - instants.TICK)
     return f"{moment(scope.start, zone)} to {end}"
 
 
@@ -340,12 +335,12 @@ def scope_lines(scope: Scope) -> tuple[tuple[str, str], ...]:
     """Return the scope as names and texts for programs."""
     closed = scope.closed_at is not None and (
         ("closed by", scope.closed_by),
-        ("closed at", format_instant(scope.closed_at)),
+        ("closed at", instants.format_instant(scope.closed_at)),
     )
     return (
-        ("from", format_instant(scope.start)),
-        ("to", format_instant(scope.end)),
-        ("as of", format_instant(scope.as_of)),
+        ("from", instants.format_instant(scope.start)),
+        ("to", instants.format_instant(scope.end)),
+        ("as of", instants.format_instant(scope.as_of)),
         ("basis", scope.basis),
         ("environment", scope.environment),
         *((("zone", scope.zone),) if scope.zone != "UTC" else ()),

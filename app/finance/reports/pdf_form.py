@@ -44,7 +44,6 @@ def pdf(report: PeriodReport) -> bytes:
 
 
 def document(report: PeriodReport) -> dict[str, Any]:
-    """Return the values for the template."""
     left, sections, elsewhere = ROWS_IN_ALL, [], []
     for part in layout.parts(report):
         rows = _rows(part, most=max(min(ROWS_MAX, left), 0))

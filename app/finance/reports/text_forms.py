@@ -22,7 +22,6 @@ from reconcile.reporting.tables import TABLES, ReportTable, report_document
 
 
 def json(report: PeriodReport) -> bytes:
-    """Return one indented document in UTF-8, with a line end."""
     text = dumps(report_document(report), ensure_ascii=False, indent=2)
     return text.encode("utf-8", "backslashreplace") + b"\n"
 
