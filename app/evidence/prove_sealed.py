@@ -354,10 +354,9 @@ async def leaves_for_bundle(
             for each in sorted(history.deliveries, key=lambda each: each.delivery_id)
             if (parts := _opened(each.event, read[each.delivery_id], secret))
         }
-    known = (await order_store.named_orders(connection, [history.order])).get(history.order)
-    if known is not None:
-        named, key = known
-        found.order = OrderName(commitment=named.commitment.hex(), key=key.hex())
+    named = (await order_store.named_orders(connection, [history.order])).get(history.order)
+    if named is not None:
+        found.order = OrderName(commitment=named.commitment.hex(), key=named.key.hex())
         await _add_tree(connection, found, named.commitment, as_of)
         await _add_rest(connection, found, await run(connection, order_store.chain_of, named))
     return found

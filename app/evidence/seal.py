@@ -200,7 +200,7 @@ class Sealer:
         return max(len(growth.leaves), 1)
 
     async def _grown(
-        self, found: log_queue_store.Found, tail: merkle.Tail, book: order_store.OrderBook
+        self, found: log_queue_store.Unsealed, tail: merkle.Tail, book: order_store.OrderBook
     ) -> log_store.Growth:
         leaves: list[leaf_store.Leaf] = []
         nodes = []
@@ -225,7 +225,7 @@ class Sealer:
 
 
 def _unsaid(
-    found: log_queue_store.Found, book: order_store.OrderBook
+    found: log_queue_store.Unsealed, book: order_store.OrderBook
 ) -> Iterator[leaf_store.Sealable]:
     """The rows without those deliveries that are read as their leaves say already."""
     here = {row.subject for row in found.rows}

@@ -547,7 +547,7 @@ class Names:
     secret  what the salts of readings are drawn from
     """
 
-    orders: Mapping[str, tuple[order_store.NamedOrder, bytes]]
+    orders: Mapping[str, order_store.NamedOrder]
     erased: set[str]
     secret: bytes | None
 
@@ -559,8 +559,8 @@ class Names:
             return True
         if order not in self.orders:
             return False
-        named, key = self.orders[order]
-        return of == named.commitment.hex() == order_commitment(key, order).hex()
+        named = self.orders[order]
+        return of == named.commitment.hex() == order_commitment(named.key, order).hex()
 
     def reads_otherwise(self, sealed: leaf_store.Members, row: leaf_store.Sealable) -> bool:
         """Whether a delivery is read otherwise, or belongs to another order, than was sealed."""

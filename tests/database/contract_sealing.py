@@ -429,14 +429,11 @@ class SealingContract:
         assert ["orders" in each for each in found.problems] == [True, True]
 
     async def _counts(
-        self,
-        connection: Connection,
-        named: Mapping[str, tuple[NamedOrder, bytes]],
-        tree: SealedTree,
+        self, connection: Connection, named: Mapping[str, NamedOrder], tree: SealedTree
     ) -> dict[str, int]:
         """How many leaves each order has in a tree, by entries that lead to its root."""
         counts = {}
-        for order, (each, _) in named.items():
+        for order, each in named.items():
             found = await entry_in(connection, each.commitment, tree)
             if found is not None:
                 assert root_by(*found) == tree.root
