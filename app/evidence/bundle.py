@@ -304,7 +304,7 @@ def bundle_of(dossier: Dossier, key: keys.EvidenceKey) -> bytes:
     members = files.shown | (files.personal if dossier.full else {})
     _check_bounds(members)
     comment = f"evidence of an order as of {format_instant(dossier.as_of)}"
-    signature = keys.signed(key, manifest, comment=comment, about=ABOUT)
+    signature = keys.minisign_signature(key, manifest, comment=comment, about=ABOUT)
     return verify.pack({**members, verify.MANIFEST: manifest, verify.SIGNATURE: signature.encode()})
 
 

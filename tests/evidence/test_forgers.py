@@ -384,7 +384,6 @@ def _foreign(forger: EvidenceKey) -> Callable[[Members], None]:
 
     def change(members: Members) -> None:
         note = members["checkpoint.txt"].decode()
-        origin = note.partition("\n")[0]
         log = json.loads(members["log.json"])
         members["checkpoint.txt"] = signed_checkpoint(forger, read_checkpoint(note)).encode()
         log["keys"].insert(0, forger.public.raw.hex())
