@@ -380,7 +380,9 @@ def listing(attachments: Iterable[Attachment]) -> dict[str, Any]:
     return {"attachments": [each.document() for each in attachments]}
 
 
-async def bytes_of(connection: Connection, record: attachment_store.AttachmentRecord) -> bytes:
+async def attachment_bytes(
+    connection: Connection, record: attachment_store.AttachmentRecord
+) -> bytes:
     """Return the bytes of an attachment. Raise UsageError where they do not have its digest."""
     body = await attachment_store.attached_bytes(connection, record.sha256)
     if body is None or hashlib.sha256(body).hexdigest() != record.sha256:
@@ -402,7 +404,7 @@ async def read_attachment(
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="attachment_read")
         found = await _standing(connection, name)
-        content = await bytes_of(connection, found)
+        content = await attachment_bytes(connection, found)
         await note_in_trail(
             connection, who, action="attachment_read", subject=found.subject,
             at=context.clock.now(), facts={"attachment": name},

@@ -115,7 +115,7 @@ async def letter_of(
                 Exhibit(
                     number=number,
                     media=each.record.media,
-                    content=await attachments.bytes_of(connection, each.record),
+                    content=await attachments.attachment_bytes(connection, each.record),
                 )
                 for number, each in enumerate(case.attachments, 1)
             ]

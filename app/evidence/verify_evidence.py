@@ -478,10 +478,10 @@ def _published(revision: Mapping[str, Any]) -> letter.PublishedOutcome:
     )
 
 
-def _arrival(stated: Mapping[str, Any], bundle: verify.Bundle) -> letter.Arrival:
+def _arrival(stated: Mapping[str, Any], bundle: verify.Bundle) -> letter.LetterArrival:
     signature = stated["signature"]
     signed_at = signature["signed_at"]
-    return letter.Arrival(
+    return letter.LetterArrival(
         source=stated["source"],
         received_at=parse_instant(stated["received_at"]),
         key=signature["key"],

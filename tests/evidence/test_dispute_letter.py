@@ -32,7 +32,7 @@ from app.evidence.dispute_letter import (
     letter_in,
     take_letter,
 )
-from app.evidence.gather_evidence import DeliveryEvidence, Proven
+from app.evidence.gather_evidence import DeliveryEvidence, ProvenSignature
 from app.orders.refold import refold_until_quiet
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Instant, format_instant
 from reconcile.ledger.events import CLAIM_KINDS, Standing
@@ -539,7 +539,7 @@ async def _words(letter: Letter, form: LetterForm) -> str:
 def test_no_signature_is_claimed_where_there_is_none(
     standing: Standing, scheme: str | None, words: str
 ) -> None:
-    proven = Proven(sentence="", scheme=scheme, key=None if scheme is None else "00")
+    proven = ProvenSignature(sentence="", scheme=scheme, key=None if scheme is None else "00")
     evidence = DeliveryEvidence(
         arrived=None, body=None, method="POST", url="", headers=(), proven=proven,  # type: ignore[arg-type]
     )  # fmt: skip
