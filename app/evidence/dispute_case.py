@@ -19,10 +19,10 @@ from app.evidence.dispute import (
     FAMILIES,
     FAMILY_WORDS,
     CaseFacts,
-    Dispute,
     EventKey,
     Family,
     Item,
+    ReportedDispute,
     checklist,
     deadline_words,
     dispute_of,
@@ -47,19 +47,19 @@ LOOKED_AT: Final = 50
 """Other orders of the customer that are looked at."""
 
 MOST_EARLIER: Final = 5
-"""Of them, that a letter names: the newest."""
+"""Earlier orders that a letter names: the newest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merchant:
-    """Who answers: what the settings say. A part that is empty is reported as missing."""
+    """Who answers, by the settings. An empty part is reported as missing."""
 
     name: str = ""
     address: str = ""
     contact: str = ""
 
     def missing(self) -> tuple[str, ...]:
-        """The settings that say nothing."""
+        """Return the settings that say nothing."""
         parts = {
             "TALLYHOOK_MERCHANT": self.name,
             "TALLYHOOK_MERCHANT_ADDRESS": self.address,
@@ -89,14 +89,14 @@ class EarlierOrder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class DisputeCase:
     """The case as of an instant, with the customers' numbers masked in its texts."""
 
     order: str
     as_of: Instant
     ledger: Ledger
     history: History
-    dispute: Dispute | None
+    dispute: ReportedDispute | None
     family: Family
     respond_by: Instant | None
     attachments: tuple[Attachment, ...]
@@ -111,11 +111,11 @@ class Case:
 
     @property
     def deadline(self) -> str:
-        """One or more sentences: until when an answer is taken, and what if that is over."""
+        """Say until when an answer is taken, and what to do if that is over."""
         return deadline_words(self.dispute, exact(self.respond_by), overdue=self.overdue)
 
     def document(self) -> dict[str, Any]:
-        """The checklist, for JSON."""
+        """Return the checklist for JSON."""
         dispute = None if self.dispute is None else self.dispute.document(exact)
         return {
             "order": self.order,
@@ -136,17 +136,17 @@ class Case:
 
 
 def exact(instant: Instant | None) -> str | None:
-    """For JSON, to the second."""
+    """Write an instant for JSON, to the second."""
     return None if instant is None else format_instant(to_second(instant))
 
 
 def to_second(instant: Instant) -> Instant:
-    """Without what is below a second."""
+    """Cut off what is below a second."""
     return Instant(instant - instant % SECOND)
 
 
 def stated_family(word: str | None) -> Family | None:
-    """The family that a person names. Raises UsageError for another word."""
+    """Return the family that a person names. Raise UsageError for another word."""
     if word is None:
         return None
     found = next((each for each in FAMILIES if each == word), None)
@@ -161,8 +161,8 @@ async def dispute_case(
     *,
     sources: Mapping[str, Source],
     merchant: Merchant,
-) -> Case:
-    """Raises NotFoundError for an order of which nothing was known by then."""
+) -> DisputeCase:
+    """Gather an order's case. Raise NotFoundError where nothing was known of it by then."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         whole = (await as_judged(connection, [asked.order], policy=context.policy))[asked.order]
@@ -171,9 +171,8 @@ async def dispute_case(
         if not known.records and not known.deliveries:
             raise nothing_known(whole, asked.as_of)
         masking = Masking(await phones_of(connection, asked.order, sources=sources))
-        ledger = fold(
-            gather_evidence.masked_history(known, masking), policy=context.policy, as_of=as_of
-        )
+        masked = gather_evidence.masked_history(known, masking)
+        ledger = fold(masked, policy=context.policy, as_of=as_of)
         dates = await _respond_by(connection, known, ledger, sources)
         dispute = dispute_of(ledger, respond_by=dates)
         records = await attachment_store.attachments_of_order(connection, asked.order)
@@ -192,11 +191,11 @@ async def dispute_case(
         payments=sum(each.outcome == "succeeded" for each in ledger.attempts),
         earlier=len(earlier),
     )
-    return Case(
+    return DisputeCase(
         order=masking.text(asked.order),
         as_of=as_of,
         ledger=ledger,
-        history=gather_evidence.masked_history(known, masking),
+        history=masked,
         dispute=dispute,
         family=family,
         respond_by=respond_by,
@@ -210,7 +209,8 @@ async def dispute_case(
 async def _respond_by(
     connection: Connection, known: History, ledger: Ledger, sources: Mapping[str, Source]
 ) -> dict[EventKey, Instant]:
-    """By the event's key: until when a dispute may be answered, as the kept bodies say."""
+    """Return, by the event's key, until when a dispute may be answered, as the stored bodies
+    say."""
     wanted = {each.event.digest for each in messages_of_disputes(ledger)}
     found: dict[EventKey, Instant] = {}
     for each in known.deliveries:
@@ -233,8 +233,8 @@ async def _respond_by(
 async def _earlier(
     connection: Connection, context: AppContext, known: History, as_of: Instant, masking: Masking
 ) -> list[EarlierOrder]:
-    """Orders of the same number, by its digest, that were paid before this one was and that nobody
-    disputed; the oldest first."""
+    """Return orders of the same number, by its digest, that were paid before this one and that
+    nobody disputed, oldest first."""
     things = {known.order, *(each.delivery_id for each in known.deliveries)}
     others = set[str]()
     for digest in {each[0] for each in await notes_of(connection, things)}:
@@ -254,7 +254,7 @@ async def _earlier(
 
 
 def _paid(history: History) -> tuple[Instant, Money] | None:
-    """When and how much was first paid."""
+    """Return when and how much was first paid."""
     paid = [
         (each.event.occurred_at or each.received_at, each.event.money)
         for each in history.deliveries
@@ -264,6 +264,6 @@ def _paid(history: History) -> tuple[Instant, Money] | None:
 
 
 def local_words(instant: Instant, zone: Any) -> str:
-    """As people of a zone write it, to the second: `20 Nov 2026, 13:00:05`."""
+    """Write an instant as people of a zone do, to the second: `20 Nov 2026, 13:00:05`."""
     moment = moment_of(wall_clock(to_second(instant), zone))
     return f"{moment.day} {MONTHS[moment.month - 1][:3]} {moment:%Y, %H:%M:%S}"

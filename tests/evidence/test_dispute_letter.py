@@ -28,7 +28,7 @@ from app.evidence.dispute_letter import (
     Letter,
     LetterForm,
     _signature_words,
-    form_of,
+    letter_form,
     letter_in,
     take_letter,
 )
@@ -332,9 +332,9 @@ async def test_a_page_needs_nothing_beside_it(letter: Letter) -> None:
 
 
 def test_the_form_is_said_by_the_files_name() -> None:
-    assert (form_of(Path("a.PDF")), form_of(Path("b.html"))) == ("pdf", "html")
+    assert (letter_form(Path("a.PDF")), letter_form(Path("b.html"))) == ("pdf", "html")
     with pytest.raises(UsageError, match=r"\.pdf or \.html"):
-        form_of(Path("c.docx"))
+        letter_form(Path("c.docx"))
 
 
 async def test_without_a_dispute_it_is_a_statement_and_a_person_says_the_rest(
