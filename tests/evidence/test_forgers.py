@@ -27,7 +27,7 @@ from app.evidence.seal import (
     rotate_key,
     signed_checkpoint,
 )
-from app.evidence.verify import MANIFEST, VerifyStep, lines_of, unpack
+from app.evidence.verify import MANIFEST, VerifyStep, report_lines, unpack
 from app.evidence.verify_evidence import KeptCheckpoint, VerifiedBundle, verify_evidence
 from app.orders.record_store import add_records
 from app.sealing import log_store
@@ -47,7 +47,7 @@ def failed(found: VerifiedBundle) -> list[str]:
 
 def first_lines(found: VerifiedBundle) -> str:
     """What a reader sees before any step."""
-    lines = lines_of(list(found.steps), found.not_proven)
+    lines = report_lines(list(found.steps), found.not_proven)
     return "\n".join(lines[: 2 + len(found.not_proven)])
 
 
