@@ -220,7 +220,7 @@ async def attach(context: AppContext, asked: AttachRequest) -> Attachment:
         order: str | None = asked.subject
         await explain_order(context, asked.subject)
     else:
-        async with context.store.reading() as connection:
+        async with context.database.reading() as connection:
             order = await attachment_store.order_of_break(connection, asked.subject)
     if order is None:
         raise _no_break(asked.subject)
@@ -363,7 +363,7 @@ async def attachments_of(
 ) -> list[Attachment]:
     """Return the attachments of an order with its breaks, or of one break, gone ones too. Raise
     NotFoundError for no such order or break."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         if break_ is not None:
             if await attachment_store.order_of_break(connection, break_) is None:
                 raise _no_break(break_)

@@ -13,15 +13,8 @@ from app.access.operators import note_in_trail, permitted
 from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.text import counted
-from app.evidence import keys, letter, rendering, seal, verify
+from app.evidence import gather_evidence, keys, letter, rendering, seal, verify
 from app.evidence.attachments import ENDINGS
-from app.evidence.gather_evidence import (
-    AttachedFile,
-    DeliveryEvidence,
-    Dossier,
-    Providers,
-    gather_dossier,
-)
 from app.orders.customers import checked_reason
 from app.orders.delivery_log import shown_address, shown_header
 from app.orders.holds import hold_if_due
@@ -45,7 +38,7 @@ class Files:
     personal: dict[str, bytes] = field(default_factory=dict, repr=False)
 
 
-def files_of(dossier: Dossier, *, key: str) -> Files:
+def files_of(dossier: gather_evidence.Dossier, *, key: str) -> Files:
     """Return every file but the key itself, the manifest and its signature. `key`: the key's
     name."""
     ledger = fold(dossier.history, policy=dossier.policy, as_of=dossier.as_of)
@@ -91,7 +84,7 @@ def files_of(dossier: Dossier, *, key: str) -> Files:
     return files
 
 
-def _letter_facts(dossier: Dossier, key: str) -> letter.LetterFacts:
+def _letter_facts(dossier: gather_evidence.Dossier, key: str) -> letter.LetterFacts:
     return letter.LetterFacts(
         history=dossier.history,
         revisions=tuple(
@@ -129,7 +122,9 @@ def entry(data: bytes) -> dict[str, Any]:
 # --- deliveries ----------------------------------------------------------------------------------
 
 
-def _add_delivery(files: Files, evidence: DeliveryEvidence, dossier: Dossier) -> None:
+def _add_delivery(
+    files: Files, evidence: gather_evidence.DeliveryEvidence, dossier: gather_evidence.Dossier
+) -> None:
     name = f"delivery-{evidence.arrived.delivery_id}"
     kept = evidence.arrived.headers.encode() if evidence.arrived.headers else None
     proven = evidence.proven
@@ -182,7 +177,7 @@ def _part(files: Files, name: str, data: bytes | None) -> dict[str, Any] | None:
 # --- what else is known --------------------------------------------------------------------------
 
 
-def _sessions(dossier: Dossier) -> list[dict[str, Any]]:
+def _sessions(dossier: gather_evidence.Dossier) -> list[dict[str, Any]]:
     """Return what we asked the service, with its idempotency key, and what it answered."""
     records = (each for each in dossier.history.records if each.kind in SESSION_KINDS)
     found = []
@@ -196,7 +191,9 @@ def _sessions(dossier: Dossier) -> list[dict[str, Any]]:
     return found
 
 
-def _attachment(files: Files, attached: AttachedFile, dossier: Dossier) -> dict[str, Any]:
+def _attachment(
+    files: Files, attached: gather_evidence.AttachedFile, dossier: gather_evidence.Dossier
+) -> dict[str, Any]:
     """Add a file, and what is said of it, as personal; a redacted bundle has their digests, which
     the audit entry has, too."""
     record = attached.record
@@ -216,7 +213,7 @@ def _attachment(files: Files, attached: AttachedFile, dossier: Dossier) -> dict[
     }
 
 
-def _sources(dossier: Dossier) -> list[Mapping[str, Any]]:
+def _sources(dossier: gather_evidence.Dossier) -> list[Mapping[str, Any]]:
     return [
         {
             "source": each.source,
@@ -228,7 +225,7 @@ def _sources(dossier: Dossier) -> list[Mapping[str, Any]]:
     ]
 
 
-def _log(dossier: Dossier) -> dict[str, Any]:
+def _log(dossier: gather_evidence.Dossier) -> dict[str, Any]:
     leaves: Iterable[Any] = (
         {
             "id": each.subject,
@@ -280,7 +277,7 @@ KEY_PEM: Final = "evidence-key.pem"
 """File with the same key as `openssl` reads it."""
 
 
-def bundle_of(dossier: Dossier, key: keys.EvidenceKey) -> bytes:
+def bundle_of(dossier: gather_evidence.Dossier, key: keys.EvidenceKey) -> bytes:
     """Return the bundle's bytes: the same for the same dossier and key.
 
     Raise UsageError where it would be larger than `verify` takes.
@@ -301,7 +298,7 @@ def bundle_of(dossier: Dossier, key: keys.EvidenceKey) -> bytes:
     return verify.pack({**members, verify.MANIFEST: manifest, verify.SIGNATURE: signature.encode()})
 
 
-def manifest_of(dossier: Dossier, files: Files) -> dict[str, Any]:
+def manifest_of(dossier: gather_evidence.Dossier, files: Files) -> dict[str, Any]:
     """Return what is signed: order, instant, the program that rendered what is rendered, and the
     digest of every file, left out or not."""
     shown = {name: entry(data) for name, data in files.shown.items()}
@@ -368,7 +365,7 @@ async def build_evidence(
     context: AppContext,
     request: BundleRequest,
     *,
-    providers: Providers,
+    providers: gather_evidence.Providers,
     signer: seal.CheckpointSigner,
 ) -> Built:
     """Build the bundle. Personal data take the role that may unmask, and a reason.
@@ -387,7 +384,7 @@ async def build_evidence(
     dossier = await _sealed_dossier(context, request, providers=providers, signer=signer)
     reason = checked_reason(request.reason, sorted(dossier.phones)) if request.reason else ""
     now, witnesses = context.clock.now(), providers.witnesses
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         marks = await marks_of(connection, [request.order])
     cosigned = {(each.name, each.key_id) for each in signatures_of(dossier.sealed.checkpoint)}
     built = Built(
@@ -411,9 +408,9 @@ async def _sealed_dossier(
     context: AppContext,
     request: BundleRequest,
     *,
-    providers: Providers,
+    providers: gather_evidence.Providers,
     signer: seal.CheckpointSigner,
-) -> Dossier:
+) -> gather_evidence.Dossier:
     """Gather the dossier, with proofs of what came a moment ago too; another sealer may be in the
     middle of it.
 
@@ -422,7 +419,7 @@ async def _sealed_dossier(
     """
     for _ in range(SEAL_TRIES):
         await seal.seal_all(context, signer)
-        dossier = await gather_dossier(
+        dossier = await gather_evidence.gather_dossier(
             context,
             request.order,
             as_of=request.as_of,
@@ -453,7 +450,7 @@ async def _write_down(
     context: AppContext, request: BundleRequest, built: Built, *, reason: str
 ) -> None:
     """Note in the trail who built what and why, before anybody has it."""
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         now = context.clock.now()
         who = await permitted(connection, by=request.by, action="evidence_built")
         facts = {

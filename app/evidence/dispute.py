@@ -281,17 +281,37 @@ class Item:
 
 def checklist(facts: CaseFacts, family: Family) -> list[Item]:
     """Return what answers a dispute of this family: what every letter needs first."""
+    return [
+        Item(
+            name="merchant",
+            sentence="The letter has the merchant's name, address and contact.",
+            there=not facts.missing_merchant,
+            do=f"set {' and '.join(facts.missing_merchant)}",
+        ),
+        Item(
+            name="deadline",
+            sentence="The date is known until which the bank takes an answer.",
+            there=facts.respond_by is not None,
+            do="look it up on the payment service's page of the dispute, and state it in the "
+            "letter's form",
+        ),
+        _attached("receipt", "The receipt or invoice", facts),
+        *_answers(facts)[family],
+    ]
 
-    def attached(kind: str, what: str, *others: str) -> Item:
-        return Item(
-            name=kind,
-            sentence=f"{what} is attached.",
-            there=facts.has(kind, *others),
-            do=f"attach it as {KIND_WORDS[kind]}",
-        )
 
-    proof = attached("delivery", "Proof that it was delivered to the customer")
-    wrote = attached("correspondence", "What the customer and the shop wrote each other")
+def _attached(kind: str, what: str, facts: CaseFacts, *others: str) -> Item:
+    return Item(
+        name=kind,
+        sentence=f"{what} is attached.",
+        there=facts.has(kind, *others),
+        do=f"attach it as {KIND_WORDS[kind]}",
+    )
+
+
+def _answers(facts: CaseFacts) -> dict[Family, list[Item]]:
+    proof = _attached("delivery", "Proof that it was delivered to the customer", facts)
+    wrote = _attached("correspondence", "What the customer and the shop wrote each other", facts)
     tracked = Item(
         name="tracking",
         sentence="The carrier and the tracking number are named.",
@@ -323,48 +343,33 @@ def checklist(facts: CaseFacts, family: Family) -> list[Item]:
         there=facts.refunded or facts.has("refund_policy"),
         do="give it back, or attach the refund policy",
     )
-    own: dict[Family, list[Item]] = {
+    return {
         "fraud": [proof, tracked, earlier, wrote],
         "not_received": [proof, tracked, fulfilled, wrote],
         "not_as_described": [
-            attached("terms", "What was promised: the description or the terms"),
-            attached("delivery", "Proof of what was delivered"),
-            attached("refund_policy", "The refund policy that the customer had seen"),
+            _attached("terms", "What was promised: the description or the terms", facts),
+            _attached("delivery", "Proof of what was delivered", facts),
+            _attached("refund_policy", "The refund policy that the customer had seen", facts),
             wrote,
         ],
         "duplicate": [
             one_payment,
-            attached(
+            _attached(
                 "other",
                 "The receipt of the other order that the other payment was for",
+                facts,
                 "correspondence",
             ),
         ],
         "credit_not_processed": [
             refunded,
-            attached(
+            _attached(
                 "terms",
                 "The terms of cancellation that the customer accepted",
+                facts,
                 "refund_policy",
             ),
             wrote,
         ],
         "other": [proof, wrote],
     }
-    return [
-        Item(
-            name="merchant",
-            sentence="The letter has the merchant's name, address and contact.",
-            there=not facts.missing_merchant,
-            do=f"set {' and '.join(facts.missing_merchant)}",
-        ),
-        Item(
-            name="deadline",
-            sentence="The date is known until which the bank takes an answer.",
-            there=facts.respond_by is not None,
-            do="look it up on the payment service's page of the dispute, and state it in the "
-            "letter's form",
-        ),
-        attached("receipt", "The receipt or invoice"),
-        *own[family],
-    ]

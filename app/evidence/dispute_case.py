@@ -14,21 +14,8 @@ from app.core.reading import Unreadable
 from app.core.zones import wall_clock
 from app.database.engine import Connection
 from app.evidence import attachment_store, gather_evidence
+from app.evidence import dispute as disputes
 from app.evidence.attachments import Attachment, attachment_of
-from app.evidence.dispute import (
-    FAMILIES,
-    FAMILY_WORDS,
-    CaseFacts,
-    EventKey,
-    Family,
-    Item,
-    ReportedDispute,
-    checklist,
-    deadline_words,
-    dispute_of,
-    is_overdue,
-    messages_of_disputes,
-)
 from app.orders.customers import phones_of
 from app.orders.history_store import gather
 from app.orders.holds import as_judged
@@ -74,7 +61,7 @@ class CaseRequest:
 
     order: str
     as_of: Instant | None = None
-    family: Family | None = None
+    family: disputes.Family | None = None
     respond_by: Instant | None = None
     by: str | None = None
 
@@ -96,33 +83,33 @@ class DisputeCase:
     as_of: Instant
     ledger: Ledger
     history: History
-    dispute: ReportedDispute | None
-    family: Family
+    dispute: disputes.ReportedDispute | None
+    family: disputes.Family
     respond_by: Instant | None
     attachments: tuple[Attachment, ...]
     earlier: tuple[EarlierOrder, ...]
-    items: tuple[Item, ...]
+    items: tuple[disputes.Item, ...]
     masking: Masking = field(repr=False)
 
     @property
     def overdue(self) -> bool:
         """Whether an answer is still due, and its date over."""
-        return is_overdue(self.dispute, self.respond_by, as_of=self.as_of)
+        return disputes.is_overdue(self.dispute, self.respond_by, as_of=self.as_of)
 
     @property
     def deadline(self) -> str:
         """Say until when an answer is taken, and what to do if that is over."""
-        return deadline_words(self.dispute, exact(self.respond_by), overdue=self.overdue)
+        return disputes.deadline_words(self.dispute, exact(self.respond_by), overdue=self.overdue)
 
     def document(self) -> dict[str, Any]:
         """Return the checklist for JSON."""
-        dispute = None if self.dispute is None else self.dispute.document(exact)
+        reported = None if self.dispute is None else self.dispute.document(exact)
         return {
             "order": self.order,
             "as_of": exact(self.as_of),
-            "dispute": dispute,
+            "dispute": reported,
             "family": self.family,
-            "about": FAMILY_WORDS[self.family],
+            "about": disputes.FAMILY_WORDS[self.family],
             "respond_by": exact(self.respond_by),
             "overdue": self.overdue,
             "deadline": self.deadline,
@@ -145,13 +132,13 @@ def to_second(instant: Instant) -> Instant:
     return Instant(instant - instant % SECOND)
 
 
-def stated_family(word: str | None) -> Family | None:
+def stated_family(word: str | None) -> disputes.Family | None:
     """Return the family that a person names. Raise UsageError for another word."""
     if word is None:
         return None
-    found = next((each for each in FAMILIES if each == word), None)
+    found = next((each for each in disputes.FAMILIES if each == word), None)
     if found is None:
-        raise UsageError(f"{word!r} is none of: {', '.join(FAMILIES)}")
+        raise UsageError(f"{word!r} is none of: {', '.join(disputes.FAMILIES)}")
     return found
 
 
@@ -174,15 +161,15 @@ async def dispute_case(
         masked = gather_evidence.masked_history(known, masking)
         ledger = fold(masked, policy=context.policy, as_of=as_of)
         dates = await _respond_by(connection, known, ledger, sources)
-        dispute = dispute_of(ledger, respond_by=dates)
+        reported = disputes.dispute_of(ledger, respond_by=dates)
         records = await attachment_store.attachments_of_order(connection, asked.order)
         earlier = await _earlier(connection, context, known, as_of, masking)
     attachments = tuple(
         attachment_of(each) for each in records if each.gone_at is None and each.at <= as_of
     )
-    family = asked.family or (dispute.family if dispute else None) or "other"
-    respond_by = asked.respond_by or (dispute.respond_by if dispute else None)
-    facts = CaseFacts(
+    family = asked.family or (reported.family if reported else None) or "other"
+    respond_by = asked.respond_by or (reported.respond_by if reported else None)
+    facts = disputes.CaseFacts(
         respond_by=respond_by,
         missing_merchant=merchant.missing(),
         attachments=attachments,
@@ -196,23 +183,23 @@ async def dispute_case(
         as_of=as_of,
         ledger=ledger,
         history=masked,
-        dispute=dispute,
+        dispute=reported,
         family=family,
         respond_by=respond_by,
         attachments=attachments,
         earlier=tuple(earlier[-MOST_EARLIER:]),
-        items=tuple(checklist(facts, family)),
+        items=tuple(disputes.checklist(facts, family)),
         masking=masking,
     )
 
 
 async def _respond_by(
     connection: Connection, known: History, ledger: Ledger, sources: Mapping[str, Source]
-) -> dict[EventKey, Instant]:
+) -> dict[disputes.EventKey, Instant]:
     """Return, by the event's key, until when a dispute may be answered, as the stored bodies
     say."""
-    wanted = {each.event.digest for each in messages_of_disputes(ledger)}
-    found: dict[EventKey, Instant] = {}
+    wanted = {each.event.digest for each in disputes.messages_of_disputes(ledger)}
+    found: dict[disputes.EventKey, Instant] = {}
     for each in known.deliveries:
         source = sources.get(each.event.source)
         if each.event.digest not in wanted or source is None:
@@ -248,7 +235,9 @@ async def _earlier(
         if paid is None or before is None or paid[0] >= before[0]:
             continue
         ledger = fold(past, policy=context.policy, as_of=as_of)
-        if not messages_of_disputes(ledger) and any(each.captured for each in ledger.balances):
+        if not disputes.messages_of_disputes(ledger) and any(
+            each.captured for each in ledger.balances
+        ):
             found.append(EarlierOrder(order=masking.text(order), paid_at=paid[0], money=paid[1]))
     return sorted(found, key=lambda each: (each.paid_at, each.order))
 

@@ -403,9 +403,9 @@ def _unbroken(document: dict[str, Any]) -> dict[str, Any]:
     return {**document, "facts": facts, "answer": answer}
 
 
-def letter_in(letter: Letter, form: LetterForm) -> bytes:
-    """Return the bytes of one form. Raise UsageError for a PDF where typst is not installed."""
-    return _html(letter) if form == "html" else _pdf(letter)
+async def letter_in(letter: Letter, form: LetterForm) -> bytes:
+    """Return the bytes of one form. Raise UsageError as `_pdf` does."""
+    return await asyncio.to_thread(_html, letter) if form == "html" else await _pdf(letter)
 
 
 def _html(letter: Letter) -> bytes:
@@ -431,8 +431,17 @@ def _text(exhibit: Exhibit) -> str:
     return text[:MOST_TEXT] + rest
 
 
-def _pdf(letter: Letter) -> bytes:
-    """Make the letter, and behind it each exhibit that can be laid out."""
+async def _pdf(letter: Letter) -> bytes:
+    """Lay out the letter, and behind it each exhibit that typst can lay out.
+
+    Typst reads the exhibits, which are strangers' files, in child processes: first each by itself,
+    so that none spoils the letter. Raise UsageError.
+    """
+    if find_spec("typst") is None:
+        raise UsageError(
+            "PDF needs typst, which is not installed: run `pip install typst` in the environment "
+            "of Tallyhook, or name a file that ends in .html"
+        )
     with tempfile.TemporaryDirectory(prefix="tallyhook-letter-") as folder:
         root, behind = Path(folder), []
         template = Path(shutil.copy(pages.TEMPLATES / "dispute.typ", root))
@@ -464,37 +473,3 @@ def unshown(letter: Letter) -> str:
     """Say which characters of the letter its PDF cannot show, and what to do; empty for none."""
     texts = [_text(each) for each in letter.exhibits]
     return paper.unshown_in({**_unbroken(letter.document), "texts": texts})
-
-
-def _behind(root: Path, exhibit: Exhibit) -> dict[str, Any]:
-    """Return how an exhibit is laid out: its file and how many of its pages, or its text."""
-    ending = _ENDINGS.get(exhibit.media)
-    if ending is None:
-        return {"number": exhibit.number, "file": "", "pages": 0, "text": _text(exhibit)}
-    name = f"exhibit-{exhibit.number}.{ending}"
-    (root / name).write_bytes(exhibit.content)
-    # The pages that can be shown: those of a PDF up to one more than stand behind the letter.
-    low, high = 0, MOST_PAGES + 1 if ending == "pdf" else 1
-    while low < high:
-        middle = (low + high + 1) // 2
-        if _can_show(root, name, middle):
-            low = middle
-        else:
-            high = middle - 1
-    shown = 0 if low > MOST_PAGES else low
-    return {"number": exhibit.number, "file": name, "pages": shown, "text": ""}
-
-
-def _can_show(root: Path, name: str, page: int) -> bool:
-    """Return whether typst lays out this page of a file: it has it, and can read it."""
-    import typst
-
-    probe = root / "probe.typ"
-    probe.write_text(
-        f'#set page(width: 1cm, height: 1cm)\n#image("{name}", page: {page}, width: 1cm)'
-    )
-    try:
-        typst.compile(probe, root=root, ignore_system_fonts=True)
-    except typst.TypstError:
-        return False
-    return True

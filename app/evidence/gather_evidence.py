@@ -15,15 +15,8 @@ from app.core.errors import UsageError
 from app.core.masking import Masking
 from app.core.reading import Unreadable
 from app.database.engine import Connection
-from app.evidence import attachment_store, prove_sealed, verify
+from app.evidence import attachment_store, prove_sealed, store, verify
 from app.evidence.attachments import attachment_bytes
-from app.evidence.store import (
-    StoredDelivery,
-    arrived,
-    details_of_records,
-    revisions_of,
-    size_of_arrived,
-)
 from app.evidence.witnesses import Witnesses
 from app.orders import published_store
 from app.orders.customers import phones_of
@@ -80,7 +73,7 @@ class DeliveryEvidence:
     headers  as lines of `name: value`
     """
 
-    arrived: StoredDelivery
+    arrived: store.StoredDelivery
     body: bytes | None = field(repr=False)
     method: str
     url: str
@@ -201,7 +194,7 @@ def _masked(value: Text, masking: Masking) -> Text:
 
 
 def evidence_of(
-    rows: Iterable[StoredDelivery], accounts: Mapping[str, Account]
+    rows: Iterable[store.StoredDelivery], accounts: Mapping[str, Account]
 ) -> list[DeliveryEvidence]:
     """Return the evidence of each of an order's deliveries. A repeated one has its body from the
     first that brought it."""
@@ -225,7 +218,9 @@ def evidence_of(
     return found
 
 
-def _proven(row: StoredDelivery, body: bytes | None, account: Account | None) -> ProvenSignature:
+def _proven(
+    row: store.StoredDelivery, body: bytes | None, account: Account | None
+) -> ProvenSignature:
     whole = body if row.envelope is None else row.whole
     if is_answer(row.headers):
         return ProvenSignature(
@@ -334,11 +329,11 @@ async def gather_dossier(
         if as_of is not None and as_of > history.instant_at(now):
             raise UsageError("--as-of is still to come: what will be known then, nobody can prove")
         ids = [each.delivery_id for each in known.deliveries]
-        size = await size_of_arrived(connection, ids)
+        size = await store.size_of_arrived(connection, ids)
         _refuse_more(size, verify.MAX_BYTES // 3, "bytes of bodies and headers")
-        rows = await arrived(connection, ids)
-        details = await details_of_records(connection, [r.record_id for r in known.records])
-        revisions = await revisions_of(connection, order, until=instant)
+        rows = await store.arrived(connection, ids)
+        details = await store.details_of_records(connection, [r.record_id for r in known.records])
+        revisions = await store.revisions_of(connection, order, until=instant)
         payments = {each.event.payment for each in known.deliveries if each.event.payment}
         books, statements = await providers.lines(connection, order, payments, instant)
         asked = await phones_of(connection, order, sources=providers.sources, most=0)
@@ -448,7 +443,7 @@ def _refuse_more(count: int, most: int, what: str) -> None:
         )
 
 
-def _profiles(rows: Iterable[StoredDelivery], providers: Providers) -> tuple[Profiled, ...]:
+def _profiles(rows: Iterable[store.StoredDelivery], providers: Providers) -> tuple[Profiled, ...]:
     names = sorted({row.source for row in rows} & providers.accounts.keys())
     return tuple(
         Profiled(

@@ -152,7 +152,7 @@ async def prove_sealed(context: AppContext, subject: str) -> dict[str, Any]:
 async def prove_each(context: AppContext, subjects: Collection[str]) -> dict[str, Any]:
     """Return proofs of several against the newest checkpoint, for JSON. Raise as `proofs_of`
     does."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         found = await proofs_of(connection, subjects)
     return {
         "proofs": [each.document() for each in found.proofs],
@@ -163,7 +163,7 @@ async def prove_each(context: AppContext, subjects: Collection[str]) -> dict[str
 
 async def newest_checkpoint(context: AppContext) -> log_store.SignedHead:
     """Return the newest checkpoint. Raise NotFoundError while nothing is sealed."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         found = await log_store.newest_head(connection)
     if found is None:
         raise NotFoundError("nothing is sealed yet; `tallyhook log seal` seals what waits")

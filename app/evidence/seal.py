@@ -172,8 +172,8 @@ class Sealer:
 
     async def seal_some(self) -> int:
         """Seal a batch. Return 0 where nothing is left, or where another sealer was first."""
-        async with self._context.store.reading() as connection:
-            limit = self._pace.fitting(self._context.store)
+        async with self._context.database.reading() as connection:
+            limit = self._pace.fitting(self._context.database)
             found = await log_queue_store.find_unsealed(connection, limit=limit)
             self._full = found.full
             if not found.anything:
@@ -236,7 +236,7 @@ def leaves_for(
 
 async def anything_unsealed(context: AppContext) -> bool:
     """Return whether something may have no leaf yet."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return (await log_queue_store.find_unsealed(connection, limit=1)).anything
 
 
@@ -267,8 +267,8 @@ async def open_signer(context: AppContext, path: Path) -> CheckpointSigner:
     key = load_key(path)
     if known is None:
         key, now = key or made_key(path), context.clock.now()
-        origin, public = _new_origin(context.store.environment, now), key.public.raw.hex()
-        async with context.store.writing() as connection:
+        origin, public = _new_origin(context.database.environment, now), key.public.raw.hex()
+        async with context.database.writing() as connection:
             await log_store.begin_log(connection, origin=origin, public=public, now=now)
             known = await log_store.identity(connection)  # another process may have been first
         assert known is not None
@@ -293,7 +293,7 @@ async def open_signer(context: AppContext, path: Path) -> CheckpointSigner:
 
 async def known_log(context: AppContext) -> log_store.Identity | None:
     """Return which log the database holds; None before it has begun."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         return await log_store.identity(connection)
 
 
@@ -381,7 +381,7 @@ async def rotate_key(context: AppContext, path: Path, *, by: str | None) -> Evid
             before.sign(endorsement_text(origin, before.public, key.public)).hex()
             for origin in known.origins[-MAX_ORIGINS:]
         )
-    async with context.store.writing() as connection:
+    async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="key_rotated")
         await log_store.add_key(
             connection, public=key.public.raw.hex(), now=now, endorsement=endorsement
@@ -502,7 +502,7 @@ async def seal_orders_if_due(context: AppContext) -> bool:
     """Make the day's tree where there is none yet, beside any number of others who do: on each day
     after the tree before, or after the log's beginning."""
     now = context.clock.now()
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         last = await order_tree_store.newest_tree(connection)
         begun = last or await log_store.first_head_over(connection, 0)
     # A tree dated more than a day ahead was made by a clock that has been set right since.

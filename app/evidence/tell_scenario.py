@@ -264,8 +264,8 @@ def scenario_of(dossier: Dossier, providers: Providers) -> OrderScenario:
         deliveries=frozenset(d for d in dossier.history.deliveries if d.delivery_id in wanted),
         records=frozenset(r for r in dossier.history.records if r.kind in REPORTED),
     )
-    told = history_document(history, policy=dossier.policy, as_of=dossier.as_of)
-    steps += [{"at": each["recorded_at"], "record": each} for each in told["records"]]
+    stated = history_document(history, policy=dossier.policy, as_of=dossier.as_of)
+    steps += [{"at": each["recorded_at"], "record": each} for each in stated["records"]]
     if not steps:
         raise UsageError("nothing is known of this order that could be played again")
     steps.sort(key=lambda step: step["at"])
@@ -288,7 +288,7 @@ def scenario_of(dossier: Dossier, providers: Providers) -> OrderScenario:
             for each in dossier.profiles
             if each.source in sources
         ],
-        "policy": told["policy"],
+        "policy": stated["policy"],
         "steps": steps,
         "expected": {"at": format_instant(ledger.as_of), **_expected(ledger)},
     }

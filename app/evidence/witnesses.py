@@ -154,7 +154,7 @@ def witness_state(state: departure_store.WitnessState | None) -> str:
 async def witness_document(context: AppContext, witnesses: Witnesses | None) -> dict[str, Any]:
     """Return, for JSON, the witnesses, how far a quorum has cosigned the log, and the last
     checkpoint that left by each way."""
-    async with context.store.reading() as connection:
+    async with context.database.reading() as connection:
         states = await departure_store.witness_states(connection)
         left = await departure_store.newest_departures(connection)
         covered = await cosigned_size(connection, witnesses)

@@ -16,17 +16,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.statements import PlainConnection, insert_rows, run, select_in, statement
-from app.sealing.leaf_store import (
-    DELIVERY,
-    KIND_OF,
-    KINDS,
-    READING,
-    Kind,
-    Leaf,
-    Sealable,
-    delivery_read_again,
-    reading_again,
-)
+from app.sealing import leaf_store
 from app.sealing.order_store import read_leaves
 
 MARKS_AT_ONCE: Final = 256
@@ -42,7 +32,7 @@ SEALED: Final = "sealed"
 """Name in `counters`, before a kind's: the number up to which its rows are sealed."""
 
 
-def mark_unsealed(connection: PlainConnection, kind: Kind, ids: Sequence[str]) -> None:
+def mark_unsealed(connection: PlainConnection, kind: leaf_store.Kind, ids: Sequence[str]) -> None:
     """Mark new rows to be sealed, in the transaction that writes them."""
     _mark(connection, kind.name, ids)
 
@@ -50,7 +40,7 @@ def mark_unsealed(connection: PlainConnection, kind: Kind, ids: Sequence[str]) -
 def mark_read_again(connection: PlainConnection, deliveries: Sequence[str]) -> None:
     """Mark deliveries that may be read otherwise from now on, or belong to another order: what is
     not sealed of that yet will be."""
-    _mark(connection, READING, deliveries)
+    _mark(connection, leaf_store.READING, deliveries)
 
 
 def _mark(connection: PlainConnection, kind: str, ids: Sequence[str]) -> None:
@@ -77,8 +67,8 @@ class Unsealed:
 
     size: int
     full: bool = False
-    rows: list[Sealable] = field(default_factory=list)
-    read: dict[str, list[Leaf]] = field(default_factory=dict)
+    rows: list[leaf_store.Sealable] = field(default_factory=list)
+    read: dict[str, list[leaf_store.Leaf]] = field(default_factory=dict)
     marks: list[int] = field(default_factory=list)
     counters: dict[str, int] = field(default_factory=dict)
     swept: dict[str, str] = field(default_factory=dict)
@@ -98,10 +88,10 @@ async def log_size(connection: AsyncConnection) -> int:
 async def find_unsealed(connection: AsyncConnection, *, limit: int) -> Unsealed:
     """Return some rows without a leaf, about `limit` at most: marked, numbered and swept ones."""
     found = Unsealed(size=await log_size(connection))
-    rows: dict[str, Sealable] = {}
+    rows: dict[str, leaf_store.Sealable] = {}
     for each in await _marked(connection, found, limit=limit):
         rows[each.subject] = each
-    for kind in KINDS:
+    for kind in leaf_store.KINDS:
         left = limit - len(rows)
         if left > 0:
             further = await (_numbered if kind.numbered else _swept)(connection, kind, found, left)
@@ -111,7 +101,9 @@ async def find_unsealed(connection: AsyncConnection, *, limit: int) -> Unsealed:
     return found
 
 
-async def _marked(connection: AsyncConnection, found: Unsealed, *, limit: int) -> list[Sealable]:
+async def _marked(
+    connection: AsyncConnection, found: Unsealed, *, limit: int
+) -> list[leaf_store.Sealable]:
     marks = await connection.execute(
         text('SELECT "row", kind, ids FROM unsealed ORDER BY "row" LIMIT :limit'),
         {"limit": MARKS_AT_ONCE},
@@ -127,18 +119,18 @@ async def _marked(connection: AsyncConnection, found: Unsealed, *, limit: int) -
         found.marks.append(row)
         ids.setdefault(name, []).extend(some)
     found.full |= len(found.marks) == MARKS_AT_ONCE
-    rows: list[Sealable] = []
-    again = ids.pop(READING, [])
+    rows: list[leaf_store.Sealable] = []
+    again = ids.pop(leaf_store.READING, [])
     for name, wanted in ids.items():
-        kind = KIND_OF[name]
+        kind = leaf_store.KIND_OF[name]
         sql = _of(kind, _UNSEALED_OF)
         by_id = {row[0]: row for row in await select_in(connection, sql=sql, values=wanted)}
         # In the order of the ids as they are given, which is the order of their writing.
         rows += [kind.sealable(by_id[each]) for each in wanted if each in by_id]
     if again:
-        now = await rows_to_seal(connection, DELIVERY, again)
+        now = await rows_to_seal(connection, leaf_store.DELIVERY, again)
         found.read = await run(connection, read_leaves, sorted(now))
-        rows += [reading_again(each) for each in now.values()]
+        rows += [leaf_store.reading_again(each) for each in now.values()]
     return rows
 
 
@@ -154,13 +146,13 @@ _NUMBERED_AFTER: Final = "SELECT {rows} WHERE {key} > :after ORDER BY {key} LIMI
 _ROWS_OF: Final = "SELECT {rows} WHERE {key} IN ({})"
 
 
-def _of(kind: Kind, template: str) -> str:
+def _of(kind: leaf_store.Kind, template: str) -> str:
     return statement(template, rows=kind.selected, key=kind.key_column)
 
 
 async def _numbered(
-    connection: AsyncConnection, kind: Kind, found: Unsealed, limit: int
-) -> list[Sealable]:
+    connection: AsyncConnection, kind: leaf_store.Kind, found: Unsealed, limit: int
+) -> list[leaf_store.Sealable]:
     name = f"{SEALED} {kind.name}"
     after = await _counter(connection, name)
     rows = await connection.execute(
@@ -173,8 +165,8 @@ async def _numbered(
 
 
 async def _swept(
-    connection: AsyncConnection, kind: Kind, found: Unsealed, limit: int
-) -> list[Sealable]:
+    connection: AsyncConnection, kind: leaf_store.Kind, found: Unsealed, limit: int
+) -> list[leaf_store.Sealable]:
     """Return the next rows by id that have no leaf, while the sweep of this database is not
     over."""
     name = f"{SWEPT} {kind.name}"
@@ -226,7 +218,7 @@ async def count_unsealed(connection: AsyncConnection, *, enough: int = ALL) -> i
         {"enough": enough},
     )
     waiting = int(marked or 0)
-    for kind in KINDS:
+    for kind in leaf_store.KINDS:
         if kind.numbered and waiting < enough:
             # Counted, not subtracted: a restore leaves numbers out.
             sql = statement(_COUNT_NUMBERED, table=kind.table, key=kind.key_column)
@@ -242,8 +234,8 @@ async def count_unsealed(connection: AsyncConnection, *, enough: int = ALL) -> i
 
 
 async def rows_to_seal(
-    connection: AsyncConnection, kind: Kind, subjects: Iterable[str]
-) -> dict[str, Sealable]:
+    connection: AsyncConnection, kind: leaf_store.Kind, subjects: Iterable[str]
+) -> dict[str, leaf_store.Sealable]:
     """Return what the rows of these subjects say now, sealed or not; nothing for a missing row."""
     wanted = [kind.key(each) for each in subjects]
     rows = await select_in(connection, sql=_of(kind, _ROWS_OF), values=wanted)
@@ -252,12 +244,12 @@ async def rows_to_seal(
 
 async def readings_to_seal(
     connection: AsyncConnection, subjects: Iterable[str]
-) -> dict[str, Sealable]:
+) -> dict[str, leaf_store.Sealable]:
     """Return the same for leaves that say how a delivery was read later on."""
-    deliveries = {each: delivery_read_again(each) for each in subjects}
-    now = await rows_to_seal(connection, DELIVERY, set(deliveries.values()))
+    deliveries = {each: leaf_store.delivery_read_again(each) for each in subjects}
+    now = await rows_to_seal(connection, leaf_store.DELIVERY, set(deliveries.values()))
     return {
-        subject: reading_again(now[delivery])
+        subject: leaf_store.reading_again(now[delivery])
         for subject, delivery in deliveries.items()
         if delivery in now
     }

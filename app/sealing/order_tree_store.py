@@ -17,23 +17,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.database.locks import SEALING, take_lock
 from app.database.statements import PlainConnection, Rows, insert_rows, run, stream
 from reconcile.instants import Instant
+from reconcile.transparency import order_tree
 from reconcile.transparency.merkle import Hash
-from reconcile.transparency.order_tree import (
-    BITS,
-    GROUPED,
-    LEVELS,
-    Counted,
-    Keyed,
-    OrderEntry,
-    group_of,
-    keyed,
-    siblings,
-)
 
 AT_ONCE: Final = 4_096
 """Rows in one transaction: it holds the writer for some ten milliseconds."""
 
-UPPER: Final = LEVELS[1]
+UPPER: Final = order_tree.LEVELS[1]
 ALL_GROUPS: Final = range(1 << UPPER)
 
 
@@ -84,7 +74,9 @@ async def all_entries(connection: AsyncConnection) -> AsyncIterator[Rows]:
 # --- keeping -------------------------------------------------------------------------------------
 
 
-def keep_states(connection: PlainConnection, size: int, entries: Sequence[Counted]) -> None:
+def keep_states(
+    connection: PlainConnection, size: int, entries: Sequence[order_tree.Counted]
+) -> None:
     """Store how many leaves some orders have in the log of that size."""
     insert_rows(
         connection,
@@ -95,7 +87,9 @@ def keep_states(connection: PlainConnection, size: int, entries: Sequence[Counte
     )
 
 
-def keep_hashes(connection: PlainConnection, size: int, bits: int, hashes: Sequence[Keyed]) -> None:
+def keep_hashes(
+    connection: PlainConnection, size: int, bits: int, hashes: Sequence[order_tree.Keyed]
+) -> None:
     """Store the hashes of some groups in the log of that size."""
     insert_rows(
         connection,
@@ -162,19 +156,19 @@ async def kept_states(connection: AsyncConnection, *, size: int) -> AsyncIterato
 
 async def entry_in(
     connection: AsyncConnection, commitment: bytes, tree: SealedTree
-) -> tuple[OrderEntry, list[tuple[int, Hash]]] | None:
+) -> tuple[order_tree.OrderEntry, list[tuple[int, Hash]]] | None:
     """Return an order's entry in a tree, and its path to the root; None where it has none there."""
-    members = await run(connection, _states, group_of(commitment), tree.size)
+    members = await run(connection, _states, order_tree.group_of(commitment), tree.size)
     entry = next((each for each in members if each.commitment == commitment), None)
     if entry is None:
         return None
     place = int.from_bytes(commitment, "big")
-    path = siblings(map(keyed, members), place, bits=BITS)
-    for bits in LEVELS:
-        above = group_of(commitment, bits)
+    path = order_tree.siblings(map(order_tree.keyed, members), place, bits=order_tree.BITS)
+    for bits in order_tree.LEVELS:
+        above = order_tree.group_of(commitment, bits)
         level = range((above >> UPPER) << UPPER, ((above >> UPPER) + 1) << UPPER)
         groups = sorted((await kept_groups(connection, bits, level, size=tree.size)).items())
-        path += siblings(groups, above, bits=bits)
+        path += order_tree.siblings(groups, above, bits=bits)
     return entry, path
 
 
@@ -184,14 +178,14 @@ _STATES: Final = (
 )
 
 
-def _states(connection: PlainConnection, group: int, size: int) -> list[OrderEntry]:
+def _states(connection: PlainConnection, group: int, size: int) -> list[order_tree.OrderEntry]:
     """Return the entries of a group in the tree of the log of that size, in order."""
-    width = GROUPED // 8
+    width = order_tree.GROUPED // 8
     first = group.to_bytes(width, "big")
     # Above every commitment of 32 bytes that begins so.
-    end = first + b"\xff" * (BITS // 8 - width + 1)
+    end = first + b"\xff" * (order_tree.BITS // 8 - width + 1)
     rows = connection.ask(_STATES, (first, end, size))
-    newest = {bytes(row[0]): OrderEntry(bytes(row[0]), row[1], row[2]) for row in rows}
+    newest = {bytes(row[0]): order_tree.OrderEntry(bytes(row[0]), row[1], row[2]) for row in rows}
     return list(newest.values())
 
 
