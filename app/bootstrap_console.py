@@ -59,7 +59,7 @@ from app.core.jobs import Jobs
 from app.core.process import ending_signals
 from app.core.schedule import entries_of
 from app.core.zones import zone_named
-from app.evidence.dispute_case import Case, CaseRequest, dispute_case
+from app.evidence.dispute_case import CaseRequest, DisputeCase, dispute_case
 from app.evidence.dispute_letter import LetterForm
 from app.evidence.seal import rotate_key
 from app.finance import (
@@ -145,10 +145,10 @@ def console_of(
 
 def casing(
     context: AppContext, settings: Settings, sources: Mapping[str, Source]
-) -> Callable[[CaseRequest], Awaitable[Case]]:
+) -> Callable[[CaseRequest], Awaitable[DisputeCase]]:
     """What gathers an order's case."""
 
-    async def gather(asked: CaseRequest) -> Case:
+    async def gather(asked: CaseRequest) -> DisputeCase:
         return await dispute_case(context, asked, sources=sources, merchant=merchant_of(settings))
 
     return gather

@@ -15,7 +15,7 @@ from app.core.text import counted
 
 if TYPE_CHECKING:
     from app.evidence.attachments import Attachment
-    from app.evidence.dispute_case import Case, CaseRequest
+    from app.evidence.dispute_case import CaseRequest, DisputeCase
     from app.evidence.dispute_letter import Letter, LetterForm
 
 Kind = Annotated[
@@ -193,11 +193,11 @@ def letter(
 
     With --format json and without -o, what the letter says.
     """
-    from app.evidence.dispute_letter import form_of, unshown
+    from app.evidence.dispute_letter import letter_form, unshown
 
     if output is None and form is printing.Format.table:
         raise UsageError("say -o FILE with a name that ends in .pdf or .html, or --format json")
-    kind = None if output is None else form_of(output)
+    kind = None if output is None else letter_form(output)
     if output is not None:
         refuse_existing(output)
     asked = _asked(order, as_of, family, respond_by, by)
@@ -239,7 +239,7 @@ def _exhibits(made: Letter) -> str:
     return counted(len(made.exhibits), "exhibit")
 
 
-def _say_missing(case: Case) -> None:
+def _say_missing(case: DisputeCase) -> None:
     """What is missing before the deadline, on standard error: the letter itself says nothing of
     it."""
     missing = [each for each in case.items if not each.there]
@@ -250,7 +250,7 @@ def _say_missing(case: Case) -> None:
         printing.note("Nothing that is usual for such a dispute is missing.")
 
 
-def _say_deadline(case: Case) -> None:
+def _say_deadline(case: DisputeCase) -> None:
     """In the merchant's time."""
     from app.core.zones import local_text
 

@@ -141,7 +141,7 @@ def check_bundle(
 
     Exit code 1 where a step fails.
     """
-    from app.evidence.verify import lines_of
+    from app.evidence.verify import report_lines
     from app.evidence.verify_evidence import (
         named_witnesses,
         read_bundle,
@@ -157,7 +157,7 @@ def check_bundle(
     others = named_witnesses(witness or (), quorum)
     found = verify_evidence(read_bundle(file), trusted=trusted, kept=checkpoint, witnesses=others)
     if form is printing.Format.table:
-        print("\n".join(lines_of(list(found.steps), found.not_proven)))
+        print("\n".join(report_lines(list(found.steps), found.not_proven)))
     else:
         printing.document(found.document(), form)
     if not found.valid:

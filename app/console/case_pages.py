@@ -209,7 +209,7 @@ async def ask_letter(view: View) -> Asked:
     )
 
 
-def _letter_fields(view: View, case: dispute_case.Case) -> tuple[Field, ...]:
+def _letter_fields(view: View, case: dispute_case.DisputeCase) -> tuple[Field, ...]:
     return (
         Field(name="ending", label="As", choices=(("pdf", "PDF"), ("html", "a page (HTML)"))),
         Field(

@@ -28,7 +28,7 @@ from app.core.jobs import Job, Jobs
 from app.core.schedule import Entry
 from app.core.zones import typed_instant
 from app.evidence.bundle import Built, BundleRequest
-from app.evidence.dispute_case import Case, CaseRequest
+from app.evidence.dispute_case import CaseRequest, DisputeCase
 from app.evidence.dispute_letter import LetterForm
 from app.evidence.keys import PublicKey
 from app.finance.bank_match import BookedPage
@@ -150,7 +150,7 @@ class Console:
     receiver: str
     mark_key: str = field(repr=False)
     build_evidence: Callable[[BundleRequest], Awaitable[Built]]
-    case_of: Callable[[CaseRequest], Awaitable[Case]]
+    case_of: Callable[[CaseRequest], Awaitable[DisputeCase]]
     write_letter: Callable[[CaseRequest, LetterForm], Awaitable[bytes]]
     mappings: Path | None
     work: Work

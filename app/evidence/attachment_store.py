@@ -1,9 +1,10 @@
-"""Rows of attachments: files that people attach to orders and breaks, kept once by their digest."""
+"""Rows of attachments: files that people attach to orders and breaks, stored once by their
+digest."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field, fields
 from typing import Any, Final, Literal
 
 from sqlalchemy import column, select, table, text
@@ -21,10 +22,10 @@ About = Literal["order", "break"]
 class AttachmentRecord:
     """One attachment as it is stored.
 
-    order         of which it is; "" for one of a break that is of no order
-    audit_number  of the audit entry that says so, which the log seals
-    details       what is personal of it, as canonical JSON; None once it is gone
-    gone_at       when it was detached or erased: its bytes are gone, too, unless another has them
+    order         its order; "" for an attachment of a break that is of no order
+    audit_number  the audit entry that says so, which the log seals
+    details       its personal data as canonical JSON; None once it is gone
+    gone_at       when it was detached or erased: its bytes are gone too, unless another has them
     """
 
     attachment_id: str
@@ -53,34 +54,19 @@ _THERE: Final = statement(
 )
 
 
+_FIELDS: Final = tuple(each.name for each in fields(AttachmentRecord))
+
+
 def _record(row: Sequence[Any]) -> AttachmentRecord:
-    return AttachmentRecord(
-        attachment_id=row[0],
-        about=row[1],
-        subject=row[2],
-        order=row[3],
-        kind=row[4],
-        media=row[5],
-        sha256=row[6],
-        size=row[7],
-        who=row[8],
-        at=row[9],
-        audit_number=row[10],
-        details=row[11],
-        gone_at=row[12],
-    )
+    return AttachmentRecord(**dict(zip(_FIELDS, row, strict=True)))
 
 
 async def add_attachment(
     connection: AsyncConnection, attached: AttachmentRecord, body: bytes
 ) -> None:
-    """Keep one, and its bytes where they are not kept yet."""
-    row = (
-        attached.attachment_id, attached.about, attached.subject, attached.order, attached.kind,
-        attached.media, attached.sha256, attached.size, attached.who, attached.at,
-        attached.audit_number, attached.details, attached.gone_at,
-    )  # fmt: skip
-    await run(connection, insert_rows, table="attachments", columns=_COLUMNS, rows=[row])
+    """Store an attachment, and its bytes where they are not stored yet."""
+    rows = [astuple(attached)]
+    await run(connection, insert_rows, table="attachments", columns=_COLUMNS, rows=rows)
     await run(
         connection,
         insert_rows,
@@ -92,8 +78,8 @@ async def add_attachment(
 
 
 async def attachments_of_order(connection: AsyncConnection, order: str) -> list[AttachmentRecord]:
-    """Those of an order and of its breaks, in the order in which they were attached; gone ones,
-    too."""
+    """Return the attachments of an order and of its breaks, gone ones too, in the order of
+    attaching."""
     of_order = select(_ATTACHMENTS).where(_ATTACHMENTS.c.order_key == order)
     rows = await connection.execute(of_order.order_by(_ATTACHMENTS.c.deed))
     return [_record(row) for row in rows]
@@ -102,7 +88,7 @@ async def attachments_of_order(connection: AsyncConnection, order: str) -> list[
 async def attachments_of_subject(
     connection: AsyncConnection, about: About, subject: str
 ) -> list[AttachmentRecord]:
-    """Those of one order or one break alone; gone ones, too."""
+    """Return the attachments of one order or one break alone, gone ones too."""
     of_one = select(_ATTACHMENTS).where(
         _ATTACHMENTS.c.subject == subject, _ATTACHMENTS.c.about == about
     )
@@ -111,16 +97,15 @@ async def attachments_of_subject(
 
 
 async def attachment_named(connection: AsyncConnection, name: str) -> AttachmentRecord | None:
-    """The one of this id."""
+    """Return the attachment of this id."""
     rows = await connection.execute(select(_ATTACHMENTS).where(_ATTACHMENTS.c.id == name))
-    row = rows.first()
-    return None if row is None else _record(row)
+    return next((_record(row) for row in rows), None)
 
 
 async def living_attachments(
     connection: AsyncConnection, orders: Iterable[str]
 ) -> list[AttachmentRecord]:
-    """Those of these orders that are there, by id."""
+    """Return the attachments of these orders that are not gone, by id."""
     return sorted(
         (_record(row) for row in await select_in(connection, sql=_THERE, values=orders)),
         key=lambda each: each.attachment_id,
@@ -132,7 +117,7 @@ AT_ONCE: Final = 200
 
 
 async def attachments_after(connection: AsyncConnection, after: str) -> list[AttachmentRecord]:
-    """Some of all that are there, by id."""
+    """Return some of all attachments that are not gone, by id."""
     key = _ATTACHMENTS.c.id
     there = select(_ATTACHMENTS).where(_ATTACHMENTS.c.gone_at.is_(None), key > after)
     rows = await connection.execute(there.order_by(key).limit(AT_ONCE))
@@ -140,7 +125,7 @@ async def attachments_after(connection: AsyncConnection, after: str) -> list[Att
 
 
 async def attached_bytes(connection: AsyncConnection, sha256: str) -> bytes | None:
-    """The bytes of this digest; None where none of that digest is there."""
+    """Return the bytes of this digest; None where there are none."""
     found = await connection.scalar(
         text("SELECT body FROM attachment_files WHERE sha256 = :digest"), {"digest": sha256}
     )
@@ -150,7 +135,7 @@ async def attached_bytes(connection: AsyncConnection, sha256: str) -> bytes | No
 async def empty_attachments(
     connection: AsyncConnection, names: Sequence[str], *, now: Instant
 ) -> None:
-    """Empty these of what is personal, and delete bytes that no other attachment has."""
+    """Empty these attachments of personal data, and delete bytes that no other attachment has."""
     await acting_alone(connection)  # who attaches the same bytes just now counts, too
     for name in names:
         await connection.execute(
@@ -172,7 +157,7 @@ async def empty_attachments(
 async def facts_of_audit_entries(
     connection: AsyncConnection, numbers: Iterable[int]
 ) -> dict[int, str]:
-    """What audit entries say, as the text of which the log has the digest."""
+    """Return the facts of audit entries, as the text whose digest the log has."""
     rows = await select_in(
         connection, sql="SELECT number, facts FROM audit WHERE number IN ({})", values=numbers
     )
@@ -180,7 +165,7 @@ async def facts_of_audit_entries(
 
 
 async def order_of_break(connection: AsyncConnection, name: str) -> str | None:
-    """The order that a break is of, "" where it is of none; None where there is no such break."""
+    """Return the order of a break, "" where it has none; None where there is no such break."""
     rows = await connection.execute(
         text("SELECT order_ref FROM breaks WHERE id = :name"), {"name": name}
     )

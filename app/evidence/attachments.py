@@ -2,11 +2,11 @@
 
     1 judge   the kind, the size, and by its bytes whether it is of a kind that is taken, is the one
               that its name says, and was not cut off
-    2 keep    once by its digest; its name and what is said of it beside, as personal data
-    3 seal    an audit entry with the digests of both, of which the log gets a leaf
+    2 store   once by its digest; its name and what is said of it beside, as personal data
+    3 seal    an audit entry with the digests of both, which gets a leaf in the log
 
-It is personal by default: an erasure of the order takes it, and so does whoever detaches it. What
-stays says that a file of this digest was attached, by whom and when, and that it is gone.
+A file is personal by default: an erasure of the order deletes it, and so does `detach`. The trail
+still says that a file of this digest was attached, by whom and when, and that it is gone.
 """
 
 from __future__ import annotations
@@ -47,10 +47,11 @@ KIND_WORDS: Final[dict[str, str]] = {
 """What each kind is called in a letter."""
 
 MAX_FILE_BYTES: Final = 10 * 1024 * 1024
-"""Of one file: a scan of some dozen pages. Payment services take 2 to 20 MB of evidence in all."""
+"""Bytes of one file: a scan of some dozen pages. Payment services take 2 to 20 MB of evidence in
+all."""
 
 MAX_BYTES_OF_ONE: Final = 50 * 1024 * 1024
-"""Of all files of an order or a break: a bundle with them is read into memory at once."""
+"""Bytes of all files of an order or a break: a bundle with them is read into memory at once."""
 
 MOST_OF_ONE: Final = 30
 """Files of an order or a break: exhibits that somebody at a bank looks through."""
@@ -63,7 +64,7 @@ MAX_PARCEL: Final = 80
 _PDF, _PNG, _JPEG, _TEXT = "application/pdf", "image/png", "image/jpeg", "text/plain"
 
 ENDINGS: Final = {_PDF: "pdf", _PNG: "png", _JPEG: "jpg", _TEXT: "txt"}
-"""What is taken, and what a file of it is called in a bundle: pages and pictures that every
+"""Media types that are taken, and endings of their files in a bundle: pages and pictures that every
 computer shows, and nothing that one runs."""
 
 _MAGIC: Final = ((b"%PDF-", _PDF), (b"\x89PNG\r\n\x1a\n", _PNG), (b"\xff\xd8\xff", _JPEG))
@@ -76,23 +77,23 @@ _WHOLE: Final[Mapping[str, tuple[bytes, ...]]] = {
 are found, and its end (ISO 32000-1, 7.5.5), a PNG's first and last chunk, a JPEG's end marker."""
 
 MAX_PIXELS: Final = 50_000_000
-"""Of a picture: an A4 page at 600 dots an inch has 35 million. Whoever lays it out unpacks all of
+"""Pixels of a picture: an A4 page at 600 dots an inch has 35 million. Laying it out unpacks all of
 them, some bytes each, and a few kilobytes of a file can hold billions."""
 
 _JPEG_SIZE: Final = re.compile(
     rb"\xff[\xc0-\xc3\xc5-\xc7\xc9-\xcb\xcd-\xcf]\x00.[\x08\x0c](..)(..)", re.DOTALL
 )
-"""A frame's header (ITU-T T.81, B.2.2): precision, lines, columns. Looked for anywhere: programs
-differ in what they pass over before it, and a small picture within the file does no harm."""
+"""A frame's header (ITU-T T.81, B.2.2): precision, lines, columns. It is looked for anywhere:
+programs differ in what they skip before it, and a small picture within the file does no harm."""
 
 PDF_END_BYTES: Final = 4096
-"""How much of a PDF's end is looked at: its end stands in the last 1,024 bytes, and mail programs
-put some after it."""
+"""Bytes at a PDF's end that are looked at: its end stands in the last 1,024, and mail programs put
+some after it."""
 
 _MEDIA_BY_NAME: Final = {
     ".pdf": _PDF, ".png": _PNG, ".jpg": _JPEG, ".jpeg": _JPEG, ".jpe": _JPEG, ".txt": _TEXT,
 }  # fmt: skip
-"""What a name's ending says. Others say nothing: text has many."""
+"""What a name's ending says. Other endings say nothing: text has many."""
 
 _WORDS: Final = {_PDF: "a PDF", _PNG: "a PNG", _JPEG: "a JPEG", _TEXT: "plain text"}
 
@@ -103,9 +104,9 @@ ID: Final = "att_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachRequest:
-    """What is to be attached to what. `carrier` and `tracking`: of a delivery, how it went.
+    """What is to be attached to what. `carrier` and `tracking` are of a delivery.
 
-    name  of the file, as the person knows it
+    name  the file's name, as the person knows it
     note  what is said of it
     """
 
@@ -122,7 +123,7 @@ class AttachRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment:
-    """One attachment, for whoever may see it. `name`, `note`, `carrier` and `tracking` are empty
+    """One attachment, for people who may see it. `name`, `note`, `carrier` and `tracking` are empty
     once it is gone."""
 
     record: attachment_store.AttachmentRecord
@@ -137,7 +138,7 @@ class Attachment:
         return self.record.gone_at is not None
 
     def document(self) -> dict[str, Any]:
-        """For JSON. Of what may be a phone number the last digits stand there."""
+        """Return it for JSON, with only the last digits of whatever may be a phone number."""
         found = self.record
         return {
             "attachment": found.attachment_id,
@@ -160,14 +161,14 @@ class Attachment:
 
 
 def attachment_of(record: attachment_store.AttachmentRecord) -> Attachment:
-    """A row with what stands in its details."""
+    """Return a row with what stands in its details."""
     details = json.loads(record.details) if record.details is not None else {}
     names = ("name", "note", "carrier", "tracking")
     return Attachment(record=record, **{name: details.get(name, "") for name in names})
 
 
 def media_of(content: bytes) -> str | None:
-    """What a file is, by its bytes and not by its name; None for what is not taken."""
+    """Return the media type by a file's bytes, not by its name; None for what is not taken."""
     for begin, media in _MAGIC:
         if content.startswith(begin):
             return media
@@ -180,9 +181,10 @@ def media_of(content: bytes) -> str | None:
 
 
 def fault_of(name: str, content: bytes, media: str) -> str | None:
-    """Why a file is not what its name or its first bytes say, with what to do; None where it is.
+    """Return why a file is not what its name or its first bytes say, with what to do; None where it
+    is.
 
-    Looks for marks alone and parses nothing: what opens files of strangers is a viewer's part.
+    Look for marks alone and parse nothing: opening strangers' files is a viewer's part.
     """
     by_name = _MEDIA_BY_NAME.get(PurePath(name).suffix.lower(), media)
     if by_name != media:
@@ -190,7 +192,10 @@ def fault_of(name: str, content: bytes, media: str) -> str | None:
             f"{name} is {_WORDS[media]}, and its name says {_WORDS[by_name]}: attach the file that "
             "was meant, or give this one the ending of what it is"
         )
-    if _pixels(content, media) > MAX_PIXELS:
+    sizes = _JPEG_SIZE.findall(content) if media == _JPEG else []
+    if media == _PNG and content[12:16] == b"IHDR":  # the first chunk, or no PNG (11.2.1)
+        sizes = [(content[16:20], content[20:24])]
+    if any(int.from_bytes(a) * int.from_bytes(b) > MAX_PIXELS for a, b in sizes):
         return (
             f"{name} has more than {MAX_PIXELS:,} pixels: make it smaller, such as by a screenshot "
             "of it, and attach that"
@@ -204,23 +209,25 @@ def fault_of(name: str, content: bytes, media: str) -> str | None:
     )
 
 
-def _pixels(content: bytes, media: str) -> int:
-    """How many a picture says that it has; 0 of what is none."""
-    if media == _PNG and content[12:16] == b"IHDR":  # the first chunk, or no PNG (11.2.1)
-        return int.from_bytes(content[16:20]) * int.from_bytes(content[20:24])
-    sizes = _JPEG_SIZE.findall(content) if media == _JPEG else []
-    return max((int.from_bytes(high) * int.from_bytes(wide) for high, wide in sizes), default=0)
-
-
 async def attach(context: AppContext, asked: AttachRequest) -> Attachment:
-    """Keep a file, and say so in the trail.
+    """Store a file, and note it in the trail.
 
-    Raises UsageError for who may not, for a file that is not taken and for one too many, each with
+    Raise UsageError for who may not, for a file that is not taken and for one too many, each with
     what to do; NotFoundError for no such order or break.
     """
     media = _checked(asked)
-    order = await _order_of(context, asked)
-    details = _details(asked)
+    if asked.about == "order":
+        order: str | None = asked.subject
+        await explain_order(context, asked.subject)
+    else:
+        async with context.database.reading() as connection:
+            order = await attachment_store.order_of_break(connection, asked.subject)
+    if order is None:
+        raise _no_break(asked.subject)
+    # The salt: once it is gone, its digest in the trail shows nobody what stood there.
+    said = {name: getattr(asked, name).strip() for name in ("note", "carrier", "tracking")}
+    said |= {"name": asked.name, "salt": new_salts(1)[0].hex()}
+    details = canonical_json(said).decode()
     sha256 = hashlib.sha256(asked.content).hexdigest()
     async with context.database.writing() as connection:
         await acting_alone(connection)
@@ -259,7 +266,7 @@ async def attach(context: AppContext, asked: AttachRequest) -> Attachment:
 
 
 def _checked(asked: AttachRequest) -> str:
-    """The media type. Raises UsageError."""
+    """Return the media type. Raise UsageError."""
     if asked.kind not in ATTACHMENT_KINDS:
         raise UsageError(f"the kind is one of: {', '.join(ATTACHMENT_KINDS)}")
     if len(asked.content) > MAX_FILE_BYTES:
@@ -291,45 +298,17 @@ def _checked(asked: AttachRequest) -> str:
 
 
 def shown_name(path_name: str) -> str:
-    """A file's name as it may stand in a listing: printable, and not too long."""
+    """Return a file's name as it may stand in a listing: printable, and not too long."""
     return printable(path_name)[-MAX_NAME:] or "file"
-
-
-def _details(asked: AttachRequest) -> str:
-    """With a salt: when it is gone, its digest in the trail shows nobody what stood there."""
-    details = {
-        "name": asked.name,
-        "note": asked.note.strip(),
-        "carrier": asked.carrier.strip(),
-        "tracking": asked.tracking.strip(),
-        "salt": new_salts(1)[0].hex(),
-    }
-    return canonical_json(details).decode()
 
 
 def _no_break(name: str) -> NotFoundError:
     return NotFoundError(f"no break {name} lives: `tallyhook breaks list` shows them")
 
 
-async def _order_of(context: AppContext, asked: AttachRequest) -> str:
-    if asked.about == "order":
-        await explain_order(context, asked.subject)
-        return asked.subject
-    async with context.database.reading() as connection:
-        order = await attachment_store.order_of_break(connection, asked.subject)
-    if order is None:
-        raise _no_break(asked.subject)
-    return order
-
-
 async def _check_room(connection: Connection, asked: AttachRequest, sha256: str) -> None:
-    there = [
-        each
-        for each in await attachment_store.attachments_of_subject(
-            connection, asked.about, asked.subject
-        )
-        if each.gone_at is None
-    ]
+    found = await attachment_store.attachments_of_subject(connection, asked.about, asked.subject)
+    there = [each for each in found if each.gone_at is None]
     for each in there:
         if each.sha256 == sha256:
             raise UsageError(f"this very file is attached already, as {each.attachment_id}")
@@ -346,7 +325,8 @@ async def _check_room(connection: Connection, asked: AttachRequest, sha256: str)
 
 
 async def _standing(connection: Connection, name: str) -> attachment_store.AttachmentRecord:
-    """One that is there. Raises NotFoundError for none, UsageError for one that is gone."""
+    """Return an attachment that is not gone. Raise NotFoundError for none, UsageError for a gone
+    one."""
     found = await attachment_store.attachment_named(connection, name)
     if found is None:
         raise NotFoundError(
@@ -358,10 +338,10 @@ async def _standing(connection: Connection, name: str) -> attachment_store.Attac
 
 
 async def detach(context: AppContext, name: str, *, reason: str, by: str | None) -> Attachment:
-    """Let one go: its bytes, its name and what was said of it. The trail keeps that it was there,
-    its digest, and why it went.
+    """Delete an attachment: its bytes, its name and what was said of it. The trail keeps that it
+    was there, its digest, and why it went.
 
-    Raises UsageError for who may not, without a reason, and for one that is gone; NotFoundError.
+    Raise UsageError for who may not, without a reason, and for a gone one; NotFoundError.
     """
     checked = checked_reason(reason, [])
     async with context.database.writing() as connection:
@@ -381,8 +361,8 @@ async def detach(context: AppContext, name: str, *, reason: str, by: str | None)
 async def attachments_of(
     context: AppContext, *, order: str | None = None, break_: str | None = None
 ) -> list[Attachment]:
-    """Those of an order with its breaks, or of one break; gone ones, too. Raises NotFoundError for
-    no such order or break."""
+    """Return the attachments of an order with its breaks, or of one break, gone ones too. Raise
+    NotFoundError for no such order or break."""
     async with context.database.reading() as connection:
         if break_ is not None:
             if await attachment_store.order_of_break(connection, break_) is None:
@@ -396,12 +376,14 @@ async def attachments_of(
 
 
 def listing(attachments: Iterable[Attachment]) -> dict[str, Any]:
-    """For JSON."""
+    """Return attachments for JSON."""
     return {"attachments": [each.document() for each in attachments]}
 
 
-async def bytes_of(connection: Connection, record: attachment_store.AttachmentRecord) -> bytes:
-    """The bytes of one that is there. Raises UsageError where they are not those of its digest."""
+async def attachment_bytes(
+    connection: Connection, record: attachment_store.AttachmentRecord
+) -> bytes:
+    """Return the bytes of an attachment. Raise UsageError where they do not have its digest."""
     body = await attachment_store.attached_bytes(connection, record.sha256)
     if body is None or hashlib.sha256(body).hexdigest() != record.sha256:
         raise UsageError(
@@ -414,14 +396,15 @@ async def bytes_of(connection: Connection, record: attachment_store.AttachmentRe
 async def read_attachment(
     context: AppContext, name: str, *, by: str | None
 ) -> tuple[Attachment, bytes]:
-    """One with its bytes, for a person who may see them; the trail keeps that they did.
+    """Return an attachment with its bytes, for a person who may see them; the trail keeps that they
+    did.
 
-    Raises UsageError for who may not and for one that is gone, NotFoundError for none.
+    Raise UsageError for who may not and for a gone one, NotFoundError for none.
     """
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="attachment_read")
         found = await _standing(connection, name)
-        content = await bytes_of(connection, found)
+        content = await attachment_bytes(connection, found)
         await note_in_trail(
             connection, who, action="attachment_read", subject=found.subject,
             at=context.clock.now(), facts={"attachment": name},

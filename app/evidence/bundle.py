@@ -13,28 +13,17 @@ from app.access.operators import note_in_trail, permitted
 from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.text import counted
-from app.evidence import keys, letter, rendering, seal, verify
+from app.evidence import gather_evidence, keys, letter, rendering, seal, verify
 from app.evidence.attachments import ENDINGS
-from app.evidence.gather_evidence import (
-    AttachedFile,
-    DeliveryEvidence,
-    Dossier,
-    Proven,
-    Providers,
-    gather_dossier,
-)
-from app.evidence.witnesses import Witnesses
 from app.orders.customers import checked_reason
 from app.orders.delivery_log import shown_address, shown_header
 from app.orders.holds import hold_if_due
-from app.orders.published_store import Published
 from app.receiving.caught_up import must_have_read
 from app.receiving.due_store import marks_of
 from reconcile.canonical import canonical_json
 from reconcile.instants import SECOND, Instant, format_duration, format_instant, format_known
 from reconcile.ledger.explain import ledger_document
 from reconcile.ledger.fold import fold
-from reconcile.ledger.records import Record
 from reconcile.transparency.cosignatures import signatures_of
 from reconcile.transparency.evidence import history_document, value_document
 
@@ -43,14 +32,15 @@ SESSION_KINDS: Final = ("session_requested", "session_opened", "session_refused"
 
 @dataclass(slots=True)
 class Files:
-    """`shown` is in the bundle whatever it is; `personal` only in a full one."""
+    """Files of a bundle: `shown` are in each, `personal` only in a full one."""
 
     shown: dict[str, bytes] = field(default_factory=dict)
     personal: dict[str, bytes] = field(default_factory=dict, repr=False)
 
 
-def files_of(dossier: Dossier, *, key: str) -> Files:
-    """Every file but the key itself, the manifest and its signature. `key`: the key's name."""
+def files_of(dossier: gather_evidence.Dossier, *, key: str) -> Files:
+    """Return every file but the key itself, the manifest and its signature. `key`: the key's
+    name."""
     ledger = fold(dossier.history, policy=dossier.policy, as_of=dossier.as_of)
     files = Files()
     for delivery in dossier.deliveries:
@@ -63,7 +53,19 @@ def files_of(dossier: Dossier, *, key: str) -> Files:
         ),
         "ledger.json": _json(ledger_document(ledger)),
         "sessions.json": _json(_sessions(dossier)),
-        "revisions.json": _json([_revision(each, dossier) for each in dossier.revisions]),
+        "revisions.json": _json(
+            [
+                {
+                    "seq": each.seq,
+                    "at": format_instant(each.at),
+                    "outcome": each.outcome,
+                    "fulfillable": each.fulfillable,
+                    "before": each.before_outcome,
+                    "because": [dossier.masking.text(sentence) for sentence in each.because],
+                }
+                for each in dossier.revisions
+            ]
+        ),
         "books.json": _json([dossier.masking.value(each) for each in dossier.lines]),
         "sources.json": _json(_sources(dossier)),
         "log.json": _json(_log(dossier)),
@@ -82,7 +84,7 @@ def files_of(dossier: Dossier, *, key: str) -> Files:
     return files
 
 
-def _letter_facts(dossier: Dossier, key: str) -> letter.LetterFacts:
+def _letter_facts(dossier: gather_evidence.Dossier, key: str) -> letter.LetterFacts:
     return letter.LetterFacts(
         history=dossier.history,
         revisions=tuple(
@@ -90,7 +92,7 @@ def _letter_facts(dossier: Dossier, key: str) -> letter.LetterFacts:
             for each in dossier.revisions
         ),
         arrivals=tuple(
-            letter.Arrival(
+            letter.LetterArrival(
                 source=each.arrived.source,
                 received_at=each.arrived.received_at,
                 key=each.proven.key,
@@ -113,14 +115,16 @@ def _json(value: Any) -> bytes:
 
 
 def entry(data: bytes) -> dict[str, Any]:
-    """The manifest entry of a file."""
+    """Return the manifest entry of a file."""
     return {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
 
 
 # --- deliveries ----------------------------------------------------------------------------------
 
 
-def _add_delivery(files: Files, evidence: DeliveryEvidence, dossier: Dossier) -> None:
+def _add_delivery(
+    files: Files, evidence: gather_evidence.DeliveryEvidence, dossier: gather_evidence.Dossier
+) -> None:
     name = f"delivery-{evidence.arrived.delivery_id}"
     kept = evidence.arrived.headers.encode() if evidence.arrived.headers else None
     proven = evidence.proven
@@ -138,21 +142,29 @@ def _add_delivery(files: Files, evidence: DeliveryEvidence, dossier: Dossier) ->
         "whole": _part(files, f"{name}.whole", evidence.arrived.whole),
         "headers": _part(files, f"{name}.headers", kept),
         "signed": _part(files, f"{name}.signed", proven.content),
-        "headers_shown": [_shown(each, value, dossier) for each, value in evidence.headers],
-        "signature": _signature(proven, evidence.arrived.received_at),
+        "headers_shown": [
+            # A redacted one lacks what is personal by its name, too; a full one has it beside.
+            [each, dossier.masking.value({each: value})[each]]
+            if dossier.full
+            else [each, shown_header(each, value, dossier.masking)]
+            for each, value in evidence.headers
+        ],
+        "signature": {
+            "scheme": proven.scheme,
+            "where": proven.where,
+            "over": proven.signed,
+            "key": proven.key,
+            "signed_at": format_known(proven.signed_at),
+            "age_at_arrival": None
+            if proven.signed_at is None
+            else format_duration(evidence.arrived.received_at - proven.signed_at),
+            "sentence": proven.sentence,
+        },
         "let_go_at": format_known(evidence.arrived.pruned_at),
     }
     files.shown[f"{name}.json"] = _json(document)
     if proven.public is not None:
         files.shown[f"key-{proven.key}.pem"] = proven.public
-
-
-def _shown(name: str, value: str, dossier: Dossier) -> list[str]:
-    """A header without what is personal, by its value or by its name: of a redacted bundle also
-    without what seems to be. In a full one they stand whole beside it."""
-    if not dossier.full:
-        return [name, shown_header(name, value, dossier.masking)]
-    return [name, dossier.masking.value({name: value})[name]]
 
 
 def _part(files: Files, name: str, data: bytes | None) -> dict[str, Any] | None:
@@ -162,54 +174,27 @@ def _part(files: Files, name: str, data: bytes | None) -> dict[str, Any] | None:
     return {"file": name, **entry(data)}
 
 
-def _signature(proven: Proven, received_at: Instant) -> dict[str, Any]:
-    age = None if proven.signed_at is None else received_at - proven.signed_at
-    return {
-        "scheme": proven.scheme,
-        "where": proven.where,
-        "over": proven.signed,
-        "key": proven.key,
-        "signed_at": format_known(proven.signed_at),
-        "age_at_arrival": None if age is None else format_duration(age),
-        "sentence": proven.sentence,
-    }
-
-
 # --- what else is known --------------------------------------------------------------------------
 
 
-def _sessions(dossier: Dossier) -> list[dict[str, Any]]:
-    """What we asked the service, with its idempotency key, and what it answered."""
+def _sessions(dossier: gather_evidence.Dossier) -> list[dict[str, Any]]:
+    """Return what we asked the service, with its idempotency key, and what it answered."""
     records = (each for each in dossier.history.records if each.kind in SESSION_KINDS)
-    ordered = sorted(records, key=lambda each: (each.recorded_at, each.record_id))
-    return [_session(each, dossier) for each in ordered]
+    found = []
+    for record in sorted(records, key=lambda each: (each.recorded_at, each.record_id)):
+        text = dossier.details.get(record.record_id) or ""
+        try:
+            details: Any = dossier.masking.value(json.loads(text or "null"))
+        except (ValueError, RecursionError):
+            details = dossier.masking.text(text)
+        found.append({**value_document(record), "details": details})
+    return found
 
 
-def _session(record: Record, dossier: Dossier) -> dict[str, Any]:
-    details = dossier.details.get(record.record_id)
-    return {**value_document(record), "details": _details(details, dossier)}
-
-
-def _details(text: str | None, dossier: Dossier) -> Any:
-    try:
-        return dossier.masking.value(json.loads(text or "null"))
-    except (ValueError, RecursionError):
-        return dossier.masking.text(text or "")
-
-
-def _revision(published: Published, dossier: Dossier) -> dict[str, Any]:
-    return {
-        "seq": published.seq,
-        "at": format_instant(published.at),
-        "outcome": published.outcome,
-        "fulfillable": published.fulfillable,
-        "before": published.before_outcome,
-        "because": [dossier.masking.text(each) for each in published.because],
-    }
-
-
-def _attachment(files: Files, attached: AttachedFile, dossier: Dossier) -> dict[str, Any]:
-    """A file, and what is said of it, are personal: in a redacted bundle are their digests, which
+def _attachment(
+    files: Files, attached: gather_evidence.AttachedFile, dossier: gather_evidence.Dossier
+) -> dict[str, Any]:
+    """Add a file, and what is said of it, as personal; a redacted bundle has their digests, which
     the audit entry has, too."""
     record = attached.record
     name = f"attachment-{record.attachment_id}"
@@ -228,7 +213,7 @@ def _attachment(files: Files, attached: AttachedFile, dossier: Dossier) -> dict[
     }
 
 
-def _sources(dossier: Dossier) -> list[Mapping[str, Any]]:
+def _sources(dossier: gather_evidence.Dossier) -> list[Mapping[str, Any]]:
     return [
         {
             "source": each.source,
@@ -240,7 +225,7 @@ def _sources(dossier: Dossier) -> list[Mapping[str, Any]]:
     ]
 
 
-def _log(dossier: Dossier) -> dict[str, Any]:
+def _log(dossier: gather_evidence.Dossier) -> dict[str, Any]:
     leaves: Iterable[Any] = (
         {
             "id": each.subject,
@@ -283,34 +268,39 @@ def _log(dossier: Dossier) -> dict[str, Any]:
 
 
 KEY: Final = "evidence-key.pub"
-"""The key as `minisign -p` reads it."""
+"""File with the key as `minisign -p` reads it."""
 
 ABOUT: Final = "signature over the manifest of an evidence bundle"
 """The signature's first line, which no signature covers: always the same, so a change is seen."""
 
 KEY_PEM: Final = "evidence-key.pem"
-"""The same key as `openssl` reads it."""
+"""File with the same key as `openssl` reads it."""
 
 
-def bundle_of(dossier: Dossier, key: keys.EvidenceKey) -> bytes:
-    """The bundle's bytes: the same for the same dossier and key.
+def bundle_of(dossier: gather_evidence.Dossier, key: keys.EvidenceKey) -> bytes:
+    """Return the bundle's bytes: the same for the same dossier and key.
 
-    Raises UsageError where it would be larger than `verify` takes.
+    Raise UsageError where it would be larger than `verify` takes.
     """
     files = files_of(dossier, key=keys.key_name(key.public))
     files.shown[KEY] = keys.public_key_text(key.public).encode()
     files.shown[KEY_PEM] = key.public.pem().encode()
     manifest = canonical_json(manifest_of(dossier, files))
     members = files.shown | (files.personal if dossier.full else {})
-    _check_bounds(members)
+    size = sum(len(data) for data in members.values())
+    if size > verify.MAX_BYTES * 0.9 or len(members) > verify.MAX_MEMBERS - 2:
+        raise UsageError(
+            f"this bundle would have {len(members):,} files and {size:,} bytes, more than can be "
+            "checked in one piece: name an earlier --as-of, or leave personal data out"
+        )
     comment = f"evidence of an order as of {format_instant(dossier.as_of)}"
-    signature = keys.signed(key, manifest, comment=comment, about=ABOUT)
+    signature = keys.minisign_signature(key, manifest, comment=comment, about=ABOUT)
     return verify.pack({**members, verify.MANIFEST: manifest, verify.SIGNATURE: signature.encode()})
 
 
-def manifest_of(dossier: Dossier, files: Files) -> dict[str, Any]:
-    """What is signed: order, instant, the program that rendered what is rendered, and the digest of
-    every file, left out or not."""
+def manifest_of(dossier: gather_evidence.Dossier, files: Files) -> dict[str, Any]:
+    """Return what is signed: order, instant, the program that rendered what is rendered, and the
+    digest of every file, left out or not."""
     shown = {name: entry(data) for name, data in files.shown.items()}
     personal = {name: entry(data) for name, data in files.personal.items()}
     return {
@@ -325,28 +315,19 @@ def manifest_of(dossier: Dossier, files: Files) -> dict[str, Any]:
     }
 
 
-def _check_bounds(members: dict[str, bytes]) -> None:
-    size = sum(len(data) for data in members.values())
-    if size > verify.MAX_BYTES * 0.9 or len(members) > verify.MAX_MEMBERS - 2:
-        raise UsageError(
-            f"this bundle would have {len(members):,} files and {size:,} bytes, more than can be "
-            "checked in one piece: name an earlier --as-of, or leave personal data out"
-        )
-
-
 # --- builds an order's evidence bundle, for who may have it, and writes down who did and why ------
 
 
 SEAL_TRIES: Final = 100
 SEAL_PAUSE_S: Final = 0.1
-"""How often, and how far apart, it is looked whether all is sealed: a batch takes less, and where
-much waits another process may be at it for some seconds."""
+"""Tries and pause of waiting until all is sealed: a batch takes less, and where much waits another
+process may be at it for some seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleRequest:
     """What is asked for. `reason` says why personal data go in; without it they stay out.
-    `attachments`: whether the files that people attached are in it, or their digests are."""
+    `attachments`: whether the files that people attached go in, or only their digests."""
 
     order: str
     as_of: Instant | None = None
@@ -357,9 +338,12 @@ class BundleRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
-    """A bundle: its bytes, and what was put in. `due`: the order is still to be folded, so that
-    what is published next is not in it. `cosigned_by_too_few`: its checkpoint is, of the
-    witnesses that there are. `attachments`: how many, None if not asked for."""
+    """A bundle and what was put in.
+
+    due                  the order is still to be folded: what is published next is not in it
+    cosigned_by_too_few  fewer witnesses than the quorum cosigned its checkpoint
+    attachments          how many; None if not asked for
+    """
 
     archive: bytes
     order: str
@@ -373,7 +357,7 @@ class Built:
 
     @property
     def sha256(self) -> str:
-        """Of the whole file, hex."""
+        """Return the digest of the whole file in hex."""
         return hashlib.sha256(self.archive).hexdigest()
 
 
@@ -381,12 +365,12 @@ async def build_evidence(
     context: AppContext,
     request: BundleRequest,
     *,
-    providers: Providers,
+    providers: gather_evidence.Providers,
     signer: seal.CheckpointSigner,
 ) -> Built:
-    """The bundle. Personal data take the role that may unmask, and a reason.
+    """Build the bundle. Personal data take the role that may unmask, and a reason.
 
-    Raises UsageError for who may not and for an empty reason, NotFoundError for no such order.
+    Raise UsageError for who may not and for an empty reason, NotFoundError for no such order.
     """
     full = request.reason is not None
     if full:
@@ -399,6 +383,10 @@ async def build_evidence(
     await hold_if_due(context, [request.order])  # what is read in it must have been recorded
     dossier = await _sealed_dossier(context, request, providers=providers, signer=signer)
     reason = checked_reason(request.reason, sorted(dossier.phones)) if request.reason else ""
+    now, witnesses = context.clock.now(), providers.witnesses
+    async with context.database.reading() as connection:
+        marks = await marks_of(connection, [request.order])
+    cosigned = {(each.name, each.key_id) for each in signatures_of(dossier.sealed.checkpoint)}
     built = Built(
         archive=bundle_of(dossier, signer.key),
         order=request.order,
@@ -406,9 +394,11 @@ async def build_evidence(
         deliveries=len(dossier.deliveries),
         unsealed=len(dossier.sealed.unsealed),
         full=full,
-        due=await _is_due(context, request.order),
+        due=any(mark.due_at is not None and mark.due_at <= now for mark in marks),
         attachments=None if dossier.attached is None else len(dossier.attached),
-        cosigned_by_too_few=_by_too_few(dossier, providers.witnesses),
+        cosigned_by_too_few=witnesses is not None
+        and witnesses.quorum
+        > sum((each.key.name, each.key.id) in cosigned for each in witnesses.each),
     )
     await _write_down(context, request, built, reason=reason)
     return built
@@ -418,17 +408,18 @@ async def _sealed_dossier(
     context: AppContext,
     request: BundleRequest,
     *,
-    providers: Providers,
+    providers: gather_evidence.Providers,
     signer: seal.CheckpointSigner,
-) -> Dossier:
-    """With proofs of what came a moment ago, too; another sealer may be in the middle of it.
+) -> gather_evidence.Dossier:
+    """Gather the dossier, with proofs of what came a moment ago too; another sealer may be in the
+    middle of it.
 
-    Raises UsageError where something stays unsealed that nobody would take for new: whoever
-    verified such a bundle would be advised not to rely on it.
+    Raise UsageError where something stays unsealed that nobody would take for new: a verification
+    of such a bundle would advise not to rely on it.
     """
     for _ in range(SEAL_TRIES):
         await seal.seal_all(context, signer)
-        dossier = await gather_dossier(
+        dossier = await gather_evidence.gather_dossier(
             context,
             request.order,
             as_of=request.as_of,
@@ -439,9 +430,14 @@ async def _sealed_dossier(
         if not dossier.sealed.unsealed:
             break
         await asyncio.sleep(SEAL_PAUSE_S)
-    late = set(dossier.sealed.unsealed) & _came_before(
-        dossier, Instant(dossier.as_of - verify.SEALED_WITHIN_S * SECOND)
-    )
+    history, sealed_by = dossier.history, dossier.as_of - verify.SEALED_WITHIN_S * SECOND
+    came = {
+        **{each.delivery_id: each.received_at for each in history.deliveries},
+        **{each.record_id: each.recorded_at for each in history.records},
+        **{f"revision:{each.seq}": each.at for each in dossier.revisions},
+        **{f"deed:{e.record.audit_number}": e.record.at for e in dossier.attached or ()},
+    }
+    late = [name for name in dossier.sealed.unsealed if came[name] < sealed_by]
     if late:
         raise UsageError(
             f"{counted(len(late), 'part')} of it should have been sealed and is not yet: try again "
@@ -450,36 +446,10 @@ async def _sealed_dossier(
     return dossier
 
 
-def _came_before(dossier: Dossier, instant: Instant) -> set[str]:
-    history = dossier.history
-    return {
-        *(each.delivery_id for each in history.deliveries if each.received_at < instant),
-        *(each.record_id for each in history.records if each.recorded_at < instant),
-        *(f"revision:{each.seq}" for each in dossier.revisions if each.at < instant),
-        *(f"deed:{each.record.audit_number}" for each in dossier.attached or ()
-          if each.record.at < instant),
-    }  # fmt: skip
-
-
-def _by_too_few(dossier: Dossier, witnesses: Witnesses | None) -> bool:
-    lines = signatures_of(dossier.sealed.checkpoint)
-    names = {(each.name, each.key_id) for each in lines}
-    return witnesses is not None and witnesses.quorum > sum(
-        (each.key.name, each.key.id) in names for each in witnesses.each
-    )
-
-
-async def _is_due(context: AppContext, order: str) -> bool:
-    now = context.clock.now()
-    async with context.database.reading() as connection:
-        marks = await marks_of(connection, [order])
-    return any(mark.due_at is not None and mark.due_at <= now for mark in marks)
-
-
 async def _write_down(
     context: AppContext, request: BundleRequest, built: Built, *, reason: str
 ) -> None:
-    """Who built what and why, before anybody has it."""
+    """Note in the trail who built what and why, before anybody has it."""
     async with context.database.writing() as connection:
         now = context.clock.now()
         who = await permitted(connection, by=request.by, action="evidence_built")
@@ -488,18 +458,8 @@ async def _write_down(
             "as_of": format_instant(built.as_of),
             "kind": "full" if built.full else "redacted",
         }
-        subject = request.order
-        await note_in_trail(
-            connection,
-            who,
-            action="evidence_built",
-            subject=subject,
-            at=now,
-            reason=reason,
-            facts=facts,
-        )
+        said: dict[str, Any] = {"subject": request.order, "at": now, "reason": reason}
+        await note_in_trail(connection, who, action="evidence_built", **said, facts=facts)
         if built.full:
             who = await permitted(connection, by=request.by, action="unmasked")
-            await note_in_trail(
-                connection, who, action="unmasked", subject=subject, at=now, reason=reason
-            )
+            await note_in_trail(connection, who, action="unmasked", **said)

@@ -1,7 +1,7 @@
 """What is known of an order's dispute, and what a bank asks to see for its kind of reason.
 
-A dispute's reason is the provider's word or a card network's code. Both are distinguished here by
-family; what no line names is left to a person, who can say the family.
+A dispute's reason is the provider's word or a card network's code. Both are sorted here by family;
+a person can name the family of what no line names.
 """
 
 from __future__ import annotations
@@ -9,14 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple, get_args
+from typing import Any, Final, Literal, get_args
 
 from app.evidence.attachments import KIND_WORDS, Attachment
 from reconcile.instants import Instant
 from reconcile.ledger.correlate import Heard
 from reconcile.ledger.ledger import Ledger
-from reconcile.ledger.movements import Dispute as JudgedDispute
-from reconcile.ledger.movements import Payment, payments_of
+from reconcile.ledger.movements import payments_of
 from reconcile.money import Money, to_json
 
 Family = Literal[
@@ -68,7 +67,7 @@ _FAMILY_OF: Final[dict[str, Family]] = {
 
 
 def family_of(reason: str | None) -> Family | None:
-    """The family of a provider's reason or a network's code; None where no line names it."""
+    """Return the family of a provider's reason or a network's code; None where no line names it."""
     word = re.sub(r"[^a-z0-9.]+", "_", (reason or "").lower()).strip("_")
     return _FAMILY_OF.get(word)
 
@@ -86,13 +85,13 @@ STATE_WORDS: Final[Mapping[State, str]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dispute:
+class ReportedDispute:
     """One dispute, by what its messages say.
 
     reference  the provider's own; None where it names none
     payment    the disputed payment's reference
-    reason     the provider's word or the network's code; `family`: of which kind it is
-    still_lost of one that was won or lost in part: what of it is lost
+    reason     the provider's word or the network's code; `family`: its kind
+    still_lost what stays lost of a dispute that was won or lost in part
     respond_by until when the shop may answer
     """
 
@@ -109,12 +108,12 @@ class Dispute:
 
     @property
     def words(self) -> str:
-        """How it stands, in a sentence's end. Of one that was decided in part: what stays lost."""
+        """Say how it stands, in a sentence's end; of one decided in part, what stays lost."""
         part = "" if self.still_lost is None else f" in part, and {self.still_lost} of it stay lost"
         return STATE_WORDS[self.state] + part
 
     def document(self, moment: Any) -> dict[str, Any]:
-        """For JSON. `moment`: how an instant is written."""
+        """Return it for JSON. `moment`: how an instant is written."""
         return {
             "reference": self.reference,
             "payment": self.payment,
@@ -130,14 +129,18 @@ class Dispute:
         }
 
 
-def is_overdue(dispute: Dispute | None, respond_by: Instant | None, *, as_of: Instant) -> bool:
-    """Whether the date until which the bank takes an answer is over, and an answer still due."""
+def is_overdue(
+    dispute: ReportedDispute | None, respond_by: Instant | None, *, as_of: Instant
+) -> bool:
+    """Return whether the bank's date for an answer is over, and an answer still due."""
     decided = dispute is not None and dispute.state != "open"
     return respond_by is not None and respond_by < as_of and not decided
 
 
-def deadline_words(dispute: Dispute | None, respond_by: str | None, *, overdue: bool) -> str:
-    """Until when the bank takes an answer, and what can be done once it does no more.
+def deadline_words(
+    dispute: ReportedDispute | None, respond_by: str | None, *, overdue: bool
+) -> str:
+    """Say until when the bank takes an answer, and what can be done once it does no more.
 
     respond_by  the moment, as it is to be written
     """
@@ -157,13 +160,13 @@ def deadline_words(dispute: Dispute | None, respond_by: str | None, *, overdue: 
 
 
 def messages_of_disputes(ledger: Ledger) -> list[Heard]:
-    """The messages about a dispute, in the order in which they happened."""
+    """Return the messages about a dispute, in the order in which they happened."""
     messages = [each for each in ledger.case.heard if each.event.claim in _STATES]
     return sorted(messages, key=lambda each: (each.at, each.first))
 
 
-def dispute_of(ledger: Ledger, *, respond_by: Mapping[EventKey, Instant]) -> Dispute | None:
-    """The order's newest dispute that is open, else its newest; None where there was none.
+def dispute_of(ledger: Ledger, *, respond_by: Mapping[EventKey, Instant]) -> ReportedDispute | None:
+    """Return the order's newest open dispute, else its newest; None where there was none.
 
     respond_by  by the event's key: until when the shop may answer, where its body says so
     """
@@ -177,69 +180,55 @@ def dispute_of(ledger: Ledger, *, respond_by: Mapping[EventKey, Instant]) -> Dis
 
 def _dispute(
     messages: Sequence[Heard], ledger: Ledger, respond_by: Mapping[EventKey, Instant]
-) -> Dispute:
+) -> ReportedDispute:
     first = messages[0]
     reasons = [each.event.reason for each in messages if each.event.reason]
     amounts = [each.event.money for each in messages if each.event.money is not None]
+    if not amounts:  # a dispute without an amount is about all of the payment
+        paid = (
+            e.event.money
+            for e in ledger.case.heard
+            if (e.event.claim, e.event.source, e.event.payment)
+            == ("succeeded", first.event.source, first.event.payment)
+        )
+        amounts = [each for each in paid if each is not None][:1]
     dates = [respond_by[each.event.key] for each in messages if each.event.key in respond_by]
     reason = reasons[-1] if reasons else None
-    judged = _judged(messages, ledger)
-    last: State = _STATES[messages[-1].event.claim]
-    return Dispute(
+    state, lost = _judged(messages, ledger) or (_STATES[messages[-1].event.claim], None)
+    return ReportedDispute(
         reference=first.event.movement,
         payment=first.event.payment,
         source=first.event.source,
         reason=reason,
         family=family_of(reason),
-        money=max(amounts, key=lambda each: each.minor) if amounts else _paid(ledger, first),
+        money=max(amounts, key=lambda each: each.minor, default=None),
         opened_at=first.at,
-        state=last if judged is None else judged.state,
-        still_lost=None if judged is None else judged.still_lost,
+        state=state,
+        still_lost=lost,
         respond_by=dates[-1] if dates else None,
     )
 
 
-class _Judged(NamedTuple):
-    state: State
-    still_lost: Money | None
-
-
-def _judged(messages: Sequence[Heard], ledger: Ledger) -> _Judged | None:
-    """What the ledger makes of it, which knows what of one moment counts. By the events' keys: a
-    finding cites ids, and those of two sources may be the same."""
+def _judged(messages: Sequence[Heard], ledger: Ledger) -> tuple[State, Money | None] | None:
+    """Return how the ledger judges the dispute of these messages, and what of it is lost. The
+    ledger knows what counts at one moment. They are found by their keys: a finding cites ids, and
+    two sources may have the same."""
     keys = {each.event.key for each in messages}
     for payment in payments_of(ledger.case.attempts, ledger.case.filed):
         for each in payment.disputes:
             if any(heard.event.key in keys for heard in each.heard):
-                return _Judged(each.word, _lost_in_part(payment, each))
+                if each.word != "won":
+                    return each.word, each.lost
+                kept = (moved.money for moved in payment.returns if moved.heard is each.heard)
+                return each.word, next(kept, None)
     return None
 
 
-def _lost_in_part(payment: Payment, judged: JudgedDispute) -> Money | None:
-    if judged.word != "won":
-        return judged.lost
-    kept = [moved.money for moved in payment.returns if moved.heard is judged.heard]
-    return kept[0] if kept else None
-
-
 def still_lost(messages: Sequence[Heard], ledger: Ledger) -> Money | None:
-    """Of a dispute that was won or lost in part: what stays lost. None where none of these messages
-    of it is about the end that counts."""
-    judged = _judged(messages, ledger)
-    if judged is None or judged.state not in [_STATES[each.event.claim] for each in messages]:
-        return None
-    return judged.still_lost
-
-
-def _paid(ledger: Ledger, message: Heard) -> Money | None:
-    """All of the payment: what a dispute without an amount is about."""
-    of = (message.event.source, message.event.payment)
-    paid = [
-        event.money
-        for event in (each.event for each in ledger.case.heard)
-        if event.claim == "succeeded" and (event.source, event.payment) == of and event.money
-    ]
-    return paid[0] if paid else None
+    """Return what stays lost of a dispute won or lost in part; None where none of these messages is
+    about the end that counts."""
+    state, lost = _judged(messages, ledger) or (None, None)
+    return lost if state in [_STATES[each.event.claim] for each in messages] else None
 
 
 # --- what a bank asks to see ----------------------------------------------------------------------
@@ -266,7 +255,7 @@ class CaseFacts:
     earlier: int
 
     def has(self, *kinds: str) -> bool:
-        """Whether something of one of these kinds is attached."""
+        """Return whether something of one of these kinds is attached."""
         return any(each.record.kind in kinds for each in self.attachments)
 
     @property
@@ -285,17 +274,13 @@ class Item:
     do: str
 
     def document(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return it for JSON."""
         do = "" if self.there else self.do
         return {"item": self.name, "there": self.there, "sentence": self.sentence, "do": do}
 
 
 def checklist(facts: CaseFacts, family: Family) -> list[Item]:
-    """What answers a dispute of this family: what every letter needs first."""
-    return [*_always(facts), *_OF_FAMILY[family](facts)]
-
-
-def _always(facts: CaseFacts) -> list[Item]:
+    """Return what answers a dispute of this family: what every letter needs first."""
     return [
         Item(
             name="merchant",
@@ -311,6 +296,7 @@ def _always(facts: CaseFacts) -> list[Item]:
             "letter's form",
         ),
         _attached("receipt", "The receipt or invoice", facts),
+        *_answers(facts)[family],
     ]
 
 
@@ -323,99 +309,67 @@ def _attached(kind: str, what: str, facts: CaseFacts, *others: str) -> Item:
     )
 
 
-def _delivered(facts: CaseFacts) -> Item:
-    return Item(
-        name="fulfilled",
-        sentence="The shop's own record says that the order was shipped.",
-        there=facts.fulfilled,
-        do="have the shop tell it (fulfilled_at of the order), or import an order book",
-    )
-
-
-def _tracked(facts: CaseFacts) -> Item:
-    return Item(
+def _answers(facts: CaseFacts) -> dict[Family, list[Item]]:
+    proof = _attached("delivery", "Proof that it was delivered to the customer", facts)
+    wrote = _attached("correspondence", "What the customer and the shop wrote each other", facts)
+    tracked = Item(
         name="tracking",
         sentence="The carrier and the tracking number are named.",
         there=facts.tracked,
         do="name both with a file that is attached as proof of delivery",
     )
-
-
-_WROTE: Final = "What the customer and the shop wrote each other"
-
-
-def _fraud(facts: CaseFacts) -> list[Item]:
-    return [
-        _attached("delivery", "Proof that it was delivered to the customer", facts),
-        _tracked(facts),
-        Item(
-            name="earlier_orders",
-            sentence="At least two earlier orders of the same customer were paid, and nobody "
-            "disputed them.",
-            there=facts.earlier >= 2,
-            do="nothing brings them; another order that the customer does not deny would help",
-        ),
-        _attached("correspondence", _WROTE, facts),
-    ]
-
-
-def _not_received(facts: CaseFacts) -> list[Item]:
-    return [
-        _attached("delivery", "Proof that it was delivered to the customer", facts),
-        _tracked(facts),
-        _delivered(facts),
-        _attached("correspondence", _WROTE, facts),
-    ]
-
-
-def _not_as_described(facts: CaseFacts) -> list[Item]:
-    return [
-        _attached("terms", "What was promised: the description or the terms", facts),
-        _attached("delivery", "Proof of what was delivered", facts),
-        _attached("refund_policy", "The refund policy that the customer had seen", facts),
-        _attached("correspondence", _WROTE, facts),
-    ]
-
-
-def _duplicate(facts: CaseFacts) -> list[Item]:
-    return [
-        Item(
-            name="one_payment",
-            sentence="The order was paid once, by one payment.",
-            there=facts.payments == 1,
-            do="if it was paid twice, give the second payment back and accept the dispute",
-        ),
-        _attached("other", "The receipt of the other order that the other payment was for", facts,
-                  "correspondence"),
-    ]  # fmt: skip
-
-
-def _credit(facts: CaseFacts) -> list[Item]:
-    return [
-        Item(
-            name="refunded",
-            sentence="Money went back, or the refund policy says why none is due.",
-            there=facts.refunded or facts.has("refund_policy"),
-            do="give it back, or attach the refund policy",
-        ),
-        _attached("terms", "The terms of cancellation that the customer accepted", facts,
-                  "refund_policy"),
-        _attached("correspondence", _WROTE, facts),
-    ]  # fmt: skip
-
-
-def _other(facts: CaseFacts) -> list[Item]:
-    return [
-        _attached("delivery", "Proof that it was delivered to the customer", facts),
-        _attached("correspondence", _WROTE, facts),
-    ]
-
-
-_OF_FAMILY: Final = {
-    "fraud": _fraud,
-    "not_received": _not_received,
-    "not_as_described": _not_as_described,
-    "duplicate": _duplicate,
-    "credit_not_processed": _credit,
-    "other": _other,
-}
+    fulfilled = Item(
+        name="fulfilled",
+        sentence="The shop's own record says that the order was shipped.",
+        there=facts.fulfilled,
+        do="have the shop tell it (fulfilled_at of the order), or import an order book",
+    )
+    earlier = Item(
+        name="earlier_orders",
+        sentence="At least two earlier orders of the same customer were paid, and nobody "
+        "disputed them.",
+        there=facts.earlier >= 2,
+        do="nothing brings them; another order that the customer does not deny would help",
+    )
+    one_payment = Item(
+        name="one_payment",
+        sentence="The order was paid once, by one payment.",
+        there=facts.payments == 1,
+        do="if it was paid twice, give the second payment back and accept the dispute",
+    )
+    refunded = Item(
+        name="refunded",
+        sentence="Money went back, or the refund policy says why none is due.",
+        there=facts.refunded or facts.has("refund_policy"),
+        do="give it back, or attach the refund policy",
+    )
+    return {
+        "fraud": [proof, tracked, earlier, wrote],
+        "not_received": [proof, tracked, fulfilled, wrote],
+        "not_as_described": [
+            _attached("terms", "What was promised: the description or the terms", facts),
+            _attached("delivery", "Proof of what was delivered", facts),
+            _attached("refund_policy", "The refund policy that the customer had seen", facts),
+            wrote,
+        ],
+        "duplicate": [
+            one_payment,
+            _attached(
+                "other",
+                "The receipt of the other order that the other payment was for",
+                facts,
+                "correspondence",
+            ),
+        ],
+        "credit_not_processed": [
+            refunded,
+            _attached(
+                "terms",
+                "The terms of cancellation that the customer accepted",
+                facts,
+                "refund_policy",
+            ),
+            wrote,
+        ],
+        "other": [proof, wrote],
+    }

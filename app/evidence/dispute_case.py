@@ -14,21 +14,8 @@ from app.core.reading import Unreadable
 from app.core.zones import wall_clock
 from app.database.engine import Connection
 from app.evidence import attachment_store, gather_evidence
+from app.evidence import dispute as disputes
 from app.evidence.attachments import Attachment, attachment_of
-from app.evidence.dispute import (
-    FAMILIES,
-    FAMILY_WORDS,
-    CaseFacts,
-    Dispute,
-    EventKey,
-    Family,
-    Item,
-    checklist,
-    deadline_words,
-    dispute_of,
-    is_overdue,
-    messages_of_disputes,
-)
 from app.orders.customers import phones_of
 from app.orders.history_store import gather
 from app.orders.holds import as_judged
@@ -47,19 +34,19 @@ LOOKED_AT: Final = 50
 """Other orders of the customer that are looked at."""
 
 MOST_EARLIER: Final = 5
-"""Of them, that a letter names: the newest."""
+"""Earlier orders that a letter names: the newest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merchant:
-    """Who answers: what the settings say. A part that is empty is reported as missing."""
+    """Who answers, by the settings. An empty part is reported as missing."""
 
     name: str = ""
     address: str = ""
     contact: str = ""
 
     def missing(self) -> tuple[str, ...]:
-        """The settings that say nothing."""
+        """Return the settings that say nothing."""
         parts = {
             "TALLYHOOK_MERCHANT": self.name,
             "TALLYHOOK_MERCHANT_ADDRESS": self.address,
@@ -74,7 +61,7 @@ class CaseRequest:
 
     order: str
     as_of: Instant | None = None
-    family: Family | None = None
+    family: disputes.Family | None = None
     respond_by: Instant | None = None
     by: str | None = None
 
@@ -89,40 +76,40 @@ class EarlierOrder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class DisputeCase:
     """The case as of an instant, with the customers' numbers masked in its texts."""
 
     order: str
     as_of: Instant
     ledger: Ledger
     history: History
-    dispute: Dispute | None
-    family: Family
+    dispute: disputes.ReportedDispute | None
+    family: disputes.Family
     respond_by: Instant | None
     attachments: tuple[Attachment, ...]
     earlier: tuple[EarlierOrder, ...]
-    items: tuple[Item, ...]
+    items: tuple[disputes.Item, ...]
     masking: Masking = field(repr=False)
 
     @property
     def overdue(self) -> bool:
         """Whether an answer is still due, and its date over."""
-        return is_overdue(self.dispute, self.respond_by, as_of=self.as_of)
+        return disputes.is_overdue(self.dispute, self.respond_by, as_of=self.as_of)
 
     @property
     def deadline(self) -> str:
-        """One or more sentences: until when an answer is taken, and what if that is over."""
-        return deadline_words(self.dispute, exact(self.respond_by), overdue=self.overdue)
+        """Say until when an answer is taken, and what to do if that is over."""
+        return disputes.deadline_words(self.dispute, exact(self.respond_by), overdue=self.overdue)
 
     def document(self) -> dict[str, Any]:
-        """The checklist, for JSON."""
-        dispute = None if self.dispute is None else self.dispute.document(exact)
+        """Return the checklist for JSON."""
+        reported = None if self.dispute is None else self.dispute.document(exact)
         return {
             "order": self.order,
             "as_of": exact(self.as_of),
-            "dispute": dispute,
+            "dispute": reported,
             "family": self.family,
-            "about": FAMILY_WORDS[self.family],
+            "about": disputes.FAMILY_WORDS[self.family],
             "respond_by": exact(self.respond_by),
             "overdue": self.overdue,
             "deadline": self.deadline,
@@ -136,22 +123,22 @@ class Case:
 
 
 def exact(instant: Instant | None) -> str | None:
-    """For JSON, to the second."""
+    """Write an instant for JSON, to the second."""
     return None if instant is None else format_instant(to_second(instant))
 
 
 def to_second(instant: Instant) -> Instant:
-    """Without what is below a second."""
+    """Cut off what is below a second."""
     return Instant(instant - instant % SECOND)
 
 
-def stated_family(word: str | None) -> Family | None:
-    """The family that a person names. Raises UsageError for another word."""
+def stated_family(word: str | None) -> disputes.Family | None:
+    """Return the family that a person names. Raise UsageError for another word."""
     if word is None:
         return None
-    found = next((each for each in FAMILIES if each == word), None)
+    found = next((each for each in disputes.FAMILIES if each == word), None)
     if found is None:
-        raise UsageError(f"{word!r} is none of: {', '.join(FAMILIES)}")
+        raise UsageError(f"{word!r} is none of: {', '.join(disputes.FAMILIES)}")
     return found
 
 
@@ -161,8 +148,8 @@ async def dispute_case(
     *,
     sources: Mapping[str, Source],
     merchant: Merchant,
-) -> Case:
-    """Raises NotFoundError for an order of which nothing was known by then."""
+) -> DisputeCase:
+    """Gather an order's case. Raise NotFoundError where nothing was known of it by then."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         whole = (await as_judged(connection, [asked.order], policy=context.policy))[asked.order]
@@ -171,19 +158,18 @@ async def dispute_case(
         if not known.records and not known.deliveries:
             raise nothing_known(whole, asked.as_of)
         masking = Masking(await phones_of(connection, asked.order, sources=sources))
-        ledger = fold(
-            gather_evidence.masked_history(known, masking), policy=context.policy, as_of=as_of
-        )
+        masked = gather_evidence.masked_history(known, masking)
+        ledger = fold(masked, policy=context.policy, as_of=as_of)
         dates = await _respond_by(connection, known, ledger, sources)
-        dispute = dispute_of(ledger, respond_by=dates)
+        reported = disputes.dispute_of(ledger, respond_by=dates)
         records = await attachment_store.attachments_of_order(connection, asked.order)
         earlier = await _earlier(connection, context, known, as_of, masking)
     attachments = tuple(
         attachment_of(each) for each in records if each.gone_at is None and each.at <= as_of
     )
-    family = asked.family or (dispute.family if dispute else None) or "other"
-    respond_by = asked.respond_by or (dispute.respond_by if dispute else None)
-    facts = CaseFacts(
+    family = asked.family or (reported.family if reported else None) or "other"
+    respond_by = asked.respond_by or (reported.respond_by if reported else None)
+    facts = disputes.CaseFacts(
         respond_by=respond_by,
         missing_merchant=merchant.missing(),
         attachments=attachments,
@@ -192,27 +178,28 @@ async def dispute_case(
         payments=sum(each.outcome == "succeeded" for each in ledger.attempts),
         earlier=len(earlier),
     )
-    return Case(
+    return DisputeCase(
         order=masking.text(asked.order),
         as_of=as_of,
         ledger=ledger,
-        history=gather_evidence.masked_history(known, masking),
-        dispute=dispute,
+        history=masked,
+        dispute=reported,
         family=family,
         respond_by=respond_by,
         attachments=attachments,
         earlier=tuple(earlier[-MOST_EARLIER:]),
-        items=tuple(checklist(facts, family)),
+        items=tuple(disputes.checklist(facts, family)),
         masking=masking,
     )
 
 
 async def _respond_by(
     connection: Connection, known: History, ledger: Ledger, sources: Mapping[str, Source]
-) -> dict[EventKey, Instant]:
-    """By the event's key: until when a dispute may be answered, as the kept bodies say."""
-    wanted = {each.event.digest for each in messages_of_disputes(ledger)}
-    found: dict[EventKey, Instant] = {}
+) -> dict[disputes.EventKey, Instant]:
+    """Return, by the event's key, until when a dispute may be answered, as the stored bodies
+    say."""
+    wanted = {each.event.digest for each in disputes.messages_of_disputes(ledger)}
+    found: dict[disputes.EventKey, Instant] = {}
     for each in known.deliveries:
         source = sources.get(each.event.source)
         if each.event.digest not in wanted or source is None:
@@ -233,8 +220,8 @@ async def _respond_by(
 async def _earlier(
     connection: Connection, context: AppContext, known: History, as_of: Instant, masking: Masking
 ) -> list[EarlierOrder]:
-    """Orders of the same number, by its digest, that were paid before this one was and that nobody
-    disputed; the oldest first."""
+    """Return orders of the same number, by its digest, that were paid before this one and that
+    nobody disputed, oldest first."""
     things = {known.order, *(each.delivery_id for each in known.deliveries)}
     others = set[str]()
     for digest in {each[0] for each in await notes_of(connection, things)}:
@@ -248,13 +235,15 @@ async def _earlier(
         if paid is None or before is None or paid[0] >= before[0]:
             continue
         ledger = fold(past, policy=context.policy, as_of=as_of)
-        if not messages_of_disputes(ledger) and any(each.captured for each in ledger.balances):
+        if not disputes.messages_of_disputes(ledger) and any(
+            each.captured for each in ledger.balances
+        ):
             found.append(EarlierOrder(order=masking.text(order), paid_at=paid[0], money=paid[1]))
     return sorted(found, key=lambda each: (each.paid_at, each.order))
 
 
 def _paid(history: History) -> tuple[Instant, Money] | None:
-    """When and how much was first paid."""
+    """Return when and how much was first paid."""
     paid = [
         (each.event.occurred_at or each.received_at, each.event.money)
         for each in history.deliveries
@@ -264,6 +253,6 @@ def _paid(history: History) -> tuple[Instant, Money] | None:
 
 
 def local_words(instant: Instant, zone: Any) -> str:
-    """As people of a zone write it, to the second: `20 Nov 2026, 13:00:05`."""
+    """Write an instant as people of a zone do, to the second: `20 Nov 2026, 13:00:05`."""
     moment = moment_of(wall_clock(to_second(instant), zone))
     return f"{moment.day} {MONTHS[moment.month - 1][:3]} {moment:%Y, %H:%M:%S}"

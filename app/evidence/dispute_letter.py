@@ -7,7 +7,7 @@ exhibits. Two pages, and the exhibits behind them.
     4 form     HTML, or PDF by typst, an extra (`pdf`)
 
 All text goes into a form as JSON, so that none can be markup. A file that typst cannot lay out is
-listed, and said to be sent by itself. Leaves out: codes. What a program needs is in the evidence
+listed, and said to be sent by itself. Leaves out codes: what a program needs is in the evidence
 bundle.
 """
 
@@ -46,11 +46,10 @@ from reconcile.ledger.correlate import Heard
 from reconcile.ledger.events import ANSWERS, UNCONFIRMED, Standing
 from reconcile.ledger.ledger import Ledger, Movement
 from reconcile.ledger.plain import plain_outcome
-from reconcile.ledger.records import Record
 from reconcile.money import Money, to_json
 
 MOST_FACTS: Final = 16
-"""Rows of the letter: with them, and the longest exhibits' list, it has two pages."""
+"""Rows of the letter: with them, and the longest list of exhibits, it has two pages."""
 
 _RECORDS: Final[Mapping[str, str]] = {
     "order_placed": "The customer placed the order",
@@ -58,7 +57,7 @@ _RECORDS: Final[Mapping[str, str]] = {
     "order_fulfilled": "The shop shipped the order",
     "session_opened": "The payment page was opened for the customer",
 }
-"""The shop's records that a bank asks about."""
+"""Records of the shop that a bank asks about."""
 
 _CLAIMS: Final[Mapping[str, str]] = {
     "authorized": "{money} was reserved on the customer's account",
@@ -89,7 +88,7 @@ class Letter:
 
     document: dict[str, Any]
     exhibits: tuple[Exhibit, ...]
-    case: dispute_case.Case
+    case: dispute_case.DisputeCase
 
 
 async def letter_of(
@@ -99,9 +98,9 @@ async def letter_of(
     providers: gather_evidence.Providers,
     merchant: dispute_case.Merchant,
 ) -> Letter:
-    """The letter, and nothing written down: whoever takes it away asks `take_letter`.
+    """Make the letter, and note nothing: `take_letter` notes who takes one away.
 
-    Raises NotFoundError for an order of which nothing was known.
+    Raise NotFoundError for an order of which nothing was known.
     """
     case = await dispute_case.dispute_case(
         context, asked, sources=providers.sources, merchant=merchant
@@ -115,7 +114,7 @@ async def letter_of(
                 Exhibit(
                     number=number,
                     media=each.record.media,
-                    content=await attachments.bytes_of(connection, each.record),
+                    content=await attachments.attachment_bytes(connection, each.record),
                 )
                 for number, each in enumerate(case.attachments, 1)
             ]
@@ -130,7 +129,7 @@ class _Writer:
     def __init__(
         self,
         context: AppContext,
-        case: dispute_case.Case,
+        case: dispute_case.DisputeCase,
         dossier: gather_evidence.Dossier,
         merchant: dispute_case.Merchant,
     ) -> None:
@@ -143,11 +142,21 @@ class _Writer:
         self._deliveries = {each.arrived.delivery_id: each for each in dossier.deliveries}
 
     def document(self) -> dict[str, Any]:
-        """All that is in the letter."""
+        """Return all that is in the letter."""
         case, merchant = self._case, self._merchant
-        facts = self._facts()
+        rows = sorted([*self._of_records(), *self._of_messages()], key=lambda each: each[0])
+        title = "Statement on a payment dispute that was decided"
+        if case.dispute is None:
+            title = f"Statement on the payment of order {case.order}"
+        elif case.dispute.state == "open":
+            title = "Response to a payment dispute"
+        sealed, log = self._dossier.sealed, None
+        if sealed.checkpoint:  # the signed head that the entries lie under, and the log's key
+            origin, size, head = sealed.checkpoint.split("\n")[:3]
+            key = keys.key_name(keys.PublicKey(bytes.fromhex(sealed.keys[-1])))
+            log = {"origin": origin, "size": size, "head": head, "key": key}
         return {
-            "title": _title(case),
+            "title": title,
             "stamp": STAMP if self._environment == "sandbox" else "",
             "environment": self._environment,
             "merchant": {
@@ -162,8 +171,11 @@ class _Writer:
                 local_text(each, self._zone, named=True) for each in plain_outcome(case.ledger)
             ],
             "money": _money(case.ledger),
-            "facts": facts[-MOST_FACTS:],
-            "facts_left_out": max(0, len(facts) - MOST_FACTS),
+            "facts": [
+                {"at": self._moment(at), "fact": f"{fact}.", "rests_on": rests}
+                for at, fact, rests in rows[-MOST_FACTS:]
+            ],
+            "facts_left_out": max(0, len(rows) - MOST_FACTS),
             "exhibits": self._exhibits(),
             "earlier_orders": [
                 {
@@ -174,11 +186,11 @@ class _Writer:
                 }
                 for each in case.earlier
             ],
-            "log": self._log(),
+            "log": log,
         }  # fmt: skip
 
     def _moment(self, instant: Instant | None) -> dict[str, str | None]:
-        """The merchant's time, and UTC beside it: its day, too, where that is another one."""
+        """Write the merchant's time and UTC beside it, with its day where that is another one."""
         if instant is None:
             return {"at": None, "local": None, "utc": None}
         local, utc = (
@@ -211,46 +223,47 @@ class _Writer:
 
     # --- facts -----------------------------------------------------------------------------------
 
-    def _facts(self) -> list[dict[str, Any]]:
-        rows = [*self._of_records(), *self._of_messages()]
-        rows.sort(key=lambda each: each[0])
-        return [
-            {"at": self._moment(at), "fact": f"{fact}.", "rests_on": rests}
-            for at, fact, rests in rows
-        ]
-
     def _of_records(self) -> Iterable[tuple[Instant, str, str]]:
         for each in self._case.history.records:
             if each.kind in _RECORDS and each.order == self._case.order:
-                yield each.at, _record_words(each), self._rests_on_record(each)
-
-    def _rests_on_record(self, record: Record) -> str:
-        noted = dispute_case.local_words(record.recorded_at, self._zone)
-        return f"The shop's own record, noted {noted}{self._entry(record.record_id)}"
+                placed = each.kind == "order_placed" and each.money is not None
+                words = _RECORDS[each.kind] + (f" of {each.money}" if placed else "")
+                noted = dispute_case.local_words(each.recorded_at, self._zone)
+                entry = self._entry(each.record_id)
+                yield each.at, words, f"The shop's own record, noted {noted}{entry}"
 
     def _entry(self, subject: str) -> str:
         place = self._leaves.get(subject)
         return "" if place is None else f"; entry {place:,} of the sealed log"
 
     def _of_messages(self) -> Iterable[tuple[Instant, str, str]]:
-        """Money that moved once for each movement, with its amount, so that the lines add up to
-        what was paid and given back; of all else what was stated of one thing, once."""
-        moved = _movements(self._case.ledger)
+        """Yield money that moved, once for each movement and with its amount, so that the lines add
+        up to what was paid and given back; and what else was stated of one thing, once."""
+        moved: dict[tuple[str, object], Movement] = {}
+        for movement in self._case.ledger.movements:
+            for heard in movement.heard:
+                if _MOVES.get(movement.kind) == heard.event.claim:
+                    moved.setdefault((heard.event.claim, heard.event.key), movement)
         seen = set[object]()
         for each in self._case.ledger.case.heard:
             claim, event = each.event.claim, each.event
             if claim not in _CLAIMS:
                 continue
-            movement = moved.get((claim, event.key))
+            known = moved.get((claim, event.key))
             thing: tuple[object, ...] = (claim, event.source, event.payment, event.movement)
             what = thing
-            if movement is not None:
-                what = (*thing, id(movement))
+            if known is not None:
+                what = (*thing, id(known))
             elif claim == "disputed" and event.money is not None:
                 what = (*thing, event.money)
             if what in seen:
                 continue
-            words = _message_words(each, movement)
+            money = event.money
+            if known is not None and known.money is not None:
+                money = known.money  # of a sum, what it is more by
+            stated = "an amount that was not stated" if money is None else str(money)
+            words = _CLAIMS[claim].format(money=stated)
+            words = words[0].upper() + words[1:]
             if claim in ("dispute_won", "dispute_lost"):
                 lost = dispute.still_lost([each], self._case.ledger)
                 words += "" if lost is None else f" in part, and {lost} of it stayed lost"
@@ -288,50 +301,9 @@ class _Writer:
             )
         return found
 
-    def _log(self) -> dict[str, str] | None:
-        """The signed head that the entries lie under, and the key that signs for the log."""
-        sealed = self._dossier.sealed
-        if not sealed.checkpoint:
-            return None
-        origin, size, head = sealed.checkpoint.split("\n")[:3]
-        key = keys.key_name(keys.PublicKey(bytes.fromhex(sealed.keys[-1])))
-        return {"origin": origin, "size": size, "head": head, "key": key}
-
-
-def _title(case: dispute_case.Case) -> str:
-    if case.dispute is None:
-        return f"Statement on the payment of order {case.order}"
-    if case.dispute.state == "open":
-        return "Response to a payment dispute"
-    return "Statement on a payment dispute that was decided"
-
-
-def _record_words(record: Record) -> str:
-    money = f" of {record.money}" if record.money is not None else ""
-    return _RECORDS[record.kind] + (money if record.kind == "order_placed" else "")
-
 
 _MOVES: Final = {"captured": "succeeded", "refunded": "refunded", "reversed": "reversed"}
-"""By the kind of a movement: the claim that states it."""
-
-
-def _movements(ledger: Ledger) -> dict[tuple[str, object], Movement]:
-    """By claim and event: the first movement of money that the event states."""
-    found: dict[tuple[str, object], Movement] = {}
-    for movement in ledger.movements:
-        for heard in movement.heard:
-            if _MOVES.get(movement.kind) == heard.event.claim:
-                found.setdefault((heard.event.claim, heard.event.key), movement)
-    return found
-
-
-def _message_words(heard: Heard, movement: Movement | None) -> str:
-    money = heard.event.money
-    if movement is not None and movement.money is not None:
-        money = movement.money  # of a sum, what it is more by
-    stated = "an amount that was not stated" if money is None else str(money)
-    words = _CLAIMS[heard.event.claim].format(money=stated)
-    return words[0].upper() + words[1:]
+"""The claim that states a movement, by its kind."""
 
 
 def _signature_words(evidence: gather_evidence.DeliveryEvidence | None, standing: Standing) -> str:
@@ -367,7 +339,7 @@ def _money(ledger: Ledger) -> list[list[str]]:
 LetterForm = Literal["pdf", "html"]
 
 MOST_PAGES: Final = 20
-"""Pages of one exhibit behind the letter: what is longer is listed, and sent by itself."""
+"""Pages of one exhibit behind the letter: a longer one is listed, and sent by itself."""
 
 MOST_TEXT: Final = 20_000
 """Characters of a text that stand behind the letter: some eight pages."""
@@ -380,8 +352,8 @@ OF_ONE_LETTER: Final = ChildLimits(memory_mib=4_096, processor_s=90, duration_s=
 _ENDINGS: Final = {"application/pdf": "pdf", "image/png": "png", "image/jpeg": "jpg"}
 
 
-def form_of(path: Path) -> LetterForm:
-    """Which form a file's name asks for. Raises UsageError."""
+def letter_form(path: Path) -> LetterForm:
+    """Return the form that a file's name asks for. Raise UsageError."""
     forms: dict[str, LetterForm] = {".pdf": "pdf", ".html": "html", ".htm": "html"}
     found = forms.get(path.suffix.lower())
     if found is None:
@@ -398,10 +370,10 @@ async def take_letter(
     signer: seal.CheckpointSigner,
     merchant: dispute_case.Merchant,
 ) -> tuple[Letter, bytes]:
-    """The letter, and its bytes in a form; who takes them away is in the trail before they have
-    them. Without a form it is only looked at.
+    """Make the letter and its bytes in a form; the trail notes who takes them away before they have
+    them. Without a form the letter is only looked at.
 
-    Raises UsageError for who may not and for a PDF where typst is not installed, NotFoundError for
+    Raise UsageError for who may not and for a PDF where typst is not installed, NotFoundError for
     an order of which nothing was known.
     """
     who = await who_may(context, by=asked.by, action="letter_taken")
@@ -425,35 +397,30 @@ _SUM: Final = re.compile(r"\b([A-Z]{3}) (?=\d)")
 
 
 def _unbroken(document: dict[str, Any]) -> dict[str, Any]:
-    """With amounts in sentences that no line breaks."""
+    """Return the document with amounts in sentences that no line breaks."""
     facts = [each | {"fact": _SUM.sub("\\1\u00a0", each["fact"])} for each in document["facts"]]
     answer = [_SUM.sub("\\1\u00a0", each) for each in document["answer"]]
     return {**document, "facts": facts, "answer": answer}
 
 
 async def letter_in(letter: Letter, form: LetterForm) -> bytes:
-    """Return the bytes of one form. Raises UsageError as `pdf`."""
-    return await asyncio.to_thread(html, letter) if form == "html" else await pdf(letter)
+    """Return the bytes of one form. Raise UsageError as `_pdf` does."""
+    return await asyncio.to_thread(_html, letter) if form == "html" else await _pdf(letter)
 
 
-def html(letter: Letter) -> bytes:
-    """One page that needs nothing beside it; pictures and texts are in it, PDFs listed."""
+def _html(letter: Letter) -> bytes:
+    """Make one page that needs nothing beside it; pictures and texts are in it, PDFs listed."""
     values = _unbroken(letter.document)
     sheet = (letter.document["merchant"]["name"], f"Order {letter.document['order']}")
     values["on_each_sheet"] = pages.css_text(" · ".join(filter(None, sheet)))
-    values["behind"] = [_in_html(each, letter) for each in letter.exhibits]
+    values["behind"] = behind = []
+    for exhibit in letter.exhibits:
+        listed: dict[str, Any] = letter.document["exhibits"][exhibit.number - 1]
+        picture = exhibit.media.startswith("image/")
+        encoded = base64.b64encode(exhibit.content).decode() if picture else ""
+        picture_url = f"data:{exhibit.media};base64,{encoded}" if picture else ""
+        behind.append({**listed, "picture": picture_url, "text": _text(exhibit)})
     return pages.page("dispute.html", values).encode("utf-8", "backslashreplace")
-
-
-def _in_html(exhibit: Exhibit, letter: Letter) -> dict[str, Any]:
-    listed: dict[str, Any] = letter.document["exhibits"][exhibit.number - 1]
-    picture = exhibit.media.startswith("image/")
-    encoded = base64.b64encode(exhibit.content).decode() if picture else ""
-    return {
-        **listed,
-        "picture": f"data:{exhibit.media};base64,{encoded}" if picture else "",
-        "text": _text(exhibit),
-    }
 
 
 def _text(exhibit: Exhibit) -> str:
@@ -464,11 +431,11 @@ def _text(exhibit: Exhibit) -> str:
     return text[:MOST_TEXT] + rest
 
 
-async def pdf(letter: Letter) -> bytes:
+async def _pdf(letter: Letter) -> bytes:
     """Lay out the letter, and behind it each exhibit that typst can lay out.
 
     Typst reads the exhibits, which are strangers' files, in child processes: first each by itself,
-    so that none spoils the letter. Raises UsageError.
+    so that none spoils the letter. Raise UsageError.
     """
     if find_spec("typst") is None:
         raise UsageError(
@@ -503,6 +470,6 @@ async def pdf(letter: Letter) -> bytes:
 
 
 def unshown(letter: Letter) -> str:
-    """Which characters of the letter its PDF cannot show, and what to do; empty for none."""
+    """Say which characters of the letter its PDF cannot show, and what to do; empty for none."""
     texts = [_text(each) for each in letter.exhibits]
     return paper.unshown_in({**_unbroken(letter.document), "texts": texts})

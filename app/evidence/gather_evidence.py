@@ -15,9 +15,8 @@ from app.core.errors import UsageError
 from app.core.masking import Masking
 from app.core.reading import Unreadable
 from app.database.engine import Connection
-from app.evidence import attachment_store, prove_sealed, verify
-from app.evidence.attachments import bytes_of as attached_bytes
-from app.evidence.store import StoredDelivery, arrived, bytes_of, details_of_records, revisions_of
+from app.evidence import attachment_store, prove_sealed, store, verify
+from app.evidence.attachments import attachment_bytes
 from app.evidence.witnesses import Witnesses
 from app.orders import published_store
 from app.orders.customers import phones_of
@@ -33,7 +32,7 @@ from app.receiving.header_codec import read_request, restored
 from app.sealing import log_store
 from reconcile.canonical import canonical_json
 from reconcile.instants import Instant, format_known
-from reconcile.ledger.events import Delivery, Event
+from reconcile.ledger.events import Event
 from reconcile.ledger.history import History
 from reconcile.ledger.policy import Policy
 from reconcile.ledger.records import Record
@@ -42,8 +41,8 @@ from reconcile.money import Money, to_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proven:
-    """What is known again of a delivery's signature.
+class ProvenSignature:
+    """What can be said again of a delivery's signature.
 
     scheme       the profile's word for it, such as `hmac-sha256`
     signed       the profile's template of what is signed; None where code says it
@@ -67,19 +66,19 @@ class Proven:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryEvidence:
-    """One delivery: what was kept of it, and what can be proved with that.
+    """One delivery: what was stored of it, and what can be proved with that.
 
     body     the event's own bytes, which an earlier arrival may hold; None where they were deleted
     method   and `url`: how the request came
     headers  as lines of `name: value`
     """
 
-    arrived: StoredDelivery
+    arrived: store.StoredDelivery
     body: bytes | None = field(repr=False)
     method: str
     url: str
     headers: tuple[tuple[str, str], ...] = field(repr=False)
-    proven: Proven
+    proven: ProvenSignature
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +94,7 @@ class Profiled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachedFile:
-    """An attachment with its bytes; `facts`: what the audit entry says that seals it."""
+    """An attachment with its bytes; `facts`: the facts of the audit entry that seals it."""
 
     record: attachment_store.AttachmentRecord
     facts: str
@@ -107,9 +106,9 @@ class Dossier:
     """One order as of an instant.
 
     history  what was known then; in a redacted bundle with numbers of customers masked in its texts
-    details  by record id: the text that is kept beside a record, such as the service's answer
+    details  by record id: the text that is stored beside a record, such as the service's answer
     lines    lines of order books and statements that are of this order, as JSON values
-    phones   its customers' numbers, as far as bodies that are kept name them
+    phones   its customers' numbers, as far as stored bodies name them
     full     whether bodies and headers go in as they came
     attached files of the order and its breaks that were there by then; None: nobody asked for them
     zone     the merchant's, in which the page for people gives times; None: UTC
@@ -132,7 +131,11 @@ class Dossier:
 
 
 def book_document(line: BookLine) -> dict[str, Any]:
-    """One line of an order book."""
+    """Return one line of an order book for JSON."""
+    back: dict[str, Any] = {}
+    if line.refunded is not None:
+        refunded = replace(line.money, minor=line.refunded)
+        back = {"refunded": to_json(refunded), "refunded_at": format_known(line.refunded_at)}
     return {
         "from": "order book",
         "line": line.line_id,
@@ -141,21 +144,13 @@ def book_document(line: BookLine) -> dict[str, Any]:
         "money": to_json(line.money),
         "placed_at": format_known(line.placed_at),
         "status": line.status,
-        **_refund_document(line),
+        **back,
         "group": line.group,
     }
 
 
-def _refund_document(line: BookLine) -> dict[str, Any]:
-    """What the book says went back, where it says so."""
-    if line.refunded is None:
-        return {}
-    refunded = Money(minor=line.refunded, currency=line.money.currency)
-    return {"refunded": to_json(refunded), "refunded_at": format_known(line.refunded_at)}
-
-
 def statement_document(line: StatementLine) -> dict[str, Any]:
-    """One line of a settlement file."""
+    """Return one line of a settlement file for JSON."""
     amounts = {"gross": line.gross, "fee": line.fee, "net": line.net}
     return {
         "from": "statement",
@@ -176,16 +171,14 @@ Text = TypeVar("Text", Event, Record)
 
 
 def masked_history(history: History, masking: Masking) -> History:
-    """The history with its customers' numbers masked wherever a reference or a word holds one."""
+    """Mask the customers' numbers wherever a reference or a word of the history holds one."""
     return History(
         order=masking.text(history.order),
-        deliveries=frozenset(_masked_delivery(each, masking) for each in history.deliveries),
+        deliveries=frozenset(
+            replace(each, event=_masked(each.event, masking)) for each in history.deliveries
+        ),
         records=frozenset(_masked(each, masking) for each in history.records),
     )
-
-
-def _masked_delivery(delivery: Delivery, masking: Masking) -> Delivery:
-    return replace(delivery, event=_masked(delivery.event, masking))
 
 
 _OURS: Final = frozenset(("source", "digest", "claim", "standing", "record_id", "kind"))
@@ -201,57 +194,63 @@ def _masked(value: Text, masking: Masking) -> Text:
 
 
 def evidence_of(
-    rows: Iterable[StoredDelivery], accounts: Mapping[str, Account]
+    rows: Iterable[store.StoredDelivery], accounts: Mapping[str, Account]
 ) -> list[DeliveryEvidence]:
-    """Each of an order's deliveries. A repeated one has its body from the first that brought it."""
+    """Return the evidence of each of an order's deliveries. A repeated one has its body from the
+    first that brought it."""
     rows = list(rows)
     bodies = {(row.source, row.digest): row.body for row in rows if row.body is not None}
-    return [
-        _evidence_of_one(row, bodies.get((row.source, row.digest)), accounts.get(row.source))
-        for row in rows
-    ]
+    found = []
+    for row in rows:
+        account, body = accounts.get(row.source), bodies.get((row.source, row.digest))
+        kept = read_request(row.headers)
+        address = "" if account is None else account.address
+        found.append(
+            DeliveryEvidence(
+                arrived=row,
+                body=body,
+                method=kept.method,
+                url=address + (kept.url or f"/webhooks/{row.source}"),
+                headers=tuple((n.decode("latin-1"), v.decode("latin-1")) for n, v in kept.headers),
+                proven=_proven(row, body, account),
+            )
+        )
+    return found
 
 
-def _evidence_of_one(
-    row: StoredDelivery, body: bytes | None, account: Account | None
-) -> DeliveryEvidence:
-    kept = read_request(row.headers)
-    shown = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in kept.headers)
-    return DeliveryEvidence(
-        arrived=row,
-        body=body,
-        method=kept.method,
-        url=("" if account is None else account.address) + (kept.url or f"/webhooks/{row.source}"),
-        headers=shown,
-        proven=_proven(row, body, account),
-    )
-
-
-def _proven(row: StoredDelivery, body: bytes | None, account: Account | None) -> Proven:
+def _proven(
+    row: store.StoredDelivery, body: bytes | None, account: Account | None
+) -> ProvenSignature:
     whole = body if row.envelope is None else row.whole
     if is_answer(row.headers):
-        return Proven(sentence="Fetched by us from the provider itself, over TLS: not signed.")
+        return ProvenSignature(
+            sentence="Fetched by us from the provider itself, over TLS: not signed."
+        )
     if account is None:
-        return Proven(sentence="Its source is no longer configured: nothing can be checked again.")
+        return ProvenSignature(
+            sentence="Its source is no longer configured: nothing can be checked again."
+        )
     if account.profile.signature.mac == UNSIGNED:
-        return Proven(sentence="This provider signs nothing: its own answer, fetched, counts.")
+        return ProvenSignature(
+            sentence="This provider signs nothing: its own answer, fetched, counts."
+        )
     if whole is None or row.pruned_at is not None:
-        return Proven(
+        return ProvenSignature(
             sentence="Its body was deleted: its signature was right when it arrived, and cannot be "
             "checked again."
         )
-    kept = read_request(row.headers, whole)
-    secrets = account.secrets
+    kept, secrets, rule = read_request(row.headers), account.secrets, account.profile.signature
     texts = secrets.values() if isinstance(secrets, Mapping) else secrets
-    token = account.profile.signature.mac in TOKENS
-    tokens = [each.encode("utf-8") for each in texts] if token else []
-    request = kept._replace(
-        headers=restored(kept.headers, tokens), url=kept.url or f"/webhooks/{row.source}"
+    tokens = [each.encode("utf-8") for each in texts] if rule.mac in TOKENS else []
+    patient = Patient(
+        headers=restored(kept.headers, tokens),
+        body=whole,
+        method=kept.method,
+        url=kept.url or f"/webhooks/{row.source}",
+        now=row.received_at,
     )
-    rule = account.profile.signature
-    signer = signer_of(account, request, now=row.received_at)
-    over = covered(account, request)
-    proven = Proven(
+    signer, over = signer_of(account, patient), covered(account, patient)
+    proven = ProvenSignature(
         sentence="No secret that is configured now makes it: the one it was signed with was taken "
         "out since. It was right when it arrived.",
         scheme=rule.mac,
@@ -262,27 +261,21 @@ def _proven(row: StoredDelivery, body: bytes | None, account: Account | None) ->
     )
     if signer is None:
         return proven
-    return replace(
-        proven,
-        key=signer.fingerprint,
-        public=signer.public,
-        sentence=_sentence(rule.mac, signer.fingerprint, public=signer.public is not None),
-    )
-
-
-def _sentence(mac: str, key: str, *, public: bool) -> str:
-    if mac in TOKENS:
-        return f"The request brought the secret {key} itself: that tells who sent it, not what."
-    if public:
-        return f"Signed with the key {key}; anyone can check it with key-{key}.pem."
-    how = "as the provider's own scheme says" if mac.startswith(NAMED) else "over what stands here"
-    return f"Signed with the shared secret {key}, {how}; the provider, who has it, can check it."
+    key = signer.fingerprint
+    named = rule.mac.startswith(NAMED)
+    how = "as the provider's own scheme says" if named else "over what stands here"
+    said = f"Signed with the shared secret {key}, {how}; the provider, who has it, can check it."
+    if signer.public is not None:
+        said = f"Signed with the key {key}; anyone can check it with key-{key}.pem."
+    if rule.mac in TOKENS:
+        said = f"The request brought the secret {key} itself: that tells who sent it, not what."
+    return replace(proven, key=key, public=signer.public, sentence=said)
 
 
 def phones_stated(
     deliveries: Iterable[DeliveryEvidence], sources: Mapping[str, Source]
 ) -> set[str]:
-    """Every customer's number that a body names."""
+    """Return every customer's number that a body names."""
     found: set[str] = set()
     for each in deliveries:
         source = sources.get(each.arrived.source)
@@ -299,9 +292,9 @@ def phones_stated(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Providers:
-    """What is configured of the sources, by name: their secrets, how they are read, and the text
-    of each one's profile; and what reads the lines of books and statements that name an order or
-    one of its payments.
+    """What is configured of the sources, by name: their secrets, how they are read, and the text of
+    each one's profile; and what reads the lines of books and statements that name an order or one
+    of its payments.
 
     witnesses  who cosigns checkpoints; None: nobody
     """
@@ -325,7 +318,7 @@ async def gather_dossier(
     providers: Providers,
     attachments: bool = False,
 ) -> Dossier:
-    """Raises NotFoundError for an order of which nothing was known by then."""
+    """Gather an order's dossier. Raise NotFoundError where nothing was known of it by then."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         history = (await as_judged(connection, [order], policy=context.policy))[order]
@@ -335,13 +328,18 @@ async def gather_dossier(
             raise nothing_known(history, as_of)
         if as_of is not None and as_of > history.instant_at(now):
             raise UsageError("--as-of is still to come: what will be known then, nobody can prove")
-        rows = await _arrived(connection, known)
-        details = await details_of_records(connection, [r.record_id for r in known.records])
-        revisions = await revisions_of(connection, order, until=instant)
-        lines = await _lines(connection, known, instant, providers)
+        ids = [each.delivery_id for each in known.deliveries]
+        size = await store.size_of_arrived(connection, ids)
+        _refuse_more(size, verify.MAX_BYTES // 3, "bytes of bodies and headers")
+        rows = await store.arrived(connection, ids)
+        details = await store.details_of_records(connection, [r.record_id for r in known.records])
+        revisions = await store.revisions_of(connection, order, until=instant)
+        payments = {each.event.payment for each in known.deliveries if each.event.payment}
+        books, statements = await providers.lines(connection, order, payments, instant)
         asked = await phones_of(connection, order, sources=providers.sources, most=0)
         attached = await _attached(connection, order, instant) if attachments else None
-        subjects = _subjects(revisions, attached or ())
+        subjects = [f"revision:{each.seq}" for each in revisions]
+        subjects += [f"deed:{each.record.audit_number}" for each in attached or ()]
         sealed = await _sealed(
             connection, known, subjects, as_of=instant, witnesses=providers.witnesses
         )
@@ -358,7 +356,7 @@ async def gather_dossier(
         details=details,
         revisions=tuple(revisions),
         profiles=_profiles(rows, providers),
-        lines=lines,
+        lines=(*map(book_document, books), *map(statement_document, statements)),
         sealed=prove_sealed.masked_readings(leaves, known=known, masked=masked),
         masking=masking,
         phones=phones,
@@ -366,14 +364,6 @@ async def gather_dossier(
         attached=attached,
         zone=context.zone,
     )
-
-
-def _subjects(
-    revisions: Iterable[published_store.Published], attached: Iterable[AttachedFile]
-) -> list[str]:
-    """Of which leaves stand beside those of deliveries and records."""
-    subjects = [f"revision:{each.seq}" for each in revisions]
-    return subjects + [f"deed:{each.record.audit_number}" for each in attached]
 
 
 async def _attached(connection: Connection, order: str, as_of: Instant) -> tuple[AttachedFile, ...]:
@@ -391,30 +381,10 @@ async def _attached(connection: Connection, order: str, as_of: Instant) -> tuple
             AttachedFile(
                 record=each,
                 facts=facts[each.audit_number],
-                content=await attached_bytes(connection, each),
+                content=await attachment_bytes(connection, each),
             )
             for each in records
         ]
-    )
-
-
-async def _arrived(connection: Connection, history: History) -> list[StoredDelivery]:
-    ids = [each.delivery_id for each in history.deliveries]
-    _refuse_more(
-        await bytes_of(connection, ids), verify.MAX_BYTES // 3, "bytes of bodies and headers"
-    )
-    return await arrived(connection, ids)
-
-
-async def _lines(
-    connection: Connection, history: History, as_of: Instant, providers: Providers
-) -> tuple[Mapping[str, Any], ...]:
-    """Lines that name the order, or one of its payments."""
-    payments = {each.event.payment for each in history.deliveries if each.event.payment}
-    books, statements = await providers.lines(connection, history.order, payments, as_of)
-    return (
-        *(book_document(line) for line in books),
-        *(statement_document(line) for line in statements),
     )
 
 
@@ -426,8 +396,9 @@ async def _sealed(
     as_of: Instant,
     witnesses: Witnesses | None,
 ) -> prove_sealed.SealedParts:
-    """Proofs against the first checkpoint that covers all that is sealed of it and that enough
-    witnesses have cosigned, and until one is, against the first that covers it: always the same."""
+    """Return the proofs against the first checkpoint that covers all that is sealed of the order
+    and that a quorum of witnesses has cosigned. Until one is, they are against the first that
+    covers it. Either is the same for ever."""
     subjects = {each.delivery_id for each in history.deliveries}
     subjects |= {each.record_id for each in history.records} | set(others)
     _refuse_more(len(subjects), prove_sealed.AT_ONCE, "deliveries, records and revisions")
@@ -442,7 +413,16 @@ async def _sealed(
     known = await log_store.identity(connection)
     return prove_sealed.SealedParts(
         checkpoint=await prove_sealed.with_cosignatures(connection, proofs.note),
-        leaves=tuple(_leaf(each) for each in proofs.proofs),
+        leaves=tuple(
+            prove_sealed.ProvenLeaf(
+                index=each.number,
+                subject=each.subject,
+                text=canonical_json(each.leaf).decode(),
+                hash=each.leaf_hash,
+                proof=tuple(each.path),
+            )
+            for each in proofs.proofs
+        ),
         unsealed=unsealed,
         keys=() if known is None else known.keys,
         endorsements=() if known is None else known.endorsements,
@@ -455,16 +435,6 @@ async def _sealed(
     )
 
 
-def _leaf(proof: prove_sealed.InclusionProof) -> prove_sealed.ProvenLeaf:
-    return prove_sealed.ProvenLeaf(
-        index=proof.number,
-        subject=proof.subject,
-        text=canonical_json(proof.leaf).decode(),
-        hash=proof.leaf_hash,
-        proof=tuple(proof.path),
-    )
-
-
 def _refuse_more(count: int, most: int, what: str) -> None:
     if count > most:
         raise UsageError(
@@ -473,7 +443,7 @@ def _refuse_more(count: int, most: int, what: str) -> None:
         )
 
 
-def _profiles(rows: Iterable[StoredDelivery], providers: Providers) -> tuple[Profiled, ...]:
+def _profiles(rows: Iterable[store.StoredDelivery], providers: Providers) -> tuple[Profiled, ...]:
     names = sorted({row.source for row in rows} & providers.accounts.keys())
     return tuple(
         Profiled(

@@ -1,8 +1,8 @@
 """The evidence key: one ed25519 key in a file, which signs checkpoints and bundles.
 
-The private half is read, used and never shown: no function here returns it, and its values have
-no text of their own. Files are signed in minisign's format, prehashed (`ED`), so that the
-`minisign` tool verifies them:
+The private half is read, used and never shown: no function here returns it, and its values have no
+text of their own. Files are signed in minisign's format, prehashed (`ED`), so that the `minisign`
+tool verifies them:
 
 public key   comment line, then base64 of "Ed", 8 bytes of key id, 32 bytes of key
 signature    comment line, then base64 of "ED", key id, signature over BLAKE2b-512 of the file
@@ -29,7 +29,7 @@ VARIABLE: Final = "TALLYHOOK_EVIDENCE__KEY_FILE"
 """The setting that names the file."""
 
 MAX_FILE_BYTES: Final = 4096
-"""A PEM of this kind has 119; what is much larger is another file."""
+"""Bytes of a key's file: a PEM of this kind has 119; what is much larger is another file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,11 @@ class PublicKey:
 
     @property
     def fingerprint(self) -> str:
-        """`sha256:` and the hex digest of the 32 bytes."""
+        """Return `sha256:` and the hex digest of the 32 bytes."""
         return "sha256:" + hashlib.sha256(self.raw).hexdigest()
 
     def verifies(self, signature: bytes, data: bytes) -> bool:
-        """Whether the private half signed these bytes."""
+        """Return whether the private half signed these bytes."""
         try:
             Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, data)
         except (InvalidSignature, ValueError):
@@ -52,7 +52,7 @@ class PublicKey:
         return True
 
     def pem(self) -> str:
-        """In PEM, as `openssl pkeyutl -verify -pubin -rawin` reads it."""
+        """Return the key in PEM, as `openssl pkeyutl -verify -pubin -rawin` reads it."""
         encoded = Ed25519PublicKey.from_public_bytes(self.raw).public_bytes(
             serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
         )
@@ -67,17 +67,17 @@ class EvidenceKey:
         self.public = PublicKey(private.public_key().public_bytes_raw())
 
     def sign(self, data: bytes) -> bytes:
-        """The 64 bytes of an ed25519 signature (RFC 8032)."""
+        """Return the 64 bytes of an ed25519 signature (RFC 8032)."""
         return self._private.sign(data)
 
 
 def write_key(path: Path, *, secret: bytes, owner: Owner | None = None) -> EvidenceKey:
-    """Make a key of 32 bytes of chance and keep it where nothing is yet, for its owner alone.
+    """Make a key of 32 bytes of chance and store it where nothing is yet, for its owner alone.
 
     owner: whose the file is to be where root makes it, as in `write_new`.
 
-    The file has its name only when it is whole and on the disk. Raises ConfigurationError where
-    it cannot be written, and FileExistsError where there is one by now.
+    The file has its name only when it is whole and on the disk. Raise ConfigurationError where it
+    cannot be written, and FileExistsError where there is one by now.
     """
     private = Ed25519PrivateKey.from_private_bytes(secret)
     pem = private.private_bytes(
@@ -90,28 +90,20 @@ def write_key(path: Path, *, secret: bytes, owner: Owner | None = None) -> Evide
     except FileExistsError:
         raise
     except OSError as error:
-        raise _unwritable(error) from error
+        raise ConfigurationError(
+            [f"{VARIABLE}: the evidence key cannot be written there ({error.strerror})"]
+        ) from error
     return EvidenceKey(private)
 
 
-def _unwritable(error: OSError) -> ConfigurationError:
-    return ConfigurationError(
-        [f"{VARIABLE}: the evidence key cannot be written there ({error.strerror})"]
-    )
-
-
 def load_key(path: Path) -> EvidenceKey | None:
-    """The key of a file; None where there is no file.
+    """Return the key of a file; None where there is no file.
 
-    Raises ConfigurationError for a file that others may use, or that holds no such key.
+    Raise ConfigurationError for a file that others may use, or that holds no such key.
     """
     content = read_private(path, variable=VARIABLE, what="a key", most=MAX_FILE_BYTES)
     if content is None:
         return None
-    return EvidenceKey(_private_in(content))
-
-
-def _private_in(content: bytes) -> Ed25519PrivateKey:
     try:
         private = serialization.load_pem_private_key(content, password=None)
     except (ValueError, TypeError) as error:
@@ -120,7 +112,7 @@ def _private_in(content: bytes) -> Ed25519PrivateKey:
         ) from error
     if not isinstance(private, Ed25519PrivateKey):
         raise ConfigurationError([f"{VARIABLE}: names a key of another kind than ed25519"])
-    return private
+    return EvidenceKey(private)
 
 
 MAX_COMMENT: Final = 1024
@@ -136,28 +128,28 @@ class NotSigned(Exception):
     """A text is no signature of these bytes by this key; says why in one sentence."""
 
 
-def key_id(public: PublicKey) -> bytes:
-    """The 8 bytes by which a signature names its key: the first of the key's SHA-256."""
+def minisign_id(public: PublicKey) -> bytes:
+    """Return the 8 bytes by which a signature names its key: the first of the key's SHA-256."""
     return hashlib.sha256(public.raw).digest()[:8]
 
 
 def key_name(public: PublicKey) -> str:
-    """The key id as minisign prints it: 16 hex digits of a little-endian number."""
-    return key_id(public)[::-1].hex().upper()
+    """Return the key id as minisign prints it: 16 hex digits of a little-endian number."""
+    return minisign_id(public)[::-1].hex().upper()
 
 
 def public_key_line(public: PublicKey) -> str:
-    """What `minisign -P` takes."""
-    return base64.b64encode(_KEY + key_id(public) + public.raw).decode()
+    """Return what `minisign -P` takes."""
+    return base64.b64encode(_KEY + minisign_id(public) + public.raw).decode()
 
 
 def public_key_text(public: PublicKey) -> str:
-    """A public key's file, as `minisign -p` reads it."""
+    """Return a public key's file, as `minisign -p` reads it."""
     return f"{_UNTRUSTED}minisign public key {key_name(public)}\n{public_key_line(public)}\n"
 
 
 def read_public_key(text: str) -> PublicKey:
-    """The key of a public key's file, or of its line alone. Raises NotSigned for anything else."""
+    """Parse a public key's file, or its line alone. Raise NotSigned for anything else."""
     line = text.strip().splitlines()[-1] if text.strip() else ""
     raw = _decoded(line, length=42)
     public = PublicKey(raw[10:])
@@ -166,9 +158,9 @@ def read_public_key(text: str) -> PublicKey:
     return public
 
 
-def signed(key: EvidenceKey, data: bytes, *, comment: str, about: str = "") -> str:
-    """The signature's file. `comment` is covered by the signature; `about` is not, and names the
-    key where it is empty. Raises ValueError for a comment that is not one line."""
+def minisign_signature(key: EvidenceKey, data: bytes, *, comment: str, about: str = "") -> str:
+    """Return the signature's file. `comment` is covered by the signature; `about` is not, and names
+    the key where it is empty. Raise ValueError for a comment that is not one line."""
     about = about or f"signature from tallyhook key {key_name(key.public)}"
     for each in (comment, about):
         if len(each) > MAX_COMMENT or not each.isprintable():
@@ -177,7 +169,7 @@ def signed(key: EvidenceKey, data: bytes, *, comment: str, about: str = "") -> s
     overall = key.sign(signature + comment.encode())
     lines = (
         _UNTRUSTED + about,
-        base64.b64encode(_PREHASHED + key_id(key.public) + signature).decode(),
+        base64.b64encode(_PREHASHED + minisign_id(key.public) + signature).decode(),
         _TRUSTED + comment,
         base64.b64encode(overall).decode(),
     )
@@ -185,9 +177,9 @@ def signed(key: EvidenceKey, data: bytes, *, comment: str, about: str = "") -> s
 
 
 def trusted_comment(public: PublicKey, data: bytes, text: str) -> str:
-    """The trusted comment of a signature's file that holds for these bytes.
+    """Return the trusted comment of a signature's file that holds for these bytes.
 
-    Raises NotSigned where it does not. (1) form, (2) key, (3) bytes, (4) comment.
+    Raise NotSigned where it does not hold. (1) form, (2) key, (3) bytes, (4) comment.
     """
     lines = text.split("\n")
     if len(lines) != 5 or lines[4] or not lines[0].startswith(_UNTRUSTED):  # 1
@@ -197,7 +189,7 @@ def trusted_comment(public: PublicKey, data: bytes, text: str) -> str:
     raw, overall = _decoded(lines[1], length=74), _decoded(lines[3], length=64)
     if raw[:2] != _PREHASHED:
         raise NotSigned("the signature is of another kind than BLAKE2b and ed25519")
-    if raw[2:10] != key_id(public):  # 2
+    if raw[2:10] != minisign_id(public):  # 2
         raise NotSigned("the signature names another key")
     comment = lines[2].removeprefix(_TRUSTED)
     if not public.verifies(raw[10:], _prehashed(data)):  # 3

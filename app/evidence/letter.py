@@ -1,17 +1,18 @@
 """report.html: the dispute letter, two printed pages of what was ordered, paid and known when.
 
-Leaves out: whatever would not fit. A letter of thousands of deliveries is as long as any other and
+Leaves out whatever would not fit: a letter of thousands of deliveries is as long as any other, and
 says which file has the rest. Every bundle of an order and instant has the same letter.
 
-Its moments are in the merchant's zone, and times.json says how far that was from UTC at each:
-whoever renders the page again gets the same bytes, whatever is known of zones there. A bundle of a
+Its moments are in the merchant's zone, and times.json says how far that was from UTC at each. So
+rendering the page again gives the same bytes, whatever is known of zones there. A bundle of a
 merchant whose zone is UTC has no such file.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any, Final
@@ -42,42 +43,40 @@ class LetterZone(tzinfo):
     def __init__(
         self, name: str, zone: tzinfo | None, known: Mapping[datetime, Offset] | None = None
     ) -> None:
-        """zone: the real one; None: `known` has each span's offset by its first moment in UTC."""
+        """Take the real zone, or None: then `known` has each span's offset by its first moment in
+        UTC."""
         self._name, self._zone = name, zone
         self._known = dict(sorted((known or {}).items()))
         self._begins = list(self._known)
 
     def fromutc(self, moment: datetime) -> datetime:
-        """As the zone's clocks show it, with its offset then."""
+        """Return the moment as the zone's clocks show it, with its offset then."""
         plain = moment.replace(tzinfo=None)
-        offset, called = self._noted(plain) if self._zone is not None else self._kept(plain)
+        begins = plain
+        if self._zone is None:
+            begins = self._begins[max(0, bisect_right(self._begins, plain) - 1)]
+        else:
+            local = plain.replace(tzinfo=UTC)
+            with suppress(OverflowError):  # the ends of the calendar, where it has no such time
+                local = local.astimezone(self._zone)
+            self._known[plain] = (local.utcoffset() or timedelta(), local.tzname() or self._name)
+        offset, called = self._known[begins]
         return (plain + offset).replace(tzinfo=timezone(offset, called))
 
-    def _noted(self, plain: datetime) -> Offset:
-        try:
-            local = plain.replace(tzinfo=UTC).astimezone(self._zone)
-        except OverflowError:  # at the ends of the calendar, where the zone has no such time
-            local = plain.replace(tzinfo=UTC)
-        self._known[plain] = (local.utcoffset() or timedelta(), local.tzname() or self._name)
-        return self._known[plain]
-
-    def _kept(self, plain: datetime) -> Offset:
-        return self._known[self._begins[max(0, bisect_right(self._begins, plain) - 1)]]
-
     def utcoffset(self, moment: datetime | None) -> timedelta | None:
-        """Unknown of a local time alone."""
+        """Return None: a local time alone does not tell."""
         return None
 
     def dst(self, moment: datetime | None) -> timedelta | None:
-        """Not known."""
+        """Return None: not known."""
         return None
 
     def tzname(self, moment: datetime | None) -> str | None:
-        """The zone's own name."""
+        """Return the zone's own name."""
         return self._name
 
     def document(self) -> dict[str, Any]:
-        """times.json, once the page is made."""
+        """Return times.json, once the page is made."""
         spans: list[list[Any]] = []
         for moment, (offset, called) in sorted(self._known.items()):
             offset_and_name = [int(offset.total_seconds()), called]
@@ -86,7 +85,7 @@ class LetterZone(tzinfo):
         return {"zone": self._name, "from_utc_s": spans}
 
     def words(self) -> str:
-        """Which zone it is, and what its names mean, once the page is made."""
+        """Say which zone it is, and what its names mean, once the page is made."""
         called = dict.fromkeys(
             f"{name} is {timezone(offset)}" for _, (offset, name) in sorted(self._known.items())
         )
@@ -94,12 +93,13 @@ class LetterZone(tzinfo):
 
 
 def letter_zone(zone: tzinfo | None) -> LetterZone | None:
-    """The zone of a bundle that is built; None where it is UTC."""
+    """Return the zone of a bundle that is built; None where it is UTC."""
     return None if zone in (None, UTC) or str(zone) == "UTC" else LetterZone(str(zone), zone)
 
 
 def zone_in(document: Mapping[str, Any]) -> LetterZone:
-    """The zone of a bundle that is verified. Raises ValueError and LookupError for what is none."""
+    """Return the zone of a bundle that is verified. Raise ValueError and LookupError for what is
+    none."""
     known = {
         moment_of(parse_instant(begins)).replace(tzinfo=None): (timedelta(seconds=seconds), called)
         for begins, seconds, called in document["from_utc_s"]
@@ -116,22 +116,22 @@ class Times:
         self._zone = zone
 
     def at(self, instant: Instant) -> str:
-        """One moment, exactly."""
+        """Write one moment exactly."""
         if self._zone is None:
             return format_instant(instant)
         called = moment_of(instant).astimezone(self._zone).tzname()
         return f"{self.clock(instant).replace('T', ' ').removesuffix('Z')} {called}"
 
     def clock(self, instant: Instant) -> str:
-        """As the zone's clocks show it, in the form of RFC 3339."""
+        """Write a moment as the zone's clocks show it, in the form of RFC 3339."""
         return format_instant(instant if self._zone is None else wall_clock(instant, self._zone))
 
     def text(self, sentence: str) -> str:
-        """A sentence whose moments are written so."""
+        """Write the moments of a sentence so."""
         return sentence if self._zone is None else local_text(sentence, self._zone, named=True)
 
     def words(self) -> str:
-        """Which zone it is; to be asked last."""
+        """Say which zone it is; to be asked last."""
         return "Times are UTC." if self._zone is None else self._zone.words()
 
 
@@ -139,7 +139,7 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
+class LetterArrival:
     """One delivery: when it came, and how its signature was checked again.
 
     key     fingerprint of the key that made it; None where none was found
@@ -165,19 +165,19 @@ class PublishedOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterFacts:
-    """All that a letter has beside the ledger. It is made of an order when a bundle is built, and
-    of the bundle's own files when one is verified: both must give the same letter.
+    """What a letter has beside the ledger. It is made of an order when a bundle is built, and of
+    the bundle's own files when one is verified: both must give the same letter.
 
     history     as the bundle has it
     checkpoint  the signed head that the proofs lead to; empty where nothing was sealed yet
-    sealed      how many entries of the log are about the order; unsealed: how many are still to be
+    sealed      entries of the log that are about the order; unsealed: those still to be
     key         the name of the key that signs the bundle
     zone        in which times are written; None: UTC
     """
 
     history: History
     revisions: tuple[PublishedOutcome, ...]
-    arrivals: tuple[Arrival, ...]
+    arrivals: tuple[LetterArrival, ...]
     checkpoint: str
     sealed: int
     unsealed: int
@@ -186,16 +186,16 @@ class LetterFacts:
 
 
 STAMP: Final = "SANDBOX"
-"""What stands on everything that was made in one: no money moved there."""
+"""What stands on everything that was made in a sandbox: no money moved there."""
 
 OF_SANDBOX: Final = "tallyhook.sandbox/"
 """How the name of a sandbox's log begins."""
 
 WIDTH: Final = 680
-"""Of the drawing, in CSS pixels: an A4 page between its margins."""
+"""Width of the drawing in CSS pixels: an A4 page between its margins."""
 
 LEFT: Final = 92
-"""Of the first column: the lanes' names stand before it."""
+"""Left edge of the first column: the lanes' names stand before it."""
 
 HAPPENED, REACHED = 66, 134
 """Heights of the two lanes."""
@@ -225,7 +225,7 @@ class LetterColumn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class DrawnEvent:
     """One event: where it happened, where it reached us, and how far its number is set off."""
 
     number: int
@@ -239,7 +239,7 @@ class Drawing:
     """The whole timeline."""
 
     columns: tuple[LetterColumn, ...]
-    marks: tuple[Mark, ...]
+    marks: tuple[DrawnEvent, ...]
     width: int = WIDTH
     left: int = LEFT
     happened: int = HAPPENED
@@ -250,22 +250,12 @@ IN_UTC: Final = Times(None)
 
 
 def drawing(spoken: Sequence[Spoken], times: Times = IN_UTC) -> Drawing:
-    """The last of them, as many as MAX_COLUMNS lets stand beside each other."""
+    """Draw the last events, as many as MAX_COLUMNS lets stand beside each other."""
     drawn = list(spoken[-MAX_COLUMNS:])
-    while len(moments := _moments(drawn)) > MAX_COLUMNS:
+    while len(moments := sorted({at for e in drawn for at in (e.at, e.received_at)})) > MAX_COLUMNS:
         del drawn[0]
     step = (WIDTH - LEFT - 44) // max(len(moments) - 1, 1)
     place = {moment: LEFT + 14 + min(step, 160) * n for n, moment in enumerate(moments)}
-    return Drawing(columns=_columns(moments, place, times), marks=_marks(drawn, place))
-
-
-def _moments(spoken: Sequence[Spoken]) -> list[Instant]:
-    return sorted({each.at for each in spoken} | {each.received_at for each in spoken})
-
-
-def _columns(
-    moments: Sequence[Instant], place: dict[Instant, int], times: Times
-) -> tuple[LetterColumn, ...]:
     columns = []
     before: Instant | None = None
     for moment in moments:
@@ -281,24 +271,19 @@ def _columns(
             )
         )
         before = moment
-    return tuple(columns)
-
-
-def _marks(spoken: Sequence[Spoken], place: dict[Instant, int]) -> tuple[Mark, ...]:
-    """Numbers of events that share a moment stand above each other."""
-    seen: dict[Instant, int] = {}
     marks = []
-    for each in spoken:
-        seen[each.at] = seen.get(each.at, 0) + 1
+    seen: dict[Instant, int] = {}  # numbers of events that share a moment stand above each other
+    for each in drawn:
         marks.append(
-            Mark(
+            DrawnEvent(
                 number=each.number,
                 happened_x=place[each.at],
                 reached_x=place[each.received_at],
-                set_off=(seen[each.at] - 1) * 13,
+                set_off=seen.get(each.at, 0) * 13,
             )
         )
-    return tuple(marks)
+        seen[each.at] = seen.get(each.at, 0) + 1
+    return Drawing(columns=tuple(columns), marks=tuple(marks))
 
 
 ROWS: Final[Mapping[str, int]] = {
@@ -332,8 +317,49 @@ _TEXT: Final = 120
 
 
 def letter(ledger: Ledger, facts: LetterFacts) -> str:
-    """The page."""
-    heard, times = ledger.case.heard, Times(facts.zone)
+    """Return the page."""
+    heard, times, arrivals = ledger.case.heard, Times(facts.zone), facts.arrivals
+    remarks = {finding_text(each) for each in ledger.findings if each.severity == "info"}
+    explained = sorted(explain(ledger), key=lambda each: each in remarks)  # remarks come last
+    records = sorted(facts.history.records, key=lambda each: (each.recorded_at, each.record_id))
+    keys = {
+        f"{each.source}: {'public key' if each.public else 'shared secret'} {each.key} "
+        f"({each.scheme})"
+        for each in arrivals
+        if each.key is not None
+    }
+    log = None  # nothing was sealed yet
+    if facts.checkpoint:
+        origin, size, head = facts.checkpoint.split("\n")[:3]
+        log = {
+            "origin": origin,
+            "size": size,
+            "head": head,
+            "count": facts.sealed,
+            "unsealed": facts.unsealed,
+        }
+    rows: dict[str, Sequence[Any]] = {
+        "explanation": [_cut(times.text(each), _SENTENCE) for each in explained],
+        "events": [_event(n, each, times) for n, each in enumerate(heard, 1)],
+        "entries": [
+            {
+                "at": times.at(each.at),
+                "kind": each.kind.replace("_", " "),
+                "money": str(each.money),
+                "cites": _cut(", ".join(each.cites), 80),
+            }
+            for each in ledger.entries
+        ],
+        "records": [_record(each, ledger.order, times) for each in records],
+        "revisions": [
+            {
+                "at": times.at(each.at),
+                "outcome": each.outcome.replace("_", " "),
+                "ship": "may be shipped" if each.fulfillable else "not to be shipped",
+            }
+            for each in facts.revisions
+        ],
+    }
     values = {
         "order": _cut(ledger.order),
         "as_of": times.at(ledger.as_of),
@@ -341,55 +367,27 @@ def letter(ledger: Ledger, facts: LetterFacts) -> str:
         "fulfillable": ledger.fulfillable,
         "plain": [times.text(each) for each in plain_answer(ledger)],
         "money": _money(ledger),
-        "explanation": _first("explanation", _explanation(ledger, times)),
-        "timeline": drawing([_spoken(n, each) for n, each in enumerate(heard, 1)], times),
-        "events": _last("events", [_event(n, each, times) for n, each in enumerate(heard, 1)]),
-        "entries": _last("entries", [_entry(each, times) for each in ledger.entries]),
-        "records": _last("records", _records(facts.history, times)),
-        "revisions": _last("revisions", [_revision(each, times) for each in facts.revisions]),
-        "arrivals": _arrivals(facts.arrivals, times),
-        "keys": _first("keys", sorted({_key(each) for each in facts.arrivals} - {""})),
-        "log": _log(facts),
+        **{name: list(each[-ROWS[name] :]) for name, each in rows.items()},
+        "explanation": rows["explanation"][: ROWS["explanation"]],
+        "timeline": drawing(
+            [Spoken(number=n, at=e.at, received_at=e.first) for n, e in enumerate(heard, 1)], times
+        ),
+        "arrivals": _arrivals(arrivals, times),
+        "keys": sorted(keys)[: ROWS["keys"]],
+        "log": log,
         "stamp": STAMP if facts.checkpoint.startswith(OF_SANDBOX) else "",
         "key": facts.key,
-        "more_of": _more(ledger, facts),
+        "more_of": {name: max(0, len(each) - ROWS[name]) for name, each in rows.items()},
     }
     return page("evidence.html", {**values, "zone": times.words()})
-
-
-def _explanation(ledger: Ledger, times: Times) -> list[str]:
-    """The sentences, those that only remark on arrivals last."""
-    remarks = {finding_text(each) for each in ledger.findings if each.severity == "info"}
-    sentences = sorted(explain(ledger), key=lambda each: each in remarks)
-    return [_cut(times.text(each), _SENTENCE) for each in sentences]
-
-
-def _first(what: str, rows: Sequence[Any]) -> list[Any]:
-    return list(rows[: ROWS[what]])
-
-
-def _last(what: str, rows: Sequence[Any]) -> list[Any]:
-    return list(rows[-ROWS[what] :])
 
 
 def _cut(text: str, limit: int = _TEXT) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
-def _more(ledger: Ledger, facts: LetterFacts) -> dict[str, int]:
-    """How many of each are only in the files."""
-    counts = {
-        "explanation": len(explain(ledger)),
-        "events": len(ledger.case.heard),
-        "entries": len(ledger.entries),
-        "records": len(facts.history.records),
-        "revisions": len(facts.revisions),
-    }
-    return {what: max(0, count - ROWS[what]) for what, count in counts.items()}
-
-
 def _money(ledger: Ledger) -> list[tuple[str, str]]:
-    """What was ordered and paid, in words and amounts."""
+    """Return what was ordered and paid, in words and amounts."""
     expected = "not known" if ledger.expected is None else str(ledger.expected)
     rows = [("Ordered", expected)]
     for balance in ledger.balances:
@@ -402,10 +400,6 @@ def _money(ledger: Ledger) -> list[tuple[str, str]]:
         rows += [(w, str(Money(minor=minor, currency=currency))) for w, minor in others if minor]
         rows.append(("Left with the shop", str(Money(minor=left, currency=currency))))
     return rows if ledger.balances else [*rows, ("Paid", "nothing")]
-
-
-def _spoken(number: int, heard: Heard) -> Spoken:
-    return Spoken(number=number, at=heard.at, received_at=heard.first)
 
 
 def _event(number: int, heard: Heard, times: Times) -> dict[str, Any]:
@@ -422,20 +416,6 @@ def _event(number: int, heard: Heard, times: Times) -> dict[str, Any]:
     }
 
 
-def _entry(entry: Any, times: Times) -> dict[str, str]:
-    return {
-        "at": times.at(entry.at),
-        "kind": entry.kind.replace("_", " "),
-        "money": str(entry.money),
-        "cites": _cut(", ".join(entry.cites), 80),
-    }
-
-
-def _records(history: History, times: Times) -> list[dict[str, str]]:
-    known = sorted(history.records, key=lambda each: (each.recorded_at, each.record_id))
-    return [_record(each, history.order, times) for each in known]
-
-
 def _record(record: Record, order: str, times: Times) -> dict[str, str]:
     parts = [WORDS[record.kind]]
     parts += [f"of another order, {record.order}"] if record.order != order else []
@@ -448,53 +428,16 @@ def _record(record: Record, order: str, times: Times) -> dict[str, str]:
     return {"at": times.at(record.at), "what": _cut(", ".join(parts)), "id": record.record_id}
 
 
-def _revision(revision: PublishedOutcome, times: Times) -> dict[str, str]:
-    return {
-        "at": times.at(revision.at),
-        "outcome": revision.outcome.replace("_", " "),
-        "ship": "may be shipped" if revision.fulfillable else "not to be shipped",
-    }
-
-
-def _arrivals(arrivals: Sequence[Arrival], times: Times) -> dict[str, Any]:
+def _arrivals(arrivals: Sequence[LetterArrival], times: Times) -> dict[str, Any]:
     came = [each.received_at for each in arrivals]
+    # Requests that brought the secret itself, and no signature.
+    brought = sum(each.key is not None and each.scheme in TOKENS for each in arrivals)
+    ages = [each.received_at - each.signed_at for each in arrivals if each.signed_at is not None]
     return {
         "count": len(came),
         "first": times.at(min(came)) if came else "",
         "last": times.at(max(came)) if came else "",
-        "checked": sum(each.key is not None for each in arrivals) - _brought(arrivals),
-        "brought": _brought(arrivals),
-        "ages": _ages(arrivals),
-    }
-
-
-def _brought(arrivals: Iterable[Arrival]) -> int:
-    """Requests that brought the secret itself, and no signature."""
-    return sum(each.key is not None and each.scheme in TOKENS for each in arrivals)
-
-
-def _ages(arrivals: Iterable[Arrival]) -> str:
-    """The oldest signature at its arrival."""
-    ages = [each.received_at - each.signed_at for each in arrivals if each.signed_at is not None]
-    return format_duration(max(ages)) if ages else ""
-
-
-def _key(arrival: Arrival) -> str:
-    if arrival.key is None:
-        return ""
-    kind = "public key" if arrival.public else "shared secret"
-    return f"{arrival.source}: {kind} {arrival.key} ({arrival.scheme})"
-
-
-def _log(facts: LetterFacts) -> dict[str, Any] | None:
-    """The head that the proofs lead to; None where nothing was sealed yet."""
-    if not facts.checkpoint:
-        return None
-    origin, size, head = facts.checkpoint.split("\n")[:3]
-    return {
-        "origin": origin,
-        "size": size,
-        "head": head,
-        "count": facts.sealed,
-        "unsealed": facts.unsealed,
+        "checked": sum(each.key is not None for each in arrivals) - brought,
+        "brought": brought,
+        "ages": format_duration(max(ages)) if ages else "",
     }

@@ -1,11 +1,11 @@
-"""Proves to strangers that something was sealed, and that a log only grew; and what a bundle shows
-of the log: an order's leaves with their proofs, and what opens what is sealed in them.
+"""Proves to strangers that something was sealed, and that a log only grew; and says what a bundle
+shows of the log: an order's leaves with their proofs, and what opens what is sealed in them.
 
-A proof holds the leaf's document, so that whoever has it can take its hash, climb to the head with
-the hashes beside the path (RFC 9162, 2.1.3.2) and compare that with a checkpoint that is signed.
+A proof holds the leaf's document. With it anyone can take the leaf's hash, climb to the head with
+the hashes beside the path (RFC 9162, 2.1.3.2) and compare that with a signed checkpoint.
 
-A bundle shows, beside the leaves of what is in it, leaves that say how a delivery is read later on,
-and whatever else the log has of the order before the last of them, so that none is missing.
+A bundle shows the leaves of what is in it, leaves that say how a delivery is read later on, and
+whatever else the log has of the order before the last of them, so that none is missing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ AT_ONCE: Final = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InclusionProof:
-    """That one leaf is in the log. `path`: the hashes beside its way to the head, lowest first."""
+    """A proof that one leaf is in the log. `path`: the hashes beside its way to the head, lowest
+    first."""
 
     subject: str
     kind: str
@@ -45,7 +46,7 @@ class InclusionProof:
     path: Sequence[Hash]
 
     def document(self) -> dict[str, Any]:
-        """For JSON, hashes in hex."""
+        """Return it for JSON, hashes in hex."""
         return {
             "id": self.subject,
             "kind": self.kind,
@@ -72,12 +73,12 @@ async def proofs_of(
     earliest: bool = False,
     witnesses: Witnesses | None = None,
 ) -> Proofs:
-    """Proofs of deliveries and records by id, and of `revision:N` and `deed:N`.
+    """Return proofs of deliveries and records by id, and of `revision:N` and `deed:N`.
 
-    Against the newest checkpoint; with `earliest`, against the first that covers them all, which
-    is the same one for ever: the first that enough of the witnesses have cosigned, once one is.
-    Raises NotFoundError where one of them is not sealed (yet), and UsageError for more than
-    AT_ONCE.
+    They are against the newest checkpoint. With `earliest` they are against the first that covers
+    them all, which is the same one for ever: the first that a quorum of the witnesses has cosigned,
+    once one is. Raise NotFoundError where one of them is not sealed (yet), and UsageError for more
+    than AT_ONCE.
     """
     if len(subjects) > AT_ONCE:
         raise UsageError(f"at most {AT_ONCE} leaves are proved at once; ask for fewer")
@@ -89,11 +90,16 @@ async def proofs_of(
             "waits"
         )
     last = max((leaf.number for leaf in leaves.values()), default=0)
-    signed = await (
-        _earliest_head(connection, last, witnesses)
-        if earliest
-        else log_store.newest_head(connection)
-    )
+    if earliest:
+        size = None
+        if witnesses is not None:
+            size = await departure_store.first_cosigned_over(
+                connection, last, witnesses=witnesses.names, quorum=witnesses.quorum
+            )
+        signed = None if size is None else await log_store.head_of(connection, size)
+        signed = signed or await log_store.first_head_over(connection, last)
+    else:
+        signed = await log_store.newest_head(connection)
     if signed is None or signed.size <= last:
         raise NotFoundError("no checkpoint covers it; `tallyhook log verify` says what is wrong")
     ordered = sorted(leaves.values(), key=lambda leaf: leaf.number)
@@ -111,20 +117,8 @@ async def proofs_of(
     return Proofs(checkpoint=read_checkpoint(signed.note), note=signed.note, proofs=proofs)
 
 
-async def _earliest_head(
-    connection: Connection, last: int, witnesses: Witnesses | None
-) -> log_store.SignedHead | None:
-    cosigned = None
-    if witnesses is not None:
-        size = await departure_store.first_cosigned_over(
-            connection, last, witnesses=witnesses.names, quorum=witnesses.quorum
-        )
-        cosigned = None if size is None else await log_store.head_of(connection, size)
-    return await log_store.first_head_over(connection, last) if cosigned is None else cosigned
-
-
 async def with_cosignatures(connection: Connection, note: str) -> str:
-    """A checkpoint's note, with the line of every witness that has cosigned it."""
+    """Return a checkpoint's note, with the line of every witness that has cosigned it."""
     checkpoint = read_checkpoint(note)
     found = await departure_store.cosignatures_of(
         connection, size=checkpoint.size, head=checkpoint.head
@@ -133,7 +127,7 @@ async def with_cosignatures(connection: Connection, note: str) -> str:
 
 
 async def cosigned_checkpoint(context: AppContext, witnesses: Witnesses | None) -> str:
-    """The newest checkpoint that enough witnesses have cosigned, with their lines. Raises
+    """Return the newest checkpoint that a quorum of witnesses has cosigned, with their lines. Raise
     NotFoundError while there is none."""
     async with context.database.reading() as connection:
         head = await log_store.head_of(connection, await cosigned_size(connection, witnesses))
@@ -143,22 +137,21 @@ async def cosigned_checkpoint(context: AppContext, witnesses: Witnesses | None) 
 
 
 async def path_to(connection: Connection, number: int, *, size: int) -> list[Hash]:
-    """The hashes beside a leaf's way to the head of `size` leaves: two queries, no tree."""
+    """Return the hashes beside a leaf's way to the head of `size` leaves: two queries, no tree."""
     spans = inclusion_spans(number, size=size)
     kept = await log_store.kept_hashes(connection, needed(spans))
     return [computed(span, kept) for span in spans]
 
 
 async def prove_sealed(context: AppContext, subject: str) -> dict[str, Any]:
-    """One proof against the newest checkpoint, for JSON. Raises NotFoundError."""
-    async with context.database.reading() as connection:
-        found = await proofs_of(connection, [subject])
-    proof = found.proofs[0].document()
-    return {**proof, "size": found.checkpoint.size, "checkpoint": found.note}
+    """Return one proof against the newest checkpoint, for JSON. Raise NotFoundError."""
+    found = await prove_each(context, [subject])
+    return {**found.pop("proofs")[0], **found}
 
 
 async def prove_each(context: AppContext, subjects: Collection[str]) -> dict[str, Any]:
-    """Proofs of several against the newest checkpoint, for JSON. Raises as `proofs_of` does."""
+    """Return proofs of several against the newest checkpoint, for JSON. Raise as `proofs_of`
+    does."""
     async with context.database.reading() as connection:
         found = await proofs_of(connection, subjects)
     return {
@@ -169,7 +162,7 @@ async def prove_each(context: AppContext, subjects: Collection[str]) -> dict[str
 
 
 async def newest_checkpoint(context: AppContext) -> log_store.SignedHead:
-    """The newest checkpoint. Raises NotFoundError while nothing is sealed."""
+    """Return the newest checkpoint. Raise NotFoundError while nothing is sealed."""
     async with context.database.reading() as connection:
         found = await log_store.newest_head(connection)
     if found is None:
@@ -180,12 +173,12 @@ async def newest_checkpoint(context: AppContext) -> log_store.SignedHead:
 PUBLISHED: Final = "published"
 
 NOTED_EVERY: Final[Duration] = HOUR
-"""Between two checkpoints of which is noted that somebody was shown them: strangers may ask for
-one every second, and each note is kept for ever."""
+"""Time between two departures that are noted where strangers are shown checkpoints: they may ask
+every second, and each note is kept for ever."""
 
 
 async def shown_checkpoint(context: AppContext) -> log_store.SignedHead:
-    """The newest checkpoint, for strangers; that it leaves is noted before it does. Raises
+    """Return the newest checkpoint, for strangers; its departure is noted first. Raise
     NotFoundError while nothing is sealed."""
     head, now = await newest_checkpoint(context), context.clock.now()
     async with context.database.reading() as connection:
@@ -200,9 +193,9 @@ async def shown_checkpoint(context: AppContext) -> log_store.SignedHead:
 
 
 async def prove_growth(context: AppContext, *, old: int, new: int) -> dict[str, Any]:
-    """That the log of `new` leaves began with that of `old`, for JSON.
+    """Prove that the log of `new` leaves began with that of `old`, for JSON.
 
-    Raises NotFoundError where there was no checkpoint of such a size, UsageError for old > new.
+    Raise NotFoundError where there was no checkpoint of such a size, UsageError for old > new.
     """
     if not 0 < old <= new:
         raise UsageError("say the smaller size first; both are sizes of checkpoints")
@@ -235,8 +228,8 @@ class ProvenLeaf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderName:
-    """How leaves name an order, in hex: the commitment, and the key that opens it; None where the
-    reference is masked, which could be guessed with it."""
+    """How leaves name an order, in hex: the commitment, and the key that opens it. The key is None
+    where the reference is masked, which could be guessed with it."""
 
     commitment: str
     key: str | None
@@ -245,7 +238,7 @@ class OrderName:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedPart:
     """One part of what was read of a delivery: the commitment to it, and the salt that opens it,
-    both in hex; no salt of what is masked."""
+    both in hex; masked parts have no salt."""
 
     hash: str
     salt: str | None
@@ -274,8 +267,8 @@ class SealedParts:
     unsealed    ids of what has no leaf under that head
     origins     every origin of the log, in the log's order, and of how many leaves it was; none
                 where it has had one alone
-    keys        every public key that has signed for the log, in hex, the newest last
-    endorsements of each of them what the one before it signed of it, in hex; None where nothing
+    keys        every public key that has signed for the log, in hex, newest last
+    endorsements for each of them what the one before it signed of it, in hex; None where nothing
     order       how leaves name the order; None where none does as far as is known
     readings    by delivery: each part of what was read of it, and the salt that it is sealed with
     tree        the order in the newest tree of all orders; None before there was one
@@ -293,7 +286,7 @@ class SealedParts:
 
 
 def masked_leaves(sealed: SealedParts, masking: Masking) -> SealedParts:
-    """The proofs; of a leaf whose text holds a customer's number only the hash, which is salted."""
+    """Leave of a leaf whose text holds a customer's number only the hash, which is salted."""
     leaves = tuple(
         replace(each, text=None) if each.text is None or masking.touches(each.text) else each
         for each in sealed.leaves
@@ -302,10 +295,14 @@ def masked_leaves(sealed: SealedParts, masking: Masking) -> SealedParts:
 
 
 def masked_readings(sealed: SealedParts, *, known: History, masked: History) -> SealedParts:
-    """The proofs; of what is masked in the history the commitments, and not what opens them."""
+    """Leave of what is masked in the history the commitments, and not what opens them."""
     shown = {each.delivery_id: each.event for each in masked.deliveries}
     hidden = {
-        each.delivery_id: _masked_texts(each.event, shown[each.delivery_id])
+        each.delivery_id: {
+            name
+            for name in TEXTS
+            if getattr(each.event, name) != getattr(shown[each.delivery_id], name)
+        }
         for each in known.deliveries
     }
     readings = {
@@ -319,10 +316,6 @@ def masked_readings(sealed: SealedParts, *, known: History, masked: History) -> 
     if order is not None and known.order != masked.order:
         order = replace(order, key=None)
     return replace(sealed, readings=readings, order=order)
-
-
-def _masked_texts(whole: Event, shown: Event) -> set[str]:
-    return {name for name in TEXTS if getattr(whole, name) != getattr(shown, name)}
 
 
 # --- gathered -------------------------------------------------------------------------------------
@@ -342,7 +335,7 @@ class BundleLeaves:
 async def leaves_for_bundle(
     connection: Connection, history: History, subjects: Collection[str], *, as_of: Instant
 ) -> BundleLeaves:
-    """The leaves for a bundle of these deliveries, records and revisions."""
+    """Return the leaves for a bundle of these deliveries, records and revisions."""
     found = BundleLeaves(leaves=await log_store.leaves_of(connection, subjects))
     deliveries = sorted(each.delivery_id for each in history.deliveries)
     read = await run(connection, order_store.read_leaves, deliveries)
@@ -354,19 +347,28 @@ async def leaves_for_bundle(
             for each in sorted(history.deliveries, key=lambda each: each.delivery_id)
             if (parts := _opened(each.event, read[each.delivery_id], secret))
         }
-    known = (await order_store.named_orders(connection, [history.order])).get(history.order)
-    if known is not None:
-        named, key = known
-        found.order = OrderName(commitment=named.commitment.hex(), key=key.hex())
+    named = (await order_store.named_orders(connection, [history.order])).get(history.order)
+    if named is not None:
+        found.order = OrderName(commitment=named.commitment.hex(), key=named.key.hex())
         await _add_tree(connection, found, named.commitment, as_of)
-        await _add_rest(connection, found, await run(connection, order_store.chain_of, named))
+        # Every leaf of the order up to the last one that is shown, or that the tree counts.
+        chain = await run(connection, order_store.chain_of, named)
+        last = max(
+            (n for n, leaf in enumerate(chain, 1) if leaf.subject in found.leaves), default=0
+        )
+        last = max(last, 0 if found.tree is None else found.tree.leaves)
+        more = [leaf for leaf in chain[:last] if leaf.subject not in found.leaves]
+        found.leaves |= {leaf.subject: leaf for leaf in more}
+        gone = [leaf.subject for leaf in more if leaf.kind == "delivery"]
+        read = await run(connection, order_store.read_leaves, gone)  # of which order each is by now
+        found.leaves |= {leaf.subject: leaf for each in read.values() for leaf in each}
     return found
 
 
 async def _add_tree(
     connection: Connection, found: BundleLeaves, commitment: bytes, as_of: Instant
 ) -> None:
-    """How many leaves the order had in the newest tree of all orders by then."""
+    """Add how many leaves the order had in the newest tree of all orders by then."""
     tree = await order_tree_store.newest_tree(connection, until=as_of)
     if tree is None:
         return
@@ -379,24 +381,11 @@ async def _add_tree(
         found.tree = InTree(leaf=subject, leaves=entry.leaves, last=entry.last, path=tuple(path))
 
 
-async def _add_rest(
-    connection: Connection, found: BundleLeaves, chain: list[leaf_store.Leaf]
-) -> None:
-    """Every leaf of the order up to the last one that is shown, or that the tree counts."""
-    last = max((n for n, leaf in enumerate(chain, 1) if leaf.subject in found.leaves), default=0)
-    last = max(last, 0 if found.tree is None else found.tree.leaves)
-    more = [leaf for leaf in chain[:last] if leaf.subject not in found.leaves]
-    found.leaves |= {leaf.subject: leaf for leaf in more}
-    gone = [leaf.subject for leaf in more if leaf.kind == "delivery"]
-    read = await run(connection, order_store.read_leaves, gone)  # of which order each is by now
-    found.leaves |= {leaf.subject: leaf for each in read.values() for leaf in each}
-
-
 def _opened(
     event: Event, leaves: Collection[leaf_store.Leaf], secret: bytes
 ) -> dict[str, SealedPart]:
-    """The parts of an event with what opens them, by the first of these leaves that seals it; none
-    where none does."""
+    """Return the parts of an event with what opens them, by the first of these leaves that seals
+    it; none where none does."""
     for leaf in leaves:
         members = leaf.members()
         if leaf.kind not in leaf_store.READ or members.get("reading") is None:

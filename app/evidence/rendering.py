@@ -1,7 +1,7 @@
 """The files of a bundle that state nothing of their own: each follows from the others.
 
-Whoever verifies a bundle with the program that made it renders them again, byte for byte. Another
-release may say the same in other words: then nobody can tell, and the check says so.
+A verification by the program that made a bundle renders them again, byte for byte. Another release
+may say the same in other words: then nobody can tell, and the check says so.
 """
 
 from __future__ import annotations
@@ -165,8 +165,8 @@ _HEAD_ENDS: Final = "from __future__ import annotations\n\n"
 
 @cache
 def stand_alone() -> str:
-    """The verifier as one file that needs nothing of ours: where it imports from its other modules,
-    their texts stand."""
+    """Return the verifier as one file that needs nothing of ours: the texts of its other modules
+    stand where it imports them."""
     parts = [each.read_text("utf-8").partition(_HEAD_ENDS)[2] for each in _PARTS]
     text = VERIFIER.read_text("utf-8")
     first = _IMPORTED.search(text)
@@ -179,8 +179,11 @@ _PAGES: Final = ("base.html", "evidence.html", "stamp.html", "style.css", "timel
 
 
 def rendered_files(ledger: Ledger, facts: LetterFacts) -> dict[str, bytes]:
-    """By name. The same ledger and facts give the same bytes."""
-    lines = _explanation(ledger, Times(facts.zone))
+    """Return the files by name. The same ledger and facts give the same bytes."""
+    # In plain words first, for people, then each sentence with the ids that it rests on, in UTC.
+    plain = [*plain_answer(ledger), *(plain_finding(each) for each in ledger.findings)]
+    said = map(Times(facts.zone).text, dict.fromkeys(plain))
+    lines = [*said, "", *explain(ledger)]
     return {
         "README.txt": README.encode(),
         "verify.py": stand_alone().encode(),
@@ -189,22 +192,15 @@ def rendered_files(ledger: Ledger, facts: LetterFacts) -> dict[str, bytes]:
     }
 
 
-def _explanation(ledger: Ledger, times: Times) -> list[str]:
-    """In plain words first, for people, then each sentence with the ids that it rests on, in UTC as
-    those say."""
-    plain = [*plain_answer(ledger), *(plain_finding(each) for each in ledger.findings)]
-    return [*map(times.text, dict.fromkeys(plain)), "", *explain(ledger)]
-
-
 def release() -> str:
-    """The version of the program, as people name it."""
+    """Return the version of the program, as people name it."""
     return version("tallyhook")
 
 
 @cache
 def program() -> str:
-    """SHA-256 in hex of all that decides how these files read: two programs with the same render
-    the same, whatever version they call themselves."""
+    """Return the SHA-256 in hex of all that decides how these files read: two programs with the
+    same digest render the same, whatever version they call themselves."""
     engine = Path(reconcile.__file__).parent
     files = [
         *engine.glob("*.py"),

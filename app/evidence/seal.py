@@ -1,4 +1,4 @@
-"""The log's writer: seals what is kept for ever, and says with which key.
+"""The log's writer: seals what is kept for ever, and decides which key signs.
 
 1 find     some rows without a leaf, on a snapshot: deliveries, records, revisions, audit entries
 2 hash     their documents, each with a salt and its order's name, in small portions; the tiles
@@ -9,14 +9,13 @@
 The log remembers every public key that has signed for it. A key that is not the newest of them
 signs nothing: several receivers of one database share one key.
 
-Once a day it seals the root of the tree of all orders, too: how many leaves of the log each has.
-With its path to the root a bundle shows how many leaves an order had that day, and so that none is
-missing.
+Once a day the log also seals the root of the tree of all orders: how many leaves each order has.
+With its path to the root, a bundle shows how many leaves an order had that day, so none is missing.
 
 1 scan     every order's count, on a snapshot: those that changed since the tree before, and, of the
            groups that they are in, the others
 2 hash     those groups, and what is above them
-3 keep     what changed, in small transactions, and at last the tree, which the sealer seals
+3 keep     what changed, in small transactions, and last the tree, which the sealer seals
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ from reconcile.transparency import cosignatures, merkle, order_tree
 
 
 MAX_NOTE_BYTES: Final = 64 * 1024
-"""Of a note that is read: ours have some 250; others may have added signatures."""
+"""Bytes of a note that is read: ours have some 250; others may have added signatures."""
 
 
 class NotACheckpoint(Exception):
@@ -73,33 +72,34 @@ class Checkpoint:
     head: merkle.Hash
 
     def body(self) -> str:
-        """The three lines that are signed."""
+        """Return the three lines that are signed."""
         return f"{self.origin}\n{self.size}\n{base64.b64encode(self.head).decode()}\n"
 
 
 def key_hash(name: str, public: PublicKey) -> bytes:
-    """The 4 bytes by which a note's signature names its key."""
+    """Return the 4 bytes by which a note's signature names its key."""
     return cosignatures.key_id(name, cosignatures.ED25519, public.raw)
 
 
 def verifier_key(name: str, public: PublicKey) -> str:
-    """The key as note verifiers take it: name, key hash, and kind and key in base64."""
+    """Return the key as note verifiers take it: name, key hash, and kind and key in base64."""
     return cosignatures.VerifierKey(name=name, kind=cosignatures.ED25519, raw=public.raw).text
 
 
 def signed_note(key: EvidenceKey, *, name: str, body: str) -> str:
-    """A body of whole lines, and its signature."""
+    """Return a body of whole lines, and its signature."""
     line = cosignatures.signature_line(name, key_hash(name, key.public), key.sign(body.encode()))
     return f"{body}\n{line}\n"
 
 
 def signed_checkpoint(key: EvidenceKey, checkpoint: Checkpoint) -> str:
-    """A checkpoint as a signed note."""
+    """Return a checkpoint as a signed note."""
     return signed_note(key, name=checkpoint.origin, body=checkpoint.body())
 
 
 def note_holds(note: str, *, name: str, public: PublicKey) -> bool:
-    """Whether the note has signatures of this key's, all of them right; others' are passed over."""
+    """Return whether the note has signatures by this key, all of them right; others' are
+    skipped."""
     body, wanted = cosignatures.body_of(note).encode(), key_hash(name, public)
     own = [
         each.content
@@ -110,7 +110,7 @@ def note_holds(note: str, *, name: str, public: PublicKey) -> bool:
 
 
 def read_checkpoint(note: str) -> Checkpoint:
-    """What a note says, whoever signed it. Raises NotACheckpoint for another text."""
+    """Parse a note, whoever signed it. Raise NotACheckpoint for another text."""
     body, _, rest = note.partition("\n\n")
     if "\n\n" in f"\n{rest}" or any(c < " " and c != "\n" for c in note):
         raise NotACheckpoint("this is no checkpoint: it has an empty line or a control character")
@@ -126,16 +126,6 @@ def read_checkpoint(note: str) -> Checkpoint:
     if len(head) != 32:
         raise NotACheckpoint("this is no checkpoint: its third line is no hash")
     return Checkpoint(origin=lines[0], size=int(lines[1]), head=head)
-
-
-def verified_checkpoint(note: str, *, origin: str, public: PublicKey) -> Checkpoint:
-    """What a note says that this key signed for this log. Raises NotACheckpoint for another."""
-    checkpoint = read_checkpoint(note)
-    if checkpoint.origin != origin:
-        raise NotACheckpoint(f"this checkpoint is of another log: {checkpoint.origin}")
-    if not note_holds(note, name=origin, public=public):
-        raise NotACheckpoint("this checkpoint is not signed by the log's key")
-    return checkpoint
 
 
 # --- seals what is kept for ever ------------------------------------------------------------------
@@ -175,13 +165,13 @@ class Sealer:
         self._pace = Pace(first=AT_ONCE, most=AT_ONCE)
 
     def rest_s(self, done: int) -> float:
-        """Seconds to rest after a round: none where there may be more than it took."""
+        """Return the seconds to rest after a round: none where there may be more than it took."""
         if not done:
             return REST_S
         return 0.0 if self._full else GATHER_S
 
     async def seal_some(self) -> int:
-        """Seal a batch; 0 where nothing is left, or where another sealer was first."""
+        """Seal a batch. Return 0 where nothing is left, or where another sealer was first."""
         async with self._context.database.reading() as connection:
             limit = self._pace.fitting(self._context.database)
             found = await log_queue_store.find_unsealed(connection, limit=limit)
@@ -200,7 +190,7 @@ class Sealer:
         return max(len(growth.leaves), 1)
 
     async def _grown(
-        self, found: log_queue_store.Found, tail: merkle.Tail, book: order_store.OrderBook
+        self, found: log_queue_store.Unsealed, tail: merkle.Tail, book: order_store.OrderBook
     ) -> log_store.Growth:
         leaves: list[leaf_store.Leaf] = []
         nodes = []
@@ -211,23 +201,22 @@ class Sealer:
                 nodes += tail.append(leaf.hash)
                 leaves.append(leaf)
             await asyncio.sleep(0)
-        signed = self._signed(tail) if leaves else None
+        signed = None
+        if leaves:
+            point = Checkpoint(origin=self._signer.origin, size=tail.size, head=tail.head())
+            signed = log_store.SignedHead(
+                size=point.size,
+                head=point.head,
+                at=self._context.clock.now(),
+                note=signed_checkpoint(self._signer.key, point),
+            )
         return log_store.Growth(found=found, book=book, leaves=leaves, nodes=nodes, signed=signed)
-
-    def _signed(self, tail: merkle.Tail) -> log_store.SignedHead:
-        checkpoint = Checkpoint(origin=self._signer.origin, size=tail.size, head=tail.head())
-        return log_store.SignedHead(
-            size=checkpoint.size,
-            head=checkpoint.head,
-            at=self._context.clock.now(),
-            note=signed_checkpoint(self._signer.key, checkpoint),
-        )
 
 
 def _unsaid(
-    found: log_queue_store.Found, book: order_store.OrderBook
+    found: log_queue_store.Unsealed, book: order_store.OrderBook
 ) -> Iterator[leaf_store.Sealable]:
-    """The rows without those deliveries that are read as their leaves say already."""
+    """Yield the rows without deliveries that are read as their leaves say already."""
     here = {row.subject for row in found.rows}
     for row in found.rows:
         delivery = row.members.get("delivery") if row.kind == leaf_store.READING else None
@@ -240,13 +229,13 @@ def _unsaid(
 def leaves_for(
     rows: Sequence[leaf_store.Sealable], *, first: int, book: order_store.OrderBook
 ) -> list[leaf_store.Leaf]:
-    """The leaves of some rows, numbered from `first` on."""
+    """Return the leaves of some rows, numbered from `first` on."""
     salted = zip(rows, new_salts(len(rows)), strict=True)
     return [book.leaf(row, number=first + n, salt=salt) for n, (row, salt) in enumerate(salted)]
 
 
 async def anything_unsealed(context: AppContext) -> bool:
-    """Whether something may have no leaf yet."""
+    """Return whether something may have no leaf yet."""
     async with context.database.reading() as connection:
         return (await log_queue_store.find_unsealed(connection, limit=1)).anything
 
@@ -258,7 +247,7 @@ async def seal_all(
     sweep: bool = False,
     progress: Callable[[int], None] = lambda count: None,
 ) -> int:
-    """Seal until nothing is left, and say how many were. `sweep`: look at every row there is."""
+    """Seal until nothing is left, and return how many were. `sweep`: look at every row there is."""
     if sweep:
         async with context.database.writing() as connection:
             await log_queue_store.sweep_again(connection)
@@ -270,16 +259,27 @@ async def seal_all(
 
 
 async def open_signer(context: AppContext, path: Path) -> CheckpointSigner:
-    """The key of the file, which is made where the log has none yet; begins the log with it.
+    """Load the file's key, or make it where the log has none yet; begin the log with it.
 
-    Raises ConfigurationError where the log was begun with another key, or its key is not there.
+    Raise ConfigurationError where the log was begun with another key, or its key is not there.
     """
     known = await known_log(context)
     key = load_key(path)
     if known is None:
-        known, key = await _begun(context, path, key)
+        key, now = key or made_key(path), context.clock.now()
+        origin, public = _new_origin(context.database.environment, now), key.public.raw.hex()
+        async with context.database.writing() as connection:
+            await log_store.begin_log(connection, origin=origin, public=public, now=now)
+            known = await log_store.identity(connection)  # another process may have been first
+        assert known is not None
     if key is None:
-        raise ConfigurationError([f"{VARIABLE}: {_missing(path, known)}"])
+        raise ConfigurationError(
+            [
+                f"{VARIABLE}: there is no key at {path}, and this log is signed with "
+                f"{fingerprint_of(known.keys[-1])}; put its file back, or go on with a new key by "
+                "`tallyhook log key --rotate`"
+            ]
+        )
     if key.public.raw.hex() != known.keys[-1]:
         raise ConfigurationError(
             [
@@ -292,22 +292,9 @@ async def open_signer(context: AppContext, path: Path) -> CheckpointSigner:
 
 
 async def known_log(context: AppContext) -> log_store.Identity | None:
-    """Which log the database holds; None before it has begun."""
+    """Return which log the database holds; None before it has begun."""
     async with context.database.reading() as connection:
         return await log_store.identity(connection)
-
-
-async def _begun(
-    context: AppContext, path: Path, key: EvidenceKey | None
-) -> tuple[log_store.Identity, EvidenceKey | None]:
-    key = key or made_key(path)
-    now = context.clock.now()
-    origin = _new_origin(context.database.environment, now)
-    async with context.database.writing() as connection:
-        await log_store.begin_log(connection, origin=origin, public=key.public.raw.hex(), now=now)
-        known = await log_store.identity(connection)  # another process may have been first
-    assert known is not None
-    return known, key
 
 
 def _new_origin(environment: str | None, now: Instant) -> str:
@@ -317,11 +304,11 @@ def _new_origin(environment: str | None, now: Instant) -> str:
 async def begin_origin(
     connection: Connection, *, environment: str | None, at: Instant
 ) -> str | None:
-    """Have the log go on under a new origin, which is returned, and ask witnesses as of a log that
-    they do not know; None where no log has begun. Nobody may seal meanwhile.
+    """Give the log a new origin, return it, and delete what is known of witnesses; None where no
+    log has begun. Nobody may seal meanwhile.
 
     After a restore the log may go on otherwise than others have seen it. Two checkpoints of one
-    origin, of which neither began with the other, are what whoever writes a log anew would sign.
+    origin, neither of which began with the other, are what a rewritten log would sign.
     """
     known = await log_store.identity(connection)
     if known is None:
@@ -333,10 +320,10 @@ async def begin_origin(
 
 
 async def rename_log(context: AppContext, *, by: str | None, reason: str) -> log_store.Identity:
-    """`begin_origin` by itself, with an entry in the trail. Opened `alone`. Returns which log it is
-    now.
+    """Give the log a new origin by `begin_origin`, with an entry in the trail. Opened `alone`.
+    Return which log it is now.
 
-    Raises NotFoundError where no log has begun, and UsageError for who may not.
+    Raise NotFoundError where no log has begun, and UsageError for who may not.
     """
     now = context.clock.now()
     async with context.database.writing() as connection:
@@ -358,7 +345,8 @@ async def rename_log(context: AppContext, *, by: str | None, reason: str) -> log
 
 
 def made_key(path: Path, *, owner: Owner | None = None) -> EvidenceKey:
-    """A new key in a file of its own, or the one that another process has just put there."""
+    """Make a new key in a file of its own, or load the one that another process has just put
+    there."""
     try:
         return write_key(path, secret=new_secret(), owner=owner)
     except FileExistsError:
@@ -367,23 +355,16 @@ def made_key(path: Path, *, owner: Owner | None = None) -> EvidenceKey:
         return key
 
 
-def _missing(path: Path, known: log_store.Identity) -> str:
-    return (
-        f"there is no key at {path}, and this log is signed with {fingerprint_of(known.keys[-1])}; "
-        "put its file back, or go on with a new key by `tallyhook log key --rotate`"
-    )
-
-
 def fingerprint_of(public: str) -> str:
-    """The fingerprint of a public key in hex."""
+    """Return the fingerprint of a public key in hex."""
     return PublicKey(bytes.fromhex(public)).fingerprint
 
 
 async def rotate_key(context: AppContext, path: Path, *, by: str | None) -> EvidenceKey:
-    """Sign with a new key from now on. The old one's file, if it is there, is kept beside it; one
-    that a rotation has set aside that was cut short signs of the new key all the same.
+    """Sign with a new key from now on. The old key's file, if it is there, is kept beside it. An
+    old key that a rotation cut short has set aside endorses the new one all the same.
 
-    Raises ConfigurationError where nothing is signed yet, or the files cannot be written, and
+    Raise ConfigurationError where nothing is signed yet, or the files cannot be written, and
     UsageError for who may not.
     """
     async with context.database.reading() as connection:
@@ -391,45 +372,48 @@ async def rotate_key(context: AppContext, path: Path, *, by: str | None) -> Evid
     known = await known_log(context)
     if known is None:
         raise ConfigurationError([f"{VARIABLE}: the log has no key yet; `tallyhook log key`"])
-    now, before = context.clock.now(), _key_until_now(path, known)
-    owner = _owner_until_now(path)
-    if load_key(path) is not None:
-        _set_aside(path, now)
-    key = made_key(path, owner=owner)
+    now = context.clock.now()
+    before, key = _replaced_key(path, until=known.keys[-1], now=now)
+    endorsement = None
+    if before is not None:
+        # Under each origin of the log: a bundle's proofs may lead to an earlier checkpoint.
+        endorsement = "".join(
+            before.sign(endorsement_text(origin, before.public, key.public)).hex()
+            for origin in known.origins[-MAX_ORIGINS:]
+        )
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="key_rotated")
         await log_store.add_key(
-            connection,
-            public=key.public.raw.hex(),
-            now=now,
-            endorsement=_endorsed(known, before, key.public),
+            connection, public=key.public.raw.hex(), now=now, endorsement=endorsement
         )
         new = key.public.fingerprint
         await note_in_trail(connection, who, action="key_rotated", subject=new, at=now)
     return key
 
 
-def _files_until_now(path: Path) -> tuple[Path, ...]:
-    """Where the key may be that signed until now: a rotation that was cut short has moved it."""
-    return (path, *sorted(path.parent.glob(f"{path.name}{_ASIDE}*"), reverse=True))
+def _replaced_key(
+    path: Path, *, until: str, now: Instant
+) -> tuple[EvidenceKey | None, EvidenceKey]:
+    """Set the key's file aside and make a new one. Return both; None for one whose file is gone.
 
-
-def _owner_until_now(path: Path) -> Owner | None:
-    """Whose the newest key is: the service's user, who must be able to read the next one too."""
-    for each in _files_until_now(path):
+    until  the public key that signed until now, in hex: a rotation that was cut short has moved it
+    """
+    files = (path, *sorted(path.parent.glob(f"{path.name}{_ASIDE}*"), reverse=True))
+    loaded = filter(None, map(load_key, files))
+    before = next((each for each in loaded if each.public.raw.hex() == until), None)
+    owner = None  # the service's user, who must be able to read the next one too
+    for each in reversed(files):
         with suppress(FileNotFoundError, NotADirectoryError):
             found = each.stat(follow_symlinks=False)
-            return found.st_uid, found.st_gid
-    return None
-
-
-def _key_until_now(path: Path, known: log_store.Identity) -> EvidenceKey | None:
-    """The key that signed until now; None where its file is not there."""
-    for each in _files_until_now(path):
-        key = load_key(each)
-        if key is not None and key.public.raw.hex() == known.keys[-1]:
-            return key
-    return None
+            owner = found.st_uid, found.st_gid
+    if load_key(path) is not None:
+        try:
+            path.rename(path.with_name(f"{path.name}{_ASIDE}{now}"))
+        except OSError as error:
+            raise ConfigurationError(
+                [f"{VARIABLE}: the old key cannot be set aside ({error.strerror})"]
+            ) from error
+    return before, made_key(path, owner=owner)
 
 
 _ASIDE: Final = ".until-"
@@ -437,7 +421,7 @@ _ASIDE: Final = ".until-"
 
 
 def endorsement_text(origin: str, before: PublicKey, public: PublicKey) -> bytes:
-    """What a key signs of the one that follows it: four lines, the last two the keys in hex."""
+    """Return what a key signs of its successor: four lines, the last two the keys in hex."""
     return (
         f"tallyhook key endorsement 1\n{origin}\n{before.raw.hex()}\n{public.raw.hex()}\n"
     ).encode()
@@ -446,17 +430,22 @@ def endorsement_text(origin: str, before: PublicKey, public: PublicKey) -> bytes
 def endorsed_chain(
     origin: str, keys: Sequence[PublicKey], endorsements: Sequence[str | None]
 ) -> list[PublicKey]:
-    """The last keys of a log, of which each was endorsed by the one before it; the newest last.
+    """Return the last keys of a log that were each endorsed by the one before, newest last.
 
-    keys  oldest first; endorsements  of each key, in hex: a signature for each origin that the log
-    had by then; None, or anything else: not endorsed
+    keys          oldest first
+    endorsements  for each key, in hex: a signature for each origin that the log had by then;
+                  None or anything else: not endorsed
     """
     chain = list(keys[-1:])
     for place in range(len(keys) - 1, 0, -1):
         endorsement = endorsements[place] if place < len(endorsements) else None
         before = keys[place - 1]
         text = endorsement_text(origin, before, keys[place])
-        if not any(before.verifies(each, text) for each in _signatures(endorsement)):
+        try:
+            raw = bytes.fromhex((endorsement or "")[: 2 * 64 * MAX_ORIGINS])
+        except ValueError:
+            break
+        if not any(before.verifies(raw[at : at + 64], text) for at in range(0, len(raw), 64)):
             break
         chain.insert(0, before)
     return chain
@@ -466,39 +455,8 @@ MAX_ORIGINS: Final = 100
 """Signatures of one endorsement that are looked at: one for each restore by which a log forked."""
 
 
-def _signatures(text: str | None) -> list[bytes]:
-    """The 64-byte signatures that stand one behind the other, in hex; none in any other text."""
-    try:
-        raw = bytes.fromhex((text or "")[: 2 * 64 * MAX_ORIGINS])
-    except ValueError:
-        return []
-    return [raw[at : at + 64] for at in range(0, len(raw), 64)]
-
-
-def _endorsed(
-    known: log_store.Identity, before: EvidenceKey | None, public: PublicKey
-) -> str | None:
-    """By the key that signed until now, where its file is there, under each origin of the log: a
-    bundle's proofs may lead to a checkpoint of an earlier one."""
-    if before is None:
-        return None
-    return "".join(
-        before.sign(endorsement_text(origin, before.public, public)).hex()
-        for origin in known.origins[-MAX_ORIGINS:]
-    )
-
-
-def _set_aside(path: Path, now: Instant) -> None:
-    try:
-        path.rename(path.with_name(f"{path.name}{_ASIDE}{now}"))
-    except OSError as error:
-        raise ConfigurationError(
-            [f"{VARIABLE}: the old key cannot be set aside ({error.strerror})"]
-        ) from error
-
-
 def shown_key(signer: CheckpointSigner) -> dict[str, str]:
-    """The public key in every form that somebody checks with."""
+    """Return the public key in every form that somebody checks with."""
     public = signer.key.public
     return {
         "log": signer.origin,
@@ -520,7 +478,7 @@ _PACKED: Final = struct.Struct(">32sqq")
 
 @dataclass(slots=True, kw_only=True)
 class _Growing:
-    """What of a tree is to be hashed and kept.
+    """What is to be hashed and stored of a tree.
 
     changed  packed entries that changed, by the first byte of their commitments; others: the rest
     groups   hashes that are new, by bits and place
@@ -541,27 +499,22 @@ class _Growing:
 
 
 async def seal_orders_if_due(context: AppContext) -> bool:
-    """Make the day's tree where there is none yet, beside any number of others who do."""
+    """Make the day's tree where there is none yet, beside any number of others who do: on each day
+    after the tree before, or after the log's beginning."""
+    now = context.clock.now()
     async with context.database.reading() as connection:
-        if not await _is_due(connection, context.clock.now()):
-            return False
+        last = await order_tree_store.newest_tree(connection)
+        begun = last or await log_store.first_head_over(connection, 0)
+    # A tree dated more than a day ahead was made by a clock that has been set right since.
+    ahead = last is not None and last.at > now + DAY
+    if begun is None or not (begun.at // DAY < now // DAY or ahead):
+        return False
     return await seal_orders(context)
 
 
-async def _is_due(connection: Connection, now: Instant) -> bool:
-    """On every day after that of the tree before, or of the log's beginning. One that is dated more
-    than a day ahead was made by a clock that has been set right since, and is waited for by none.
-    """
-    newest = await order_tree_store.newest_tree(connection)
-    if newest is not None:
-        return newest.at // DAY < now // DAY or newest.at > now + DAY
-    first = await log_store.first_head_over(connection, 0)
-    return first is not None and first.at // DAY < now // DAY
-
-
 async def seal_orders(context: AppContext) -> bool:
-    """Make the tree of all orders as they are now. False where another was first, or no leaf names
-    an order yet."""
+    """Make the tree of all orders as they are now. Return False where another was first, or no leaf
+    names an order yet."""
     at = context.clock.now()  # what is sealed from here on may not be counted
     async with context.database.reading() as connection:
         growing = await _scanned(connection)
@@ -601,7 +554,7 @@ async def _scanned(connection: Connection) -> _Growing:
 
 
 async def _hashed(connection: Connection, growing: _Growing) -> merkle.Hash:
-    """The root; what is new of the hashes is noted."""
+    """Return the root; note new hashes in `growing`."""
     since = -1 if growing.before is None else growing.before.size
     top = dict(
         await order_tree_store.kept_groups(
@@ -635,7 +588,7 @@ def _folded(groups: Mapping[int, merkle.Hash], *, bits: int) -> merkle.Hash:
 
 
 def _touched(growing: _Growing, first: int) -> Iterator[tuple[int, list[order_tree.Keyed]]]:
-    """The groups below a first byte in which something changed, with all of their entries."""
+    """Yield the groups below a first byte in which something changed, with all of their entries."""
     members: list[list[bytes]] = [[] for _ in order_tree_store.ALL_GROUPS]
     for packed in growing.changed[first]:
         members[packed[1]].append(packed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -17,10 +17,10 @@ from reconcile.instants import Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredDelivery:
-    """One delivery as it was kept.
+    """One delivery as it was stored.
 
-    body      None where it was deleted, and of a repeat, whose first arrival holds the bytes
-    envelope  of one of several events in one request: the whole body's digest
+    body      None where it was deleted, and for a repeat, whose first arrival holds the bytes
+    envelope  for one of several events in one request: the whole body's digest
     whole     that whole body
     """
 
@@ -39,7 +39,7 @@ class StoredDelivery:
 
 
 async def arrived(connection: AsyncConnection, deliveries: Iterable[str]) -> list[StoredDelivery]:
-    """These deliveries, in the order in which they arrived."""
+    """Return these deliveries, in the order in which they arrived."""
     rows = await select_in(
         connection,
         sql="SELECT deliveries.id, received_at, source, verdict, deliveries.digest, size, headers, "
@@ -48,28 +48,13 @@ async def arrived(connection: AsyncConnection, deliveries: Iterable[str]) -> lis
         "WHERE deliveries.id IN ({})",
         values=deliveries,
     )
-    found = [
-        StoredDelivery(
-            delivery_id=row[0],
-            received_at=row[1],
-            source=row[2],
-            verdict=row[3],
-            digest=row[4],
-            size=row[5],
-            headers=row[6],
-            body=row[7],
-            problem=row[8],
-            pruned_at=row[9],
-            envelope=row[10],
-            whole=row[11],
-        )
-        for row in rows
-    ]
+    names = [each.name for each in fields(StoredDelivery)]
+    found = [StoredDelivery(**dict(zip(names, row, strict=True))) for row in rows]
     return sorted(found, key=lambda each: (each.received_at, each.delivery_id))
 
 
-async def bytes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> int:
-    """How much `arrived` would read of these deliveries."""
+async def size_of_arrived(connection: AsyncConnection, deliveries: Iterable[str]) -> int:
+    """Return how many bytes `arrived` would read of these deliveries."""
     rows = await select_in(
         connection,
         sql="SELECT size + length(headers) + coalesce(length(envelopes.body), 0) FROM deliveries "
@@ -81,7 +66,7 @@ async def bytes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> in
 
 
 async def details_of_records(connection: AsyncConnection, records: Iterable[str]) -> dict[str, str]:
-    """The texts that are kept beside these records, such as a service's answer."""
+    """Return the texts that are stored beside these records, such as a service's answer."""
     rows = await select_in(
         connection,
         sql="SELECT id, details FROM records WHERE details IS NOT NULL AND id IN ({})",
@@ -93,7 +78,7 @@ async def details_of_records(connection: AsyncConnection, records: Iterable[str]
 async def revisions_of(
     connection: AsyncConnection, order: str, *, until: Instant
 ) -> list[Published]:
-    """What was published of an order up to an instant, in publishing order."""
+    """Return what was published of an order up to an instant, in publishing order."""
     of_order = select(REVISIONS).where(REVISIONS.c.order_key == order, REVISIONS.c.at <= until)
     rows = await connection.execute(of_order.order_by(REVISIONS.c.seq))
     return [published_of(row) for row in rows]
@@ -103,11 +88,10 @@ AT_ONCE = 50
 """Whole bodies read at a time: each may have a mebibyte, or what is set."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Content:
     """What of a delivery may be deleted: its body and its headers."""
 
-    delivery_id: str
     verdict: str
     digest: str
     headers: str
@@ -116,39 +100,30 @@ class Content:
 
 
 async def contents_of(connection: AsyncConnection, deliveries: Iterable[str]) -> dict[str, Content]:
-    """The contents of these deliveries."""
+    """Return the contents of these deliveries, by id."""
     rows = await select_in(
         connection,
-        sql="SELECT id, verdict, digest, headers, body, pruned_at FROM deliveries WHERE id IN ({})",
+        sql="SELECT id, verdict, digest, headers, body, pruned_at IS NOT NULL FROM deliveries "
+        "WHERE id IN ({})",
         values=deliveries,
     )
-    return {
-        row[0]: Content(
-            delivery_id=row[0],
-            verdict=row[1],
-            digest=row[2],
-            headers=row[3],
-            body=row[4],
-            pruned=row[5] is not None,
-        )
-        for row in rows
-    }
+    return {row[0]: Content(*row[1:]) for row in rows}
 
 
 async def whole_bodies(connection: AsyncConnection) -> AsyncIterator[Rows]:
-    """Every whole body of several events that is still there, as (digest, body)."""
+    """Yield every whole body of several events that is still there, as (digest, body)."""
     sql = "SELECT digest, body FROM envelopes WHERE body IS NOT NULL"
     async for rows in stream(connection, sql, at_once=AT_ONCE):
         yield rows
 
 
 async def node_count(connection: AsyncConnection) -> int:
-    """How many hashes are kept beside the leaves."""
+    """Return how many hashes are stored beside the leaves."""
     return int(await connection.scalar(text("SELECT count(*) FROM log_nodes")) or 0)
 
 
 async def strays(connection: AsyncConnection, *, limit: int) -> list[str]:
-    """Rows without a leaf that nothing will ever seal, by their subjects, some of them."""
+    """Return rows without a leaf that nothing will ever seal, by their subjects, some of them."""
     found: list[str] = []
     for kind in KINDS:
         if len(found) < limit:
@@ -169,7 +144,7 @@ _MARKED = (
 
 
 async def _numbered(connection: AsyncConnection, kind: Kind, limit: int) -> list[str]:
-    """Rows at or below the number up to which their kind is sealed."""
+    """Return rows at or below the number up to which their kind is sealed."""
     sql = statement(_NUMBERED, key=kind.key_column, table=kind.table, name=kind.name)
     values = {"name": f"{SEALED} {kind.name}", "limit": limit}
     rows = await connection.execute(text(sql), values)
@@ -177,20 +152,16 @@ async def _numbered(connection: AsyncConnection, kind: Kind, limit: int) -> list
 
 
 async def _marked(connection: AsyncConnection, kind: Kind, limit: int) -> list[str]:
-    """Rows that are not marked, once the sweep over this kind's ids is over."""
+    """Return rows that are not marked, once the sweep over this kind's ids is over."""
     swept = await connection.scalar(
         text("SELECT value FROM meta WHERE name = :name"), {"name": f"{SWEPT} {kind.name}"}
     )
     if swept != "":
         return []
-    waiting = await _waiting(connection, kind)
+    marked = await connection.execute(
+        text("SELECT ids FROM unsealed WHERE kind = :kind"), {"kind": kind.name}
+    )
+    waiting = {each for row in marked for each in row[0].split("\n")}
     sql = statement(_MARKED, key=kind.key_column, table=kind.table)
     rows = await connection.execute(text(sql))
     return [row[0] for row in rows if row[0] not in waiting][:limit]
-
-
-async def _waiting(connection: AsyncConnection, kind: Kind) -> set[str]:
-    rows = await connection.execute(
-        text("SELECT ids FROM unsealed WHERE kind = :kind"), {"kind": kind.name}
-    )
-    return {each for row in rows for each in row[0].split("\n")}

@@ -1,13 +1,13 @@
 """An order's evidence as a scenario: what arrived, in which order and when, to be played again.
 
-No secret, no phone number and no name is in it; bodies keep their amounts and their structure. The
+It has no secret, no phone number and no name; bodies keep their amounts and their structure. The
 simulated provider plays it, signed with a secret of its own, into any instance in sandbox.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -19,7 +19,6 @@ from app.core.strict_json import NumberText, parse_written
 from app.evidence.gather_evidence import DeliveryEvidence, Dossier, Providers, gather_dossier
 from app.providers.fetched import is_answer
 from app.providers.request import Headers, Incoming
-from app.providers.sections import Profile
 from app.providers.source import ProfileReader
 from reconcile.instants import (
     DAY,
@@ -62,19 +61,20 @@ _KEPT_MAX: Final = 300
 _UNITS: Final[dict[str, Duration]] = {"s": SECOND, "ms": MILLISECOND, "us": TICK}
 
 _MARK: Final = "\ue000"
-"""Of Unicode's private use, stands around a date's place while the body is one text."""
+"""A character of Unicode's private use, which stands in a date's place while the body is one
+text."""
 
 
 class StandIns:
-    """Stand-ins that are the same for the same text throughout one scenario. `masking`: of the
-    numbers that must be in no body."""
+    """Stand-ins that are equal for equal texts throughout one scenario. `masking`: of the numbers
+    that must be in no body."""
 
     def __init__(self, masking: Masking | None = None) -> None:
         self._masking = masking or Masking()
         self._known: dict[str, str] = {}
 
     def of(self, text: str) -> str:
-        """Digits for digits, words for words: nothing of it but its kind is left."""
+        """Return digits for digits, words for words: only the kind of the text is left."""
         if text not in self._known:
             number = len(self._known) + 1
             digits = text.removeprefix("+").isdigit()
@@ -83,15 +83,19 @@ class StandIns:
         return self._known[text]
 
     def body(self, body: bytes, read: Read) -> list[Piece]:
-        """The body in pieces. Raises UsageError where it cannot be freed of personal data."""
+        """Return the body in pieces. Raise UsageError where it cannot be freed of personal data."""
         event, document = read(body), parse_written(body)
         for path, leaf in list(_leaves(document)):
             document = self._without(document, path, leaf, event=event, read=read)
         document, form = _dated(document, event, read)
-        return _pieces(document, event, form)
+        text = written(document)
+        if form is None or event.occurred_at is None:
+            return [text]
+        before, _, after = text.partition(_MARK)
+        return [before, {"at": format_instant(event.occurred_at), "as": form}, after]
 
     def _without(self, document: Any, path: Path, leaf: Any, *, event: Event, read: Read) -> Any:
-        """The document with a stand-in at the path, if that changes nothing of what is read."""
+        """Put a stand-in at the path of the document, if that changes nothing of what is read."""
         if isinstance(leaf, NumberText) and (len(leaf) < _SHORT or not leaf.isdigit()):
             return document
         number = isinstance(leaf, NumberText)
@@ -115,13 +119,13 @@ class StandIns:
 
 
 def shown(path: Path) -> str:
-    """Where a leaf stands, such as `data.items[0].reason`."""
+    """Write where a leaf stands, such as `data.items[0].reason`."""
     steps = [f"[{each}]" if isinstance(each, int) else f".{each}" for each in path]
     return "".join(steps).removeprefix(".")
 
 
 def says(document: Any, event: Event, read: Read) -> bool:
-    """Whether the document is read as this event, whatever its digest."""
+    """Return whether the document is read as this event, whatever its digest."""
     try:
         found = read(written(document).encode())
     except ValueError:
@@ -130,7 +134,7 @@ def says(document: Any, event: Event, read: Read) -> bool:
 
 
 def _leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Every text and number; a number is a Written."""
+    """Yield every text and number; a number is a NumberText."""
     if isinstance(value, dict):
         for name, item in value.items():
             yield from _leaves(item, (*path, name))
@@ -142,7 +146,7 @@ def _leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
 
 
 def put(document: Any, path: Path, value: Any) -> Any:
-    """A copy with another value at the path."""
+    """Return a copy with another value at the path."""
     if not path:
         return value
     copy = document.copy()
@@ -151,7 +155,7 @@ def put(document: Any, path: Path, value: Any) -> Any:
 
 
 def written(value: Any) -> str:
-    """JSON, numbers as they were written."""
+    """Write JSON, numbers as they were written."""
     if isinstance(value, NumberText):
         return value
     if isinstance(value, dict):
@@ -166,15 +170,16 @@ def written(value: Any) -> str:
 
 
 def _dated(document: Any, event: Event, read: Read) -> tuple[Any, str | None]:
-    """The document with a mark where its date is read, and how that is written; None without."""
+    """Return the document with a mark where its date is read, and how that is written; None
+    without."""
     if event.occurred_at is None:
         return document, None
     later = replace(event, occurred_at=event.occurred_at + DAY)
     for path, leaf in _leaves(document):
-        form = form_of(leaf)
+        form = date_form(leaf)
         if form is None:
             continue
-        moved = dated(moment_of(leaf, form) + DAY, form)
+        moved = dated(date_moment(leaf, form) + DAY, form)
         number = isinstance(leaf, NumberText)
         if says(put(document, path, NumberText(moved) if number else moved), later, read):
             mark = NumberText(_MARK) if number else _MARK
@@ -182,8 +187,9 @@ def _dated(document: Any, event: Event, read: Read) -> tuple[Any, str | None]:
     return document, None
 
 
-def form_of(leaf: str) -> str | None:
-    """How a date is written: `rfc3339`, or `s`, `ms`, `us` since 1970; None for what is no date."""
+def date_form(leaf: str) -> str | None:
+    """Return how a date is written: `rfc3339`, or `s`, `ms`, `us` since 1970; None for what is no
+    date."""
     if leaf.isascii() and leaf.isdigit():
         return {10: "s", 13: "ms", 16: "us"}.get(len(leaf))
     try:
@@ -193,22 +199,14 @@ def form_of(leaf: str) -> str | None:
     return "rfc3339"
 
 
-def moment_of(leaf: str, form: str) -> Instant:
-    """The moment that a date in this form names."""
+def date_moment(leaf: str, form: str) -> Instant:
+    """Return the moment that a date in this form names."""
     return parse_instant(leaf) if form == "rfc3339" else EARLIEST + int(leaf) * _UNITS[form]
 
 
 def dated(moment: Instant, form: str) -> str:
-    """A moment in this form."""
+    """Write a moment in this form."""
     return format_instant(moment) if form == "rfc3339" else str(moment // _UNITS[form])
-
-
-def _pieces(document: Any, event: Event, form: str | None) -> list[Piece]:
-    text = written(document)
-    if form is None or event.occurred_at is None:
-        return [text]
-    before, _, after = text.partition(_MARK)
-    return [before, {"at": format_instant(event.occurred_at), "as": form}, after]
 
 
 # --- an order's evidence as a scenario ------------------------------------------------------------
@@ -231,9 +229,9 @@ class OrderScenario:
 async def tell_scenario(
     context: AppContext, order: str, *, as_of: Instant | None, by: str | None, providers: Providers
 ) -> OrderScenario:
-    """The scenario of an order as of an instant; the audit trail says who took it.
+    """Make the scenario of an order as of an instant; the audit trail says who took it.
 
-    Raises NotFoundError for no such order, UsageError where bodies were deleted or cannot be freed
+    Raise NotFoundError for no such order, UsageError where bodies were deleted or cannot be freed
     of personal data.
     """
     async with context.database.reading() as connection:
@@ -255,23 +253,42 @@ async def tell_scenario(
 
 
 def scenario_of(dossier: Dossier, providers: Providers) -> OrderScenario:
-    """The scenario. Its expectation rests on what a replay can make, and on nothing else."""
+    """Make the scenario. Its expectation rests on what a replay can make, and on nothing else."""
     played, left_out = _playable(dossier)
     masking = Masking(dossier.phones)
     stand_ins = StandIns(masking)
     steps = [_arrival(evidence, dossier, stand_ins, providers) for evidence in played]
-    history = _only(dossier.history, played)
-    records = history_document(history, policy=dossier.policy, as_of=dossier.as_of)["records"]
-    steps += [{"at": each["recorded_at"], "record": each} for each in records]
+    wanted = {each.arrived.delivery_id for each in played}
+    history = History(
+        order=dossier.history.order,
+        deliveries=frozenset(d for d in dossier.history.deliveries if d.delivery_id in wanted),
+        records=frozenset(r for r in dossier.history.records if r.kind in REPORTED),
+    )
+    stated = history_document(history, policy=dossier.policy, as_of=dossier.as_of)
+    steps += [{"at": each["recorded_at"], "record": each} for each in stated["records"]]
     if not steps:
         raise UsageError("nothing is known of this order that could be played again")
     steps.sort(key=lambda step: step["at"])
-    ledger = _settled(history, dossier, since=max(_moments(history)))
+    # The ledger at the earliest instant from which on it is what it is at the scenario's end.
+    last = _expected(fold(history, policy=dossier.policy, as_of=dossier.as_of))
+    since = max(
+        *(each.received_at for each in history.deliveries),
+        *(each.recorded_at for each in history.records),
+        EARLIEST,
+    )
+    ledger = fold(history, policy=dossier.policy, as_of=since)
+    while _expected(ledger) != last and ledger.next_decision_at is not None:
+        ledger = fold(history, policy=dossier.policy, as_of=ledger.next_decision_at)
+    sources = {each.arrived.source for each in played}
     document = {
         "format": FORMAT,
         "order": dossier.history.order,
-        "sources": _sources(played, dossier),
-        "policy": history_document(history, policy=dossier.policy, as_of=dossier.as_of)["policy"],
+        "sources": [
+            {"source": each.source, "profile": each.profile, "text": each.text.decode()}
+            for each in dossier.profiles
+            if each.source in sources
+        ],
+        "policy": stated["policy"],
         "steps": steps,
         "expected": {"at": format_instant(ledger.as_of), **_expected(ledger)},
     }
@@ -296,29 +313,6 @@ def _playable(dossier: Dossier) -> tuple[list[DeliveryEvidence], list[str]]:
     return played, sorted(set(left_out))
 
 
-def _only(history: History, played: list[DeliveryEvidence]) -> History:
-    wanted = {each.arrived.delivery_id for each in played}
-    return History(
-        order=history.order,
-        deliveries=frozenset(d for d in history.deliveries if d.delivery_id in wanted),
-        records=frozenset(r for r in history.records if r.kind in REPORTED),
-    )
-
-
-def _moments(history: History) -> list[Instant]:
-    moments = [each.received_at for each in history.deliveries]
-    return moments + [each.recorded_at for each in history.records]
-
-
-def _settled(history: History, dossier: Dossier, *, since: Instant) -> Ledger:
-    """The ledger at the earliest instant from which on it is what it is at the scenario's end."""
-    last = fold(history, policy=dossier.policy, as_of=dossier.as_of)
-    ledger = fold(history, policy=dossier.policy, as_of=since)
-    while _expected(ledger) != _expected(last) and ledger.next_decision_at is not None:
-        ledger = fold(history, policy=dossier.policy, as_of=ledger.next_decision_at)
-    return ledger
-
-
 def _expected(ledger: Ledger) -> dict[str, Any]:
     document = ledger_document(ledger)
     return {
@@ -336,6 +330,18 @@ def _arrival(
     account = providers.accounts.get(arrived.source)
     if account is None:
         raise UsageError(f"source {arrived.source} is no longer configured: its bodies stay unread")
+    profile = account.profile
+    if profile.request.body != "json" or not evidence.body:
+        raise UsageError(f"bodies of profile {profile.name} are not JSON: no scenario can be made")
+    try:
+        reader = ProfileReader(arrived.source, profile)
+    except ConfigurationError as error:
+        raise UsageError(f"{error.problems[0]}: no scenario can be made") from None
+    headers: Headers = [(n.encode("latin-1"), v.encode("latin-1")) for n, v in evidence.headers]
+
+    def read(body: bytes) -> Event:
+        return reader.read(Incoming(headers, body, url=evidence.url), digest="").events[0]
+
     delivery = next(
         each for each in dossier.history.deliveries if each.delivery_id == arrived.delivery_id
     )
@@ -344,30 +350,5 @@ def _arrival(
         "source": arrived.source,
         "event_id": delivery.event.event_id,
         "verdict": arrived.verdict,
-        "body": _body(evidence, account.profile, stand_ins),
+        "body": stand_ins.body(evidence.body, read),
     }
-
-
-def _body(evidence: DeliveryEvidence, profile: Profile, stand_ins: StandIns) -> list[Piece]:
-    assert evidence.body is not None
-    if profile.request.body != "json" or not evidence.body:
-        raise UsageError(f"bodies of profile {profile.name} are not JSON: no scenario can be made")
-    return stand_ins.body(evidence.body, _read(evidence, profile))
-
-
-def _read(evidence: DeliveryEvidence, profile: Profile) -> Read:
-    try:
-        reader = ProfileReader(evidence.arrived.source, profile)
-    except ConfigurationError as error:
-        raise UsageError(f"{error.problems[0]}: no scenario can be made") from None
-    headers: Headers = [(n.encode("latin-1"), v.encode("latin-1")) for n, v in evidence.headers]
-    return lambda body: reader.read(Incoming(headers, body, url=evidence.url), digest="").events[0]
-
-
-def _sources(played: list[DeliveryEvidence], dossier: Dossier) -> list[Mapping[str, str]]:
-    names = {each.arrived.source for each in played}
-    return [
-        {"source": each.source, "profile": each.profile, "text": each.text.decode()}
-        for each in dossier.profiles
-        if each.source in names
-    ]

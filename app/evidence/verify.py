@@ -50,10 +50,10 @@ from app.evidence.verify_archive import (
 )
 from app.evidence.verify_entries import (
     SEALED_WITHIN_S,
-    chain_of,
     completeness,
     earlier_origins,
     inclusion,
+    order_chain,
     readings,
     readings_of,
 )
@@ -64,7 +64,7 @@ __all__ = ("FORMAT", "MANIFEST", "MAX_BYTES", "MAX_MEMBERS", "NAME", "NOT_IN_FOR
 
 
 def digests(bundle: Bundle) -> str:
-    """Step 3."""
+    """Check, in step 3, size and SHA-256 of each file."""
     for name, said in bundle.manifest["files"].items():
         data = bundle.members[name]
         if said != {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}:
@@ -73,7 +73,7 @@ def digests(bundle: Bundle) -> str:
 
 
 def deliveries(bundle: Bundle) -> str:
-    """Step 5: history, deliveries and bodies say the same."""
+    """Check, in step 5, that history, deliveries and bodies say the same."""
     history = bundle.document("history.json")
     heard = {each["delivery_id"]: each for each in history["deliveries"]}
     files = {name[len("delivery-") : -len(".json")] for name in bundle.members
@@ -104,7 +104,7 @@ def deliveries(bundle: Bundle) -> str:
 
 
 def _as_kept(stated: dict[str, Any], bundle: Bundle) -> None:
-    """Method and headers are stated as they were kept, where the kept lines are here."""
+    """Check that method and headers are stated as they were stored, where those lines are here."""
     kept = bundle.members.get(stated["headers"]["file"]) if stated["headers"] else None
     if kept is None:
         return
@@ -121,7 +121,8 @@ def _as_kept(stated: dict[str, Any], bundle: Bundle) -> None:
 
 
 def _same(shown: Any, kept: Any) -> bool:
-    """Whether JSON is as it was kept, but for texts in which something personal is masked."""
+    """Return whether JSON is as it was stored, but for texts in which something personal is
+    masked."""
     if isinstance(shown, str) and MASKED in shown:
         return True
     if isinstance(shown, dict) and isinstance(kept, dict):
@@ -133,7 +134,8 @@ def _same(shown: Any, kept: Any) -> bool:
 
 
 def _sessions(bundle: Bundle, history: dict[str, Any]) -> None:
-    """sessions.json repeats records of the history, each with what was kept beside it."""
+    """Check that sessions.json repeats records of the history, each with what was stored beside
+    it."""
     records = {each["record_id"]: each for each in history["records"]}
     wanted = {name for name, each in records.items() if each["kind"].startswith("session_")}
     listed = bundle.document("sessions.json")
@@ -152,7 +154,7 @@ def _sessions(bundle: Bundle, history: dict[str, Any]) -> None:
 
 
 def _attachments(bundle: Bundle) -> None:
-    """Each file, and what is said of it, has the digest that the shop's audit entry states."""
+    """Check that each file, and what is said of it, has the digest that its audit entry states."""
     known = {**bundle.manifest["left_out"], **bundle.manifest["files"]}
     for each in attached(bundle):
         name, facts = each["attachment"], read_json(each["facts"].encode(), "an audit entry")
@@ -182,14 +184,14 @@ ALWAYS = frozenset((
 ))  # fmt: skip
 
 PARTS = ("body", "whole", "headers", "signed")
-"""What of a delivery is in a file of its own, which has this ending."""
+"""Parts of a delivery that are in files of their own, which have these endings."""
 
 NOTHING = hashlib.sha256().hexdigest()
 """The digest of the body of a request that had none: what was read is its address."""
 
 
 def _nothing_else(bundle: Bundle, history: dict[str, Any]) -> None:
-    """Every file is one that something here refers to, by the one name that it can have: no receipt
+    """Check that something here refers to every file, by the one name that it can have: no receipt
     that somebody has laid beside, and no name that some computers take for another's."""
     shown, personal = set(ALWAYS), {f"record-{each['record_id']}.details"
                                     for each in history["records"]}  # fmt: skip
@@ -217,7 +219,7 @@ def _nothing_else(bundle: Bundle, history: dict[str, Any]) -> None:
 
 
 def ledger(bundle: Bundle) -> tuple[bool | None, str]:
-    """Step 10: fold what is here, and compare."""
+    """Check, in step 10, that folding what is here gives the ledger."""
     try:
         from reconcile.transparency.evidence import ledger_of
     except ImportError:
@@ -240,12 +242,12 @@ class VerifyStep(NamedTuple):
 
 
 def signature(bundle: Bundle) -> tuple[bool | None, str]:
-    """Step 4, which takes a tool of its own."""
+    """Leave step 4, which takes a tool of its own."""
     return None, "That takes minisign or openssl: README.txt shows how."
 
 
 def rendered(bundle: Bundle) -> tuple[bool | None, str]:
-    """Step 11, which takes the program that made the bundle."""
+    """Leave step 11, which takes the program that made the bundle."""
     said = (
         f"report.html, explanation.txt, README.txt and verify.py are of release {release(bundle)}"
     )
@@ -253,7 +255,7 @@ def rendered(bundle: Bundle) -> tuple[bool | None, str]:
 
 
 def release(bundle: Bundle) -> str:
-    """The release that the manifest names; a stranger's word."""
+    """Return the release that the manifest names: a stranger's word."""
     return clean(bundle.manifest.get("release"))[:40]
 
 
@@ -281,8 +283,8 @@ PROFILES = "which profile reads which source, and how (sources.json, profile-N.t
 
 
 def unproven(bundle: Bundle, left: int = 0) -> list[str]:
-    """What of a bundle is only the word of whoever made it, however many steps passed. Of one that
-    is not in form a single sentence, be it that a step has failed or that none looks there.
+    """List what of a bundle is only the word of its maker, however many steps passed. For a bundle
+    that is not in form, list one sentence, whether a step has failed or none looks there.
 
     left  leaves of a checkpoint of the log that is known to have left the shop
     """
@@ -304,12 +306,17 @@ def _unproven(bundle: Bundle, left: int) -> list[str]:
     revisions = bundle.document("revisions.json")
     masked = sum(MASKED in json.dumps(each["because"], ensure_ascii=False) for each in revisions)
     keys = [name for name in bundle.members if name.startswith("key-")]
+    earlier = ", ".join(f"{name} beyond number {size:,}" for name, size in earlier_origins(log))
+    hidden = [each["id"] for each in log["leaves"] if each["leaf"] is None]
+    beside = json.dumps([[each["headers_shown"] for each in deliveries],
+                         bundle.document("sessions.json")], ensure_ascii=False)  # fmt: skip
     return [
         *_sealed_unproven(bundle, left),
         NOT_ANEW,
         WHOSE,
         f"{LETTER}: `tallyhook evidence verify` of release {release(bundle)} renders them again",
-        _forks(log),
+        # Where the log went on under another origin, after a backup was put back.
+        f"what was sealed under an earlier origin of the log: {earlier}" if earlier else "",
         _cosigners(bundle),
         *_said_unproven(bundle, deliveries),
         _of(plain, "method and headers (delivery-ID.json)", len(deliveries)),
@@ -319,7 +326,7 @@ def _unproven(bundle: Bundle, left: int) -> list[str]:
         "why a body could not be read (delivery-ID.json)"
         if any(each["problem"] for each in deliveries) else "",
         "what is masked in headers and answers: the files beside have it whole (delivery-ID.json, "
-        "sessions.json)" if _masked_beside(bundle, deliveries) else "",
+        "sessions.json)" if MASKED in beside and not bundle.manifest["redacted"] else "",
         "that key-FINGERPRINT.pem is the payment service's own key" if keys else "",
         "the answers of the payment service (sessions.json)" if answers else "",
         "lines of order books and settlement files (books.json)" if bundle.document("books.json")
@@ -334,21 +341,17 @@ def _unproven(bundle: Bundle, left: int) -> list[str]:
         "the shop's time limits (policy in history.json)",
         "how far the shop's clocks were from UTC (times.json)" if "times.json" in bundle.members
         else "",
-        _hidden(log),
+        f"what the log says, where its entry is shown without its content ({len(hidden)} of "
+        f"{len(log['leaves'])}): something was sealed, and nobody can know what; so nothing proves "
+        f"what is stated here of {', '.join(hidden[:4])}" if hidden else "",
         f"not sealed yet, {len(log['unsealed'])}: {', '.join(log['unsealed'][:4])}"
         if log["unsealed"] else "",
     ]  # fmt: skip
 
 
-def _masked_beside(bundle: Bundle, deliveries: Sequence[dict[str, Any]]) -> bool:
-    """Whether a full bundle shows something masked, by its name, that a file beside it has."""
-    shown = [[each["headers_shown"] for each in deliveries], bundle.document("sessions.json")]
-    return not bundle.manifest["redacted"] and MASKED in json.dumps(shown, ensure_ascii=False)
-
-
 def _sealed_unproven(bundle: Bundle, left: int) -> list[str]:
-    """Of whether something was left out, or belongs to another order."""
-    found, key = chain_of(bundle), (bundle.document("log.json")["order"] or {}).get("key")
+    """List what is open of whether something was left out, or belongs to another order."""
+    found, key = order_chain(bundle), (bundle.document("log.json")["order"] or {}).get("key")
     if not found.whole:
         return [f"{NOTHING_LEFT_OUT}, and that what is here is of it: the key by which entries of "
                 "the log name the order is not here, and may have been erased"]  # fmt: skip
@@ -375,7 +378,7 @@ def _sealed_unproven(bundle: Bundle, left: int) -> list[str]:
 
 
 def _said_unproven(bundle: Bundle, deliveries: Sequence[dict[str, Any]]) -> list[str]:
-    """Of what the bodies said, where neither a body nor the log shows it."""
+    """List what is open of what the bodies said, where neither a body nor the log shows it."""
     bare = [each["delivery"] for each in deliveries
             if not (each["body"] and each["body"]["file"] in bundle.members)]  # fmt: skip
     said = "what the bodies said, which are left out"
@@ -397,27 +400,9 @@ def _some(what: str, names: Sequence[str], why: str) -> str:
     return f"{what}, {len(names)}: {', '.join(names[:4])}; {why}" if names else ""
 
 
-def _hidden(log: dict[str, Any]) -> str:
-    """What stands behind a hash may be anything else, too."""
-    names = [each["id"] for each in log["leaves"] if each["leaf"] is None]
-    return (
-        f"what the log says, where its entry is shown without its content ({len(names)} of "
-        f"{len(log['leaves'])}): something was sealed, and nobody can know what; so nothing proves "
-        f"what is stated here of {', '.join(names[:4])}"
-        if names else ""
-    )  # fmt: skip
-
-
-def _forks(log: dict[str, Any]) -> str:
-    """Where the log went on under another origin, after a backup was put back: what was sealed
-    since the backup under the one before is not in it."""
-    said = ", ".join(f"{name} beyond number {size:,}" for name, size in earlier_origins(log))
-    return f"what was sealed under an earlier origin of the log: {said}" if said else ""
-
-
 def _cosigners(bundle: Bundle) -> str:
-    """Who has cosigned the checkpoint, as it says itself: C2SP tlog-cosignature, whose signatures
-    hold 8 bytes of a time more than others do."""
+    """Say who has cosigned the checkpoint, as it says itself: C2SP tlog-cosignature, whose
+    signatures hold 8 bytes of a time more than others do."""
     lines = bundle.members.get("checkpoint.txt", b"").decode("utf-8", "replace").split("\n")
     words = [line.split(" ") for line in lines if line.startswith("\u2014 ")]
     names = [each[1] for each in words if len(each) == 3 and len(each[2]) == 104]
@@ -430,14 +415,14 @@ def _cosigners(bundle: Bundle) -> str:
 
 
 def _of(count: int, what: str, whole: int) -> str:
-    """Nothing where there is none; of how many, where it is not all."""
+    """Return nothing for a count of none; else the sentence, with how many where it is not all."""
     return "" if not count else what if count == whole else f"{what}, of {count} of {whole}"
 
 
-def steps_of(
+def check_steps(
     archive: bytes, checks: Sequence[tuple[str, Callable[[Bundle], Any]]]
 ) -> tuple[Bundle | None, list[VerifyStep]]:
-    """Every step, until nothing is left to look at."""
+    """Make every step, until nothing is left to look at."""
     steps: list[VerifyStep] = []
     try:
         members = unpack(archive)
@@ -468,8 +453,8 @@ def _step(name: str, check: Callable[[Bundle], Any], bundle: Bundle) -> VerifySt
     return VerifyStep(name, True, found) if isinstance(found, str) else VerifyStep(name, *found)
 
 
-def lines_of(steps: list[VerifyStep], not_proven: Sequence[str] = ()) -> list[str]:
-    """The report: the verdict, what nothing proves, and a line for each step."""
+def report_lines(steps: list[VerifyStep], not_proven: Sequence[str] = ()) -> list[str]:
+    """Return the report: the verdict, what nothing proves, and a line for each step."""
     words = {True: "passed", False: "FAILED", None: "not checked"}
     numbered = [f"{_plain(each)}: {words[each.passed]}. {each.sentence}" for each in steps]
     lines = [verdict(steps)]
@@ -484,7 +469,7 @@ def _plain(step: VerifyStep) -> str:
 
 
 def verdict(steps: Sequence[VerifyStep]) -> str:
-    """One sentence."""
+    """Return the verdict in one sentence."""
     failed = ", ".join(_plain(each) for each in steps if each.passed is False)
     if failed:
         return f"DO NOT RELY ON IT: {failed} failed."
@@ -495,7 +480,7 @@ def verdict(steps: Sequence[VerifyStep]) -> str:
 
 
 def main(words: list[str]) -> int:
-    """Check the file that is named. Returns 0 if no step failed, 1 if one did, 2 without a file."""
+    """Check the named file. Return 0 if no step failed, 1 if one did, 2 without a file."""
     if len(words) != 1:
         sys.stderr.write("usage: python3 -I verify.py bundle.zip\n")
         return 2
@@ -505,9 +490,9 @@ def main(words: list[str]) -> int:
     except OSError as error:
         sys.stderr.write(f"{words[0]} cannot be read: {error.strerror}\n")
         return 2
-    bundle, steps = steps_of(archive, CHECKS)
+    bundle, steps = check_steps(archive, CHECKS)
     not_proven = [] if bundle is None else unproven(bundle)
-    sys.stdout.write("\n".join(lines_of(steps, not_proven)) + "\n")
+    sys.stdout.write("\n".join(report_lines(steps, not_proven)) + "\n")
     return 1 if any(passed is False for _, passed, _ in steps) else 0
 
 

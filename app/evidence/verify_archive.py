@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 MAX_BYTES = 256 * 1024 * 1024
-"""Of a bundle: it is read into memory at once."""
+"""Bytes of a bundle: it is read into memory at once."""
 
 MAX_MEMBERS = 10_000
 """Files of a bundle: five for each delivery, and two dozen."""
@@ -29,7 +29,7 @@ SIGNATURE = "manifest.json.minisig"
 FORMAT = "tallyhook evidence 2"
 
 NOT_IN_FORM = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What a stranger's JSON of another form makes of a look into it."""
+"""What looking into a stranger's JSON of another form may raise."""
 
 MASKED = "\N{BULLET}"
 """What stands in the place of a masked digit."""
@@ -55,12 +55,13 @@ class Wrong(Exception):
 
 
 def clean(said: object) -> str:
-    """Somebody else's words, as far as they can be printed."""
+    """Return somebody else's words, as far as they can be printed."""
     return "".join(c if c.isprintable() else "?" for c in str(said)[:400])
 
 
 def pack(members: Mapping[str, bytes]) -> bytes:
-    """The one ZIP of these files: sorted by name, stored as they are, dated 1 January 1980."""
+    """Return the one ZIP of these files: sorted by name, stored as they are, dated 1 January
+    1980."""
     parts: list[bytes] = []
     directory: list[bytes] = []
     offset = 0
@@ -80,9 +81,9 @@ def pack(members: Mapping[str, bytes]) -> bytes:
 
 
 def unpack(archive: bytes) -> dict[str, bytes]:
-    """The files of a bundle. Raises Wrong for every ZIP that `pack` did not make.
+    """Return the files of a bundle. Raise Wrong for every ZIP that `pack` did not make.
 
-    Nothing is ever decompressed: a bundle stores its files as they are, so none can be larger than
+    Nothing is ever decompressed: a bundle stores its files as they are. So none can be larger than
     the bundle, and the only way through it is from its first byte to its last.
     """
     if len(archive) > MAX_BYTES:
@@ -122,8 +123,8 @@ def _member(archive: bytes, offset: int) -> tuple[str, bytes, int]:
 
 
 def read_json(data: bytes, name: str) -> Any:
-    """The JSON in a file, in which no object has a name twice: of two readers each would take
-    another. Raises Wrong."""
+    """Parse the JSON in a file. Raise Wrong, also where an object has a name twice: of two readers
+    each would take another."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
@@ -144,14 +145,14 @@ class Bundle(NamedTuple):
     manifest: dict[str, Any]
 
     def document(self, name: str) -> Any:
-        """The JSON of a file. Raises Wrong where it is missing or none."""
+        """Return the JSON of a file. Raise Wrong where it is missing or none."""
         if name not in self.members:
             raise Wrong(f"{name} is missing")
         return read_json(self.members[name], name)
 
 
 def opened(members: dict[str, bytes]) -> Bundle:
-    """The bundle of these files, whose manifest names exactly them. Raises Wrong."""
+    """Return the bundle of these files, whose manifest names exactly them. Raise Wrong."""
     if MANIFEST not in members or SIGNATURE not in members:
         raise Wrong(f"{MANIFEST} or {SIGNATURE} is missing")
     manifest = read_json(members[MANIFEST], MANIFEST)
@@ -174,5 +175,6 @@ def opened(members: dict[str, bytes]) -> Bundle:
 
 
 def attached(bundle: Bundle) -> list[dict[str, Any]]:
-    """The list of files that people of the shop attached; empty where none were asked for."""
+    """Return the list of files that people of the shop attached; empty where none were asked
+    for."""
     return bundle.document(ATTACHMENTS) if ATTACHMENTS in bundle.members else []

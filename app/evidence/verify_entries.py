@@ -18,15 +18,16 @@ from app.evidence.verify_archive import MASKED, Bundle, Wrong, attached, read_js
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017  # Python 3.8 has no other
 
 SEALED_WITHIN_S = 60
-"""Seconds before the bundle's instant in which something may have come and not be sealed yet: it
-takes some moments, and who makes a bundle waits for it."""
+"""Seconds before the bundle's instant in which something may have come and not be sealed yet:
+sealing takes some moments, and making a bundle waits for it."""
 
 
 # --- the log (RFC 9162) --------------------------------------------------------------------------
 
 
 def root_of(found: bytes, index: int, size: int, proof: list[bytes]) -> bytes:
-    """The root over `size` leaves with this leaf hash at `index`: RFC 9162, section 2.1.3.2."""
+    """Return the root over `size` leaves with this leaf hash at `index`: RFC 9162, section
+    2.1.3.2."""
     if not 0 <= index < size:
         raise Wrong("a proof is of a leaf that the log does not have")
     place, last = index, size - 1
@@ -46,7 +47,7 @@ def root_of(found: bytes, index: int, size: int, proof: list[bytes]) -> bytes:
 
 
 def checkpoint_of(text: bytes) -> tuple[int, bytes]:
-    """Size and root of a checkpoint (C2SP tlog-checkpoint): its second and third line."""
+    """Return size and root of a checkpoint (C2SP tlog-checkpoint): its second and third line."""
     try:
         lines = text.decode("utf-8").split("\n")
         size, root = int(lines[1]), base64.b64decode(lines[2], validate=True)
@@ -58,7 +59,7 @@ def checkpoint_of(text: bytes) -> tuple[int, bytes]:
 
 
 def earlier_origins(log: dict[str, Any]) -> list[tuple[str, int]]:
-    """Each origin that the log had before, and of how many leaves; none of most logs."""
+    """Return each origin that the log had before, and of how many leaves; none for most logs."""
     found = [(each["log"], each["leaves"]) for each in log.get("origins", ())]
     earlier = [each for each in found if each[1] is not None]
     if not all(type(name) is str and type(leaves) is int for name, leaves in earlier):
@@ -67,7 +68,8 @@ def earlier_origins(log: dict[str, Any]) -> list[tuple[str, int]]:
 
 
 def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
-    """Step 6: every leaf is in the log, in its order, and says what the files here say."""
+    """Check, in step 6, that every leaf is in the log, in its order, and says what the files here
+    say."""
     log, things = bundle.document("log.json"), _things(bundle)
     if not log["leaves"]:
         raise Wrong("log.json has no leaf: nothing here is proved by the log")
@@ -82,16 +84,20 @@ def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
             raise Wrong(f"two entries of the log have the name {name}")
         if each["leaf"] is None and bundle.manifest["redacted"]:
             hidden += 1
-        elif name != _own_name(_opened(each), index):
-            raise Wrong(f"the leaf of {name} is of something else")
-        elif name in things:
-            _compare(each, things[name])  # where nothing is here, completeness says why
+        else:
+            leaf = _opened(each)
+            if name != _own_name(leaf, index):
+                raise Wrong(f"the leaf of {name} is of something else")
+            if name in things:  # where nothing is here, completeness says why
+                _compare(name, leaf, things[name])
         last = index
         named.add(name)
     for name in sorted(things.keys() - named - {*log["unsealed"]}):
         raise Wrong(f"{name} is not both here and in the log")
     for name in log["unsealed"]:
-        if _is_late(things[name], bundle):
+        thing = things[name]
+        came = thing.get("received_at") or thing.get("recorded_at") or thing["at"]
+        if _micros(bundle.manifest["as_of"]) - _micros(came) > SEALED_WITHIN_S * 1_000_000:
             raise Wrong(f"{name} came long before the bundle's instant and was not sealed")
     late = f"; not sealed yet: {len(log['unsealed'])} more" if log["unsealed"] else ""
     said = "leaf lies" if len(log["leaves"]) == 1 else "leaves lie"
@@ -103,7 +109,7 @@ def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
 
 
 class _Things(dict):  # type: ignore[type-arg]  # of Python 3.8, where a base has no brackets
-    """By name, of which none is given twice: a made-up one would stand behind a sealed one."""
+    """Things by name. None is given twice: a made-up one would stand behind a sealed one."""
 
     def __setitem__(self, name: str, thing: dict[str, Any]) -> None:
         if name in self:
@@ -112,7 +118,8 @@ class _Things(dict):  # type: ignore[type-arg]  # of Python 3.8, where a base ha
 
 
 def _things(bundle: Bundle) -> dict[str, dict[str, Any]]:
-    """Everything here that must have a leaf, by its name there, with what the leaf must say."""
+    """Return everything here that must have a leaf, by its name there, with what the leaf must
+    say."""
     history, things = bundle.document("history.json"), _Things()
     names = "at recorded_at source key session payment expires_at reason author"
     listed = {**bundle.manifest["left_out"], **bundle.manifest["files"]}
@@ -148,18 +155,12 @@ def _things(bundle: Bundle) -> dict[str, dict[str, Any]]:
     return things
 
 
-def _is_late(thing: dict[str, Any], bundle: Bundle) -> bool:
-    """Whether there was time enough to seal it before the bundle's instant."""
-    came = thing.get("received_at") or thing.get("recorded_at") or thing["at"]
-    return _micros(bundle.manifest["as_of"]) - _micros(came) > SEALED_WITHIN_S * 1_000_000
-
-
 def _micros(at: str) -> int:
     return (datetime.fromisoformat(at.replace("Z", "+00:00")) - EPOCH) // timedelta(microseconds=1)
 
 
 def _opened(each: dict[str, Any]) -> Any:
-    """What a leaf says, which must be what was hashed."""
+    """Return what a leaf says, which must be what was hashed."""
     data = (each["leaf"] or "").encode()
     if hashlib.sha256(b"\0" + data).hexdigest() != each["hash"]:
         raise Wrong(f"the leaf of {each['id']} is not the one that was hashed")
@@ -167,7 +168,7 @@ def _opened(each: dict[str, Any]) -> Any:
 
 
 def _own_name(leaf: dict[str, Any], index: int) -> str:
-    """What a leaf is called, which follows from what it says: another's name would hide it."""
+    """Return a leaf's name, which follows from what it says: another's name would hide it."""
     if leaf["kind"] == "reading":
         return f"reading:{leaf['delivery']}:{index}"
     if leaf["kind"] in ("delivery", "record"):
@@ -175,17 +176,16 @@ def _own_name(leaf: dict[str, Any], index: int) -> str:
     return f"{leaf['kind']}:{leaf['id']}"
 
 
-def _compare(each: dict[str, Any], thing: dict[str, Any]) -> None:
-    """A leaf says what the files say, moments in microseconds. Of a record and a revision it names
-    the order by a commitment, which completeness compares."""
-    leaf = _opened(each)
-    for name, said in thing.items():
-        wanted = _micros(said) if said and name.endswith("at") else said
-        away = name == "headers" and leaf.get(name) is None
-        if leaf.get(name) != wanted and not away:
-            raise Wrong(f"the log says otherwise of {each['id']}: {name}")
+def _compare(name: str, leaf: dict[str, Any], thing: dict[str, Any]) -> None:
+    """Raise Wrong where a leaf says otherwise than the files, moments in microseconds. For a record
+    and a revision it names the order by a commitment, which completeness compares."""
+    for member, said in thing.items():
+        wanted = _micros(said) if said and member.endswith("at") else said
+        away = member == "headers" and leaf.get(member) is None
+        if leaf.get(member) != wanted and not away:
+            raise Wrong(f"the log says otherwise of {name}: {member}")
     if thing["kind"] in ("record", "revision") and "of" not in leaf:
-        raise Wrong(f"the log names no order of {each['id']}")
+        raise Wrong(f"the log names no order of {name}")
 
 
 # --- what was read, and whether all is here ------------------------------------------------------
@@ -195,7 +195,7 @@ TEXTS = ("capture", "event_id", "movement", "order", "payment", "reason", "sessi
 
 
 def _shown(bundle: Bundle) -> dict[str, tuple[int, Any]]:
-    """Number and content of each leaf that is shown with its content, by its name."""
+    """Return number and content of each leaf that is shown with its content, by its name."""
     leaves = bundle.document("log.json")["leaves"]
     return {each["id"]: (each["index"], _opened(each)) for each in leaves if each["leaf"]}
 
@@ -206,8 +206,9 @@ def _canonical(value: Any) -> bytes:
 
 
 class Readings(NamedTuple):
-    """Deliveries of which what was read is proved, in masked texts not, or not at all; and those
-    that were read in several ways: which one is right only the body can tell."""
+    """Deliveries by how far what was read of them is proved: `proved`; but for masked texts
+    (`masked`); not at all (`bare`). `several` were read in several ways: only the body tells which
+    is right."""
 
     proved: list[str]
     masked: list[str]
@@ -216,7 +217,7 @@ class Readings(NamedTuple):
 
 
 def readings_of(bundle: Bundle) -> Readings:
-    """Compare what the history says of each delivery with what was sealed. Raises Wrong."""
+    """Compare what the history says of each delivery with what was sealed. Raise Wrong."""
     sealed: dict[str, list[Any]] = {}
     for name, (_, leaf) in sorted(_shown(bundle).items(), key=lambda each: each[1][0]):
         if "reading" in leaf:
@@ -238,7 +239,8 @@ def readings_of(bundle: Bundle) -> Readings:
 
 
 def _reading(event: dict[str, Any], opened: dict[str, Any], bundle: Bundle) -> str:
-    """The digest of what was read: of each part its commitment, of a masked one as it is given."""
+    """Return the digest of what was read: each part's commitment, for a masked one as it is
+    given."""
     parts: dict[str, Any] = {name: event[name] for name in TEXTS if name in event}
     parts["said"] = {name: event[name] for name in event if name not in TEXTS}
     hashes = {}
@@ -253,7 +255,7 @@ def _reading(event: dict[str, Any], opened: dict[str, Any], bundle: Bundle) -> s
 
 
 def readings(bundle: Bundle) -> tuple[bool | None, str]:
-    """Step 7."""
+    """Check, in step 7, that what the history says of each delivery is what was sealed of it."""
     found = readings_of(bundle)
     whole, good = sum(map(len, found[:3])), len(found.proved)
     if good == whole:
@@ -265,10 +267,14 @@ def readings(bundle: Bundle) -> tuple[bool | None, str]:
 
 
 class Chain(NamedTuple):
-    """The log's entries that name the order: those here, how many the last of them says there are,
-    deliveries, records and revisions here that no such entry is of, those of which an entry is here
-    alone, since a later one names another order, and which leaf seals the tree of all orders that
-    counts them, with when that was made; None without one."""
+    """The log's entries that name the order.
+
+    entries  those here: number and name, by which of the order's they are
+    whole    how many there are, by the last of them and by the tree
+    others   deliveries, records and revisions here that no such entry is of
+    moved    whose entry is here alone, since a later entry names another order for them
+    tree     which leaf seals the tree of all orders that counts them, and when; None without one
+    """
 
     entries: dict[int, tuple[int, str]]
     whole: int
@@ -277,8 +283,8 @@ class Chain(NamedTuple):
     tree: tuple[int, str] | None
 
 
-def chain_of(bundle: Bundle) -> Chain:
-    """Raises Wrong where one is missing, or something is left out that one is of."""
+def order_chain(bundle: Bundle) -> Chain:
+    """Return the chain. Raise Wrong where an entry is missing, or what it is of is left out."""
     log, reference, shown = bundle.document("log.json"), bundle.manifest["order"], _shown(bundle)
     entries: dict[int, tuple[int, str]] = {}
     named: dict[str, list[Any]] = {}
@@ -317,8 +323,8 @@ def chain_of(bundle: Bundle) -> Chain:
 def _tree(
     sealed: dict[str, Any], of: str, shown: dict[str, tuple[int, Any]], bundle: Bundle
 ) -> tuple[int, str]:
-    """Number and time of the leaf that seals the tree, to whose root the order's entry leads: up
-    from where its name parts from those of others, after so many bits."""
+    """Return number and time of the leaf that seals the tree, to whose root the order's entry
+    leads: up from where its name parts from those of others, after so many bits."""
     index, leaf = shown[sealed["leaf"]]
     entry = {"last": sealed["last"], "leaves": sealed["leaves"], "of": of}
     found, below = hashlib.sha256(b"\0" + _canonical(entry)).digest(), 256
@@ -339,14 +345,14 @@ def _tree(
 
 
 def _came_later(leaf: dict[str, Any], bundle: Bundle) -> bool:
-    """Whether what a leaf seals came later than the bundle's instant."""
+    """Return whether what a leaf seals came later than the bundle's instant."""
     came = leaf.get("received_at") or leaf.get("recorded_at") or leaf.get("at") or 0
     return bool(came > _micros(bundle.manifest["as_of"]))
 
 
 def completeness(bundle: Bundle) -> tuple[bool | None, str]:
-    """Step 8."""
-    found = chain_of(bundle)
+    """Check, in step 8, that the log's entries for the order are all here."""
+    found = order_chain(bundle)
     if not found.whole:
         return (
             None,

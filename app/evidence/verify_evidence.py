@@ -1,16 +1,17 @@
 """Verifies an evidence bundle. Needs no database and no configuration: the file is all there is.
 
-The steps that any Python can do are those of `app.evidence.verify`, which every bundle holds; here
-are those that take more: ed25519, `reconcile`, and the providers' own schemes.
+The steps that any Python can do are in `app.evidence.verify`, which every bundle holds. Here are
+those that take more: ed25519, `reconcile`, and the providers' own schemes.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.text import LEAF, counted
@@ -32,8 +33,7 @@ from reconcile.transparency.evidence import event_of, history_of
 from reconcile.transparency.merkle import consistency_holds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Kept:
+class _StoredBytes(NamedTuple):
     """One delivery whose bytes are in the bundle, and the history's word of it."""
 
     stated: Mapping[str, Any]
@@ -44,16 +44,33 @@ class _Kept:
 
 
 def bodies(bundle: verify.Bundle) -> Found:
-    """Whether the bodies say what the history says they do, as the profiles in here read them."""
+    """Check that the bodies say what the history says they do, as the profiles in here read
+    them."""
     profiles, count, left = _profiles(bundle), 0, 0
     own = {s["source"] for s in bundle.document("sources.json") if s.get("orders") == "own"}
     for kept in _kept(bundle):
         source = kept.stated["source"]
-        reader = _reader(source, profiles.get(source), own_orders=source in own)
+        profile, reader = profiles.get(source), None
+        if profile is not None:
+            with suppress(ConfigurationError):
+                reader = ProfileReader(source, profile, own_orders=source in own)
         if reader is None:
             left += 1
             continue
-        again = read_bytes_again(reader, _raw(kept))
+        raw = RawDelivery(
+            delivery_id=kept.stated["delivery"],
+            received_at=parse_instant(kept.stated["received_at"]),
+            source=source,
+            verdict=kept.stated["verdict"],
+            event_id=kept.event["event_id"],
+            digest=kept.stated["sha256"],
+            headers=kept.headers,
+            body=kept.body,
+            whole=kept.whole,
+            pruned_at=None,
+            kept=None,
+        )
+        again = read_bytes_again(reader, raw)
         if event_of(kept.event) != again.event:
             why = f": {again.problem}" if again.problem else ""
             raise verify.Wrong(
@@ -71,23 +88,17 @@ def bodies(bundle: verify.Bundle) -> Found:
     return _counted(bundle, count, noun=noun, done="read again: the history says the same")
 
 
-def _reader(source: str, profile: Profile | None, *, own_orders: bool) -> ProfileReader | None:
-    """Return what reads the bodies of a source again; None where nothing here can."""
-    if profile is None:
-        return None
-    try:
-        return ProfileReader(source, profile, own_orders=own_orders)
-    except ConfigurationError:
-        return None
-
-
 def provider_signatures(bundle: verify.Bundle) -> Found:
-    """Whether the payment services' own public keys made the signatures."""
+    """Check that the payment services' own public keys made the signatures."""
     profiles, count, left = _profiles(bundle), 0, 0
     for kept in _kept(bundle):
-        profile, key = profiles.get(kept.stated["source"]), kept.stated["signature"]["key"]
-        pem = bundle.members.get(f"key-{key}.pem")
-        source = None if profile is None or pem is None else _source(profile, pem)
+        key = kept.stated["signature"]["key"]
+        profile, pem = profiles.get(kept.stated["source"]), bundle.members.get(f"key-{key}.pem")
+        source = None
+        if profile is not None and pem is not None:
+            with suppress(ConfigurationError):
+                secrets = [pem.decode("ascii")]
+                source = Source(name="bundle", profile=profile, secrets=secrets, strict=False)
         if source is None:
             left += 1
             continue
@@ -129,8 +140,8 @@ def _counted(bundle: verify.Bundle, count: int, *, noun: tuple[str, str], done: 
     return True, f"{counted(count, *noun)} {done}."
 
 
-def _kept(bundle: verify.Bundle) -> Iterator[_Kept]:
-    """The deliveries whose body and headers are in the bundle."""
+def _kept(bundle: verify.Bundle) -> Iterator[_StoredBytes]:
+    """Yield the deliveries whose body and headers are in the bundle."""
     for each in bundle.document("history.json")["deliveries"]:
         stated = bundle.document(f"delivery-{each['delivery_id']}.json")
         parts = [stated["body"], stated["headers"], stated["whole"]]
@@ -138,33 +149,11 @@ def _kept(bundle: verify.Bundle) -> Iterator[_Kept]:
             None if part is None else bundle.members.get(part["file"]) for part in parts
         )
         if body is not None and headers is not None:
-            yield _Kept(
-                stated=stated,
-                event=each["event"],
-                body=body,
-                whole=whole,
-                headers=headers.decode("utf-8"),
-            )
-
-
-def _raw(kept: _Kept) -> RawDelivery:
-    return RawDelivery(
-        delivery_id=kept.stated["delivery"],
-        received_at=parse_instant(kept.stated["received_at"]),
-        source=kept.stated["source"],
-        verdict=kept.stated["verdict"],
-        event_id=kept.event["event_id"],
-        digest=kept.stated["sha256"],
-        headers=kept.headers,
-        body=kept.body,
-        whole=kept.whole,
-        pruned_at=None,
-        kept=None,
-    )
+            yield _StoredBytes(stated, each["event"], body, whole, headers.decode("utf-8"))
 
 
 def _profiles(bundle: verify.Bundle) -> dict[str, Profile]:
-    """By source. Raises Wrong for a text that is no profile."""
+    """Return the profiles by source. Raise Wrong for a text that is no profile."""
     found = {}
     for each in bundle.document("sources.json"):
         text = bundle.members[each["file"]].decode("utf-8")
@@ -175,27 +164,20 @@ def _profiles(bundle: verify.Bundle) -> dict[str, Profile]:
     return found
 
 
-def _source(profile: Profile, pem: bytes) -> Source | None:
-    try:
-        return Source(name="bundle", profile=profile, secrets=[pem.decode("ascii")], strict=False)
-    except ConfigurationError:
-        return None
-
-
 Found = tuple[bool | None, str]
 
 MAX_PROOF_BYTES: Final = 64 * 1024
-"""Of a consistency proof: two checkpoints and at most 128 hashes in hex."""
+"""Bytes of a consistency proof: two checkpoints and at most 128 hashes in hex."""
 
 MAX_KEY_FILE: Final = 4096
-"""Characters of a public key's file, of which ours have some 100."""
+"""Characters of a public key's file; ours have some 100."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedBundle:
-    """What became of each step. `order` and `as_of` are the bundle's word; None without one.
+    """What each step came to. `order` and `as_of` are the bundle's word; None without one.
 
-    not_proven  the parts that are only the word of whoever made it, whatever steps passed
+    not_proven  the parts that are only the word of the bundle's maker, whatever steps passed
     """
 
     order: str | None
@@ -209,7 +191,7 @@ class VerifiedBundle:
         return all(each.passed is not False for each in self.steps)
 
     def document(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return it for JSON."""
         steps = [
             {"step": each.name, "passed": each.passed, "sentence": each.sentence}
             for each in self.steps
@@ -225,7 +207,7 @@ class VerifiedBundle:
 
 
 def read_bundle(path: Path) -> bytes:
-    """The bytes of a bundle's file, up to a bound. Raises NotFoundError and UsageError."""
+    """Read a bundle's file, up to a bound. Raise NotFoundError and UsageError."""
     try:
         with path.open("rb") as file:
             return file.read(verify.MAX_BYTES + 1)
@@ -236,7 +218,7 @@ def read_bundle(path: Path) -> bytes:
 
 
 def trusted_key(given: str) -> PublicKey:
-    """The key in a line of minisign's form, or in a file. Raises UsageError."""
+    """Read the key in a line of minisign's form, or in a file. Raise UsageError."""
     path = Path(given)
     try:
         text = path.read_text("utf-8")[:MAX_KEY_FILE] if path.is_file() else given
@@ -250,7 +232,7 @@ def trusted_key(given: str) -> PublicKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptCheckpoint:
-    """A checkpoint that left the shop, and was kept by whoever verifies.
+    """A checkpoint that left the shop, and was kept by the person who verifies.
 
     note  its text; path: hashes of a consistency proof between it and the bundle's; None: no proof
     """
@@ -260,8 +242,8 @@ class KeptCheckpoint:
 
 
 def read_kept(checkpoint: Path, consistency: Path | None) -> KeptCheckpoint:
-    """From its file, and from that of `log consistency`. Raises UsageError: a wrong file says
-    nothing of the bundle."""
+    """Read a checkpoint from its file, and the proof from that of `log consistency`. Raise
+    UsageError: a wrong file says nothing of the bundle."""
     try:
         note = checkpoint.read_text("utf-8")[: seal.MAX_NOTE_BYTES + 1]
         seal.read_checkpoint(note)
@@ -270,7 +252,8 @@ def read_kept(checkpoint: Path, consistency: Path | None) -> KeptCheckpoint:
     except OSError as error:
         raise UsageError(f"{error.filename} cannot be read: {error.strerror}") from None
     except (UnicodeDecodeError, seal.NotACheckpoint) as error:
-        why = "" if isinstance(error, UnicodeDecodeError) else f" ({_reason(error)})"
+        said = str(error).removeprefix("this is no checkpoint: ")
+        why = "" if isinstance(error, UnicodeDecodeError) else f" ({said})"
         raise UsageError(
             f"--checkpoint: {checkpoint} is no checkpoint{why}: name a file that "
             "`tallyhook log checkpoint` printed, or that the shop's address for it gave; nothing "
@@ -288,25 +271,21 @@ def read_kept(checkpoint: Path, consistency: Path | None) -> KeptCheckpoint:
         ) from None
 
 
-def _reason(error: seal.NotACheckpoint) -> str:
-    return str(error).removeprefix("this is no checkpoint: ")
-
-
 KEPT_CHECKPOINT: Final = "kept_checkpoint"
 WITNESSES: Final = "witnesses"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustedWitnesses:
-    """Whose cosignatures count for whoever verifies, and how many of them there have to be."""
+    """Witnesses whose cosignatures count for the person who verifies, and how many are needed."""
 
     keys: Sequence[VerifierKey]
     quorum: int
 
 
 def named_witnesses(given: Sequence[str], quorum: int | None) -> TrustedWitnesses | None:
-    """Those of the command line; all of them have to have cosigned where no quorum is given; None
-    where none is named. Raises UsageError."""
+    """Return the witnesses of the command line; None where none is named. All have to have cosigned
+    where no quorum is given. Raise UsageError."""
     found = trusted_witnesses(given)
     if quorum is not None and quorum > len(found):
         raise UsageError("--quorum is at most the number of witnesses that --witness names")
@@ -320,9 +299,12 @@ def verify_evidence(
     kept: KeptCheckpoint | None = None,
     witnesses: TrustedWitnesses | None = None,
 ) -> VerifiedBundle:
-    """Every step of a bundle. `trusted`: the key that it must be signed with, known otherwise;
-    `kept`: a checkpoint of the same log that left the shop at some time; `witnesses`: who must have
-    cosigned its checkpoint."""
+    """Make every step of a bundle.
+
+    trusted    the key that it must be signed with, known otherwise
+    kept       a checkpoint of its log that left the shop at some time
+    witnesses  who must have cosigned its checkpoint
+    """
     checks: list[tuple[str, Callable[[verify.Bundle], Any]]] = [
         ("digests", verify.digests),
         ("signature", lambda bundle: _signature(bundle, trusted)),
@@ -340,28 +322,23 @@ def verify_evidence(
         checks.append((KEPT_CHECKPOINT, lambda bundle: _fits_kept(bundle, kept, trusted)))
     if witnesses is not None:
         checks.append((WITNESSES, lambda bundle: _witnessed(bundle, witnesses)))
-    bundle, steps = verify.steps_of(archive, checks)
+    bundle, steps = verify.check_steps(archive, checks)
+    if bundle is None:
+        return VerifiedBundle(order=None, as_of=None, steps=tuple(steps))
     passed = {each.name for each in steps if each.passed}
-    left = (
-        seal.read_checkpoint(kept.note).size
-        if kept is not None and KEPT_CHECKPOINT in passed
-        else 0
+    fits = kept is not None and KEPT_CHECKPOINT in passed
+    not_proven = _not_proven(
+        bundle,
+        passed if trusted is not None else passed - {"signature"},
+        left=seal.read_checkpoint(kept.note).size if kept is not None and fits else 0,
+        witnesses=witnesses if WITNESSES in passed else None,
     )
-    manifest = {} if bundle is None else bundle.manifest
+    order, as_of = (bundle.manifest.get(name) for name in ("order", "as_of"))
     return VerifiedBundle(
-        order=_text(manifest.get("order")),
-        as_of=_text(manifest.get("as_of")),
+        order=order if isinstance(order, str) else None,
+        as_of=as_of if isinstance(as_of, str) else None,
         steps=tuple(steps),
-        not_proven=()
-        if bundle is None
-        else tuple(
-            _not_proven(
-                bundle,
-                passed if trusted is not None else passed - {"signature"},
-                left=left,
-                witnesses=witnesses if WITNESSES in passed else None,
-            )
-        ),
+        not_proven=tuple(not_proven),
     )
 
 
@@ -372,8 +349,8 @@ def _not_proven(
     left: int,
     witnesses: TrustedWitnesses | None,
 ) -> Iterator[str]:
-    """As any Python reports it, but for what takes this program: steps that it makes, and profiles
-    that are those of this release.
+    """Yield what any Python reports, but for what takes this program: steps that it makes, and
+    profiles that are those of this release.
 
     passed     steps that have passed; `signature` only where the key is known to be the shop's
     left       leaves of a checkpoint of the bundle's log that was kept; 0 without one
@@ -397,8 +374,8 @@ def _not_proven(
 def _not_anew(
     bundle: verify.Bundle, *, left: int, witnesses: TrustedWitnesses | None
 ) -> Iterator[str]:
-    """A kept checkpoint shows of the leaves that it covers that they are those that there were; so
-    do witnesses of all, from when they cosigned on."""
+    """Yield from when on the log may have been rewritten. A kept checkpoint rules that out for the
+    leaves that it covers; so do witnesses for all, from when they cosigned on."""
     numbers = [each["index"] for each in bundle.document("log.json")["leaves"]]
     later = sum(number >= left for number in numbers)
     if numbers and not later:
@@ -421,7 +398,7 @@ def _not_anew(
 
 
 def _are_of_this_release(bundle: verify.Bundle) -> bool:
-    """Whether every profile in the bundle is, byte for byte, one that comes with this program."""
+    """Return whether every profile in the bundle is, byte for byte, one of this program's."""
     shipped = set(shipped_profiles())
     try:
         return all(
@@ -434,7 +411,8 @@ def _are_of_this_release(bundle: verify.Bundle) -> bool:
 
 
 def rendered(bundle: verify.Bundle) -> Found:
-    """Whether what is rendered from the rest of the bundle is what this program renders from it."""
+    """Check that what is rendered from the rest of the bundle is what this program renders from
+    it."""
     if bundle.manifest.get("program") != rendering.program():
         return None, (
             "report.html, explanation.txt, README.txt and verify.py are of another program "
@@ -449,12 +427,19 @@ def rendered(bundle: verify.Bundle) -> Found:
 
 
 def rendered_again(bundle: verify.Bundle) -> dict[str, bytes]:
-    """What this program renders from the rest of a bundle, by name. Raises Wrong and ValueError for
-    a bundle that is not in form."""
+    """Return what this program renders from the rest of a bundle, by name. Raise Wrong and
+    ValueError for a bundle that is not in form."""
     history, policy, as_of = history_of(bundle.document("history.json"))
     facts = letter.LetterFacts(
         history=history,
-        revisions=tuple(_published(each) for each in bundle.document("revisions.json")),
+        revisions=tuple(
+            letter.PublishedOutcome(
+                at=parse_instant(each["at"]),
+                outcome=each["outcome"],
+                fulfillable=each["fulfillable"],
+            )
+            for each in bundle.document("revisions.json")
+        ),
         arrivals=tuple(
             _arrival(bundle.document(f"delivery-{each.delivery_id}.json"), bundle)
             for each in history.deliveries
@@ -470,18 +455,10 @@ def rendered_again(bundle: verify.Bundle) -> dict[str, bytes]:
     return rendering.rendered_files(fold(history, policy=policy, as_of=as_of), facts)
 
 
-def _published(revision: Mapping[str, Any]) -> letter.PublishedOutcome:
-    return letter.PublishedOutcome(
-        at=parse_instant(revision["at"]),
-        outcome=revision["outcome"],
-        fulfillable=revision["fulfillable"],
-    )
-
-
-def _arrival(stated: Mapping[str, Any], bundle: verify.Bundle) -> letter.Arrival:
+def _arrival(stated: Mapping[str, Any], bundle: verify.Bundle) -> letter.LetterArrival:
     signature = stated["signature"]
     signed_at = signature["signed_at"]
-    return letter.Arrival(
+    return letter.LetterArrival(
         source=stated["source"],
         received_at=parse_instant(stated["received_at"]),
         key=signature["key"],
@@ -489,10 +466,6 @@ def _arrival(stated: Mapping[str, Any], bundle: verify.Bundle) -> letter.Arrival
         public=f"key-{signature['key']}.pem" in bundle.members,
         signed_at=None if signed_at is None else parse_instant(signed_at),
     )
-
-
-def _text(given: object) -> str | None:
-    return given if isinstance(given, str) else None
 
 
 _NOT_WHOSE: Final = (
@@ -539,8 +512,8 @@ def _key(bundle: verify.Bundle) -> PublicKey:
 
 
 def _checkpoint(bundle: verify.Bundle) -> Found:
-    """By the key that signed the manifest, or one before it that signed that this one follows it.
-    Whoever makes a bundle can name any other key in it."""
+    """Check the checkpoint's signature, by the key that signed the manifest, or an earlier one that
+    signed that this one follows it. A bundle can name any other key."""
     if "checkpoint.txt" not in bundle.members:
         raise verify.Wrong("checkpoint.txt is missing: nothing here is proved by the log")
     note, newest = _decoded(bundle, "checkpoint.txt"), _key(bundle)
@@ -566,9 +539,9 @@ def _checkpoint(bundle: verify.Bundle) -> Found:
 
 
 def _fits_kept(bundle: verify.Bundle, kept: KeptCheckpoint, trusted: PublicKey | None) -> Found:
-    """Whether the bundle's log and the one of the kept checkpoint are one: the later began with the
-    earlier (RFC 9162, 2.1.4.2). Of a checkpoint that is signed with a key that nothing here knows,
-    such as one of after a change of keys, whoever kept it must know whose it is."""
+    """Check that the bundle's log and the kept checkpoint's are one: the later began with the
+    earlier (RFC 9162, 2.1.4.2). A checkpoint may be signed with a key that nothing here knows, such
+    as after a change of keys: then the person who kept it must know whose it is."""
     newest = _key(bundle)
     try:
         ours = seal.read_checkpoint(_decoded(bundle, "checkpoint.txt"))
@@ -606,7 +579,7 @@ def _fits_kept(bundle: verify.Bundle, kept: KeptCheckpoint, trusted: PublicKey |
 
 
 def _check_origin(bundle: verify.Bundle, ours: seal.Checkpoint, theirs: seal.Checkpoint) -> None:
-    """Whether a checkpoint names the bundle's log, now or before. Raises Wrong."""
+    """Raise Wrong unless a checkpoint names the bundle's log, now or before."""
     log = bundle.document("log.json")
     if theirs.origin not in {ours.origin, *(each["log"] for each in log.get("origins", ()))}:
         raise verify.Wrong(
@@ -625,7 +598,8 @@ def _check_origin(bundle: verify.Bundle, ours: seal.Checkpoint, theirs: seal.Che
 def _cosigned(
     bundle: verify.Bundle, witnesses: TrustedWitnesses
 ) -> list[tuple[VerifierKey, Instant | None]]:
-    """Each of the witnesses, and when it has cosigned the bundle's checkpoint. Raises Wrong."""
+    """Return each of the witnesses, and when it has cosigned the bundle's checkpoint. Raise
+    Wrong."""
     note = _decoded(bundle, "checkpoint.txt")
     try:
         return [(key, cosigned_at(note, key)) for key in witnesses.keys]
@@ -637,8 +611,8 @@ def _cosigned(
 
 
 def _witnessed(bundle: verify.Bundle, witnesses: TrustedWitnesses) -> Found:
-    """Whether enough of the witnesses have cosigned the checkpoint to which all proofs lead. A log
-    that was written anew has a checkpoint that they refuse to cosign."""
+    """Check that enough of the witnesses have cosigned the checkpoint to which all proofs lead.
+    They refuse to cosign the checkpoint of a rewritten log."""
     each = _cosigned(bundle, witnesses)
     found = "; ".join(
         f"{key.name} has not cosigned it" if at is None else
@@ -659,7 +633,8 @@ def _log_keys(bundle: verify.Bundle) -> list[PublicKey]:
 
 
 def _endorsed_keys(bundle: verify.Bundle, newest: PublicKey) -> list[PublicKey]:
-    """Keys of the log from which signatures lead, one key to the next, to the bundle's own."""
+    """Return keys of the log from which signatures lead, one key to the next, to the bundle's
+    own."""
     if "checkpoint.txt" not in bundle.members:
         return []
     try:

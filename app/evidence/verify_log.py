@@ -7,11 +7,11 @@
     orders         each leaf is the next one of the order that it names, under the name that the
                    order has, and each day's tree of all orders is that of the leaves there were;
                    memory grows with the orders: some 250 bytes for each
-    the key        the newest key that signs is the one that this machine has: whoever has the
-                   database, and not the key, would have to put one of their own in its place
+    the key        the newest key that signs is the one that this machine has: somebody with the
+                   database and not the key would have to put one of their own in its place
     5 departures   every checkpoint that left the house, shown, delivered or cosigned, is a head of
                    this log, as far as is known here
-    6 the keeper   a checkpoint that was kept elsewhere is one, too
+    6 kept         a checkpoint that was kept elsewhere is one, too
 
 Each layer is compared with the one it rests on, so one change is reported once, where it is.
 """
@@ -19,8 +19,10 @@ Each layer is compared with the one it rests on, so one change is reported once,
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -49,17 +51,20 @@ OWN: Final = frozenset(("kind", "salt", "of", "nth", "after", "reading"))
 """Members that are the leaf's own, or are compared otherwise than with its row."""
 
 INDEXED: Final = frozenset(("event", "verdict"))
-"""What `reindex` may correct in a row."""
+"""Members that `reindex` may correct in a row."""
 
 Rows = Mapping[str, leaf_store.Sealable]
 
+_NUMBERED: Final = re.compile(r"\w+:[0-9]{1,18}", re.ASCII)
+
 
 async def rows_of(connection: Connection, leaves: Sequence[leaf_store.Leaf]) -> Rows:
-    """The rows that these leaves sealed, as they are now; none for one that is gone."""
+    """Return the rows that these leaves sealed, as they are now; nothing for one that is gone."""
     found: dict[str, leaf_store.Sealable] = {}
     for kind in leaf_store.KINDS:
         own = [leaf.subject for leaf in leaves if leaf.kind == kind.name]
-        own = [each for each in own if _is_subject(each, numbered=kind.numbered)]
+        if kind.numbered:  # a changed leaf may name anything
+            own = [each for each in own if _NUMBERED.fullmatch(each)]
         if own:
             found |= await log_queue_store.rows_to_seal(connection, kind, own)
     again = [
@@ -68,15 +73,10 @@ async def rows_of(connection: Connection, leaves: Sequence[leaf_store.Leaf]) -> 
     return found | (await log_queue_store.readings_to_seal(connection, again) if again else {})
 
 
-def _is_subject(subject: str, *, numbered: bool) -> bool:
-    number = subject.rpartition(":")[2]
-    return not numbered or (number.isascii() and number.isdigit() and len(number) < 19)
-
-
 async def contents(
     connection: Connection, leaves: Sequence[leaf_store.Leaf]
 ) -> Mapping[str, store.Content]:
-    """Bodies and headers of the deliveries among them."""
+    """Return bodies and headers of the deliveries among them."""
     ids = [leaf.subject for leaf in leaves if leaf.kind == "delivery"]
     return await store.contents_of(connection, ids)
 
@@ -84,12 +84,16 @@ async def contents(
 def misfit(
     leaf: leaf_store.Leaf, row: leaf_store.Sealable | None, content: store.Content | None
 ) -> str | None:
-    """Why a leaf and its row do not fit, one sentence; None where they do.
+    """Return why a leaf and its row do not fit, one sentence; None where they do.
 
     (1) hash, (2) row, (3) what was sealed of it, but headers that were deleted, (4) body.
     """
-    name = f"leaf {leaf.number} ({_named(leaf)})"
-    sealed = _sealed(leaf)
+    subject = leaf.subject if ":" in leaf.subject else f"{leaf.kind} {leaf.subject}"
+    name = f"leaf {leaf.number} ({subject})"
+    sealed = None
+    with suppress(ValueError):
+        if leaf_hash(leaf.document.encode("utf-8", "surrogatepass")) == leaf.hash:
+            sealed = leaf.members()
     if sealed is None:  # 1
         return f"{name} does not have its hash: the leaf was changed"
     if row is None or (row.kind, row.kind) != (leaf.kind, sealed.get("kind")):  # 2
@@ -99,32 +103,16 @@ def misfit(
         deleted = member == "headers" and content is not None and content.pruned
         if now != sealed.get(member) and not deleted:
             return f"{name} sealed another {member} than its row has: one of the two was changed"
-    return None if content is None else next(_wrong_body(name, content), None)  # 4
-
-
-def _named(leaf: leaf_store.Leaf) -> str:
-    return leaf.subject if ":" in leaf.subject else f"{leaf.kind} {leaf.subject}"
-
-
-def _sealed(leaf: leaf_store.Leaf) -> leaf_store.Members | None:
-    """The leaf's document, if it has the leaf's hash."""
-    content = leaf.document.encode("utf-8", "surrogatepass")
-    try:
-        return leaf.members() if leaf_hash(content) == leaf.hash else None
-    except ValueError:
-        return None
-
-
-def _wrong_body(name: str, content: store.Content) -> Iterator[str]:
-    if content.body is not None:
+    if content is not None and content.body is not None:  # 4
         if digest_of(content.body, read_request(content.headers).url) != content.digest:
-            yield f"{name} has another body than was sealed: it was changed"
-    elif content.verdict != "duplicate" and not content.pruned:
-        yield f"{name} has lost its body, and was not pruned: it was deleted"
+            return f"{name} has another body than was sealed: it was changed"
+    elif content is not None and content.verdict != "duplicate" and not content.pruned:
+        return f"{name} has lost its body, and was not pruned: it was deleted"
+    return None
 
 
 def reread(leaf: leaf_store.Leaf, row: leaf_store.Sealable, names: Names) -> bool:
-    """Whether the row's index says otherwise than the receiver did: see `reindex`."""
+    """Return whether the row's index says otherwise than the receiver did: see `reindex`."""
     sealed = leaf.members()
     if any(sealed.get(member) != row.members.get(member) for member in INDEXED & sealed.keys()):
         return True
@@ -132,10 +120,10 @@ def reread(leaf: leaf_store.Leaf, row: leaf_store.Sealable, names: Names) -> boo
 
 
 class Tree:
-    """Grows with the log's leaves, and is compared with what the log has kept and signed."""
+    """Grows with the log's leaves, and is compared with what the log has stored and signed."""
 
     def __init__(self, known: log_store.Identity, *, kept: seal.Checkpoint | None) -> None:
-        """kept: a checkpoint that was kept elsewhere."""
+        """Take the log, and a checkpoint that was kept elsewhere."""
         self._known = known
         self._keys = [keys.PublicKey(bytes.fromhex(each)) for each in known.keys]
         self._kept = kept
@@ -148,7 +136,7 @@ class Tree:
 
     @property
     def size(self) -> int:
-        """Leaves so far."""
+        """How many leaves there are so far."""
         return self._frontier.size
 
     def append(self, leaf: Hash) -> None:
@@ -157,11 +145,12 @@ class Tree:
         self.made.update(self._tail.append(leaf))
 
     def signed(self, note: str, *, origin: str) -> bool:
-        """Whether one of the log's keys signed a note under this origin."""
+        """Return whether one of the log's keys signed a note under this origin."""
         return any(seal.note_holds(note, name=origin, public=key) for key in self._keys)
 
     def wrong_nodes(self, stored: Mapping[Node, Hash]) -> Iterator[tuple[int, str]]:
-        """Kept hashes that are not those of the new tiles: first leaf beneath, and a sentence."""
+        """Yield kept hashes that are not those of the new tiles: first leaf beneath, and a
+        sentence."""
         for (level, place), found in self.made.items():
             if stored.get((level, place)) != found:
                 first, end = place << level, (place + 1) << level
@@ -173,7 +162,8 @@ class Tree:
         self.made.clear()
 
     def wrong_head(self, head: log_store.SignedHead) -> str | None:
-        """Why a checkpoint of as many leaves as there are now does not fit; None where it does.
+        """Return why a checkpoint of as many leaves as there are now does not fit; None where it
+        does.
 
         Of several heads that do not fit, the first shows where the log was changed.
         """
@@ -200,7 +190,7 @@ class Tree:
         )
 
     def wrong_departure(self, left: departure_store.Departure) -> str | None:
-        """Why a checkpoint that left, of as many leaves as there are now, does not fit."""
+        """Return why a checkpoint that left, of as many leaves as there are now, does not fit."""
         if left.line is not None and not self._is_cosigned(left):
             sentence = witnesses.departure_sentence(left)
             return f"{sentence}, is not signed by that witness: it was changed"
@@ -222,7 +212,7 @@ class Tree:
             return False
 
     def wrong_keep(self) -> str | None:
-        """Why the log of as many leaves as there are now is not the kept checkpoint's."""
+        """Return why the log of as many leaves as there are now is not the kept checkpoint's."""
         if self._kept is None or self._kept.size != self.size:
             return None
         had = self._known.size_as(self._kept.origin)
@@ -269,7 +259,7 @@ class VerifiedLog:
     problems: list[str] = field(default_factory=list)
 
     def add(self, problem: str, *, leaf: int | None = None) -> None:
-        """Count a problem, the first some of which are kept."""
+        """Count a problem; the first ones are kept."""
         self.found += 1
         if leaf is not None:
             self.first = leaf if self.first is None else min(leaf, self.first)
@@ -277,7 +267,7 @@ class VerifiedLog:
             self.problems.append(problem)
 
     def sentence(self) -> str:
-        """For a person."""
+        """Say what was found, for a person."""
         verdict = counted(self.found, "does not fit", "do not fit") if self.found else "all fit"
         more = ""
         if self.waiting:
@@ -294,7 +284,7 @@ class VerifiedLog:
         return f"{looked} and {counted(self.checkpoints, 'checkpoint')}: {verdict}{more}.{left}"
 
     def document(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return it for JSON."""
         return {
             "valid": not self.found,
             "leaves": self.leaves,
@@ -316,17 +306,30 @@ async def verify_log(
     tell: int = MAX_PROBLEMS,
     progress: Callable[[int, int], None],
 ) -> VerifiedLog:
-    """Verify everything. `against`: the text of a checkpoint that was kept elsewhere; `own`: the
-    key that this machine has, None where that is not known; `tell`: how many problems are
-    reported, not only counted.
+    """Verify everything.
 
-    Raises NotFoundError where no log has begun, UsageError where `against` is no checkpoint of it.
+    against  the text of a checkpoint that was kept elsewhere
+    own      the key that this machine has; None where that is not known
+    tell     how many problems are reported, not only counted
+
+    Raise NotFoundError where no log has begun, UsageError where `against` is no checkpoint of it.
     """
     async with context.database.reading() as connection:
         known = await log_store.identity(connection)
         if known is None:
             raise NotFoundError("nothing is sealed yet; `tallyhook log seal` seals what waits")
-        kept = None if against is None else _kept_elsewhere(against, known)
+        kept = None
+        if against is not None:
+            try:
+                kept = seal.read_checkpoint(against)
+            except seal.NotACheckpoint as error:
+                raise UsageError(
+                    f"{error}; name a file that `tallyhook log checkpoint` printed"
+                ) from error
+            if kept.origin not in known.origins:
+                raise UsageError(
+                    f"that checkpoint is of {kept.origin}, and this log is {known.origin}"
+                )
         trees = await order_tree_store.all_trees(connection)
         verification = _Verification(connection, Tree(known, kept=kept), trees, tell=tell)
         verified = await verification.run(progress=progress)
@@ -339,16 +342,6 @@ async def verify_log(
         if against is not None and kept is not None:  # 6
             verification.check_keep(against, kept, known)
         return verified
-
-
-def _kept_elsewhere(note: str, known: log_store.Identity) -> seal.Checkpoint:
-    try:
-        kept = seal.read_checkpoint(note)
-    except seal.NotACheckpoint as error:
-        raise UsageError(f"{error}; name a file that `tallyhook log checkpoint` printed") from error
-    if kept.origin not in known.origins:
-        raise UsageError(f"that checkpoint is of {kept.origin}, and this log is {known.origin}")
-    return kept
 
 
 class _Verification:
@@ -381,7 +374,10 @@ class _Verification:
             await self._check_rows(leaves)  # 1
             for leaf in leaves:
                 await self._grow(leaf)
-            await self._check_nodes()  # 2
+            ranges = [(level, place, place + 1) for level, place in self._tree.made]
+            stored = await log_store.kept_hashes(self._connection, ranges)
+            for number, problem in self._tree.wrong_nodes(stored):  # 2
+                self.verified.add(problem, leaf=number)
             after = leaves[-1].number + 1
             progress(after, size)
         await self._check_end()
@@ -398,26 +394,18 @@ class _Verification:
             some = leaves[first : first + BODIES_AT_ONCE]
             bodies = await contents(self._connection, some)
             for leaf in some:
-                self._check_row(leaf, rows.get(leaf.subject), bodies.get(leaf.subject), names)
-
-    def _check_row(
-        self,
-        leaf: leaf_store.Leaf,
-        row: leaf_store.Sealable | None,
-        content: store.Content | None,
-        names: Names,
-    ) -> None:
-        problem = misfit(leaf, row, content)
-        if problem is None and row is not None:
-            problem = wrong_name(leaf, row, names)
-        if problem is not None:
-            self.verified.add(problem, leaf=leaf.number)
-        elif row is not None and reread(leaf, row, names):
-            self.verified.reread += 1
+                row = rows.get(leaf.subject)
+                problem = misfit(leaf, row, bodies.get(leaf.subject))
+                if problem is None and row is not None:
+                    problem = wrong_name(leaf, row, names)
+                if problem is not None:
+                    self.verified.add(problem, leaf=leaf.number)
+                elif row is not None and reread(leaf, row, names):
+                    self.verified.reread += 1
 
     async def _grow(self, leaf: leaf_store.Leaf) -> None:
-        """Add a leaf to the tree, and compare the heads of that size. Behind a gap there is no
-        tree to compare: its leaves are compared with their rows alone."""
+        """Add a leaf to the tree, and compare the heads of that size. Behind a gap there is no tree
+        to compare: its leaves are compared with their rows alone."""
         self.verified.leaves += 1
         if not self._whole:
             return
@@ -427,56 +415,42 @@ class _Verification:
             self._whole = False
             return
         self._tree.append(leaf.hash)
-        problem = self._orders.append(leaf)
-        if problem is not None:
+        if (problem := self._orders.append(leaf)) is not None:
             self.verified.add(problem, leaf=leaf.number)
-        for problem in self._orders.wrong_trees(self._tree.size):
-            self.verified.add(problem)
-        for problem in await self._orders.wrong_kept(self._connection, self._tree.size):
+        for problem in (
+            *self._orders.wrong_trees(self._tree.size),
+            *await self._orders.wrong_kept(self._connection, self._tree.size),
+        ):
             self.verified.add(problem)
         while self._heads and self._heads[0].size == self._tree.size:  # 3
-            await self._check_head(self._heads.popleft())
+            head, sound = self._heads.popleft(), self._tree.sound
+            self.verified.checkpoints += 1
+            if (problem := self._tree.wrong_head(head)) is not None:
+                self.verified.add(problem, leaf=sound)
+            if not self._heads:
+                await self._more_heads(head.size)
         while self._left and self._left[0].size == self._tree.size:  # 5
-            await self._check_left(self._left.popleft())
-        problem = self._tree.wrong_keep()
-        if problem is not None:
+            left, last = self._left.popleft(), self.verified.left
+            if last is None or (last.size, last.at) < (left.size, left.at):
+                self.verified.left = left
+            if (problem := self._tree.wrong_departure(left)) is not None:
+                self.verified.add(problem)
+            if not self._left:
+                await self._more_left(left.size, left.way)
+        if (problem := self._tree.wrong_keep()) is not None:
             self.verified.add(problem)
-
-    async def _check_head(self, head: log_store.SignedHead) -> None:
-        self.verified.checkpoints += 1
-        sound = self._tree.sound
-        problem = self._tree.wrong_head(head)
-        if problem is not None:
-            self.verified.add(problem, leaf=sound)
-        if not self._heads:
-            await self._more_heads(head.size)
 
     async def _more_heads(self, size: int) -> None:
         self._heads.extend(await log_store.heads_after(self._connection, size, limit=AT_ONCE))
-
-    async def _check_left(self, left: departure_store.Departure) -> None:
-        last = self.verified.left
-        if last is None or (last.size, last.at) < (left.size, left.at):
-            self.verified.left = left
-        problem = self._tree.wrong_departure(left)
-        if problem is not None:
-            self.verified.add(problem)
-        if not self._left:
-            await self._more_left(left.size, left.way)
 
     async def _more_left(self, size: int, way: str) -> None:
         self._left.extend(
             await departure_store.departures_after(self._connection, size, way, limit=AT_ONCE)
         )
 
-    async def _check_nodes(self) -> None:
-        ranges = [(level, place, place + 1) for level, place in self._tree.made]
-        stored = await log_store.kept_hashes(self._connection, ranges)
-        for leaf, problem in self._tree.wrong_nodes(stored):
-            self.verified.add(problem, leaf=leaf)
-
     async def _check_end(self) -> None:
-        """Nothing is kept or signed of leaves that are not there, and all that are, are signed."""
+        """Check that nothing is kept or signed of leaves that are not there, and that all are
+        signed."""
         if not self._whole:
             return
         size = self._tree.size
@@ -515,7 +489,7 @@ class _Verification:
         self.verified.waiting = await log_queue_store.count_unsealed(self._connection)
 
     def check_keep(self, note: str, kept: seal.Checkpoint, known: log_store.Identity) -> None:
-        """Whether a checkpoint that was kept elsewhere is one of this log's."""
+        """Check that a checkpoint that was kept elsewhere is one of this log's."""
         if not self._tree.signed(note, origin=kept.origin):
             self.verified.add("the kept checkpoint is not signed by a key of this log")
         elif (had := known.size_as(kept.origin)) is not None and kept.size > had:
@@ -536,34 +510,35 @@ class _Verification:
 # --- how the leaves name their orders -------------------------------------------------------------
 
 SURE: Final = frozenset(("record", "revision"))
-"""Kinds of which a row never comes to belong to another order."""
+"""Kinds whose rows never come to belong to another order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
     """How leaves name some orders now.
 
-    erased  commitments of which nobody can know the order any more
+    erased  commitments whose order nobody can know any more
     secret  what the salts of readings are drawn from
     """
 
-    orders: Mapping[str, tuple[order_store.NamedOrder, bytes]]
+    orders: Mapping[str, order_store.NamedOrder]
     erased: set[str]
     secret: bytes | None
 
     def fits(self, of: str | None, order: str | None) -> bool:
-        """Whether a leaf that names its order so is of this order, as far as is known."""
+        """Return whether a leaf that names its order so is of this order, as far as is known."""
         if of is None or order is None:
             return of is order is None
         if of in self.erased:
             return True
         if order not in self.orders:
             return False
-        named, key = self.orders[order]
-        return of == named.commitment.hex() == order_commitment(key, order).hex()
+        named = self.orders[order]
+        return of == named.commitment.hex() == order_commitment(named.key, order).hex()
 
     def reads_otherwise(self, sealed: leaf_store.Members, row: leaf_store.Sealable) -> bool:
-        """Whether a delivery is read otherwise, or belongs to another order, than was sealed."""
+        """Return whether a delivery is read otherwise, or belongs to another order, than was
+        sealed."""
         if "reading" not in sealed:
             return False
         if not self.fits(sealed.get("of"), row.order):
@@ -582,7 +557,8 @@ class Names:
 async def names_of(
     connection: Connection, rows: Iterable[leaf_store.Sealable], *, erased: set[str]
 ) -> Names:
-    """The names of these rows' orders. erased: what `erased_orders` gives, which may be long."""
+    """Return the names of these rows' orders. erased: what `erased_orders` gives, which may be
+    long."""
     return Names(
         orders=await order_store.named_orders(connection, {row.order for row in rows if row.order}),
         erased=erased,
@@ -591,7 +567,7 @@ async def names_of(
 
 
 def wrong_name(leaf: leaf_store.Leaf, row: leaf_store.Sealable, names: Names) -> str | None:
-    """Why a leaf does not name the order of its row, one sentence; None where it does."""
+    """Return why a leaf does not name the order of its row, one sentence; None where it does."""
     if leaf.kind not in SURE:
         return None
     if names.fits(leaf.members().get("of"), row.order):
@@ -606,13 +582,13 @@ class OrderCounts:
     """Grows with the log's leaves: how many each order has, and the number of the newest."""
 
     def __init__(self, trees: Sequence[order_tree_store.SealedTree]) -> None:
-        """trees: those that were made of the log, the oldest first."""
+        """Take the trees that were made of the log, oldest first."""
         self._tree = OrderTree()
         self._trees = deque(trees)
         self._newest = trees[-1] if trees else None
 
     def append(self, leaf: leaf_store.Leaf) -> str | None:
-        """Count a leaf; why it is not the next one of its order, None where it is."""
+        """Count a leaf. Return why it is not the next one of its order; None where it is."""
         try:
             sealed: dict[str, Any] = leaf.members()
             of = bytes.fromhex(sealed["of"]) if "of" in sealed else None
@@ -630,7 +606,8 @@ class OrderCounts:
         )
 
     def wrong_trees(self, size: int) -> Iterator[str]:
-        """Why trees of the log's first `size` leaves, all of which were counted, are not theirs."""
+        """Yield why trees of the log's first `size` leaves, all of which were counted, are not
+        theirs."""
         while self._trees and self._trees[0].size <= size:
             tree = self._trees.popleft()
             if (tree.size, tree.orders, tree.root) != (size, self._tree.count, self._tree.root()):
@@ -641,8 +618,9 @@ class OrderCounts:
                 )
 
     async def wrong_kept(self, connection: Connection, size: int) -> list[str]:
-        """Why what is kept of the newest tree, from which proofs are made and the next one grows,
-        is not that of the log's first `size` leaves; nothing where that tree is of others."""
+        """Return why what is stored of the newest tree, from which proofs are made and the next one
+        grows, is not that of the log's first `size` leaves; nothing where that tree is of
+        others."""
         if self._newest is None or self._newest.size != size:
             return []
         self._tree.root()
@@ -664,7 +642,8 @@ class OrderCounts:
         ]
 
     async def wrong_counts(self, connection: Connection) -> list[str]:
-        """Why what is kept of orders is not what their leaves give, a sentence for each."""
+        """Return why what is stored of orders is not what their leaves give, a sentence for
+        each."""
         problems = [
             f"the tree of all orders of {format_instant(tree.at)} is of "
             f"{counted(tree.size, 'leaf', 'leaves')}, more than there are: the end of the log was "

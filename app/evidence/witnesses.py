@@ -1,14 +1,14 @@
 """Witnesses: others, with keys of their own, who cosign checkpoints of the log.
 
 A witness keeps the last checkpoint that it has seen of a log, and cosigns a later one only if that
-began with it. So whoever trusts enough of them need not trust the shop that its log was never
-written anew. They are asked in the background, over C2SP tlog-witness:
+began with it. Whoever trusts enough of them need not trust the shop that its log was never
+rewritten. They are asked in the background, over C2SP tlog-witness:
 
     1 choose   the newest checkpoint as of the last full interval: all witnesses, and every worker,
                are asked to cosign the same one
-    2 claim    each witness that has not, and is not to be left alone for now
-    3 ask      with the proof that it began with the one that the witness cosigned last; where that
-               is another than we think, the witness says so, and is asked again
+    2 claim    each witness that has not cosigned it, and may be asked again by now
+    3 ask      with the proof that it began with the one that the witness cosigned last; where the
+               witness knows another size than we think, it says so, and is asked again
     4 verify   its signature over this very checkpoint, and its clock
     5 keep     the cosignature, or why there is none, and when it is asked again
 
@@ -46,7 +46,7 @@ from reconcile.instants import (
 from reconcile.transparency import cosignatures, merkle
 
 CLOCK: Final[Duration] = 10 * MINUTE
-"""By which a witness's clock may be off: its word on the time is what others go by later."""
+"""How far a witness's clock may be off: others go by its word on the time later."""
 
 PROBLEMS: Final[Mapping[str, str]] = {
     "unreachable": "it cannot be reached: see its address in TALLYHOOK_EVIDENCE__WITNESSES",
@@ -68,25 +68,25 @@ PROBLEMS: Final[Mapping[str, str]] = {
 """Why a witness cosigns nothing, and what to do, by code."""
 
 CONTRADICTING: Final = ("log_is_shorter", "log_is_another")
-"""Those by which a witness says that the log is not the one that it knows."""
+"""Codes by which a witness says that the log is not the one that it knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Witness:
-    """One witness. `url`: before `/add-checkpoint`."""
+    """One witness. `url`: what stands before `/add-checkpoint`."""
 
     key: cosignatures.VerifierKey
     url: str = field(repr=False)
 
     @property
     def name(self) -> str:
-        """Its verifier key, under which it is kept."""
+        """Return its verifier key, under which its state is stored."""
         return self.key.text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Witnesses:
-    """Those that are asked, and how many of them have to cosign a checkpoint.
+    """The witnesses that are asked, and how many of them have to cosign a checkpoint.
 
     every        how often they are asked
     alarm_after  how long the quorum may not be reached before that is an alarm
@@ -99,7 +99,7 @@ class Witnesses:
 
     @property
     def names(self) -> list[str]:
-        """Their verifier keys."""
+        """Return their verifier keys."""
         return [witness.name for witness in self.each]
 
 
@@ -108,9 +108,9 @@ class WrongCosignature(Exception):
 
 
 def cosigned_at(note: str, key: cosignatures.VerifierKey) -> Instant | None:
-    """When a witness has cosigned a checkpoint, as it says; None where it has not.
+    """Return when a witness has cosigned a checkpoint, as it says; None where it has not.
 
-    Raises WrongCosignature where a line names its key and does not hold: C2SP signed-note.
+    Raise WrongCosignature where a line names its key and does not hold: C2SP signed-note.
     """
     body, public, found = cosignatures.body_of(note), PublicKey(key.raw), None
     for signature in cosignatures.signatures_of(note):
@@ -126,7 +126,7 @@ def cosigned_at(note: str, key: cosignatures.VerifierKey) -> Instant | None:
 
 
 def trusted_witnesses(given: Sequence[str]) -> list[cosignatures.VerifierKey]:
-    """The keys that somebody names to verify with. Raises UsageError."""
+    """Parse the keys that somebody names to verify with. Raise UsageError."""
     found: list[cosignatures.VerifierKey] = []
     for text in given:
         try:
@@ -143,7 +143,7 @@ def trusted_witnesses(given: Sequence[str]) -> list[cosignatures.VerifierKey]:
 
 
 def witness_state(state: departure_store.WitnessState | None) -> str:
-    """`waiting` where it never cosigned, `cosigns`, `fails`, or `contradicts`."""
+    """Return `waiting` where it never cosigned, `cosigns`, `fails`, or `contradicts`."""
     if state is None or (state.problem is None and state.cosigned_at is None):
         return "waiting"
     if state.problem is None:
@@ -152,8 +152,8 @@ def witness_state(state: departure_store.WitnessState | None) -> str:
 
 
 async def witness_document(context: AppContext, witnesses: Witnesses | None) -> dict[str, Any]:
-    """The witnesses, how far so many of them as must have cosigned the log, and the last
-    checkpoint that left by each way; for JSON."""
+    """Return, for JSON, the witnesses, how far a quorum has cosigned the log, and the last
+    checkpoint that left by each way."""
     async with context.database.reading() as connection:
         states = await departure_store.witness_states(connection)
         left = await departure_store.newest_departures(connection)
@@ -168,7 +168,7 @@ async def witness_document(context: AppContext, witnesses: Witnesses | None) -> 
 
 
 async def cosigned_size(connection: Connection, witnesses: Witnesses | None) -> int:
-    """The leaves of the largest checkpoint that so many witnesses as must have cosigned."""
+    """Return the leaves of the largest checkpoint that a quorum has cosigned."""
     if witnesses is None:
         return 0
     return await departure_store.last_cosigned(
@@ -193,7 +193,7 @@ def _witness_document(
 
 
 def departure_document(departure: departure_store.Departure) -> dict[str, Any]:
-    """For JSON."""
+    """Return a departure for JSON."""
     return {
         "way": departure_way(departure),
         "leaves": departure.size,
@@ -203,12 +203,12 @@ def departure_document(departure: departure_store.Departure) -> dict[str, Any]:
 
 
 def departure_way(departure: departure_store.Departure) -> str:
-    """How it left: a word, or the name of the witness that has cosigned it."""
+    """Return how it left: a word, or the name of the witness that has cosigned it."""
     return departure.way.partition("+")[0]
 
 
 def departure_sentence(departure: departure_store.Departure) -> str:
-    """What left last, for people."""
+    """Describe a departure for people."""
     how = {
         "published": "shown under /.well-known/tallyhook/",
         "folder": "put into a folder",
@@ -234,13 +234,14 @@ TRIES: Final = 3
 """Requests to one witness at a time: it may say twice that it knows another size than we think."""
 
 LEASE: Final[Duration] = MINUTE
-"""For which a witness is ours to ask: longer than TRIES requests may take."""
+"""How long a claimed witness is ours to ask: longer than TRIES requests may take."""
 
 FIRST_PAUSE: Final[Duration] = 30 * SECOND
-"""Before a witness that cosigned nothing is asked again; twice as long each time."""
+"""Pause before a witness that cosigned nothing is asked again; twice as long each time."""
 
 LONGEST_PAUSE: Final[Duration] = HOUR
-"""Between two requests to one that goes on cosigning nothing, and what it may ask us to wait."""
+"""Longest pause between requests to a witness that cosigns nothing, and the most that it may ask us
+to wait."""
 
 REST_S: Final = 5.0
 """Seconds between two looks at whether there is something to have cosigned."""
@@ -250,7 +251,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reply:
-    """What became of asking once: a cosignature, a size that the witness knows, or a problem."""
+    """What one request came to: a cosignature, a size that the witness knows, or a problem."""
 
     at: Instant | None = None
     line: str | None = None
@@ -270,7 +271,7 @@ class Cosigning:
         self._client = client
 
     async def ask_due(self) -> int:
-        """Ask every witness that is due. Returns how many were asked."""
+        """Ask every witness that is due. Return how many were asked."""
         now = self._context.clock.now()
         until = Instant(now - now % self._witnesses.every)  # 1
         async with self._context.database.reading() as connection:
@@ -282,7 +283,8 @@ class Cosigning:
         due = [
             (witness, state)
             for witness in self._witnesses.each
-            if _is_due(state := states.get(witness.name), head, now)
+            if (state := states.get(witness.name)) is None
+            or (state.size < head.size and state.next_at <= now)
         ]
         asked = [self._ask(witness, state, head, newest) for witness, state in due]
         done = await asyncio.gather(*asked, return_exceptions=True)
@@ -298,7 +300,7 @@ class Cosigning:
         head: log_store.SignedHead,
         newest: log_store.SignedHead,
     ) -> None:
-        """One witness, until it has cosigned or says that it does not."""
+        """Ask one witness until it has cosigned or says that it does not."""
         now = self._context.clock.now()
         async with self._context.database.writing() as connection:  # 2
             mine = await departure_store.claim_witness(
@@ -342,7 +344,8 @@ class Cosigning:
         return _refusal(answer, same=old == head.size)
 
     async def _proof(self, old: int, size: int) -> list[merkle.Hash]:
-        """That the log of `size` leaves began with that of `old`; nothing where any log did."""
+        """Prove that the log of `size` leaves began with that of `old`; nothing where any log
+        did."""
         if old in (0, size):
             return []
         spans = merkle.consistency_spans(old, size=size)
@@ -351,7 +354,7 @@ class Cosigning:
         return [merkle.computed(span, kept) for span in spans]
 
     def _verified(self, witness: Witness, head: log_store.SignedHead, body: bytes) -> _Reply:
-        """Lines of other keys are passed over: C2SP tlog-witness."""
+        """Verify its line. Lines of other keys are skipped: C2SP tlog-witness."""
         try:
             lines = body.decode("utf-8")
         except UnicodeDecodeError:
@@ -409,18 +412,12 @@ class Cosigning:
             log.warning("a witness does not cosign", witness=name, reason=problem)
 
 
-def _is_due(
-    state: departure_store.WitnessState | None, head: log_store.SignedHead, now: Instant
-) -> bool:
-    return state is None or (state.size < head.size and state.next_at <= now)
-
-
 _REFUSALS: Final = {404: "log_unknown", 403: "key_unknown", 422: "log_is_another"}
 """What a witness says by a status: C2SP tlog-witness."""
 
 
 def _refusal(answer: Exchange, *, same: bool) -> _Reply:
-    """What a witness that has not cosigned says. same: it was asked for the size that it knows."""
+    """Judge an answer without a cosignature. same: it was asked for the size that it knows."""
     if answer.problem in ("too_large", "encoded"):
         return _Reply(problem="answer_not_in_form")
     if answer.status is None or answer.status >= 500 or answer.status == 429:

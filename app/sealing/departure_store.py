@@ -1,12 +1,12 @@
 """Checkpoints that have left the house, and the witnesses that cosign them.
 
-Whatever left is kept for ever: a log that was written anew since does not fit one of them.
+Every departure is kept for ever, so that a rewritten log is found to fit one of them no more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from sqlalchemy import bindparam, text
@@ -16,7 +16,7 @@ from reconcile.instants import Instant
 from reconcile.transparency.merkle import Hash
 
 DepartureWay = Literal["published", "folder", "mail", "post"]
-"""How a checkpoint left, where no witness has cosigned it: shown to strangers, or delivered."""
+"""Ways in which a checkpoint leaves without a cosignature: shown to strangers, or delivered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class Departure:
     """One checkpoint that left.
 
     way   a DepartureWay, or the verifier key of the witness that has cosigned it
-    at    when it left; of a cosigned one, what the witness says
+    at    when it left; for a cosigned one, what the witness says
     line  the line of the note with the cosignature; None for other ways
     """
 
@@ -40,26 +40,20 @@ def _departure_of(row: Any) -> Departure:
 
 
 async def add_departure(connection: AsyncConnection, departure: Departure) -> None:
-    """Note that a checkpoint leaves. Nothing happens where it left by the same way before."""
+    """Note that a checkpoint leaves, unless it left the same way before."""
     await connection.execute(
         text(
             "INSERT INTO log_departures (size, way, head, at, line) "
             "VALUES (:size, :way, :head, :at, :line) ON CONFLICT DO NOTHING"
         ),
-        {
-            "size": departure.size,
-            "way": departure.way,
-            "head": departure.head,
-            "at": departure.at,
-            "line": departure.line,
-        },
+        asdict(departure),
     )
 
 
 async def departures_after(
     connection: AsyncConnection, size: int, way: str, *, limit: int
 ) -> list[Departure]:
-    """What left of more leaves, or of as many by a later way, the smallest first."""
+    """Return departures of larger checkpoints, or of equal size and a later way, smallest first."""
     rows = await connection.execute(
         text(
             "SELECT size, way, head, at, line FROM log_departures "
@@ -71,7 +65,7 @@ async def departures_after(
 
 
 async def newest_departures(connection: AsyncConnection) -> list[Departure]:
-    """The largest checkpoint that left by each way, the largest first."""
+    """Return the largest checkpoint that left each way, largest first."""
     rows = await connection.execute(
         text(
             "SELECT size, way, head, at, line FROM log_departures AS one WHERE size = "
@@ -82,7 +76,7 @@ async def newest_departures(connection: AsyncConnection) -> list[Departure]:
 
 
 async def last_to_leave(connection: AsyncConnection) -> tuple[int, Instant] | None:
-    """How many leaves the largest checkpoint has that ever left, and when it last did by a new way;
+    """Return the size of the largest checkpoint that ever left, and when it last left a new way;
     None where none has left."""
     rows = await connection.execute(
         text(
@@ -95,7 +89,7 @@ async def last_to_leave(connection: AsyncConnection) -> tuple[int, Instant] | No
 
 
 async def last_by(connection: AsyncConnection, way: DepartureWay) -> Departure | None:
-    """The newest that left by one way; None where none did."""
+    """Return the newest departure by one way; None where there is none."""
     rows = await connection.execute(
         text(
             "SELECT size, way, head, at, line FROM log_departures "
@@ -110,7 +104,7 @@ async def last_by(connection: AsyncConnection, way: DepartureWay) -> Departure |
 async def cosignatures_of(
     connection: AsyncConnection, *, size: int, head: Hash
 ) -> Sequence[Departure]:
-    """Every cosignature of one checkpoint, by the witness's verifier key."""
+    """Return every cosignature of one checkpoint, by the witness's verifier key."""
     rows = await connection.execute(
         text(
             "SELECT size, way, head, at, line FROM log_departures "
@@ -124,7 +118,8 @@ async def cosignatures_of(
 async def first_cosigned_over(
     connection: AsyncConnection, number: int, *, witnesses: Collection[str], quorum: int
 ) -> int | None:
-    """The smallest size over a leaf that so many of these witnesses have cosigned; None so far."""
+    """Return the smallest size over a leaf that a quorum of these witnesses has cosigned; None so
+    far."""
     found = await connection.scalar(
         text(
             "SELECT size FROM log_departures WHERE size > :number AND way IN :witnesses "
@@ -138,7 +133,8 @@ async def first_cosigned_over(
 async def last_cosigned(
     connection: AsyncConnection, *, witnesses: Collection[str], quorum: int
 ) -> int:
-    """The largest size that so many of these witnesses have cosigned; 0 where there is none."""
+    """Return the largest size that a quorum of these witnesses has cosigned; 0 where there is
+    none."""
     found = await connection.scalar(
         text(
             "SELECT size FROM log_departures WHERE way IN :witnesses "
@@ -158,10 +154,10 @@ class WitnessState:
 
     size         the largest checkpoint that it has cosigned; 0: none
     cosigned_at  when, as it says
-    next_at      it is not asked again before
-    failures     times that it was asked in vain since it last cosigned
-    since        when the first of these was
-    problem      why it cosigned nothing the last time, as a code; None: it did
+    next_at      the earliest time to ask it again
+    failures     failed requests since it last cosigned
+    since        when the first of these failed
+    problem      why its last request gave no cosignature, as a code; None: it gave one
     """
 
     witness: str
@@ -174,7 +170,7 @@ class WitnessState:
 
 
 async def witness_states(connection: AsyncConnection) -> dict[str, WitnessState]:
-    """Of every witness that was ever asked, by its verifier key."""
+    """Return the state of every witness that was ever asked, by its verifier key."""
     rows = await connection.execute(
         text(
             "SELECT witness, size, cosigned_at, next_at, failures, since, problem "
@@ -187,8 +183,8 @@ async def witness_states(connection: AsyncConnection) -> dict[str, WitnessState]
 async def claim_witness(
     connection: AsyncConnection, witness: str, *, before: Instant | None, until: Instant
 ) -> bool:
-    """Whether it is ours to ask until then: of several workers one asks. `before`: when it was to
-    be asked again by what we have read; None: it never was."""
+    """Claim the right to ask a witness until an instant, since of several workers one asks.
+    `before`: its `next_at` as we have read it; None where it was never asked."""
     rows = await connection.execute(
         text(
             "INSERT INTO log_witnesses (witness, size, next_at, failures) "
@@ -201,25 +197,17 @@ async def claim_witness(
 
 
 async def forget_witnesses(connection: AsyncConnection) -> None:
-    """Know nothing of any: of a log under another origin they know nothing either."""
+    """Delete all states: witnesses know nothing of a log under another origin."""
     await connection.execute(text("DELETE FROM log_witnesses"))
 
 
 async def change_witness(connection: AsyncConnection, state: WitnessState) -> None:
-    """Note what became of asking it."""
+    """Store the outcome of asking a witness."""
     await connection.execute(
         text(
             "UPDATE log_witnesses SET size = :size, cosigned_at = :cosigned_at, "
             "next_at = :next_at, failures = :failures, since = :since, problem = :problem "
             "WHERE witness = :witness"
         ),
-        {
-            "witness": state.witness,
-            "size": state.size,
-            "cosigned_at": state.cosigned_at,
-            "next_at": state.next_at,
-            "failures": state.failures,
-            "since": state.since,
-            "problem": state.problem,
-        },
+        asdict(state),
     )

@@ -1,13 +1,13 @@
 """What is sealed of each kind of row: the document of a leaf.
 
 A document has the kind, a salt, and what the row says. Texts that may be deleted later stand in it
-as their SHA-256, so that nothing in the log has to go with them. Numbers are whole and below 2**53;
+as their SHA-256, so that their deletion leaves the log whole. Numbers are whole and below 2**53;
 money is text, times are microseconds since 1970.
 
-A leaf names its order by a commitment (`of`), says which of the order's leaves it is (`nth`) and
-the number of the one that it comes after (`after`): so none can be left out between two that are
-shown. A delivery's leaf has the digest of what was read of its body (`reading`); where that is read
-or joined to an order later on, a leaf of the kind `reading` says so.
+A leaf names its order by a commitment (`of`). It says which of the order's leaves it is (`nth`) and
+the number of the one before it (`after`), so none can be left out between two that are shown. A
+delivery's leaf has the digest of what was read of its body (`reading`); where that is read or
+joined to an order later on, a leaf of the kind `reading` says so.
 
 A document is sealed for ever. Once 0.1.0 is tagged, a member may be added only where earlier rows
 say nothing of it: it is left out there, or gets a new kind.
@@ -29,20 +29,20 @@ from reconcile.transparency.merkle import Hash, leaf_hash
 from reconcile.transparency.readings import sealed_reading
 
 Members = dict[str, Any]
-"""JSON: text, whole numbers, null."""
+"""A JSON object of text, whole numbers and null."""
 
 READING: Final = "reading"
-"""The kind of a leaf that says how a delivery is read later on: of no row of its own."""
+"""The kind of a leaf that says how a delivery is read later on; it has no row of its own."""
 
 READ: Final = frozenset(("delivery", READING))
-"""The kinds of which a leaf seals what was read."""
+"""Kinds of leaves that seal what was read."""
 
 
 class Sealable(NamedTuple):
     """What one row says now. `subject` names it among all kinds.
 
     order  the order that its leaf names; None where it belongs to none
-    event  what was read of it, of a delivery; None where it could not be read
+    event  what was read of a delivery; None where it could not be read
     """
 
     kind: str
@@ -52,9 +52,9 @@ class Sealable(NamedTuple):
     event: Event | None = None
 
 
-class Place(NamedTuple):
-    """Where a leaf stands among its order's: the commitment to the order, in hex, the how many-th
-    it is, and the number of the one before it."""
+class LeafPlace(NamedTuple):
+    """Where a leaf stands among its order's: the commitment to the order, in hex, which of the
+    order's leaves it is, and the number of the one before it."""
 
     of: str
     nth: int
@@ -71,7 +71,7 @@ class Leaf(NamedTuple):
     hash: Hash
 
     def members(self) -> Members:
-        """The document as values. Raises ValueError where it is none."""
+        """Return the document as values. Raise ValueError where it is none."""
         found = json.loads(self.document)
         if not isinstance(found, dict):
             raise ValueError("not an object")
@@ -79,7 +79,7 @@ class Leaf(NamedTuple):
 
 
 LEAF_SELECT: Final = ", ".join(Leaf._fields)
-"""The columns of `log_leaves` that make one."""
+"""Columns of `log_leaves` that make a Leaf."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ class Kind:
     """One kind of rows that are sealed.
 
     numbered  whether the key is 1, 2, 3 … in commit order; else ids, which writers must mark
-    sealable  what is sealed of a row of `columns`, of which the first is the key, and of `beside`
+    sealable  makes what is sealed of a row of `columns`, whose first is the key, and of `beside`
     beside    columns of another table, which `joined` joins
     """
 
@@ -101,7 +101,7 @@ class Kind:
 
     @property
     def selected(self) -> str:
-        """What a query of its rows selects, and from where."""
+        """Return the columns and tables of a query of its rows."""
         columns = (*(f'{self.table}."{name}"' for name in self.columns), *self.beside)
         return statement(
             "{columns} FROM {table} {joined}",
@@ -112,21 +112,16 @@ class Kind:
 
     @property
     def key_column(self) -> str:
-        """The column by which its rows are named, with its table."""
+        """Return the key column, with its table."""
         return f"{self.table}.{self.columns[0]}"
 
     def subject(self, key: str | int) -> str:
-        """How a row of this kind is named: its id, or `revision:7`."""
+        """Name a row of this kind: its id, or `revision:7`."""
         return f"{self.name}:{key}" if self.numbered else str(key)
 
     def key(self, subject: str) -> str | int:
-        """The key of the row that a subject names."""
+        """Return the key of the row that a subject names."""
         return int(subject.partition(":")[2]) if self.numbered else subject
-
-
-def leaf_bytes(members: Members) -> bytes:
-    """What a leaf's hash is taken of: the document as canonical JSON."""
-    return canonical_json(members)
 
 
 def leaf_of(
@@ -134,12 +129,12 @@ def leaf_of(
     *,
     number: int,
     salt: bytes,
-    place: Place | None = None,
+    place: LeafPlace | None = None,
     secret: bytes | None = None,
 ) -> Leaf:
-    """The leaf that seals a row as it is now.
+    """Return the leaf that seals a row as it is now.
 
-    place   among its order's leaves; None of what belongs to no order
+    place   among its order's leaves; None where the row belongs to no order
     secret  what the salts of a reading are drawn from; without it no reading is sealed
     """
     members = {"kind": row.kind, "salt": salt.hex(), **row.members}
@@ -148,13 +143,13 @@ def leaf_of(
     if secret is not None and row.kind in READ:
         event = row.event
         members["reading"] = event and sealed_reading(event, secret=secret, salt=salt)
-    content = leaf_bytes(members)
+    content = canonical_json(members)
     subject = row.subject if row.kind != READING else f"{row.subject}:{number}"
     return Leaf(number, row.kind, subject, content.decode(), leaf_hash(content))
 
 
 def digest_of_text(text: str | None) -> str | None:
-    """SHA-256 in hex of a text in UTF-8; None of none."""
+    """Return the SHA-256 in hex of a text in UTF-8; None of None."""
     if text is None:
         return None
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -164,7 +159,7 @@ def digest_of_text(text: str | None) -> str | None:
 
 
 def _delivery(row: Sequence[Any]) -> Sealable:
-    """`event` and `verdict` as reading gave them: an index, which `reindex` may correct."""
+    """Seal `event` and `verdict` as they were read: an index, which `reindex` may correct."""
     # fmt: off
     (delivery_id, received_at, source, verdict, event_id, digest, size, headers, pruned_at,
      envelope, *read) = row
@@ -190,7 +185,7 @@ def _delivery(row: Sequence[Any]) -> Sealable:
 
 
 def _read(row: Sequence[Any]) -> tuple[str | None, Event | None]:
-    """The order and the event of a row of EVENT_COLUMNS, which is empty where nothing was read."""
+    """Return order and event of a row of EVENT_COLUMNS, which is empty where nothing was read."""
     if not row or row[2] is None:
         return None, None
     try:
@@ -200,8 +195,8 @@ def _read(row: Sequence[Any]) -> tuple[str | None, Event | None]:
 
 
 def reading_again(delivery: Sealable) -> Sealable:
-    """What seals that a delivery is read otherwise, or belongs to another order, than its own leaf
-    says. Its subject is completed by the number of its leaf."""
+    """Return what seals that a delivery is read otherwise, or belongs to another order, than its
+    own leaf says. The number of its leaf completes the subject."""
     return Sealable(
         READING,
         f"{READING}:{delivery.subject}",
@@ -212,7 +207,7 @@ def reading_again(delivery: Sealable) -> Sealable:
 
 
 def delivery_read_again(subject: str) -> str:
-    """The delivery that the subject of such a leaf names."""
+    """Return the delivery that the subject of such a leaf names."""
     return subject.split(":")[1]
 
 

@@ -15,42 +15,32 @@ from typing import Any, Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.statements import PlainConnection, Rows, insert_rows, run, select_in, statement
-from app.sealing.leaf_store import (
-    DELIVERY,
-    KIND_OF,
-    KINDS,
-    READING,
-    Kind,
-    Leaf,
-    Sealable,
-    delivery_read_again,
-    reading_again,
-)
+from app.database.statements import PlainConnection, insert_rows, run, select_in, statement
+from app.sealing import leaf_store
 from app.sealing.order_store import read_leaves
 
 MARKS_AT_ONCE: Final = 256
-"""Marks read in one go; each stands for the rows of one transaction, some thousands at most."""
+"""Marks read at a time; each stands for the rows of one transaction, some thousands at most."""
 
 ALL: Final = 2**62
 """More rows than there can be."""
 
 SWEPT: Final = "sealed ids"
-"""In `meta`, beside a kind's name: the id that the sweep has reached; "" when it is over."""
+"""Name in `meta`, before a kind's: the id that the sweep has reached; "" when it is over."""
 
 SEALED: Final = "sealed"
-"""In `counters`, beside a kind's name: the number up to which its rows are sealed."""
+"""Name in `counters`, before a kind's: the number up to which its rows are sealed."""
 
 
-def mark_unsealed(connection: PlainConnection, kind: Kind, ids: Sequence[str]) -> None:
-    """Say that these new rows are to be sealed, in the transaction that writes them."""
+def mark_unsealed(connection: PlainConnection, kind: leaf_store.Kind, ids: Sequence[str]) -> None:
+    """Mark new rows to be sealed, in the transaction that writes them."""
     _mark(connection, kind.name, ids)
 
 
 def mark_read_again(connection: PlainConnection, deliveries: Sequence[str]) -> None:
-    """Say that these deliveries may be read otherwise from now on, or belong to another order: what
-    is not sealed of that yet will be."""
-    _mark(connection, READING, deliveries)
+    """Mark deliveries that may be read otherwise from now on, or belong to another order: what is
+    not sealed of that yet will be."""
+    _mark(connection, leaf_store.READING, deliveries)
 
 
 def _mark(connection: PlainConnection, kind: str, ids: Sequence[str]) -> None:
@@ -64,11 +54,11 @@ def _mark(connection: PlainConnection, kind: str, ids: Sequence[str]) -> None:
 
 
 @dataclass(slots=True, kw_only=True)
-class Found:
+class Unsealed:
     """Rows without a leaf, and what is to be noted once they have one.
 
     size      the log's leaves when this was read
-    read      of deliveries that may be read otherwise: the leaves that say how they were read
+    read      for deliveries that may be read otherwise: the leaves that say how they were read
     marks     numbers of the marks that are then used up
     counters  name to value: how far numbered kinds are sealed
     swept     name to id: how far the sweeps have come
@@ -77,8 +67,8 @@ class Found:
 
     size: int
     full: bool = False
-    rows: list[Sealable] = field(default_factory=list)
-    read: dict[str, list[Leaf]] = field(default_factory=dict)
+    rows: list[leaf_store.Sealable] = field(default_factory=list)
+    read: dict[str, list[leaf_store.Leaf]] = field(default_factory=dict)
     marks: list[int] = field(default_factory=list)
     counters: dict[str, int] = field(default_factory=dict)
     swept: dict[str, str] = field(default_factory=dict)
@@ -90,18 +80,18 @@ class Found:
 
 
 async def log_size(connection: AsyncConnection) -> int:
-    """How many leaves the log has."""
+    """Return how many leaves the log has."""
     found = await connection.scalar(text("SELECT coalesce(max(number) + 1, 0) FROM log_leaves"))
     return int(found or 0)
 
 
-async def find_unsealed(connection: AsyncConnection, *, limit: int) -> Found:
-    """Some rows without a leaf, about `limit` at most: marked ones, numbered ones, swept ones."""
-    found = Found(size=await log_size(connection))
-    rows: dict[str, Sealable] = {}
+async def find_unsealed(connection: AsyncConnection, *, limit: int) -> Unsealed:
+    """Return some rows without a leaf, about `limit` at most: marked, numbered and swept ones."""
+    found = Unsealed(size=await log_size(connection))
+    rows: dict[str, leaf_store.Sealable] = {}
     for each in await _marked(connection, found, limit=limit):
         rows[each.subject] = each
-    for kind in KINDS:
+    for kind in leaf_store.KINDS:
         left = limit - len(rows)
         if left > 0:
             further = await (_numbered if kind.numbered else _swept)(connection, kind, found, left)
@@ -111,38 +101,37 @@ async def find_unsealed(connection: AsyncConnection, *, limit: int) -> Found:
     return found
 
 
-async def _marked(connection: AsyncConnection, found: Found, *, limit: int) -> list[Sealable]:
+async def _marked(
+    connection: AsyncConnection, found: Unsealed, *, limit: int
+) -> list[leaf_store.Sealable]:
     marks = await connection.execute(
         text('SELECT "row", kind, ids FROM unsealed ORDER BY "row" LIMIT :limit'),
         {"limit": MARKS_AT_ONCE},
     )
     ids: dict[str, list[str]] = {}
     count = 0
-    for row, kind, listed in marks:
+    for row, name, listed in marks:
         some = listed.split("\n")
         if count and count + len(some) > limit:
             found.full = True
             break
         count += len(some)
         found.marks.append(row)
-        ids.setdefault(kind, []).extend(some)
+        ids.setdefault(name, []).extend(some)
     found.full |= len(found.marks) == MARKS_AT_ONCE
-    rows: list[Sealable] = []
-    again = ids.pop(READING, [])
+    rows: list[leaf_store.Sealable] = []
+    again = ids.pop(leaf_store.READING, [])
     for name, wanted in ids.items():
-        rows += await _by_ids(connection, KIND_OF[name], wanted)
+        kind = leaf_store.KIND_OF[name]
+        sql = _of(kind, _UNSEALED_OF)
+        by_id = {row[0]: row for row in await select_in(connection, sql=sql, values=wanted)}
+        # In the order of the ids as they are given, which is the order of their writing.
+        rows += [kind.sealable(by_id[each]) for each in wanted if each in by_id]
     if again:
-        now = await rows_to_seal(connection, DELIVERY, again)
+        now = await rows_to_seal(connection, leaf_store.DELIVERY, again)
         found.read = await run(connection, read_leaves, sorted(now))
-        rows += [reading_again(each) for each in now.values()]
+        rows += [leaf_store.reading_again(each) for each in now.values()]
     return rows
-
-
-async def _by_ids(connection: AsyncConnection, kind: Kind, ids: Sequence[str]) -> list[Sealable]:
-    """In the order of the ids as they are given, which is the order of their writing."""
-    sql = _of(kind, _UNSEALED_OF)
-    rows = {row[0]: row for row in await select_in(connection, sql=sql, values=ids)}
-    return [kind.sealable(rows[each]) for each in ids if each in rows]
 
 
 _UNSEALED_OF: Final = (
@@ -157,13 +146,13 @@ _NUMBERED_AFTER: Final = "SELECT {rows} WHERE {key} > :after ORDER BY {key} LIMI
 _ROWS_OF: Final = "SELECT {rows} WHERE {key} IN ({})"
 
 
-def _of(kind: Kind, template: str) -> str:
+def _of(kind: leaf_store.Kind, template: str) -> str:
     return statement(template, rows=kind.selected, key=kind.key_column)
 
 
 async def _numbered(
-    connection: AsyncConnection, kind: Kind, found: Found, limit: int
-) -> list[Sealable]:
+    connection: AsyncConnection, kind: leaf_store.Kind, found: Unsealed, limit: int
+) -> list[leaf_store.Sealable]:
     name = f"{SEALED} {kind.name}"
     after = await _counter(connection, name)
     rows = await connection.execute(
@@ -176,25 +165,19 @@ async def _numbered(
 
 
 async def _swept(
-    connection: AsyncConnection, kind: Kind, found: Found, limit: int
-) -> list[Sealable]:
-    """The next rows by id that have no leaf, while the sweep of this database is not over."""
+    connection: AsyncConnection, kind: leaf_store.Kind, found: Unsealed, limit: int
+) -> list[leaf_store.Sealable]:
+    """Return the next rows by id that have no leaf, while the sweep of this database is not
+    over."""
     name = f"{SWEPT} {kind.name}"
     after = await connection.scalar(text("SELECT value FROM meta WHERE name=:n"), {"n": name})
     if after == "":
         return []
-    rows = await _unsealed_after(connection, kind, after=after or "", limit=limit)
+    values = {"after": after or "", "limit": limit}
+    result = await connection.execute(text(_of(kind, _UNSEALED_AFTER)), values)
+    rows = [tuple(row) for row in result]
     found.swept[name] = rows[-1][0] if len(rows) == limit else ""
     return [kind.sealable(row) for row in rows]
-
-
-async def _unsealed_after(
-    connection: AsyncConnection, kind: Kind, *, after: str, limit: int
-) -> Rows:
-    rows = await connection.execute(
-        text(_of(kind, _UNSEALED_AFTER)), {"after": after, "limit": limit}
-    )
-    return [tuple(row) for row in rows]
 
 
 async def _counter(connection: AsyncConnection, name: str) -> int:
@@ -203,7 +186,7 @@ async def _counter(connection: AsyncConnection, name: str) -> int:
 
 
 async def sweep_again(connection: AsyncConnection) -> None:
-    """Let the next rounds look at every id, whatever is marked."""
+    """Start the sweeps over every id again, whatever is marked."""
     await connection.execute(
         text("DELETE FROM meta WHERE name IN (:one, :other)"),
         {"one": f"{SWEPT} delivery", "other": f"{SWEPT} record"},
@@ -214,7 +197,7 @@ async def sweep_again(connection: AsyncConnection) -> None:
 
 
 async def without_leaf(connection: AsyncConnection, subjects: Iterable[str]) -> set[str]:
-    """Those of the subjects that are not sealed yet: nothing of them may be deleted."""
+    """Return the subjects that are not sealed yet: nothing of them may be deleted."""
     wanted = set(subjects)
     rows = await select_in(
         connection, sql="SELECT subject FROM log_leaves WHERE subject IN ({})", values=wanted
@@ -228,14 +211,14 @@ _COUNT_NUMBERED: Final = (
 
 
 async def count_unsealed(connection: AsyncConnection, *, enough: int = ALL) -> int:
-    """How many rows wait for a leaf, without those that only a sweep will find; `enough` where
-    there are more, which are not counted."""
+    """Count the rows that wait for a leaf, without those that only a sweep finds. Return `enough`
+    where there are more, which are not counted."""
     marked: Any = await connection.scalar(
         text("SELECT sum(count) FROM (SELECT count FROM unsealed LIMIT :enough) AS found"),
         {"enough": enough},
     )
     waiting = int(marked or 0)
-    for kind in KINDS:
+    for kind in leaf_store.KINDS:
         if kind.numbered and waiting < enough:
             # Counted, not subtracted: a restore leaves numbers out.
             sql = statement(_COUNT_NUMBERED, table=kind.table, key=kind.key_column)
@@ -251,9 +234,9 @@ async def count_unsealed(connection: AsyncConnection, *, enough: int = ALL) -> i
 
 
 async def rows_to_seal(
-    connection: AsyncConnection, kind: Kind, subjects: Iterable[str]
-) -> dict[str, Sealable]:
-    """What the rows that these subjects name say now, sealed or not; none for a missing one."""
+    connection: AsyncConnection, kind: leaf_store.Kind, subjects: Iterable[str]
+) -> dict[str, leaf_store.Sealable]:
+    """Return what the rows of these subjects say now, sealed or not; nothing for a missing row."""
     wanted = [kind.key(each) for each in subjects]
     rows = await select_in(connection, sql=_of(kind, _ROWS_OF), values=wanted)
     return {each.subject: each for each in map(kind.sealable, rows)}
@@ -261,12 +244,12 @@ async def rows_to_seal(
 
 async def readings_to_seal(
     connection: AsyncConnection, subjects: Iterable[str]
-) -> dict[str, Sealable]:
-    """The same of leaves that say how a delivery was read later on."""
-    deliveries = {each: delivery_read_again(each) for each in subjects}
-    now = await rows_to_seal(connection, DELIVERY, set(deliveries.values()))
+) -> dict[str, leaf_store.Sealable]:
+    """Return the same for leaves that say how a delivery was read later on."""
+    deliveries = {each: leaf_store.delivery_read_again(each) for each in subjects}
+    now = await rows_to_seal(connection, leaf_store.DELIVERY, set(deliveries.values()))
     return {
-        subject: reading_again(now[delivery])
+        subject: leaf_store.reading_again(now[delivery])
         for subject, delivery in deliveries.items()
         if delivery in now
     }

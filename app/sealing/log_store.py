@@ -22,7 +22,7 @@ from app.database.statements import (
     statement,
 )
 from app.sealing.leaf_store import LEAF_SELECT, Leaf
-from app.sealing.log_queue_store import Found, log_size
+from app.sealing.log_queue_store import Unsealed, log_size
 from app.sealing.order_store import OrderBook
 from reconcile.instants import Instant
 from reconcile.transparency.merkle import Hash, Node
@@ -47,9 +47,9 @@ class SignedHead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """What one round of sealing adds; nothing but used up marks where `signed` is None."""
+    """What one round of sealing adds; only used up marks where `signed` is None."""
 
-    found: Found
+    found: Unsealed
     book: OrderBook
     leaves: Sequence[Leaf]
     nodes: Sequence[tuple[Node, Hash]]
@@ -57,7 +57,8 @@ class Growth:
 
 
 def grow_log(connection: PlainConnection, growth: Growth) -> bool:
-    """Add to the log, if it is still as long as it was read. False where another was first."""
+    """Add to the log, if it is still as long as it was read. Return False where another was
+    first."""
     take_lock(connection, SEALING)
     rows = connection.ask("SELECT coalesce(max(number) + 1, 0) FROM log_leaves")
     if int(rows[0][0]) != growth.found.size:
@@ -78,12 +79,7 @@ def grow_log(connection: PlainConnection, growth: Growth) -> bool:
             rows=[(signed.size, signed.head, signed.at, signed.note)],
         )
         growth.book.write(connection)
-    _note_found(connection, growth.found)
-    return True
-
-
-def _note_found(connection: PlainConnection, found: Found) -> None:
-    """That marks are used up, and how far numbers and sweeps have come."""
+    found = growth.found
     if found.marks:
         sql = 'DELETE FROM unsealed WHERE "row" IN ({})'
         select_rows(connection, sql=sql, values=found.marks)
@@ -95,6 +91,7 @@ def _note_found(connection: PlainConnection, found: Found) -> None:
             rows=list(values.items()),
             conflict="ON CONFLICT (name) DO UPDATE SET value=excluded.value",
         )
+    return True
 
 
 _LEAVES: Final = table("log_leaves", *map(column, Leaf._fields))
@@ -107,21 +104,27 @@ _LEAVES_OF: Final = statement(
 
 
 async def leaves_of(connection: AsyncConnection, subjects: Iterable[str]) -> dict[str, Leaf]:
-    """The leaves of these subjects; none for one that is not sealed."""
+    """Return the leaves of these subjects; nothing for one that is not sealed."""
     rows = await select_in(connection, sql=_LEAVES_OF, values=set(subjects))
     return {leaf.subject: leaf for leaf in (Leaf(*row) for row in rows)}
 
 
 async def leaves_after(connection: AsyncConnection, number: int, *, limit: int) -> list[Leaf]:
-    """The leaves from a number on, in the log's order."""
+    """Return the leaves from a number on, in the log's order."""
     from_there = select(_LEAVES).where(_LEAVES.c.number >= number)
     rows = await connection.execute(from_there.order_by(_LEAVES.c.number).limit(limit))
     return [Leaf(*row) for row in rows]
 
 
 async def kept_hashes(connection: AsyncConnection, ranges: Ranges) -> dict[Node, Hash]:
-    """The kept hashes of these ranges, in two queries. One that is missing is left out."""
-    rows = await run(connection, _kept_in, _merged(ranges))
+    """Return the kept hashes of these ranges, by two queries. Missing ones are left out."""
+    merged: list[tuple[int, int, int]] = []
+    for level, start, end in sorted((int(a), int(b), int(c)) for a, b, c in ranges):
+        if merged and merged[-1][0] == level and start <= merged[-1][2]:
+            merged[-1] = (level, merged[-1][1], max(end, merged[-1][2]))
+        else:
+            merged.append((level, start, end))
+    rows = await run(connection, _kept_in, merged)
     return {(row[0], row[1]): row[2] for row in rows}
 
 
@@ -143,17 +146,6 @@ def _kept_in(connection: PlainConnection, merged: Sequence[tuple[int, int, int]]
     return found
 
 
-def _merged(ranges: Ranges) -> list[tuple[int, int, int]]:
-    """The same places in as few ranges as there can be."""
-    merged: list[tuple[int, int, int]] = []
-    for level, start, end in sorted((int(a), int(b), int(c)) for a, b, c in ranges):
-        if merged and merged[-1][0] == level and start <= merged[-1][2]:
-            merged[-1] = (level, merged[-1][1], max(end, merged[-1][2]))
-        else:
-            merged.append((level, start, end))
-    return merged
-
-
 _CHECKPOINTS: Final = table("log_checkpoints", *map(column, ("size", "head", "at", "note")))
 
 
@@ -164,7 +156,8 @@ def _signed_of(row: Sequence[Any]) -> SignedHead:
 async def newest_head(
     connection: AsyncConnection, *, until: Instant | None = None
 ) -> SignedHead | None:
-    """The newest checkpoint, or that of an instant; None while nothing is sealed."""
+    """Return the newest checkpoint, or the newest as of an instant; None while nothing is
+    sealed."""
     newest = select(_CHECKPOINTS).order_by(_CHECKPOINTS.c.size.desc()).limit(1)
     if until is not None:
         newest = newest.where(_CHECKPOINTS.c.at <= until)
@@ -173,19 +166,19 @@ async def newest_head(
 
 
 async def head_of(connection: AsyncConnection, size: int) -> SignedHead | None:
-    """The checkpoint of exactly so many leaves, if one was signed."""
+    """Return the checkpoint of exactly so many leaves; None where none was signed."""
     of_size = select(_CHECKPOINTS).where(_CHECKPOINTS.c.size == size)
     row = (await connection.execute(of_size)).first()
     return None if row is None else _signed_of(row)
 
 
 async def first_head_over(connection: AsyncConnection, number: int) -> SignedHead | None:
-    """The first checkpoint that covers a leaf: always the same one, however long the log is."""
+    """Return the first checkpoint that covers a leaf: the same one for ever."""
     return next(iter(await heads_after(connection, number, limit=1)), None)
 
 
 async def heads_after(connection: AsyncConnection, size: int, *, limit: int) -> list[SignedHead]:
-    """Checkpoints of more than `size` leaves, the smallest first."""
+    """Return checkpoints of more than `size` leaves, smallest first."""
     larger = select(_CHECKPOINTS).where(_CHECKPOINTS.c.size > size)
     rows = await connection.execute(larger.order_by(_CHECKPOINTS.c.size).limit(limit))
     return [_signed_of(row) for row in rows]
@@ -196,7 +189,7 @@ async def heads_after(connection: AsyncConnection, size: int, *, limit: int) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierOrigin:
-    """An origin that the log had before: of its checkpoints of up to `size` leaves."""
+    """An origin that the log had before, in checkpoints of up to `size` leaves."""
 
     origin: str
     size: int
@@ -204,9 +197,9 @@ class EarlierOrigin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """The log's origin, and the public keys that have signed for it in hex, the newest last.
+    """The log's origin, and the public keys that have signed for it in hex, newest last.
 
-    earlier       the origins before this one, the oldest first: see `change_origin`
+    earlier       the origins before this one, oldest first: see `change_origin`
     endorsements  for each key what the one before it signed of it, in hex; None where nothing
     """
 
@@ -217,15 +210,16 @@ class Identity:
 
     @property
     def origins(self) -> list[str]:
-        """All of them, the oldest first."""
+        """Return all origins, oldest first."""
         return [*(each.origin for each in self.earlier), self.origin]
 
     def origin_at(self, size: int) -> str:
-        """The one in checkpoints of so many leaves."""
+        """Return the origin in checkpoints of so many leaves."""
         return next((each.origin for each in self.earlier if size <= each.size), self.origin)
 
     def size_as(self, origin: str) -> int | None:
-        """How many leaves there were when an earlier origin ended; None of the one that is now."""
+        """Return how many leaves there were when an earlier origin ended; None for the present
+        one."""
         return next((each.size for each in self.earlier if each.origin == origin), None)
 
 
@@ -233,26 +227,25 @@ _ORIGIN: Final = "log origin"
 _EARLIER: Final = "log earlier origins"
 
 ORIGIN_ROWS: Final = (_ORIGIN, _EARLIER)
-"""The names of the rows of meta that hold them; the second's value is pairs of origin and size in
+"""Names of the rows of meta that hold them; the second's value is pairs of origin and size in
 JSON."""
 
 
 def earlier_origins(rows: Mapping[str, str]) -> tuple[EarlierOrigin, ...]:
-    """Of values of meta by name, as they are stored."""
+    """Return the earlier origins in values of meta by name, as they are stored."""
     pairs = json.loads(rows.get(_EARLIER, "[]"))
     return tuple(EarlierOrigin(origin=origin, size=size) for origin, size in pairs)
 
 
 def all_origins(rows: Mapping[str, str]) -> tuple[str, ...]:
-    """Every origin of the log, the oldest first, and the one that it has last; none before it has
-    begun."""
+    """Return every origin of the log, oldest first; none before it has begun."""
     if _ORIGIN not in rows:
         return ()
     return (*(each.origin for each in earlier_origins(rows)), rows[_ORIGIN])
 
 
 async def identity(connection: AsyncConnection) -> Identity | None:
-    """Which log this is; None before it has begun."""
+    """Return which log this is; None before it has begun."""
     rows = await connection.execute(
         text("SELECT name, value FROM meta WHERE name IN (:origin, :earlier)"),
         {"origin": _ORIGIN, "earlier": _EARLIER},
@@ -273,7 +266,7 @@ async def identity(connection: AsyncConnection) -> Identity | None:
 
 
 async def begin_log(connection: AsyncConnection, *, origin: str, public: str, now: Instant) -> None:
-    """Say once which log this is. Nothing happens where another process was first."""
+    """Store once which log this is. Nothing happens where another process was first."""
     done = await connection.execute(
         text(
             "INSERT INTO meta (name, value) VALUES (:name, :origin) "
@@ -286,8 +279,8 @@ async def begin_log(connection: AsyncConnection, *, origin: str, public: str, no
 
 
 async def change_origin(connection: AsyncConnection, known: Identity, *, origin: str) -> None:
-    """Checkpoints of more leaves than there are now get another origin. Nobody may seal beside it:
-    a signer has the origin that it was opened with."""
+    """Give checkpoints of more leaves than there are now another origin. Nobody may seal meanwhile,
+    since a signer has the origin that it was opened with."""
     size = await log_size(connection)
     earlier = (*known.earlier, EarlierOrigin(origin=known.origin, size=size))
     await connection.execute(
@@ -307,7 +300,8 @@ async def change_origin(connection: AsyncConnection, known: Identity, *, origin:
 async def add_key(
     connection: AsyncConnection, *, public: str, now: Instant, endorsement: str | None = None
 ) -> None:
-    """From now on, this key signs. `endorsement`: what the one before it signed of that, in hex."""
+    """Store the key that signs from now on. `endorsement`: what the one before it signed of that,
+    in hex."""
     await connection.execute(
         text(
             "INSERT INTO log_keys (number, public, since, endorsement) "

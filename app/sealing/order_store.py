@@ -1,7 +1,7 @@
 """How leaves name their orders: a key and a commitment for each order, and how many leaves it has.
 
-Only whoever grows the log adds or changes rows, in the transaction that adds the leaves; an erasure
-takes an order's reference and key away and leaves the counts, which the log's leaves give.
+Only a sealer adds or changes rows, in the transaction that adds the leaves. An erasure deletes an
+order's reference and key; the counts stay, since the log's leaves give them.
 """
 
 from __future__ import annotations
@@ -15,37 +15,41 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.ids import new_secret
 from app.database.statements import PlainConnection, insert_rows, select_in, statement, stream
-from app.sealing.leaf_store import LEAF_SELECT, READING, Leaf, Place, Sealable, leaf_of
+from app.sealing.leaf_store import LEAF_SELECT, READING, Leaf, LeafPlace, Sealable, leaf_of
 from reconcile.transparency.order_tree import order_commitment
 from reconcile.transparency.readings import sealed_reading
 
 SECRET: Final = "log secret"  # noqa: S105  # where it is kept
-"""In `meta`: what the salts of readings are drawn from, in hex. It never leaves the database."""
-
-_ROW: Final = ("number", "order_key", "key", "commitment", "leaves", "last")
+"""Name in `meta`: what the salts of readings are drawn from, in hex. It never leaves the
+database."""
 
 
 @dataclass(slots=True, kw_only=True)
 class NamedOrder:
     """An order as leaves name it.
 
-    key     None where it is known already
     leaves  how many name it; last: the number of the newest of them
+    fresh   whether it has no row yet
     """
 
     number: int
     order: str
-    key: bytes | None
+    key: bytes
     commitment: bytes
     leaves: int
     last: int | None
+    fresh: bool = False
 
 
 class OrderBook:
-    """The orders of the leaves of one batch, as they are named, counted on with each leaf."""
+    """Orders of the leaves of one batch, counted on with each leaf."""
 
     def __init__(self, orders: Iterable[NamedOrder], *, count: int, secret: bytes | None) -> None:
-        """count: orders that have a row, these and others. secret: None where there is none yet."""
+        """Take the orders of the batch that have a row.
+
+        count   orders that have a row, these and others
+        secret  None where there is none yet
+        """
         self._orders = {each.order: each for each in orders}
         self._count = count
         self._changed: dict[str, NamedOrder] = {}
@@ -53,63 +57,63 @@ class OrderBook:
         self._secret = new_secret() if secret is None else secret
 
     def leaf(self, row: Sealable, *, number: int, salt: bytes) -> Leaf:
-        """The leaf of a row, the next one of its order."""
-        place = None if row.order is None else self._place(row.order, number)
+        """Return the leaf of a row, the next one of its order."""
+        place, order = None, row.order
+        if order is not None:
+            named = self._orders.get(order)
+            if named is None:
+                key, self._count = new_secret(), self._count + 1
+                named = self._orders[order] = NamedOrder(
+                    number=self._count,
+                    order=order,
+                    key=key,
+                    commitment=order_commitment(key, order),
+                    leaves=0,
+                    last=None,
+                    fresh=True,
+                )
+            self._changed[order] = named
+            place = LeafPlace(named.commitment.hex(), named.leaves + 1, named.last)
+            named.leaves, named.last = place.nth, number
         return leaf_of(row, number=number, salt=salt, place=place, secret=self._secret)
 
-    def _place(self, order: str, number: int) -> Place:
-        named = self._orders.get(order)
-        if named is None:
-            named = self._orders[order] = self._begun(order)
-        self._changed[order] = named
-        place = Place(named.commitment.hex(), named.leaves + 1, named.last)
-        named.leaves, named.last = place.nth, number
-        return place
-
-    def _begun(self, order: str) -> NamedOrder:
-        key, self._count = new_secret(), self._count + 1
-        commitment = order_commitment(key, order)
-        return NamedOrder(
-            number=self._count, order=order, key=key, commitment=commitment, leaves=0, last=None
-        )
-
     def says_already(self, row: Sealable, leaves: Sequence[Leaf]) -> bool:
-        """Whether one of a delivery's leaves names this order and seals this reading; or there is
-        none yet, so that its own will."""
+        """Return whether one of a delivery's leaves names this order and seals this reading, or
+        whether it has no leaf yet, so that its own will."""
         named = None if row.order is None else self._orders.get(row.order)
         of = None if named is None else named.commitment.hex()
         if row.order is not None and named is None:
             return not leaves
         members = [leaf.members() for leaf in leaves]
-        return not members or any(
-            each.get("of") == of and self._reads(row, each) for each in members if "reading" in each
+        same = [each for each in members if each.get("of") == of and "reading" in each]
+        if not members:
+            return True
+        if row.event is None:
+            return any(each["reading"] is None for each in same)
+        return any(
+            each["reading"]
+            == sealed_reading(row.event, secret=self._secret, salt=bytes.fromhex(each["salt"]))
+            for each in same
         )
 
-    def _reads(self, row: Sealable, members: dict[str, str]) -> bool:
-        if row.event is None:
-            return members["reading"] is None
-        salt = bytes.fromhex(members["salt"])
-        return members["reading"] == sealed_reading(row.event, secret=self._secret, salt=salt)
-
     def write(self, connection: PlainConnection) -> None:
-        """Keep what was counted, beside the leaves."""
-        # One that is known names no order here: whoever erased it meanwhile is not undone.
-        rows = [
-            (
-                each.number,
-                each.key and each.order,
-                each.key,
-                each.commitment,
-                each.leaves,
-                each.last,
-            )
-            for each in self._changed.values()
-        ]
+        """Store the counts, beside the leaves."""
+        # Only a fresh one names its order here, so that an erasure made meanwhile is not undone.
         insert_rows(
             connection,
             table="order_keys",
-            columns=_ROW,
-            rows=rows,
+            columns=("number", "order_key", "key", "commitment", "leaves", "last"),
+            rows=[
+                (
+                    each.number,
+                    each.order if each.fresh else None,
+                    each.key if each.fresh else None,
+                    each.commitment,
+                    each.leaves,
+                    each.last,
+                )
+                for each in self._changed.values()
+            ],
             conflict="ON CONFLICT (number) DO UPDATE SET leaves=excluded.leaves, "
             "last=excluded.last",
         )
@@ -120,20 +124,18 @@ class OrderBook:
 
 
 async def order_book(connection: AsyncConnection, rows: Iterable[Sealable]) -> OrderBook:
-    """The book for the leaves of some rows."""
+    """Return the book for the leaves of some rows."""
     orders = {row.order for row in rows if row.order is not None}
     count = await connection.scalar(text("SELECT coalesce(max(number), 0) FROM order_keys"))
     return OrderBook(
-        [named for named, _ in (await named_orders(connection, orders)).values()],
+        (await named_orders(connection, orders)).values(),
         count=int(count or 0),
         secret=await log_secret(connection),
     )
 
 
-async def named_orders(
-    connection: AsyncConnection, orders: Iterable[str]
-) -> dict[str, tuple[NamedOrder, bytes]]:
-    """These orders as leaves name them, each with its key; none for one that no leaf names."""
+async def named_orders(connection: AsyncConnection, orders: Iterable[str]) -> dict[str, NamedOrder]:
+    """Return these orders as leaves name them; nothing for one that no leaf names."""
     rows = await select_in(
         connection,
         sql="SELECT number, order_key, key, commitment, leaves, last FROM order_keys "
@@ -141,19 +143,15 @@ async def named_orders(
         values=orders,
     )
     return {
-        order: (
-            NamedOrder(
-                number=number, order=order, key=None, commitment=commitment, leaves=leaves,
-                last=last,
-            ),
-            key,
+        order: NamedOrder(
+            number=number, order=order, key=key, commitment=commitment, leaves=leaves, last=last
         )
         for number, order, key, commitment, leaves, last in rows
-    }  # fmt: skip
+    }
 
 
 async def log_secret(connection: AsyncConnection) -> bytes | None:
-    """What the salts of readings are drawn from; None before the first leaf that has one."""
+    """Return what the salts of readings are drawn from; None before the first leaf that has one."""
     found = await connection.scalar(
         text("SELECT value FROM meta WHERE name = :name"), {"name": SECRET}
     )
@@ -161,7 +159,7 @@ async def log_secret(connection: AsyncConnection) -> bytes | None:
 
 
 async def forget_order(connection: AsyncConnection, order: str) -> None:
-    """Erase which order its leaves name: from now on nobody can know. Later ones name it anew."""
+    """Erase which order its leaves name: from now on nobody can know. Later leaves name it anew."""
     await connection.execute(
         text("UPDATE order_keys SET order_key = NULL, key = NULL WHERE order_key = :order"),
         {"order": order},
@@ -176,7 +174,7 @@ _FIRST: Final = statement("SELECT {leaf} FROM log_leaves WHERE subject = ?", lea
 
 
 def read_leaves(connection: PlainConnection, deliveries: Iterable[str]) -> dict[str, list[Leaf]]:
-    """For each of these deliveries the leaves that say how it was read: its own first."""
+    """Return, for each of these deliveries, the leaves that say how it was read: its own first."""
     found = {}
     for delivery in deliveries:
         prefix = f"{READING}:{delivery}"
@@ -192,7 +190,7 @@ _NUMBERED: Final = statement("SELECT {leaf} FROM log_leaves WHERE number = ?", l
 
 
 def chain_of(connection: PlainConnection, named: NamedOrder) -> list[Leaf]:
-    """Every leaf of an order, the first one first: each says which is before it."""
+    """Return every leaf of an order, the first one first: each says which is before it."""
     found: list[Leaf] = []
     number = named.last
     while number is not None and (rows := connection.ask(_NUMBERED, (number,))):
@@ -202,7 +200,7 @@ def chain_of(connection: PlainConnection, named: NamedOrder) -> list[Leaf]:
 
 
 async def erased_orders(connection: AsyncConnection) -> set[str]:
-    """The commitments, in hex, of which nobody can know the order any more."""
+    """Return the commitments, in hex, whose order nobody can know any more."""
     rows = await connection.execute(
         text("SELECT commitment FROM order_keys WHERE order_key IS NULL")
     )
@@ -216,7 +214,8 @@ AT_ONCE: Final = 1_000
 async def kept_counts(
     connection: AsyncConnection,
 ) -> AsyncIterator[tuple[int, bytes, int, int]]:
-    """Of every order that leaves name: number, commitment, how many do, and the newest's number."""
+    """Yield number, commitment, count of leaves and number of the newest leaf of every named
+    order."""
     sql = "SELECT number, commitment, leaves, last FROM order_keys"
     async for rows in stream(connection, sql, at_once=AT_ONCE):
         for number, commitment, leaves, last in rows:

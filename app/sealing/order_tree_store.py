@@ -1,8 +1,8 @@
-"""The tree of all orders, as it was each day: what changed since the day before, and the hashes.
+"""The tree of all orders as it was each day: what changed since the day before, and the hashes.
 
-States and hashes are kept with the size of the log that they are of, and are true of that, whoever
-keeps them and whether or not a tree comes of it; the row of `order_trees`, which is sealed, comes
-last.
+States and hashes are kept with the size of the log that they are of. They are true for that size
+whichever process keeps them, and whether or not a tree comes of it. The row of `order_trees`, which
+is sealed, comes last.
 """
 
 from __future__ import annotations
@@ -17,23 +17,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.database.locks import SEALING, take_lock
 from app.database.statements import PlainConnection, Rows, insert_rows, run, stream
 from reconcile.instants import Instant
+from reconcile.transparency import order_tree
 from reconcile.transparency.merkle import Hash
-from reconcile.transparency.order_tree import (
-    BITS,
-    GROUPED,
-    LEVELS,
-    Counted,
-    Keyed,
-    OrderEntry,
-    group_of,
-    keyed,
-    siblings,
-)
 
 AT_ONCE: Final = 4_096
 """Rows in one transaction: it holds the writer for some ten milliseconds."""
 
-UPPER: Final = LEVELS[1]
+UPPER: Final = order_tree.LEVELS[1]
 ALL_GROUPS: Final = range(1 << UPPER)
 
 
@@ -59,7 +49,7 @@ def _tree_of(row: Sequence[Any]) -> SealedTree:
 async def newest_tree(
     connection: AsyncConnection, *, until: Instant | None = None
 ) -> SealedTree | None:
-    """The newest tree, or that of an instant; None before there was one."""
+    """Return the newest tree, or the newest as of an instant; None before there was one."""
     newest = select(_TREES).order_by(_TREES.c.number.desc()).limit(1)
     if until is not None:
         newest = newest.where(_TREES.c.at <= until)
@@ -68,13 +58,14 @@ async def newest_tree(
 
 
 async def all_trees(connection: AsyncConnection) -> list[SealedTree]:
-    """Every tree, the oldest first."""
+    """Return every tree, oldest first."""
     rows = await connection.execute(select(_TREES).order_by(_TREES.c.number))
     return [_tree_of(row) for row in rows]
 
 
 async def all_entries(connection: AsyncConnection) -> AsyncIterator[Rows]:
-    """Every order's commitment, leaves and newest leaf's number, as they are now, in some order."""
+    """Yield every order's commitment, leaves and newest leaf's number as they are now, in some
+    order."""
     sql = "SELECT commitment, leaves, last FROM order_keys"
     async for rows in stream(connection, sql, at_once=AT_ONCE):
         yield rows
@@ -83,8 +74,10 @@ async def all_entries(connection: AsyncConnection) -> AsyncIterator[Rows]:
 # --- keeping -------------------------------------------------------------------------------------
 
 
-def keep_states(connection: PlainConnection, size: int, entries: Sequence[Counted]) -> None:
-    """Keep how many leaves some orders have in the log of that size."""
+def keep_states(
+    connection: PlainConnection, size: int, entries: Sequence[order_tree.Counted]
+) -> None:
+    """Store how many leaves some orders have in the log of that size."""
     insert_rows(
         connection,
         table="order_states",
@@ -94,8 +87,10 @@ def keep_states(connection: PlainConnection, size: int, entries: Sequence[Counte
     )
 
 
-def keep_hashes(connection: PlainConnection, size: int, bits: int, hashes: Sequence[Keyed]) -> None:
-    """Keep the hashes of some groups in the log of that size."""
+def keep_hashes(
+    connection: PlainConnection, size: int, bits: int, hashes: Sequence[order_tree.Keyed]
+) -> None:
+    """Store the hashes of some groups in the log of that size."""
     insert_rows(
         connection,
         table="order_nodes",
@@ -106,7 +101,8 @@ def keep_hashes(connection: PlainConnection, size: int, bits: int, hashes: Seque
 
 
 def keep_tree(connection: PlainConnection, tree: SealedTree) -> bool:
-    """Keep a tree, which is sealed next, if it is the next one. False where another was first."""
+    """Store a tree, which is sealed next, if it is the next one. Return False where another was
+    first."""
     take_lock(connection, SEALING)
     ((newest,),) = connection.ask("SELECT coalesce(max(number), 0) FROM order_trees")
     if newest != tree.number - 1:
@@ -138,7 +134,8 @@ _HASHES: Final = (
 async def kept_groups(
     connection: AsyncConnection, bits: int, places: range, *, size: int
 ) -> Mapping[int, Hash]:
-    """The hashes of these groups in the tree of the log of that size, where they have orders."""
+    """Return the hashes of these groups in the tree of the log of that size, where they have
+    orders."""
     values = {"first": places[0], "last": places[-1], "level": bits, "size": size}
     rows = await connection.execute(text(_HASHES), values)
     return {place: bytes(found) for place, found in rows}
@@ -151,27 +148,27 @@ _NEWEST_STATES: Final = (
 
 
 async def kept_states(connection: AsyncConnection, *, size: int) -> AsyncIterator[Rows]:
-    """Every order's commitment, leaves and newest leaf's number in the log of that size, as they
-    are kept."""
+    """Yield every order's commitment, leaves and newest leaf's number, as kept for the log of that
+    size."""
     async for rows in stream(connection, _NEWEST_STATES, at_once=AT_ONCE, values={"size": size}):
         yield rows
 
 
 async def entry_in(
     connection: AsyncConnection, commitment: bytes, tree: SealedTree
-) -> tuple[OrderEntry, list[tuple[int, Hash]]] | None:
-    """An order's entry in a tree, and its path to the root; None where it has none there."""
-    members = await run(connection, _states, group_of(commitment), tree.size)
+) -> tuple[order_tree.OrderEntry, list[tuple[int, Hash]]] | None:
+    """Return an order's entry in a tree, and its path to the root; None where it has none there."""
+    members = await run(connection, _states, order_tree.group_of(commitment), tree.size)
     entry = next((each for each in members if each.commitment == commitment), None)
     if entry is None:
         return None
     place = int.from_bytes(commitment, "big")
-    path = siblings(map(keyed, members), place, bits=BITS)
-    for bits in LEVELS:
-        above = group_of(commitment, bits)
+    path = order_tree.siblings(map(order_tree.keyed, members), place, bits=order_tree.BITS)
+    for bits in order_tree.LEVELS:
+        above = order_tree.group_of(commitment, bits)
         level = range((above >> UPPER) << UPPER, ((above >> UPPER) + 1) << UPPER)
         groups = sorted((await kept_groups(connection, bits, level, size=tree.size)).items())
-        path += siblings(groups, above, bits=bits)
+        path += order_tree.siblings(groups, above, bits=bits)
     return entry, path
 
 
@@ -181,17 +178,17 @@ _STATES: Final = (
 )
 
 
-def _states(connection: PlainConnection, group: int, size: int) -> list[OrderEntry]:
-    """The entries of a group in the tree of the log of that size, in order."""
-    width = GROUPED // 8
+def _states(connection: PlainConnection, group: int, size: int) -> list[order_tree.OrderEntry]:
+    """Return the entries of a group in the tree of the log of that size, in order."""
+    width = order_tree.GROUPED // 8
     first = group.to_bytes(width, "big")
     # Above every commitment of 32 bytes that begins so.
-    end = first + b"\xff" * (BITS // 8 - width + 1)
+    end = first + b"\xff" * (order_tree.BITS // 8 - width + 1)
     rows = connection.ask(_STATES, (first, end, size))
-    newest = {bytes(row[0]): OrderEntry(bytes(row[0]), row[1], row[2]) for row in rows}
+    newest = {bytes(row[0]): order_tree.OrderEntry(bytes(row[0]), row[1], row[2]) for row in rows}
     return list(newest.values())
 
 
 def portions(rows: Sequence[Any]) -> Iterable[Sequence[Any]]:
-    """The rows in as many parts as there are to be transactions."""
+    """Cut the rows into parts of one transaction each."""
     return (rows[start : start + AT_ONCE] for start in range(0, len(rows), AT_ONCE))

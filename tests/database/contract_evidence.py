@@ -9,7 +9,7 @@ import pytest
 
 from app.evidence.bundle import BundleRequest, build_evidence
 from app.evidence.gather_evidence import Providers
-from app.evidence.store import arrived, bytes_of, details_of_records, revisions_of
+from app.evidence.store import arrived, details_of_records, revisions_of, size_of_arrived
 from app.evidence.verify_evidence import verify_evidence
 from app.finance.read_lines import lines_naming
 from app.orders.record_store import add_records
@@ -48,7 +48,7 @@ class EvidenceContract:
         ids = [first.delivery_id, again.delivery_id, late.delivery_id]
         async with inbox.database.reading() as connection:
             found = await arrived(connection, [*ids, "dlv_none"])
-            size = await bytes_of(connection, ids)
+            size = await size_of_arrived(connection, ids)
             assert await arrived(connection, []) == []
         assert [each.delivery_id for each in found] == [ids[0], ids[2], ids[1]]
         assert [each.verdict for each in found] == ["stored", "stored", "duplicate"]

@@ -21,9 +21,10 @@ from app.evidence.seal import (
     GATHER_S,
     REST_S,
     Sealer,
+    note_holds,
+    read_checkpoint,
     seal_all,
     seal_orders_if_due,
-    verified_checkpoint,
 )
 from app.evidence.verify_log import verify_log
 from app.orders.record_store import add_records
@@ -136,7 +137,8 @@ class SealingContract:
             assert await without_leaf(connection, ["dlv_again", "no"]) == {"no"}
             head = await newest_head(connection)
         assert head is not None
-        signed = verified_checkpoint(head.note, origin=SIGNER.origin, public=SIGNER.key.public)
+        assert note_holds(head.note, name=SIGNER.origin, public=SIGNER.key.public)
+        signed = read_checkpoint(head.note)
         assert (signed.size, signed.head) == (6, head.head)
         assert await seal(inbox) == 0
 
@@ -429,14 +431,11 @@ class SealingContract:
         assert ["orders" in each for each in found.problems] == [True, True]
 
     async def _counts(
-        self,
-        connection: Connection,
-        named: Mapping[str, tuple[NamedOrder, bytes]],
-        tree: SealedTree,
+        self, connection: Connection, named: Mapping[str, NamedOrder], tree: SealedTree
     ) -> dict[str, int]:
         """How many leaves each order has in a tree, by entries that lead to its root."""
         counts = {}
-        for order, (each, _) in named.items():
+        for order, each in named.items():
             found = await entry_in(connection, each.commitment, tree)
             if found is not None:
                 assert root_by(*found) == tree.root

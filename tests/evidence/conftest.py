@@ -105,7 +105,7 @@ def forged_with(
         if name not in (MANIFEST, SIGNATURE)
     }
     members[MANIFEST] = rfc8785.dumps(manifest)
-    signature = keys.signed(key, members[MANIFEST], comment="forged", about=ABOUT)
+    signature = keys.minisign_signature(key, members[MANIFEST], comment="forged", about=ABOUT)
     return pack({**members, SIGNATURE: signature.encode()})
 
 

@@ -18,7 +18,6 @@ from app.evidence.seal import (
     read_checkpoint,
     signed_checkpoint,
     signed_note,
-    verified_checkpoint,
     verifier_key,
 )
 from app.evidence.verify import Wrong
@@ -42,6 +41,14 @@ POINT = Checkpoint(origin=ORIGIN, size=20_852_163, head=bytes(range(32)))
 SIGNED = signed_checkpoint(KEY, POINT)
 
 
+def verified(note: str) -> Checkpoint:
+    """What a note says that our key signed for our log. Raises NotACheckpoint for another."""
+    found = read_checkpoint(note)
+    if found.origin != ORIGIN or not note_holds(note, name=ORIGIN, public=KEY.public):
+        raise NotACheckpoint
+    return found
+
+
 def test_the_published_note_verifies_with_its_published_key() -> None:
     name, _, encoded = PETER.split("+", 2)
     public = PublicKey(base64.b64decode(encoded)[1:])
@@ -55,14 +62,14 @@ def test_a_checkpoint_has_the_form_that_other_tools_read() -> None:
     assert lines[:4] == [ORIGIN, "20852163", base64.b64encode(POINT.head).decode(), ""]
     assert lines[4].startswith(f"— {ORIGIN} ")
     assert lines[5:] == [""]
-    assert verified_checkpoint(SIGNED, origin=ORIGIN, public=KEY.public) == POINT
+    assert verified(SIGNED) == POINT
 
 
 def test_signatures_of_others_and_further_lines_are_passed_over() -> None:
     body = POINT.body() + "an extension\n"
     note = signed_note(OTHER, name="witness", body=body)
     note += signed_note(KEY, name=ORIGIN, body=body).split("\n\n")[1]
-    assert verified_checkpoint(note, origin=ORIGIN, public=KEY.public) == POINT
+    assert verified(note) == POINT
     assert note_holds(note, name="witness", public=OTHER.public)
 
 
@@ -95,22 +102,15 @@ def test_every_single_byte_that_is_changed_is_found() -> None:
     for place in range(len(SIGNED)):
         for other in (chr(ord(SIGNED[place]) ^ 1), ""):
             with pytest.raises(NotACheckpoint):
-                verified_checkpoint(
-                    SIGNED[:place] + other + SIGNED[place + 1 :],
-                    origin=ORIGIN,
-                    public=KEY.public,
-                )
+                verified(SIGNED[:place] + other + SIGNED[place + 1 :])
 
 
-def test_another_key_and_another_log_are_distinguished() -> None:
-    with pytest.raises(NotACheckpoint, match="not signed"):
-        verified_checkpoint(SIGNED, origin=ORIGIN, public=OTHER.public)
-    with pytest.raises(NotACheckpoint, match="another log"):
-        verified_checkpoint(SIGNED, origin="elsewhere", public=KEY.public)
+def test_another_key_another_log_and_another_body_do_not_hold() -> None:
+    assert not note_holds(SIGNED, name=ORIGIN, public=OTHER.public)
+    assert not note_holds(SIGNED, name="elsewhere", public=KEY.public)
     other = signed_checkpoint(KEY, replace(POINT, size=3))
     swapped = POINT.body() + "\n" + other.split("\n\n")[1]
-    with pytest.raises(NotACheckpoint, match="not signed"):
-        verified_checkpoint(swapped, origin=ORIGIN, public=KEY.public)
+    assert not note_holds(swapped, name=ORIGIN, public=KEY.public)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from app.bootstrap_evidence import signer_of
 from app.config.load import load_settings
 from app.evidence.keys import EvidenceKey
 from app.evidence.seal import seal_all, seal_orders
-from app.evidence.verify import MANIFEST, lines_of, unpack
+from app.evidence.verify import MANIFEST, report_lines, unpack
 from app.evidence.verify_evidence import KeptCheckpoint, VerifiedBundle, verify_evidence
 from app.orders.refold import refold_until_quiet
 from reconcile.instants import DAY, HOUR
@@ -62,7 +62,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 def first_line_left_open(found: VerifiedBundle) -> str:
-    return lines_of(list(found.steps), found.not_proven)[2]
+    return report_lines(list(found.steps), found.not_proven)[2]
 
 
 def steps(found: VerifiedBundle) -> dict[str, Any]:

@@ -28,11 +28,11 @@ from app.evidence.dispute_letter import (
     Letter,
     LetterForm,
     _signature_words,
-    form_of,
+    letter_form,
     letter_in,
     take_letter,
 )
-from app.evidence.gather_evidence import DeliveryEvidence, Proven
+from app.evidence.gather_evidence import DeliveryEvidence, ProvenSignature
 from app.orders.refold import refold_until_quiet
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Instant, format_instant
 from reconcile.ledger.events import CLAIM_KINDS, Standing
@@ -332,9 +332,9 @@ async def test_a_page_needs_nothing_beside_it(letter: Letter) -> None:
 
 
 def test_the_form_is_said_by_the_files_name() -> None:
-    assert (form_of(Path("a.PDF")), form_of(Path("b.html"))) == ("pdf", "html")
+    assert (letter_form(Path("a.PDF")), letter_form(Path("b.html"))) == ("pdf", "html")
     with pytest.raises(UsageError, match=r"\.pdf or \.html"):
-        form_of(Path("c.docx"))
+        letter_form(Path("c.docx"))
 
 
 async def test_without_a_dispute_it_is_a_statement_and_a_person_says_the_rest(
@@ -539,7 +539,7 @@ async def _words(letter: Letter, form: LetterForm) -> str:
 def test_no_signature_is_claimed_where_there_is_none(
     standing: Standing, scheme: str | None, words: str
 ) -> None:
-    proven = Proven(sentence="", scheme=scheme, key=None if scheme is None else "00")
+    proven = ProvenSignature(sentence="", scheme=scheme, key=None if scheme is None else "00")
     evidence = DeliveryEvidence(
         arrived=None, body=None, method="POST", url="", headers=(), proven=proven,  # type: ignore[arg-type]
     )  # fmt: skip

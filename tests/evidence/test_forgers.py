@@ -19,16 +19,15 @@ from app.bootstrap_evidence import key_path, signer_of
 from app.config.load import load_settings
 from app.core.errors import UsageError
 from app.evidence import bundle
-from app.evidence.keys import EvidenceKey, PublicKey, load_key
+from app.evidence.keys import EvidenceKey, load_key
 from app.evidence.prove_sealed import prove_growth
 from app.evidence.seal import (
     CheckpointSigner,
     read_checkpoint,
     rotate_key,
     signed_checkpoint,
-    verified_checkpoint,
 )
-from app.evidence.verify import MANIFEST, VerifyStep, lines_of, unpack
+from app.evidence.verify import MANIFEST, VerifyStep, report_lines, unpack
 from app.evidence.verify_evidence import KeptCheckpoint, VerifiedBundle, verify_evidence
 from app.orders.record_store import add_records
 from app.sealing import log_store
@@ -48,7 +47,7 @@ def failed(found: VerifiedBundle) -> list[str]:
 
 def first_lines(found: VerifiedBundle) -> str:
     """What a reader sees before any step."""
-    lines = lines_of(list(found.steps), found.not_proven)
+    lines = report_lines(list(found.steps), found.not_proven)
     return "\n".join(lines[: 2 + len(found.not_proven)])
 
 
@@ -385,11 +384,8 @@ def _foreign(forger: EvidenceKey) -> Callable[[Members], None]:
 
     def change(members: Members) -> None:
         note = members["checkpoint.txt"].decode()
-        origin = note.partition("\n")[0]
         log = json.loads(members["log.json"])
-        own = bytes.fromhex(log["keys"][-1])
-        found = verified_checkpoint(note, origin=origin, public=PublicKey(own))
-        members["checkpoint.txt"] = signed_checkpoint(forger, found).encode()
+        members["checkpoint.txt"] = signed_checkpoint(forger, read_checkpoint(note)).encode()
         log["keys"].insert(0, forger.public.raw.hex())
         log["endorsements"] = [None, *log["endorsements"]]
         members["log.json"] = json.dumps(log).encode()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.evidence.letter import Arrival, LetterFacts, _money, letter
+from app.evidence.letter import LetterArrival, LetterFacts, _money, letter
 from app.evidence.verify import unpack
 from reconcile.ledger.fold import fold
 from reconcile.ledger.policy import Policy
@@ -33,7 +33,7 @@ def test_what_is_left_is_without_all_that_went_back_in_whichever_way() -> None:
     assert (shown["Reversed"], shown["Left with the shop"]) == (str(left), "KES 0.00")
 
 
-def page_of(*arrivals: Arrival) -> str:
+def page_of(*arrivals: LetterArrival) -> str:
     """The letter of an order of which these arrived."""
     one = history(delivery("d1", 1, event("e1", "succeeded", payment="p", money=DUE)))
     facts = LetterFacts(
@@ -50,8 +50,8 @@ def page_of(*arrivals: Arrival) -> str:
 
 def arrival(
     second: int, scheme: str = "hmac-sha256", key: str | None = "0011223344556677"
-) -> Arrival:
-    return Arrival(
+) -> LetterArrival:
+    return LetterArrival(
         source="shop",
         received_at=seconds(second),
         key=key,

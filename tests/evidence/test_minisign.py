@@ -15,10 +15,10 @@ from app.evidence.keys import (
     NotSigned,
     PublicKey,
     key_name,
+    minisign_signature,
     public_key_line,
     public_key_text,
     read_public_key,
-    signed,
     trusted_comment,
 )
 from tests.waiting import PATIENCE_S
@@ -27,7 +27,7 @@ KEY = EvidenceKey(Ed25519PrivateKey.from_private_bytes(b"only for these tests, 3
 OTHER = EvidenceKey(Ed25519PrivateKey.from_private_bytes(bytes(32)))
 DATA = b'{"order":"ORD-1042"}'
 COMMENT = "order ORD-1042 as of 2026-11-20T10:00:00Z"
-SIGNED = signed(KEY, DATA, comment=COMMENT)
+SIGNED = minisign_signature(KEY, DATA, comment=COMMENT)
 
 
 def test_what_was_signed_is_verified() -> None:
@@ -37,7 +37,7 @@ def test_what_was_signed_is_verified() -> None:
 
 
 def test_equal_bytes_give_equal_signatures() -> None:
-    assert signed(KEY, DATA, comment=COMMENT) == SIGNED
+    assert minisign_signature(KEY, DATA, comment=COMMENT) == SIGNED
 
 
 def test_the_tool_takes_the_signature_and_refuses_a_change(tmp_path: Path) -> None:
@@ -137,4 +137,4 @@ def test_what_is_no_key_is_refused(text: str) -> None:
 @pytest.mark.parametrize("comment", ["two\nlines", "x" * 1_025, "\x00"])
 def test_a_comment_is_one_line(comment: str) -> None:
     with pytest.raises(ValueError, match="one line"):
-        signed(KEY, DATA, comment=comment)
+        minisign_signature(KEY, DATA, comment=comment)

@@ -16,9 +16,9 @@ from app.core.errors import ConfigurationError, UsageError
 from app.evidence.tell_scenario import (
     OrderScenario,
     StandIns,
+    date_form,
+    date_moment,
     dated,
-    form_of,
-    moment_of,
     tell_scenario,
     written,
 )
@@ -209,10 +209,10 @@ async def test_a_profile_that_the_sandbox_cannot_sign_for_is_said(
      ("1795168800123456", "us")],
 )  # fmt: skip
 def test_dates_are_moved_in_their_own_form(leaf: str, form: str) -> None:
-    assert form_of(leaf) == form
-    assert dated(moment_of(leaf, form), form) == leaf
-    assert moment_of(dated(moment_of(leaf, form) + MINUTE, form), form) == (
-        moment_of(leaf, form) + MINUTE
+    assert date_form(leaf) == form
+    assert dated(date_moment(leaf, form), form) == leaf
+    assert date_moment(dated(date_moment(leaf, form) + MINUTE, form), form) == (
+        date_moment(leaf, form) + MINUTE
     )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from app.evidence.rendering import stand_alone
-from app.evidence.verify import CHECKS, steps_of, unpack
+from app.evidence.verify import CHECKS, check_steps, unpack
 from tests.evidence.conftest import Bundles, Forge
 from tests.waiting import PATIENCE_S
 
@@ -80,7 +80,7 @@ def test_verify_py_finds_what_was_changed(folder: Path, bundles: Bundles, forge:
 
 
 def test_verify_py_folds_where_reconcile_is_at_hand(bundles: Bundles) -> None:
-    steps = {each.name: each.passed for each in steps_of(bundles.redacted, CHECKS)[1]}
+    steps = {each.name: each.passed for each in check_steps(bundles.redacted, CHECKS)[1]}
     assert steps["ledger"] is True
 
 

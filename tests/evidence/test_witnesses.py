@@ -23,7 +23,7 @@ from app.core.http import outgoing_client
 from app.evidence.bundle import Built, BundleRequest, build_evidence
 from app.evidence.keys import load_key
 from app.evidence.seal import read_checkpoint, rotate_key, seal_all
-from app.evidence.verify import lines_of, unpack
+from app.evidence.verify import report_lines, unpack
 from app.evidence.verify_evidence import (
     VerifiedBundle,
     named_witnesses,
@@ -360,7 +360,7 @@ def step(found: VerifiedBundle, name: str = "witnesses") -> tuple[bool | None, s
 
 
 def first_lines(found: VerifiedBundle) -> str:
-    lines = lines_of(list(found.steps), found.not_proven)
+    lines = report_lines(list(found.steps), found.not_proven)
     return "\n".join(lines[: 2 + len(found.not_proven)])
 
 

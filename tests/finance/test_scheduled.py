@@ -23,7 +23,7 @@ from app.core.http import outgoing_client
 from app.core.schedule import Entry, entries_of
 from app.database.engine import Connection
 from app.evidence.keys import write_key
-from app.evidence.seal import CheckpointSigner, seal_all, verified_checkpoint
+from app.evidence.seal import CheckpointSigner, note_holds, read_checkpoint, seal_all
 from app.finance.scheduled import (
     FIRST_PAUSE,
     LEASE,
@@ -336,7 +336,8 @@ async def test_a_checkpoint_leaves_by_the_same_ways(context: AppContext, tmp_pat
     assert done.state == "done"
     (first,) = (each.file for each in done.delivered)
     note = (tmp_path / "out" / first).read_text()
-    found = verified_checkpoint(note, origin=signer.origin, public=signer.key.public)
+    assert note_holds(note, name=signer.origin, public=signer.key.public)
+    found = read_checkpoint(note)
     assert first == f"log-checkpoint-2026-11-12-1-{found.head.hex()[:8]}.txt"
     assert await delivered(context) == [first]
     async with again.database.writing() as connection:
