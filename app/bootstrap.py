@@ -47,7 +47,7 @@ from app.core.http import outgoing_client
 from app.core.metrics import Metrics
 from app.core.periodic import IDLE_S, PeriodicTask, TaskGroup, rest_when_idle
 from app.core.process import affordable
-from app.core.schedule import entries_of
+from app.core.schedule import schedule_entries
 from app.evidence.seal import CheckpointSigner
 from app.folding_process import FoldingProcess
 from app.monitoring.health import PublicCertificate, rest
@@ -117,7 +117,7 @@ def watched(context: AppContext, settings: Settings, ages: RefusedAges | None = 
         RefusedAges() if ages is None else ages,
         destination(settings),
         settings.inbox_alarm_s,
-        scheduled=[entry.name for entry in entries_of(settings.schedule)],
+        scheduled=[entry.name for entry in schedule_entries(settings.schedule)],
         witnesses=witnesses_of(settings),
     )
 
@@ -240,7 +240,7 @@ def working_parts(
     if witnesses is not None and client is not None:
         task = cosigning(context, witnesses, client)
         parts.append(("the task that has checkpoints cosigned", task))
-    if entries := entries_of(settings.schedule):
+    if entries := schedule_entries(settings.schedule):
         parts.append(("the schedule", Scheduler(context, entries)))
     return parts
 
@@ -269,7 +269,7 @@ def _loading_finance(
             context,
             page_max=settings.page_max,
             makes=making_reports(settings),
-            schedule=entries_of(settings.schedule),
+            schedule=schedule_entries(settings.schedule),
         )
 
     return _once(load)

@@ -57,7 +57,7 @@ from app.core.hosts import is_loopback
 from app.core.ids import new_token
 from app.core.jobs import Jobs
 from app.core.process import ending_signals
-from app.core.schedule import entries_of
+from app.core.schedule import schedule_entries
 from app.core.zones import zone_named
 from app.evidence.dispute_case import CaseRequest, DisputeCase, dispute_case
 from app.evidence.dispute_letter import LetterForm
@@ -139,7 +139,7 @@ def console_of(
         jobs=Jobs(context.clock),
         uploads=Uploads(context.clock),
         live=Live(context),
-        schedule=entries_of(settings.schedule),
+        schedule=schedule_entries(settings.schedule),
     )
 
 

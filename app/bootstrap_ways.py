@@ -9,7 +9,7 @@ from app.config.settings import Settings
 from app.context.context import AppContext
 from app.core.clock import Clock
 from app.core.mail import MailServer
-from app.core.schedule import Way, entries_of
+from app.core.schedule import Way, schedule_entries
 from app.finance.scheduled_work import Delivers, FolderWay, MailWay, PostWay, Schedule
 from app.monitoring.alarm_messages import AlarmMessages, MailsAlarms, PostsAlarms, SendsAlarms
 
@@ -27,7 +27,7 @@ def schedule_of(settings: Settings, *, client: httpx2.AsyncClient, clock: Clock)
     if reports.url is not None and reports.secret is not None:
         signer = signer_of_section("reports", reports.secret)
         ways["post"] = PostWay(url=reports.url, signer=signer, client=client, clock=clock)
-    return Schedule(entries=entries_of(settings.schedule), ways=ways)
+    return Schedule(entries=schedule_entries(settings.schedule), ways=ways)
 
 
 def alarm_messages_of(

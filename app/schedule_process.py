@@ -16,7 +16,7 @@ import structlog
 from app.context.context import AppContext
 from app.core.errors import StoreUnavailable
 from app.core.logs import Repeating
-from app.core.schedule import Entry
+from app.core.schedule import ScheduleEntry
 from app.finance.scheduled import LEASE, claim, due_now, note_failed
 from app.finance.scheduled_store import ScheduledRun
 from reconcile.instants import SECOND, format_instant
@@ -37,7 +37,7 @@ class Scheduler:
     """Has done what is due, one after the other. `alive` tells readiness whether it is running."""
 
     def __init__(
-        self, context: AppContext, entries: tuple[Entry, ...], *, begin: Begin | None = None
+        self, context: AppContext, entries: tuple[ScheduleEntry, ...], *, begin: Begin | None = None
     ) -> None:
         self._context, self._entries = context, entries
         self._begin = begin or self._in_process

@@ -15,7 +15,7 @@ from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.jobs import Jobs
 from app.core.problems import ApiProblem
-from app.core.schedule import Entry
+from app.core.schedule import ScheduleEntry
 from app.finance import (
     bank_match,
     break_acts,
@@ -40,7 +40,7 @@ class FinanceRoutes:
         *,
         page_max: int,
         makes: report_routes.Makes,
-        schedule: Sequence[Entry] = (),
+        schedule: Sequence[ScheduleEntry] = (),
     ) -> None:
         self._context = context
         self._page_max = page_max

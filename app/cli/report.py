@@ -330,11 +330,11 @@ def shown(context: typer.Context) -> None:
 @schedule_group.command("list")
 def list_entries(form: printing.FormatOption = printing.Format.table) -> None:
     """List the entries, with their last and next times and what became of the last."""
-    from app.core.schedule import entries_of
+    from app.core.schedule import schedule_entries
     from app.finance.scheduled import schedule_document
 
     async def work(context: AppContext, settings: Settings) -> list[dict[str, Any]]:
-        return await schedule_document(context, entries_of(settings.schedule))
+        return await schedule_document(context, schedule_entries(settings.schedule))
 
     rows = running.with_context(work)
     if not rows:

@@ -1,7 +1,7 @@
-"""What a shop's program does: hear of outcomes, ship exactly once, start payments.
+"""For a shop's program: hear of outcomes, ship each order once, start payments.
 
-To be installed as `tallyhook_client`, or copied whole under any name: it needs the standard library
-alone, and no other room. See README.md beside this.
+Install the folder as `tallyhook_client`, or copy it whole under any name. It needs only the
+standard library and imports no other room. See README.md beside this.
 """
 
 __all__ = ()

@@ -1,7 +1,7 @@
-"""Requests as values, so that one text of each exchange serves every HTTP library.
+"""Requests as values, so that each exchange is written once for every HTTP library.
 
-What asks is a generator: it yields an Ask and is sent the Answer. `ask` runs one with a function
-that sends, `ask_async` with one that is awaited; nothing here waits, sleeps or looks at a clock.
+An exchange is a generator: it yields an Ask and receives the Answer. `ask` runs it with a function
+that sends requests, `ask_async` with a coroutine function. Nothing here sleeps or reads a clock.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ import json
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlsplit
 
 MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
-"""A page of the feed has some hundred kilobytes at most."""
+"""A page of the feed has a few hundred kilobytes at most."""
 
 BUSY_S: Final = 5
-"""Seconds to wait where a service that is busy does not say how long."""
+"""Seconds to wait if a busy service does not say how long."""
 
 LONGEST_S: Final = 30 * 86_400
-"""A session may end years from now: whoever waits for that asks again once a month."""
+"""Longest wait: a session may end years from now, and is then asked about once a month."""
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """One request to Tallyhook. `path` with its query; `body` is JSON, or there is none."""
+    """One request to Tallyhook: `path` includes the query, `body` is JSON or None."""
 
     method: str
     path: str
@@ -36,14 +36,14 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What came back. `headers` by lower-case name."""
+    """A response; `headers` have lower-case names."""
 
     status: int
     body: bytes = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
-        """The body, a JSON object. Raises NotUnderstood."""
+        """Parse the body, a JSON object. Raises NotUnderstood."""
         try:
             found = json.loads(self.body)
         except (ValueError, RecursionError):
@@ -53,22 +53,22 @@ class Answer:
         return found
 
     def retry_after_s(self) -> int:
-        """How long the service asks to wait; BUSY_S where it does not say."""
+        """Return the seconds of `Retry-After`, at most LONGEST_S; BUSY_S if it has none."""
         asked = self.headers.get("retry-after", "")
         usable = asked.isascii() and asked.isdigit() and len(asked) < 20
         return min(int(asked), LONGEST_S) if usable else BUSY_S
 
 
 class AskingFailed(Exception):
-    """Something that a program can act on; the message is one sentence."""
+    """An error that a program can act on; the message is one sentence."""
 
 
 class TokenRefused(AskingFailed):
-    """401 or 403: the token is wrong, has ended, or is not for this."""
+    """401 or 403: the token is wrong, has expired, or lacks the scope."""
 
 
 class Unavailable(AskingFailed):
-    """Nothing is decided: ask again after `again_s` seconds. The same question does no harm."""
+    """Nothing was decided: send the same request again after `again_s` seconds."""
 
     def __init__(self, sentence: str, *, again_s: int = BUSY_S) -> None:
         super().__init__(sentence)
@@ -76,19 +76,18 @@ class Unavailable(AskingFailed):
 
 
 class NotConfigured(AskingFailed):
-    """501: the service does not do this until its own settings say so. Asking again changes
-    nothing; the message names the setting."""
+    """501: the service's settings don't enable this; the message names the missing setting."""
 
 
 class NotUnderstood(AskingFailed):
-    """An answer that this version does not know."""
+    """A response that this version does not understand."""
 
 
 Steps = Generator[Ask, Answer, Result]
 
 
 def ask(steps: Steps[Result], send: Callable[[Ask], Answer]) -> Result:
-    """Run an exchange to its end. What `send` raises, it raises."""
+    """Run an exchange to its end. Raises what `send` raises."""
     try:
         wanted = next(steps)
         while True:
@@ -98,7 +97,7 @@ def ask(steps: Steps[Result], send: Callable[[Ask], Answer]) -> Result:
 
 
 async def ask_async(steps: Steps[Result], send: Callable[[Ask], Awaitable[Answer]]) -> Result:
-    """The same where sending is awaited."""
+    """Run an exchange to its end, awaiting each request. Raises what `send` raises."""
     try:
         wanted = next(steps)
         while True:
@@ -108,7 +107,10 @@ async def ask_async(steps: Steps[Result], send: Callable[[Ask], Awaitable[Answer
 
 
 def checked(answer: Answer) -> Answer:
-    """The answer, where it decides something. Raises TokenRefused, NotConfigured, Unavailable."""
+    """Return an answer that decides something.
+
+    Raises TokenRefused, NotConfigured and Unavailable.
+    """
     if answer.status in (401, 403):
         raise TokenRefused(f"the token was refused ({answer.status}): {sentence_of(answer)}")
     if answer.status == 501:
@@ -122,7 +124,7 @@ def checked(answer: Answer) -> Answer:
 
 
 def sentence_of(answer: Answer) -> str:
-    """What a problem says of itself (RFC 9457); its status where it says nothing."""
+    """Return the detail or title of a problem (RFC 9457), or a sentence with its status."""
     try:
         found = answer.document()
     except NotUnderstood:
@@ -131,19 +133,14 @@ def sentence_of(answer: Answer) -> str:
     return detail if isinstance(detail, str) else f"it answered {answer.status}"
 
 
-def with_query(path: str, **words: object) -> str:
-    """A path with its query."""
-    return f"{path}?{urlencode(words)}"
-
-
-# --- the two ways of sending that need no further library -----------------------------------------
+# --- two senders that need no further library -----------------------------------------------------
 
 
 class HttpSender:
-    """Sends with the standard library, one connection for each request.
+    """Sender that uses the standard library, with one connection for each request.
 
     url        scheme and host of the service, such as https://payments.shop.example
-    token      of `tallyhook tokens add`; a line's end behind it, as in a file, is left out
+    token      from `tallyhook tokens add`; surrounding white space is removed
     timeout_s  seconds without a byte; more than the feed's `wait_s`
     """
 
@@ -160,7 +157,7 @@ class HttpSender:
         self._headers = {"authorization": f"Bearer {token.strip()}", "accept": "application/json"}
 
     def __call__(self, wanted: Ask) -> Answer:
-        """Raises Unavailable where no whole answer came."""
+        """Send a request. Raises Unavailable if no complete answer came, and NotUnderstood."""
         connection = self._connect(self._host, self._port, timeout=self._timeout_s)
         headers = dict(self._headers)
         if wanted.body is not None:
@@ -171,7 +168,7 @@ class HttpSender:
             body = answer.read(MAX_ANSWER_BYTES + 1)
             if len(body) > MAX_ANSWER_BYTES:
                 raise NotUnderstood("the answer is larger than any of ours")
-            if answer.length:  # with a number to read the library does not say so by itself
+            if answer.length:  # a read with a limit does not raise this itself
                 raise http.client.IncompleteRead(body, answer.length)
             named = {name.lower(): value for name, value in answer.getheaders()}
             return Answer(status=answer.status, body=body, headers=named)
@@ -182,20 +179,20 @@ class HttpSender:
 
 
 class AsyncClient(Protocol):
-    """What httpx, httpx2 and others have: `async with client.stream(method, url, …)`."""
+    """Asynchronous client of httpx, httpx2 and the like."""
 
     def stream(
         self, method: str, url: str, *, content: bytes | None, headers: Mapping[str, str]
     ) -> Any:
-        """An answer with `status_code`, `headers` and `aiter_bytes`."""
+        """Return a context manager of an answer with `status_code`, `headers`, `aiter_bytes`."""
         ...
 
 
 class AsyncSender:
-    """Sends with an asynchronous client, whose base URL is the service's.
+    """Sender that uses an asynchronous client, whose base URL is the service's.
 
-    token     as HttpSender takes it
-    failures  what the client raises where no answer came, such as `(httpx.HTTPError,)`
+    token     as for HttpSender
+    failures  errors of the client that mean that no answer came, such as `(httpx.HTTPError,)`
     """
 
     def __init__(
@@ -206,8 +203,7 @@ class AsyncSender:
         self._failures = failures
 
     async def __call__(self, wanted: Ask) -> Answer:
-        """Raises Unavailable where no whole answer came, NotUnderstood for one that is larger than
-        any of ours."""
+        """Send a request. Raises Unavailable if no complete answer came, and NotUnderstood."""
         headers, body = dict(self._headers), bytearray()
         if wanted.body is not None:
             headers["content-type"] = "application/json"

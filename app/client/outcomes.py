@@ -1,26 +1,26 @@
-"""News of orders: verified where they are posted, and read from the feed across restores.
+"""News of orders: verified notifications, and the feed, which is read on across restores.
 
     notification ──verify──▶ news ─┐
     feed ──page by page──▶ news ───┴─▶ keeper: each once, in the shop's own transaction
 
-Both ways bring the same news; a shop may use the one, the other, or both.
+Both bring the same news; a shop may use either, or both.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
+from urllib.parse import urlencode
 
-from .asking import Ask, NotUnderstood, Steps, checked, sentence_of, with_query
+from .asking import Ask, NotUnderstood, Steps, checked, sentence_of
 
 TOLERANCE_S: Final = 300
-"""Seconds that a notification's time may differ from the shop's clock, both ways."""
+"""Seconds that a notification's time may be before or after the shop's clock."""
 
 MAX_BODY_BYTES: Final = 256 * 1024
 KIND: Final = "order.revised"
@@ -31,12 +31,11 @@ _PREFIX: Final = "whsec_"
 class News:
     """One revision of an order.
 
-    id           rises with every revision, also across restores; the larger one is the later
+    id           rises with every revision, also across restores
     fulfillable  whether the order may be shipped, as of this revision
     because      sentences for people, with the ids of the evidence
     at           RFC 3339, in UTC
-    superseded   whether the order has later news by now, as the feed said: then it is not shipped
-                 on these
+    superseded   whether the feed has later news of the order: then don't ship on this
     """
 
     id: int
@@ -49,37 +48,39 @@ class News:
 
 
 class Refused(Exception):
-    """A notification that is not genuine: answer 401, and take nothing of it."""
+    """A notification that is not genuine: answer 401 and discard it."""
 
 
 class Keeper(Protocol):
-    """Where the shop keeps what it heard; `shop_store.SqliteKeeper` is one."""
+    """Store of the news that the shop has handled; `shop_store.SqliteKeeper` is one."""
 
     def take(self, news: News) -> bool:
-        """Act on it, in one transaction with keeping its id: all of it or nothing. False where an
-        id as large is kept of its order already: then nothing is done."""
+        """Act on the news and store its id, in one transaction.
+
+        Return False, and do nothing, if the order's stored id is as large.
+        """
         ...
 
     def place(self) -> int:
-        """Up to where the feed was read; 0 at first."""
+        """Return the cursor up to which the feed was read; 0 at first."""
         ...
 
     def move(self, place: int) -> None:
-        """Keep that the feed was read up to there."""
+        """Store the cursor up to which the feed was read."""
         ...
 
 
 def verify_notification(
     secrets: str | Sequence[str], headers: Mapping[str, str], body: bytes, *, now: float
 ) -> News:
-    """The news in a genuine notification (Standard Webhooks, HMAC-SHA256).
+    """Verify a notification (Standard Webhooks, HMAC-SHA256) and return its news.
 
-    secrets  `whsec_…`; several while one is exchanged for another
+    secrets  `whsec_…`; several while a secret is being rotated
     headers  by name, in any case
-    body     as it came: not parsed and written again
+    body     the raw bytes: not parsed and serialized again
     now      seconds since 1970 in UTC, by the shop's clock
 
-    Raises Refused.
+    Raises Refused, and ValueError for a secret that is none.
     """
     named = {name.lower(): value for name, value in headers.items()}
     try:
@@ -93,36 +94,22 @@ def verify_notification(
     if not (stamp.isascii() and stamp.isdigit() and len(stamp) < 16):
         raise Refused("the time is no number of seconds")
     content = b".".join((key.encode("latin-1", "replace"), stamp.encode("ascii"), body))
-    given = [part[3:] for part in signatures.split() if part.startswith("v1,")]
-    if not any(_fits(secret, content, given) for secret in _listed(secrets)):
+    given = [
+        part[3:].encode("utf-8", "replace") for part in signatures.split() if part.startswith("v1,")
+    ]
+    matches = False
+    for secret in [secrets] if isinstance(secrets, str) else secrets:
+        if not secret.startswith(_PREFIX):
+            raise ValueError("a secret begins with whsec_")
+        secret_key = base64.b64decode(secret.removeprefix(_PREFIX) + "==")
+        if not secret_key:
+            raise ValueError("a secret is empty")
+        signature = base64.b64encode(hmac.new(secret_key, content, hashlib.sha256).digest())
+        matches |= any(hmac.compare_digest(signature, each) for each in given)
+    if not matches:
         raise Refused("no signature was made with the secret")
     if abs(now - int(stamp)) > TOLERANCE_S:
         raise Refused("its time is too far from now")
-    return _news_in(body)
-
-
-def _listed(secrets: str | Sequence[str]) -> Iterable[str]:
-    return [secrets] if isinstance(secrets, str) else secrets
-
-
-def _fits(secret: str, content: bytes, given: Iterable[str]) -> bool:
-    if not secret.startswith(_PREFIX):
-        raise ValueError("a secret begins with whsec_")
-    key = base64.b64decode(secret.removeprefix(_PREFIX) + "==")
-    if not key:
-        raise ValueError("a secret is empty")
-    signature = hmac.new(key, content, hashlib.sha256).digest()
-    return any(hmac.compare_digest(signature, each) for each in map(_decoded, given))
-
-
-def _decoded(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        return b""
-
-
-def _news_in(body: bytes) -> News:
     try:
         document = json.loads(body)
         if document["type"] != KIND:
@@ -133,7 +120,7 @@ def _news_in(body: bytes) -> News:
 
 
 def news_of(found: Any) -> News:
-    """One entry of the feed. Raises NotUnderstood."""
+    """Read an entry of the feed. Raises NotUnderstood."""
     try:
         number, may_ship = found["id"], found["fulfillable"]
         if type(number) is not int or type(may_ship) is not bool:
@@ -151,40 +138,32 @@ def news_of(found: Any) -> News:
 
 
 def follow(keeper: Keeper, *, wait_s: int = 0, limit: int = 100) -> Steps[int]:
-    """Read the feed from the keeper's place until there is nothing more; returns how many news
-    were new.
+    """Read the feed on from the keeper's cursor to its end; return how many news were new.
 
-    wait_s  seconds that the last, empty page waits for something to come
+    wait_s  seconds that the last, empty page waits for news
 
-    Raises TokenRefused, Unavailable and NotUnderstood; what was taken until then stays taken.
+    Raises TokenRefused, Unavailable and NotUnderstood; what was taken before stays taken.
     """
     place, new, lost = keeper.place(), 0, False
     while True:
-        path = with_query("/api/v1/outcomes", after=place, limit=limit, wait=wait_s)
-        answer = checked((yield Ask(method="GET", path=path)))
+        query = urlencode({"after": place, "limit": limit, "wait": wait_s})
+        answer = checked((yield Ask(method="GET", path=f"/api/v1/outcomes?{query}")))
         page = answer.document()
         if answer.status == 410 and not lost and type(page.get("read_from")) is int:
-            # The database was put back: numbers beyond its head are of revisions that are gone.
+            # A backup was restored: numbers beyond its last one belong to revisions that are gone.
             place, lost = page["read_from"], True
             keeper.move(place)
             continue
         if answer.status != 200:
             raise NotUnderstood(f"the feed cannot be read: {sentence_of(answer)}")
         lost = False
-        entries = _entries(page)
-        for news in entries:
-            new += keeper.take(news)
+        entries, superseded = page.get("outcomes"), page.get("superseded", [])
+        is_rest_right = isinstance(superseded, list) and type(page.get("cursor")) is int
+        if not (isinstance(entries, list) and is_rest_right):
+            raise NotUnderstood("a page of the feed cannot be read")
+        for news in map(news_of, entries):
+            new += keeper.take(replace(news, superseded=news.id in superseded))
         if not entries:
             return new
         place = page["cursor"]
         keeper.move(place)
-
-
-def _entries(page: Mapping[str, Any]) -> list[News]:
-    """The entries of a page of the feed. Raises NotUnderstood."""
-    found, superseded = page.get("outcomes"), page.get("superseded", [])
-    if not isinstance(found, list) or type(page.get("cursor")) is not int:
-        raise NotUnderstood("a page of the feed cannot be read")
-    if not isinstance(superseded, list):
-        raise NotUnderstood("a page of the feed cannot be read")
-    return [replace(news, superseded=news.id in superseded) for news in map(news_of, found)]

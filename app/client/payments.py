@@ -1,7 +1,7 @@
-"""Payments that the shop starts, and what it reports of its orders.
+"""Payments that the shop starts, and what it reports about its orders.
 
-The shop keeps nothing of a payment before it asks: one order has one payment, however often the
-same call is made, and a call that got no answer is made again as it was.
+The shop stores nothing before it asks. An order has one payment, however often the same call is
+made; a call that got no answer is made again, unchanged.
 """
 
 from __future__ import annotations
@@ -31,20 +31,19 @@ _OF_409: Final[Mapping[str, State]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """What became of asking for an order's payment.
+    """State of an order's payment.
 
-    state         open: send the customer to `checkout_url` · paid: nobody is to be sent ·
-                  unresolved: it is in doubt what was paid, and nobody is to be sent until that is
-                  settled ·
-                  expired: the session's time is over · unknown: make the same call after
-                  `again_s` · differs: the order has a payment of another amount or currency, or
-                  has none yet and costs something else by the shop's own word (`PUT`); or, while
-                  its payment is unknown, that has another phone number or return URL: ask as
-                  before ·
-                  not_over: a new payment is asked for and the earlier may still come · refused:
-                  `sentence` says why
-    checkout_url  where the customer pays, where the service gave an address
-    again_s       of `unknown` and `not_over`: seconds until the same call may say more
+    state         open: send the customer to `checkout_url`
+                  paid: send nobody
+                  unresolved: it is in doubt what was paid; send nobody until that is settled
+                  expired: the session has expired
+                  unknown: make the same call again after `again_s`
+                  differs: the order's payment, or its price by `PUT`, has another amount or
+                  currency; or its payment is unknown and had another phone number or return URL
+                  not_over: a new payment was asked for, and the earlier one may still come
+                  refused: `sentence` says why
+    checkout_url  where the customer pays, if the service gave an address
+    again_s       for `unknown` and `not_over`: seconds until the same call may say more
     """
 
     state: State
@@ -66,8 +65,8 @@ def start_payment(
 ) -> Steps[Started]:
     """Open the order's checkout session, or find the one that it has.
 
-    amount       in major units, as a text: "1500.00"
-    new_payment  whether an earlier payment that failed is to be followed by another
+    amount       in major units, as text: "1500.00"
+    new_payment  whether to start another payment after one that failed
 
     Raises TokenRefused, Unavailable (make the same call again), NotConfigured and NotUnderstood.
     """
@@ -97,9 +96,11 @@ def start_payment(
         again_s = answer.retry_after_s() if state == "not_over" else None
         return Started(state=state, order=order, again_s=again_s, sentence=sentence_of(answer))
     elif answer.status == 422:
-        return Started(
-            state="refused", order=order, sentence=_sentences(found, sentence_of(answer))
-        )
+        listed = found.get("problems")
+        problems = listed if isinstance(listed, list) else []
+        said = [each.get("sentence") for each in problems if isinstance(each, dict)]
+        sentence = " ".join(each for each in said if isinstance(each, str))
+        return Started(state="refused", order=order, sentence=sentence or sentence_of(answer))
     raise NotUnderstood(f"the payment's answer is not known here: {sentence_of(answer)}")
 
 
@@ -112,10 +113,11 @@ def tell_order(
     canceled_at: str | None = None,
     fulfilled_at: str | None = None,
 ) -> Steps[Mapping[str, Any]]:
-    """Tell what an order costs, when it was placed, and, once it was, when it was canceled or
-    shipped (RFC 3339): an order that was canceled is not to be shipped, and what is held of it is
-    owed back. Returns the order as `GET /api/v1/orders/…` gives it. Raises TokenRefused,
-    Unavailable and NotUnderstood."""
+    """Report an order's price, and when it was placed, canceled or shipped (RFC 3339).
+
+    A canceled order is never fulfillable, and money held for it is owed back. Return the order as
+    `GET /api/v1/orders/…` gives it. Raises TokenRefused, Unavailable and NotUnderstood.
+    """
     moments = {"placed_at": placed_at, "canceled_at": canceled_at, "fulfilled_at": fulfilled_at}
     stated = {"amount": amount, "currency": currency}
     stated |= {name: moment for name, moment in moments.items() if moment is not None}
@@ -125,10 +127,3 @@ def tell_order(
     if answer.status not in (200, 201):
         raise NotUnderstood(f"the order was not taken: {sentence_of(answer)}")
     return answer.document()
-
-
-def _sentences(problem: Mapping[str, Any], otherwise: str) -> str:
-    listed = problem.get("problems")
-    parts = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
-    sentences = [each.get("sentence") for each in parts]
-    return " ".join([each for each in sentences if isinstance(each, str)]) or otherwise

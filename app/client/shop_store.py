@@ -1,8 +1,8 @@
-"""Keeps in the shop's own SQLite database what it heard, in one transaction with what it does.
+"""Store news in the shop's own SQLite database, in one transaction with what the shop does.
 
-    BEGIN IMMEDIATE ─▶ is it newer? ─▶ keep its id ─▶ the shop's own statements ─▶ COMMIT
+    BEGIN IMMEDIATE ─▶ is it newer? ─▶ store its id ─▶ the shop's own statements ─▶ COMMIT
 
-A process that dies before the last step has done nothing, and hears the news again. For another
+A process that dies before the last step has done nothing, and gets the news again. For another
 database copy this file: it needs two tables and four statements.
 """
 
@@ -38,16 +38,15 @@ MOVE: Final = (
 )
 
 Act = Callable[[sqlite3.Connection, News, bool], None]
-"""(the connection, in the transaction, the news, whether to ship now) → the shop's own statements.
-`True` comes once for each order, whatever comes how often; with every other news, `False`, also
-with news that the feed says are superseded: whether to ship comes with the later ones."""
+"""The shop's own statements: called with the connection, in the transaction, the news, and whether
+to ship now. That is `True` once for each order, and never with superseded news."""
 
 
 class SqliteKeeper:
-    """Where a shop with SQLite keeps what it heard.
+    """Keeper for a shop with SQLite.
 
     connection  the shop's own; its isolation level is set to None, so that transactions are ours
-    act         what the shop does, in the same transaction; nothing that cannot be taken back
+    act         what the shop does in the transaction; nothing that cannot be rolled back
     """
 
     def __init__(self, connection: sqlite3.Connection, act: Act) -> None:
@@ -83,12 +82,12 @@ class SqliteKeeper:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        # IMMEDIATE: two processes of one shop wait for each other before they look.
+        # IMMEDIATE: two processes of one shop wait for each other before they read.
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
-            self._connection.execute("COMMIT")  # may find the database locked, and stay open
+            self._connection.execute("COMMIT")  # raises if the database is locked
         except BaseException:
-            if self._connection.in_transaction:  # a full disk has ended it by itself
+            if self._connection.in_transaction:  # a full disk ends it by itself
                 self._connection.execute("ROLLBACK")
             raise

@@ -34,7 +34,7 @@ from app.config.reading import (
 from app.config.settings import SECTIONS, Settings, SourceSettings
 from app.core.errors import ConfigurationError
 from app.core.process import SPARE_FILES
-from app.core.schedule import entries_of
+from app.core.schedule import schedule_entries
 
 
 def load_settings(
@@ -367,7 +367,7 @@ def _reports_have_their_ways(settings: Settings, reading: SettingsReading) -> No
             MAIL + "USER", "goes with a password, and a password with a user; give both"
         )
     ways = {"folder": reports.folder, "mail": reports.mail_server, "post": reports.url}
-    for entry in entries_of(settings.schedule):
+    for entry in schedule_entries(settings.schedule):
         for way in entry.ways:
             if ways[way] is None and schedule not in reading.problems:
                 reading.problem(

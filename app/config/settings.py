@@ -31,7 +31,7 @@ from app.config.database_url import database_url
 from app.config.reading import PREFIX
 from app.core.errors import UsageError
 from app.core.hosts import is_loopback
-from app.core.schedule import entries_of
+from app.core.schedule import schedule_entries
 from app.core.zones import zone_named
 from reconcile.instants import SECOND, Instant, parse_instant
 from reconcile.ledger.policy import Policy
@@ -243,7 +243,7 @@ def time_zone(value: Any) -> Any:
 def schedule(value: Any) -> Any:
     """The text of a schedule. Raises ValueError where an entry of it is none."""
     if isinstance(value, str) and value.strip():
-        entries_of(value)
+        schedule_entries(value)
     return value
 
 

@@ -25,7 +25,7 @@ from app.console.uploads import Received, Uploads
 from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.jobs import Job, Jobs
-from app.core.schedule import Entry
+from app.core.schedule import ScheduleEntry
 from app.core.zones import typed_instant
 from app.evidence.bundle import Built, BundleRequest
 from app.evidence.dispute_case import CaseRequest, DisputeCase
@@ -162,7 +162,7 @@ class Console:
     rotate_key: Callable[[str], Awaitable[str]]
     own_key: Callable[[], PublicKey | None]
     transport: httpx2.AsyncBaseTransport | None = None
-    schedule: Sequence[Entry] = ()
+    schedule: Sequence[ScheduleEntry] = ()
 
     @property
     def secure(self) -> bool:

@@ -1,4 +1,4 @@
-"""What the watchdog raises while something goes wrong that costs money and that nobody reports."""
+"""Alarms that the watchdog raises while something goes wrong that nobody else would report."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ class Alarm:
     """One alarm, while it lasts.
 
     reason    a code, for the log
-    sentence  for people: what is so, where, and what to do
-    pressing  whether something is surely wrong; else a person may know better
-    since     when it began, where that is known
+    sentence  for people: what is wrong, where, and what to do
+    pressing  whether something is certainly wrong; else a person has to judge
+    since     when it began, if known
     """
 
     reason: str

@@ -1,4 +1,4 @@
-"""Run a plain function in a child process that has limits on memory, processor time and duration.
+"""Child processes that run a plain function within limits of memory, processor time and duration.
 
     parent                                            child
     start an interpreter, nearly all kept from it ─▶  lower its limits

@@ -1,7 +1,7 @@
-"""The one clock. Nothing else in the package asks what time it is.
+"""The one clock: no other module asks for the time.
 
-An operation reads its clock once and hands the instant on, so that everything it decides is
-decided as of one moment.
+An operation reads its clock once and hands the instant on, so that all its decisions are as of one
+moment.
 """
 
 from __future__ import annotations
@@ -13,29 +13,28 @@ from reconcile.instants import Instant
 
 
 class Clock(Protocol):
-    """Anything that can say what time it is."""
+    """Source of the current time."""
 
     def now(self) -> Instant:
-        """Microseconds since the Unix epoch, UTC."""
+        """Return microseconds since the Unix epoch, UTC."""
         ...
 
 
 class SystemClock:
-    """The machine's own clock."""
+    """The machine's clock."""
 
     def now(self) -> Instant:
-        """Microseconds since the Unix epoch, UTC."""
         return Instant(time.time_ns() // 1000)
 
 
 class SetClock:
-    """A clock that stands where it was put: for simulations and tests."""
+    """Clock that stands where it was put: for simulations and tests."""
 
     def __init__(self, instant: Instant) -> None:
         self._instant = instant
 
     def now(self) -> Instant:
-        """The instant it was last put at."""
+        """Return the instant at which it was last put."""
         return self._instant
 
     def put(self, instant: Instant) -> None:

@@ -1,16 +1,18 @@
-"""Errors of our own, each with the exit code of the command line it ends in.
+"""Errors of our own, with the exit codes of the command line.
 
     TallyhookError
-    ├── UsageError           2  the words of a command are off
+    ├── UsageError           2  wrong words of a command
     ├── ConfigurationError   3  settings, profiles, secrets
-    ├── UnreachableError     4  the store or the provider does not answer
-    │   ├── PortTaken           nor can anyone reach us
+    ├── UnreachableError     4  the database or the provider does not answer
+    │   ├── PortTaken           a server of ours cannot listen
     │   ├── StoreUnavailable    for now: try again
     │   └── StorePoisoned       for good: a storage I/O error; this process must end
     │       └── StrangeSchema   the database has objects that no migration of ours makes
+    ├── DeliveryFailed          a report or an alarm was not delivered
+    ├── ChildStopped            a child process gave no result (app/core/child.py)
     └── NotFoundError        5  there is no such thing
 
-Every message is for a person: one sentence that says what to do. None carries a secret, a body
+Every message is one sentence for a person that says what to do. None carries a secret, a body
 or a phone number. Bad data is not an error but a verdict or a finding.
 """
 
@@ -21,19 +23,19 @@ from typing import ClassVar, Literal
 
 
 class TallyhookError(Exception):
-    """Something went wrong that a person can act on."""
+    """An error that a person can act on."""
 
     exit_code: ClassVar[int] = 1
 
 
 class UsageError(TallyhookError):
-    """A command was called with words that do not fit."""
+    """Wrong words of a command, or a request that cannot be carried out as asked."""
 
     exit_code = 2
 
 
 class ConfigurationError(TallyhookError):
-    """The configuration is wrong; `problems` holds one sentence for each mistake."""
+    """Wrong configuration; `problems` has one sentence for each mistake."""
 
     exit_code = 3
 
@@ -43,13 +45,13 @@ class ConfigurationError(TallyhookError):
 
 
 class UnreachableError(TallyhookError):
-    """The store or the provider cannot be reached."""
+    """The database or the provider cannot be reached."""
 
     exit_code = 4
 
 
 class PortTaken(UnreachableError):
-    """A server of ours cannot listen at its configured address."""
+    """A server of ours cannot listen on its configured address."""
 
     def __init__(self, host: str, port: int) -> None:
         super().__init__(
@@ -61,15 +63,25 @@ class PortTaken(UnreachableError):
 NotStored = Literal[
     "disk", "database", "busy", "queue", "slow", "refused", "stopping", "no_room", "failed"
 ]
-"""Why the store takes nothing: too little room on the disk; a database that does not answer or
-cannot be opened; others that write; too much that waits; a write that takes too long; a database
-that refuses what is written; a stop; and for good, an I/O error. `no_room`: too many long bodies
-are on their way in, before the store is asked."""
+"""Why nothing is stored.
+
+disk      too little room on the disk
+database  the database does not answer or cannot be opened
+busy      another process writes
+queue     too many deliveries wait to be written
+slow      a write takes too long
+refused   the database refuses what is written
+stopping  the process is stopping
+no_room   too many long bodies are arriving, before the database is asked
+failed    an I/O error, for good
+"""
 
 
 class StoreUnavailable(UnreachableError):
-    """The store cannot take this now; the same request may succeed later. `reason`: for figures
-    and logs."""
+    """The database takes nothing now; the same request may succeed later.
+
+    `reason` is for metrics and logs.
+    """
 
     def __init__(self, sentence: str, *, reason: NotStored = "database") -> None:
         super().__init__(sentence)
@@ -77,13 +89,13 @@ class StoreUnavailable(UnreachableError):
 
 
 class StorePoisoned(UnreachableError):
-    """The store failed in a way after which nothing more may be acknowledged."""
+    """The database failed in a way after which nothing more may be acknowledged."""
 
     reason: NotStored = "failed"
 
 
 class StrangeSchema(StorePoisoned):
-    """The database's schema is another than the migrations make; `found`: the first difference."""
+    """The schema is not the one that the migration makes; `found` is the first difference."""
 
     def __init__(self, found: str) -> None:
         super().__init__(
@@ -94,10 +106,10 @@ class StrangeSchema(StorePoisoned):
 
 
 class DeliveryFailed(TallyhookError):
-    """A report or an alarm did not reach where it goes. The message says why, and what to do."""
+    """A report or an alarm was not delivered."""
 
 
 class NotFoundError(TallyhookError):
-    """What was asked for is not here."""
+    """There is no such thing."""
 
     exit_code = 5

@@ -1,4 +1,4 @@
-"""Hosts, by their names alone: nothing is looked up."""
+"""Hosts, judged by their names alone: nothing is looked up."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ipaddress
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches it."""
+    """Return whether only this machine can reach the host."""
     if host == "localhost":
         return True
     try:

@@ -1,7 +1,7 @@
-"""Jobs: long work runs beside what is served, and whoever asks gets its progress.
+"""Jobs: long work that runs beside the service.
 
-An answer waits some seconds for a job's end. What takes longer goes on without it: whoever began it
-looks again where the job stands. A job ends with the process that serves.
+An answer waits some seconds for a job. A longer job goes on, and its caller asks for it again. A
+job ends with the process that serves.
 """
 
 from __future__ import annotations
@@ -21,20 +21,23 @@ from reconcile.instants import MINUTE, Duration, Instant, format_instant
 log = structlog.get_logger()
 
 PATIENCE_S: Final = 8.0
-"""Seconds that an answer waits: most jobs have ended by then, and no proxy has given up."""
+"""Seconds that an answer waits: most jobs have ended by then, and no proxy has timed out."""
 
 KEPT: Final = 50
-"""Jobs that are remembered after their end: some hundred bytes each, a preview about a megabyte."""
+"""Ended jobs that are kept: some hundred bytes each, a preview about a megabyte."""
 
 GOOD_FOR: Final[Duration] = MINUTE
-"""How long a shared result is good: what no person did, such as a payment that came, is seen after
-so long."""
+"""How long a shared result is reused, for changes that its mark doesn't show, such as a payment."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Job:
-    """One job. `problem` is why it came to nothing; `result` is there once it has `ended`. `mark`
-    is what its result rests on, for who asks whether that still holds."""
+    """One job.
+
+    problem  why it failed
+    result   set once it has `ended`
+    mark     state on which the result rests, to see whether it still holds
+    """
 
     name: str
     kind: str
@@ -48,7 +51,7 @@ class Job:
 
 
 def job_document(job: Job | None) -> dict[str, Any] | None:
-    """Where a job stands; None where there was none."""
+    """Describe a job's progress; None if there is no job."""
     if job is None:
         return None
     return {
@@ -60,13 +63,12 @@ def job_document(job: Job | None) -> dict[str, Any] | None:
 
 
 class Jobs:
-    """The jobs of one process that serves, the newest ones remembered."""
+    """The jobs of a process that serves; the newest ended ones are kept."""
 
     def __init__(
         self, clock: Clock, *, patience_s: float | None = None, kept: int | None = None
     ) -> None:
-        """patience_s: how long `wait` waits; kept: of how many that ended the result is remembered.
-        None: PATIENCE_S, and KEPT."""
+        """patience_s: how long `wait` waits; None: PATIENCE_S. kept: None: KEPT."""
         self._clock = clock
         self._patience_s = patience_s
         self._kept = kept
@@ -82,13 +84,16 @@ class Jobs:
         work: Callable[[], Awaitable[Any]],
         mark: str = "",
     ) -> Job:
-        """Begin a job. Raises UsageError where the same is under way already."""
+        """Begin a job. Raises UsageError if one of the same kind and subject is running."""
         before = self.newest(kind, subject)
         if before is not None and before.ended is None:
             raise UsageError(f"{before.by} has begun this already, and it is still under way")
         now = self._clock.now()
         job = Job(name=new_id("job_", now), kind=kind, subject=subject, by=by, began=now, mark=mark)
-        self._forget()
+        over = [name for name, each in self._jobs.items() if each.ended is not None]
+        kept = KEPT if self._kept is None else self._kept
+        for name in over[: max(0, len(self._jobs) - kept + 1)]:
+            del self._jobs[name]
         self._jobs[job.name] = job
         self._tasks[job.name] = asyncio.create_task(self._run(job, work))
         return job
@@ -96,23 +101,23 @@ class Jobs:
     def shared(
         self, kind: str, subject: str, *, by: str, mark: str, work: Callable[[], Awaitable[Any]]
     ) -> Job:
-        """A job whose result all who ask share: the one that is under way or still good, else it is
-        begun with `work`. It is good for GOOD_FOR after its end, as long as `mark` is the same."""
+        """Return the job that is running or still good, whoever began it; else begin one.
+
+        A job is good for GOOD_FOR after its end, as long as `mark` is the same.
+        """
         job = self.newest(kind, subject)
-        if job is None:
-            return self.begin(kind, subject, by=by, mark=mark, work=work)
-        over = job.ended is not None and self._clock.now() - job.ended >= GOOD_FOR
-        if over or (job.ended is not None and job.mark != mark):
-            return self.begin(kind, subject, by=by, mark=mark, work=work)
-        return job
+        if job is not None and (
+            job.ended is None or (job.mark == mark and self._clock.now() - job.ended < GOOD_FOR)
+        ):
+            return job
+        return self.begin(kind, subject, by=by, mark=mark, work=work)
 
     def under_way(self, kind: str) -> int:
-        """How many of this kind have not ended."""
+        """Count the running jobs of a kind."""
         return sum(job.kind == kind and job.ended is None for job in self._jobs.values())
 
     async def wait(self, job: Job) -> None:
-        """Wait for its end, as long as a page may. Raises UsageError where it has come to nothing
-        by then."""
+        """Wait for a job's end, at most as long as a page may. Raises UsageError if it failed."""
         if (task := self._tasks.get(job.name)) is not None:
             await asyncio.wait(
                 {task}, timeout=PATIENCE_S if self._patience_s is None else self._patience_s
@@ -121,11 +126,11 @@ class Jobs:
             raise UsageError(job.problem)
 
     def job(self, name: str) -> Job | None:
-        """One of them; None where it is no longer remembered."""
+        """Return a job; None if it is no longer kept."""
         return self._jobs.get(name)
 
     def newest(self, kind: str, subject: str | None = None) -> Job | None:
-        """The one of this kind that was begun last, about anything or about this."""
+        """Return the newest job of a kind, about anything or about the subject."""
         found = (
             each
             for each in reversed(self._jobs.values())
@@ -134,7 +139,7 @@ class Jobs:
         return next(found, None)
 
     async def close(self) -> None:
-        """End all of them."""
+        """Cancel all jobs."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -151,9 +156,3 @@ class Jobs:
         finally:
             job.ended = self._clock.now()
             del self._tasks[job.name]
-
-    def _forget(self) -> None:
-        over = [name for name, job in self._jobs.items() if job.ended is not None]
-        kept = KEPT if self._kept is None else self._kept
-        for name in over[: max(0, len(self._jobs) - kept + 1)]:
-            del self._jobs[name]

@@ -3,10 +3,10 @@
     log = structlog.get_logger()
     log.info("delivery stored", delivery=delivery_id, source="shop", verdict="stored")
 
-Leaves out: bodies, headers, phone numbers, secrets and the messages of exceptions. They have no
-field here, so they cannot pass by mistake; what is dropped is counted in `dropped_fields`. The
-event itself is a fixed text: a value written into it would escape the list (a test looks for it).
-Other libraries' messages come without their values, for the same reason.
+Leaves out: bodies, headers, phone numbers, secrets and messages of exceptions. They have no field
+here, so they cannot pass by mistake; `dropped_fields` counts what was dropped. The event is a fixed
+text: a value in it would bypass the list (a test looks for one). Messages of other libraries are
+logged without their values, for the same reason.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import sys
 from collections.abc import Callable, MutableMapping
 from json.encoder import encode_basestring_ascii
 from time import monotonic
-from types import TracebackType
 from typing import Any, Final, Literal, TextIO
 
 import structlog
@@ -33,8 +32,10 @@ MINUTE_S: Final = 60.0
 
 
 class Repeating:
-    """Something that may go wrong in every round, several times a second: logged at once, and then
-    once a minute while it goes on, for the log may lie on the disk that is full."""
+    """Failure that may recur several times a second: logged at once, then once a minute.
+
+    The log may lie on the disk that is full.
+    """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
@@ -43,7 +44,7 @@ class Repeating:
         self._count = 0
 
     def times(self, reason: str) -> int:
-        """It went wrong once more. How often since it was last logged; 0: not to be logged now."""
+        """Count one more failure; return how many to log now, or 0 for none."""
         now = self._clock()
         self._count += 1
         if reason == self._reason and now - self._logged_at < MINUTE_S:
@@ -54,22 +55,22 @@ class Repeating:
 
 
 class Budget:
-    """So many lines, and then none until a minute after the first of them.
+    """Number of lines that may be written in a minute.
 
-    The clock is only asked when the lines are used up: that costs the ordinary line nothing.
+    The clock is read only when they are used up: an ordinary line costs nothing.
     """
 
     def __init__(self, lines: int | None, clock: Callable[[], float] = monotonic) -> None:
-        """`lines` in a minute; None: as many as there are."""
+        """lines: None for no limit."""
         self._lines = lines
         self._clock = clock
         self._left = lines or 0
         self._began = clock()
         self.left_out = 0
-        """Lines that were not written and not yet counted in the log."""
+        """Lines that were left out since the log last said how many."""
 
     def take(self) -> bool:
-        """Use one line, if there is one."""
+        """Use one line; return False if none is left."""
         if self._left > 0:
             self._left -= 1
             return True
@@ -82,7 +83,7 @@ class Budget:
         return False
 
     def due_count(self, *, at_once: bool = False) -> int:
-        """How many were left out, to be logged now; 0 while their minute is not over."""
+        """Return how many lines were left out, and reset; 0 while their minute is not over."""
         if not (at_once or self._left > 0 or self._is_over()):
             return 0
         count, self.left_out = self.left_out, 0
@@ -93,40 +94,36 @@ class Budget:
 
 
 Write = Callable[[int, str, str, Any], None]
-"""Writes one line: level, text, the library's name, and what an exception handler was given."""
+"""Function that writes a line: level, text, the library's name, and `exc_info`."""
 
 
 class _Libraries(logging.Handler):
-    """Standard-library records as lines of ours."""
+    """Handler that writes records of the standard library as lines of ours."""
 
     def __init__(self, write: Write) -> None:
         super().__init__()
         self._write = write
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the record; a logging call of a library must not raise."""
-        self._write(record.levelno, _library_text(record), record.name, record.exc_info)
+        """Write the first line of the record's template, without values it may quote.
 
-
-def _library_text(record: logging.LogRecord) -> str:
-    """A library's message, without the values that it may quote.
-
-    uvicorn's own are addresses and numbers; of the others only the first line of the template.
-    """
-    template = str(record.msg)
-    if record.name.startswith("uvicorn"):
-        with contextlib.suppress(TypeError, ValueError):  # its values do not fit its template
-            template = record.getMessage()
-    elif record.name == "py.warnings":
-        # "file:line: Category: message": what is said may quote a value.
-        template = ": ".join(record.getMessage().split(": ")[:2])
-    return template.strip().partition("\n")[0]
+        Values of uvicorn are addresses and numbers, and stay.
+        """
+        template = str(record.msg)
+        if record.name.startswith("uvicorn"):
+            with contextlib.suppress(TypeError, ValueError):  # the values don't fit the template
+                template = record.getMessage()
+        elif record.name == "py.warnings":
+            # "file:line: Category: message": the message may quote a value.
+            template = ": ".join(record.getMessage().split(": ")[:2])
+        text = template.strip().partition("\n")[0]
+        self._write(record.levelno, text, record.name, record.exc_info)
 
 
 def route_libraries(write: Write, *, least: int) -> None:
-    """All of the standard library's loggers to `write`; uvicorn's access lines to nobody.
+    """Route all loggers of the standard library to `write`, and drop uvicorn's access lines.
 
-    least  the lowest level that uvicorn itself writes
+    least  the lowest level that uvicorn writes
     """
     root = logging.getLogger()
     root.handlers[:] = [_Libraries(write)]
@@ -144,8 +141,7 @@ def route_libraries(write: Write, *, least: int) -> None:
 
 
 # C0, DEL, C1; line and paragraph separators; zero-width and bidirectional controls, byte order
-# mark; lone surrogates. Any of them can break a line, drive a terminal or show another text
-# than is there.
+# mark; lone surrogates. Each can break a line, control a terminal or disguise a text.
 _UNSAFE: Final = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff"
     "\U000e0000-\U000e007f]"
@@ -153,18 +149,17 @@ _UNSAFE: Final = re.compile(
 
 
 def one_line(text: str, limit: int) -> str:
-    """The text cut to `limit` characters, with everything unsafe written as an escape."""
-    return _UNSAFE.sub(_escape, clipped(text, limit))
+    """Cut the text to `limit` characters, and escape all that is unsafe."""
+
+    def escape(match: re.Match[str]) -> str:
+        code = ord(match[0])
+        return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+
+    return _UNSAFE.sub(escape, _cut(text, limit))
 
 
-def clipped(text: str, limit: int) -> str:
-    """The text, or its first `limit` characters and how many more there were."""
+def _cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[:limit]}… {len(text) - limit} more"
-
-
-def _escape(match: re.Match[str]) -> str:
-    code = ord(match[0])
-    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
 
 
 FIELDS: Final[dict[str, str]] = {
@@ -176,9 +171,9 @@ FIELDS: Final[dict[str, str]] = {
     "chars": "a length of text",
     "code": "a problem's code, from a closed list",
     "command": "a command's name",
-    "component": "the part of the service that speaks",
+    "component": "the part of the service that logs",
     "count": "how many",
-    "cursor": "a place in the outcome feed",
+    "cursor": "a position in the outcome feed",
     "database": "where the database is: its file, or server and name; never a user or password",
     "delivery": "a delivery's id",
     "digest": "SHA-256 of a body",
@@ -186,38 +181,38 @@ FIELDS: Final[dict[str, str]] = {
     "duration_ms": "how long it took, in milliseconds",
     "environment": "sandbox or live",
     "error_class": "the class of an exception, never its message",
-    "error_where": "the last places of a traceback: file, line, function",
+    "error_where": "the innermost frames of a traceback: file, line, function",
     "event_id": "the provider's id of an event",
-    "exit_code": "what a process ends with",
+    "exit_code": "a process's exit code",
     "finding": "a finding's code",
     "findings": "how many findings",
-    "generation": "which state of an order's evidence",
+    "generation": "the generation of an order's evidence",
     "host": "an address we listen on",
     "kind": "the provider's word for an event",
     "lag_ms": "how far behind, in milliseconds",
-    "limit": "a bound that was met",
-    "logger": "the library that speaks",
+    "limit": "a limit that was reached",
+    "logger": "the library that logs",
     "method": "an HTTP method",
     "migration": "a revision of the schema",
     "operator": "an operator's id, never a name",
     "order": "an order's reference",
     "outcome": "an order's outcome",
     "path": "a route's template, never the path that was asked for",
-    "peer": "what kind of address a request came from: this machine, a private network, public",
+    "peer": "the kind of a request's address: this machine, a private network, public",
     "pid": "a process's number",
     "port": "a port we listen on",
-    "problem": "why something did not reach where it goes: a sentence of ours",
+    "problem": "why something was not delivered: a sentence of ours",
     "profile": "a provider's profile",
-    "queue": "how many wait",
+    "queue": "the length of a queue",
     "reason": "a reason code, from a closed list",
-    "received_at": "when a request was here, RFC 3339",
+    "received_at": "when a request arrived, RFC 3339",
     "rejections": "how many rejections",
-    "retry_after_s": "when to come again, in seconds",
+    "retry_after_s": "when to try again, in seconds",
     "revision": "a revision's id",
     "run": "a reconciliation run's id",
     "scenario": "a scenario of the simulated provider",
     "seconds": "a length of time",
-    "seed": "what a simulation's chance begins with",
+    "seed": "the seed of a simulation",
     "session": "the service's reference of a checkout session",
     "setting": "the name of a setting, never its value",
     "signal": "the name of a signal",
@@ -227,20 +222,20 @@ FIELDS: Final[dict[str, str]] = {
     "table": "a table's name",
     "verdict": "what the receiver decided",
     "version": "our own version",
-    "waited_ms": "how long something stood in a queue, in milliseconds",
+    "waited_ms": "how long something waited in a queue, in milliseconds",
     "way": "how something is sent: post or mail",
     "witness": "the name of a witness of the log",
 }
-"""Every field that may be logged, and what it holds."""
+"""Every field that may be logged, and its content."""
 
 MAX_VALUE_CHARS: Final = 500
-"""Longer values are cut and marked; a line stays readable and a log cannot be flooded by one."""
+"""Characters beyond which a value is cut and marked."""
 
 MAX_ITEMS: Final = 20
-"""Items of a list that are written; the others are only counted."""
+"""Items of a list that are written; the rest is only counted."""
 
 MAX_FRAMES: Final = 4
-"""Innermost places of a traceback that are written."""
+"""Innermost frames of a traceback that are written."""
 
 Format = Literal["json", "console", "auto"]
 Render = Callable[[str, MutableMapping[str, Any]], str]
@@ -262,12 +257,11 @@ def configure_logging(
     """Send every log line of the process to `stream` (default: standard error).
 
     format  `json`, `console`, or `auto`: console on a terminal, else json
-    level   `debug`, `info`, `warning` or `error`: the least that is written
-    clock   what dates the lines
-    lines_per_minute  those beyond it are left out and counted, unless they report an error
+    level   lowest level that is written: `debug`, `info`, `warning` or `error`
+    clock   dates the lines
+    lines_per_minute  lines beyond it are left out and counted, unless they report an error
 
-    Called again, lines of loggers that were used before follow, too: stream, format and level are
-    the process's, not a logger's.
+    Another call also changes loggers that were used before.
     """
     to = sys.stderr if stream is None else stream
     terminal = to.isatty()
@@ -291,27 +285,33 @@ def configure_logging(
 
 
 HELD_UP_MS: Final = 1_000
-"""How long a line waits for who reads the log, such as a terminal that was stopped. Everything
-waits meanwhile; once nobody has read for so long, lines are lost at once until somebody does."""
+"""How long a line waits for a slow reader of the log, such as a stopped terminal. Everything waits
+meanwhile; after that, lines are lost at once until somebody reads."""
 
 
 class _Reader:
-    """Who reads the log behind a pipe, a socket or a terminal, and may cease to."""
+    """Reader of the log behind a pipe, a socket or a terminal, which may stop reading."""
 
     def __init__(self, descriptor: int) -> None:
-        self._given, self._descriptor = descriptor, _opened_anew(descriptor)
+        self._given = self._descriptor = descriptor
+        # Opened again, so that our writes never block: a terminal may have less room than a line
+        # needs, and other processes write there, too. A socket, or a terminal of another user,
+        # cannot be opened.
+        way = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        with contextlib.suppress(OSError):
+            self._descriptor = os.open(f"/proc/self/fd/{descriptor}", way)
         self._poll = select.poll()
         self._poll.register(self._descriptor, select.POLLOUT)
         self._held_up = self._broken = False
 
     def write(self, line: str) -> bool:
-        """Whether it was taken whole. Raises OSError where nobody is there any more."""
+        """Write a line; return whether it was taken whole. Raises OSError if the reader is gone."""
         data = line.encode("utf-8", "backslashreplace")
         if self._broken:
             data = b"\n" + data
         left, since = data, monotonic()
         while left:
-            if taken := self._taken(left[: select.PIPE_BUF]):  # what a pipe takes at once
+            if taken := self._taken(left[: select.PIPE_BUF]):  # a pipe takes that much at once
                 left, since, self._held_up = left[taken:], monotonic(), False
             elif self._held_up or monotonic() - since >= HELD_UP_MS / 1000:
                 self._held_up, self._broken = True, self._broken or left is not data
@@ -320,37 +320,26 @@ class _Reader:
         return True
 
     def _taken(self, part: bytes) -> int:
-        """How many bytes of it were."""
+        """Write what has room; return how many bytes were written."""
         if not self._poll.poll(0 if self._held_up else HELD_UP_MS):
             return 0
         try:
             return os.write(self._descriptor, part)
-        except BlockingIOError:  # another process was quicker, or a line's end needs more room
+        except BlockingIOError:  # another process was faster, or the end of a line needs more room
             return 0
 
     def close(self) -> None:
-        """Before another takes its place."""
+        """Close what was opened here."""
         if self._descriptor != self._given:
             os.close(self._descriptor)
 
 
-def _opened_anew(descriptor: int) -> int:
-    """The same pipe or terminal, of which a write of ours alone never waits: a terminal may have
-    less room than a line needs, and other processes write there, too. The descriptor itself of what
-    cannot be opened: a socket, or a terminal of another user."""
-    way = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-    try:
-        return os.open(f"/proc/self/fd/{descriptor}", way)
-    except OSError:
-        return descriptor
-
-
 def _reader_of(stream: TextIO) -> _Reader | None:
-    """None of a file, which takes every line, and of what has no descriptor."""
+    """Return the reader of a stream; None for a file, which takes every line, or no descriptor."""
     try:
         descriptor = stream.fileno()
         mode = os.fstat(descriptor).st_mode
-    except (OSError, ValueError):  # it is closed, or in memory
+    except (OSError, ValueError):  # the stream is closed, or in memory
         return None
     if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor):
         return _Reader(descriptor)
@@ -358,7 +347,7 @@ def _reader_of(stream: TextIO) -> _Reader | None:
 
 
 class _Output:
-    """Where lines go. One for the process, so that cached loggers follow a new configuration."""
+    """Output of the process's lines; one, so that cached loggers follow a new configuration."""
 
     def __init__(self) -> None:
         self.stream: TextIO | None = None
@@ -369,7 +358,7 @@ class _Output:
         self.budget = Budget(None)
 
     def admits(self, level: int) -> bool:
-        """Whether a line of this level is written; where it is not, it has been counted."""
+        """Return whether to write a line of this level, and count it if not."""
         if level < self.least:
             return False
         admitted = level >= _LEVELS["error"] or self.budget.take()
@@ -378,13 +367,13 @@ class _Output:
         return admitted
 
     def tell_left_out(self, *, at_once: bool = False) -> None:
-        """One line instead of those that were left out, once their minute is over."""
+        """Log how many lines were left out, once their minute is over."""
         count = self.budget.due_count(at_once=at_once)
         if count:
             self.msg(self.render("warning", {"event": "log lines left out", "count": count}))
 
     def msg(self, line: str) -> None:
-        """Write one line in one call. A log that cannot be written must not stop a delivery."""
+        """Write a line in one call. A log that cannot be written must not stop a delivery."""
         stream = sys.stderr if self.stream is None else self.stream
         try:
             if self.reader is None:
@@ -393,18 +382,18 @@ class _Output:
             elif not self.reader.write(line):
                 self.lost += 1
         except (OSError, ValueError):
-            # The disk is full, the reader has gone or the stream is closed: nobody to inform.
+            # The disk is full, the reader is gone or the stream is closed: nobody to inform.
             self.lost += 1
 
     debug = info = warning = error = critical = exception = fatal = warn = log = msg
 
 
 class LogLine:
-    """One kind of line that is written often: its event and field names are compiled once.
+    """Line that is written often, with its event and field names compiled once.
 
-    `Line("delivery", "delivery", "source")(delivery_id, name)` writes what
-    `log.info("delivery", delivery=delivery_id, source=name)` would, in a third of the time.
-    Raises KeyError, when it is made, for a field that may not be logged.
+    `LogLine("delivery", "delivery", "source")(delivery_id, name)` writes the line of
+    `log.info("delivery", delivery=delivery_id, source=name)` in a third of the time. Making it
+    raises KeyError for a field that may not be logged.
     """
 
     def __init__(self, event: str, *names: str) -> None:
@@ -414,16 +403,13 @@ class LogLine:
         self._head = f'","level":"info","event":{encode_basestring_ascii(event)}'
 
     def __call__(self, *values: str | int | None) -> None:
-        """Write one line at level info, with the values in the order of the names."""
+        """Write a line at level info, with the values in the order of the names."""
         if not _OUTPUT.admits(20):
             return
         render = _OUTPUT.render
         if not isinstance(render, _Json):
-            event: dict[str, Any] = {
-                "event": self._event,
-                **dict(zip(self._names, values, strict=True)),
-            }
-            _OUTPUT.msg(render("info", event))
+            fields = dict(zip(self._names, values, strict=True))
+            _OUTPUT.msg(render("info", {"event": self._event, **fields}))
             return
         parts = ['{"at":"', render.dated(), self._head]
         for key, value in zip(self._keys, values, strict=True):
@@ -434,14 +420,14 @@ class LogLine:
 
 
 def lost_lines() -> int:
-    """How many lines could not be written since the start; for the metrics."""
+    """Return how many lines could not be written since the start."""
     return _OUTPUT.lost
 
 
 def tell_left_out(*, at_once: bool = False) -> None:
-    """Say how many lines were left out, if any were and their minute is over, or at once.
+    """Log how many lines were left out, if any, once their minute is over or at once.
 
-    To be called now and then: after a flood there may be no other line to say it.
+    Call it now and then: after a flood there may be no other line.
     """
     _OUTPUT.tell_left_out(at_once=at_once)
 
@@ -460,7 +446,7 @@ def _render(_: Any, method: str, event: MutableMapping[str, Any]) -> str:
 
 
 def _describe_exception(event: MutableMapping[str, Any]) -> None:
-    """Class and places instead of the message, which may quote a body or a parameter."""
+    """Replace an exception by its class and frames: its message may quote a body."""
     given = event.pop("exc_info")
     error = given[1] if isinstance(given, tuple) else given
     if not isinstance(error, BaseException):
@@ -470,24 +456,24 @@ def _describe_exception(event: MutableMapping[str, Any]) -> None:
 
 
 def class_and_places(error: BaseException) -> tuple[str, str]:
-    """All that is logged of an error that nobody foresaw: its class, and where it came from."""
-    kind = type(error)
-    return f"{kind.__module__}.{kind.__qualname__}", _where(error.__traceback__)
+    """Return what is logged of an unforeseen error: its class, and its frames.
 
-
-def _where(trace: TracebackType | None) -> str:
-    """The innermost places, innermost first: `journal.py:120 commit < app.py:31 receive`."""
+    The innermost frame comes first: `journal.py:120 commit < app.py:31 receive`.
+    """
     places: list[str] = []
+    trace = error.__traceback__
     while trace is not None:
         code = trace.tb_frame.f_code
         name = code.co_filename.replace("\\", "/").rpartition("/")[2]
         places.append(f"{name}:{trace.tb_lineno} {code.co_name}")
         trace = trace.tb_next
-    return " < ".join(reversed(places[-MAX_FRAMES:]))
+    kind = type(error)
+    where = " < ".join(reversed(places[-MAX_FRAMES:]))
+    return f"{kind.__module__}.{kind.__qualname__}", where
 
 
 class _Dated:
-    """The present as RFC 3339 with microseconds; the text of a second is made once."""
+    """Current time as RFC 3339 with microseconds; the text of a second is made once."""
 
     def __init__(self, clock: Clock) -> None:
         self._now = clock.now
@@ -502,7 +488,7 @@ class _Dated:
 
 
 class _Json:
-    """One JSON object a line, in ASCII: whatever could break a line or a terminal is escaped."""
+    """Renderer of one JSON object a line, in ASCII, with all that is unsafe escaped."""
 
     def __init__(self, dated: _Dated) -> None:
         self.dated = dated
@@ -523,7 +509,7 @@ class _Json:
 
 def _json(value: Any) -> str:
     if type(value) is str:
-        text = value if len(value) <= MAX_VALUE_CHARS else clipped(value, MAX_VALUE_CHARS)
+        text = value if len(value) <= MAX_VALUE_CHARS else _cut(value, MAX_VALUE_CHARS)
         encoded: str = encode_basestring_ascii(text)
         return encoded
     if value is None:
@@ -532,19 +518,6 @@ def _json(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, list | tuple | set | frozenset):
         return f"[{','.join(_json(item) for item in _items(value))}]"
-    return _scalar(value)
-
-
-def _items(value: Any) -> list[Any]:
-    """At most MAX_ITEMS, none of them a list; a set's in their order as text."""
-    items = sorted(value, key=str) if isinstance(value, set | frozenset) else list(value)
-    kept = [item if isinstance(item, str | int) else type(item).__name__ for item in items]
-    rest = len(kept) - MAX_ITEMS
-    return kept if rest <= 0 else [*kept[:MAX_ITEMS], f"{rest} more"]
-
-
-def _scalar(value: Any) -> str:
-    """A number; a text of a subclass; of anything else only its type: its text is unknown to us."""
     if isinstance(value, int):
         return str(int(value))
     if isinstance(value, float):
@@ -552,11 +525,19 @@ def _scalar(value: Any) -> str:
         return repr(float(value)) if finite else f'"{value}"'
     if isinstance(value, str):
         return _json(str.__str__(value))
-    return _json(f"<{type(value).__name__}>")
+    return _json(f"<{type(value).__name__}>")  # its text is unknown to us
+
+
+def _items(value: Any) -> list[Any]:
+    """Return at most MAX_ITEMS items, none of them a list; those of a set sorted as text."""
+    items = sorted(value, key=str) if isinstance(value, set | frozenset) else list(value)
+    kept = [item if isinstance(item, str | int) else type(item).__name__ for item in items]
+    rest = len(kept) - MAX_ITEMS
+    return kept if rest <= 0 else [*kept[:MAX_ITEMS], f"{rest} more"]
 
 
 class _Console:
-    """For people: time, level, event and fields on one line; colours on a terminal only."""
+    """Renderer for people: time, level, event and fields; colours on a terminal only."""
 
     def __init__(self, dated: _Dated, *, colors: bool) -> None:
         self._dated = dated
@@ -587,14 +568,10 @@ _OUTPUT = _Output()
 
 
 def _write_library_line(level: int, text: str, logger: str, exc_info: Any) -> None:
-    """A line of another library's, in our form."""
     if _OUTPUT.admits(level):
         event: dict[str, Any] = {"event": text, "logger": logger}
         if exc_info:
             event["exc_info"] = exc_info
             _describe_exception(event)
-        _OUTPUT.msg(_OUTPUT.render(_level_name(level), event))
-
-
-def _level_name(number: int) -> str:
-    return next((name for name, least in reversed(_LEVELS.items()) if number >= least), "debug")
+        names = (name for name, least in reversed(_LEVELS.items()) if level >= least)
+        _OUTPUT.msg(_OUTPUT.render(next(names, "debug"), event))

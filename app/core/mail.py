@@ -1,7 +1,6 @@
-"""Mail that goes out, by SMTP: encrypted, but to this machine itself.
+"""Outgoing mail by SMTP, encrypted unless the server is on this machine.
 
-What goes wrong is a DeliveryFailed whose sentence holds no secret and nothing of what the server
-wrote.
+A failure is a DeliveryFailed, whose sentence has no secret and no text of the server.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import smtplib
 import ssl
 from dataclasses import dataclass, field
 from email.message import EmailMessage
-from typing import Final
+from typing import Any, Final
 
 from app.core.errors import DeliveryFailed
 from app.core.hosts import is_loopback
@@ -20,15 +19,15 @@ LIMIT_S: Final = 60.0
 """Seconds that one answer of a mail server may take."""
 
 TLS_FROM_THE_START: Final = 465
-"""The port on which a mail server is spoken to encrypted at once (RFC 8314)."""
+"""Port of connections that are encrypted from the start (RFC 8314)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MailServer:
-    """Who takes our mails.
+    """The server that takes our mails.
 
     user, password   both or neither
-    trusted   whose certificates count; None: those that the system trusts
+    trusted   certificates to trust; None: those that the system trusts
     """
 
     host: str
@@ -38,13 +37,18 @@ class MailServer:
     trusted: ssl.SSLContext | None = None
 
     async def send(self, message: EmailMessage) -> None:
-        """Send it, from and to whom it says. Raises DeliveryFailed."""
+        """Send a message to its recipients. Raises DeliveryFailed."""
         await asyncio.to_thread(self._send, message)
 
     def _send(self, message: EmailMessage) -> None:
         trusted = self.trusted or ssl.create_default_context()
+        to: dict[str, Any] = {"host": self.host, "port": self.port, "timeout": LIMIT_S}
         try:
-            with self._opened(trusted) as server:
+            with (
+                smtplib.SMTP_SSL(**to, context=trusted)
+                if self.port == TLS_FROM_THE_START
+                else smtplib.SMTP(**to)
+            ) as server:
                 if self.port != TLS_FROM_THE_START and not is_loopback(self.host):
                     server.starttls(context=trusted)
                 if self.user is not None and self.password is not None:
@@ -77,11 +81,6 @@ class MailServer:
             ) from None
         if refused:
             raise DeliveryFailed(_REFUSED)
-
-    def _opened(self, trusted: ssl.SSLContext) -> smtplib.SMTP:
-        if self.port == TLS_FROM_THE_START:
-            return smtplib.SMTP_SSL(self.host, self.port, timeout=LIMIT_S, context=trusted)
-        return smtplib.SMTP(self.host, self.port, timeout=LIMIT_S)
 
 
 _REFUSED: Final = "the mail server refuses a recipient: see to whom mails are to go (…__MAIL_TO)"

@@ -1,8 +1,8 @@
-"""What is seen of personal data: enough to tell two customers apart, too little to reach one.
+"""Masking of personal data: enough stays to tell two customers apart, too little to reach one.
 
-Whatever prints, lists, draws or bundles takes phone numbers and names through here. The full ones
-are for a person who may unmask and says why. `Mask` hides one known number and one token in texts
-of others: services repeat what they were sent, most often in the sentence of a refusal.
+All output passes phone numbers and names through here; only a person who may unmask, and says why,
+sees them whole. `Mask` hides a known number and a token in texts of others: services repeat what
+they were sent, most often in a refusal.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from urllib.parse import unquote_plus
 DOT: Final = "•"
 
 _HIDDEN_AT_LEAST: Final = 5
-"""Digits: a hundred thousand numbers look the same."""
+"""Digits that are hidden at least: a hundred thousand numbers look alike."""
 
 _SIGNIFICANT: Final = 8
-"""Digits at the end that identify a customer however the number is written before them
-(254712345678, +254 712 345 678, 0712-345678)."""
+"""Last digits, which identify a customer however the number is written (254712345678,
++254 712 345 678, 0712-345678)."""
 
 _BETWEEN: Final = r"[ ().-]{0,2}"
-"""Between the digits of what only may be a number. Digests rest on it: it stays as it is."""
+"""Between the digits of a possible number. Stored digests depend on it: don't change it."""
 
 _FILLING: Final = r"[ \t\u00a0\u2000-\u2015\u202a-\u202f\u2060-\u2069\u2212().\-/]"
 
 APART: Final = rf"{_FILLING}{{0,3}}"
-"""Between the digits of a number that is known: also blanks and dashes that no keyboard has, as
-address books copy them, marks of direction, and two of them about a dash."""
+"""Between the digits of a known number: also the spaces, dashes and direction marks that address
+books copy."""
 
 _SOME_PHONE: Final = re.compile(
     rf"(?<![\w.-])(?:\+|\(?0\)?){_BETWEEN}\d(?:{_BETWEEN}\d){{7,13}}(?!\d)", re.ASCII
@@ -50,7 +50,7 @@ _NAMES: Final = frozenset(
 
 
 def masked_phone(digits: str) -> str:
-    """E.164 digits as they are shown: `+254 ••• ••• •01`."""
+    """Mask E.164 digits: `+254 ••• ••• •01`."""
     head = min(3, len(digits) - 2 - _HIDDEN_AT_LEAST)
     hidden = DOT * (len(digits) - head - 2)
     groups = [hidden[at : at + 3] for at in range(0, len(hidden), 3)]
@@ -59,15 +59,15 @@ def masked_phone(digits: str) -> str:
 
 
 def masked_name(name: str) -> str:
-    """A person's name as it is shown: the first letter, and not how long it is."""
+    """Mask a person's name: its first letter, and not its length."""
     text = name.strip()
     return text[0] + 3 * DOT if text else ""
 
 
 def phone_pattern(digits: str) -> re.Pattern[str]:
-    """Finds a number in a text however it is written: with a plus, blanks, dashes, or national.
+    """Build the pattern of a number in any notation: with a plus, spaces, dashes, or national.
 
-    Whatever else ends in the same eight digits is found too: better hidden than distinguished.
+    It also finds other numbers with the same last eight digits: better hidden than shown.
     """
     last = _spaced(digits[-_SIGNIFICANT:])
     # The bound keeps the search linear in a long run of digits.
@@ -75,12 +75,12 @@ def phone_pattern(digits: str) -> re.Pattern[str]:
 
 
 def looks_like_a_phone(text: str) -> bool:
-    """Whether some number stands in the text as people write it: behind a plus or a zero."""
+    """Return whether a text has a phone number behind a plus or a zero, as people write it."""
     return _SOME_PHONE.search(text) is not None
 
 
 _TELLING: Final = 3
-"""Digits at the end that tell texts apart whose numbers are hidden, and not whose they are."""
+"""Last digits that are shown: they tell texts apart, and not whose number it is."""
 
 _MAYBE_PHONE: Final = re.compile(
     rf"(?<!\d)\d(?:{_BETWEEN}\d){{{_SIGNIFICANT - 1},14}}(?!\d)", re.ASCII
@@ -88,8 +88,10 @@ _MAYBE_PHONE: Final = re.compile(
 
 
 def without_phones(text: str) -> str:
-    """The text with all but the last digits hidden of whatever may be a phone number, however it is
-    written: for a digest that must not be a way to try numbers out."""
+    """Hide all but the last digits of every possible phone number.
+
+    For a digest that must not serve to try out numbers.
+    """
     return _MAYBE_PHONE.sub(lambda found: DOT + found[0][-_TELLING:], text)
 
 
@@ -101,10 +103,10 @@ _LOOSE_PHONE: Final = re.compile(
 
 
 def masked_words(text: str) -> str:
-    """Somebody's words as they are kept: of whatever may be a phone number the last digits alone.
+    """Mask a text for storage: hide all but the last digits of every possible phone number.
 
-    Digits behind a letter are a part of a code (`DP00800001006`), and three groups of three between
-    points are one (`000.100.110`): they stay. Of what was masked it gives the same again.
+    Codes stay: digits behind a letter (`DP00800001006`), and groups of three between points
+    (`000.100.110`). A masked text stays as it is.
     """
     return _LOOSE_PHONE.sub(lambda found: DOT + found[0][-_TELLING:], text)
 
@@ -118,39 +120,42 @@ _AT_SIGHT: Final = re.compile(
 )
 
 _MORE_THAN_A_DATE: Final = 9
-"""Digits: 2026-11-20 has eight."""
+"""Digits that are no date: 2026-11-20 has eight."""
 
 
 def masked_at_sight(text: str) -> str:
-    """A text of which nobody knows what is in it, without what is written as people write a number
-    (behind a plus or a zero, or in groups), eleven digits and more, and e-mail addresses. Dates,
-    seconds and addresses of machines stay."""
-    text = _AT_SIGHT.sub(lambda found: _at_sight(found[0]), text)
-    return _EMAIL.sub(lambda found: masked_name(found[0]), text)
+    """Mask a text of unknown content: phone numbers as people write them, and e-mail addresses.
 
+    Such a number is behind a plus or a zero, in groups, or has eleven digits or more. Dates,
+    seconds and addresses of machines stay.
+    """
 
-def _at_sight(text: str) -> str:
-    digits = sum(each.isdigit() for each in text)
-    return text if digits < _MORE_THAN_A_DATE else _shown_phone(text)
+    def shown(found: re.Match[str]) -> str:
+        digits = sum(each.isdigit() for each in found[0])
+        return found[0] if digits < _MORE_THAN_A_DATE else _shown_phone(found[0])
+
+    return _EMAIL.sub(lambda found: masked_name(found[0]), _AT_SIGHT.sub(shown, text))
 
 
 def written_pattern(digits: str) -> re.Pattern[str]:
-    """Finds this very number: whole, or national behind a zero, and no part of a longer one.
+    """Build the pattern of exactly this number: whole, or national behind a zero.
 
-    Stricter than `phone_pattern`: for what is deleted where it is found.
+    Stricter than `phone_pattern`: what it finds is deleted.
     """
-    # A country's code has one to three digits (ITU-T E.164), and is not written behind a zero.
+    # A country's code has one to three digits (ITU-T E.164), and no zero before it.
     national = [rf"\(?0\)?{APART}{_spaced(digits[code:])}" for code in (1, 2, 3)]
-    # In groups, it must not be the end of a longer number that is written in groups.
+    # In groups, it must not be the end of a longer number in groups.
     grouped = rf"(?<!\d{_FILLING})(?:\+|00)?{APART}{_spaced(digits)}"
     whole = rf"(?:\+|00)?{digits}"
     return re.compile(rf"(?<!\d)(?:{'|'.join((whole, grouped, *national))})(?!\d)", re.ASCII)
 
 
 def hint_pattern(digits: str) -> re.Pattern[bytes]:
-    """Finds, a good deal faster, what is in every text in which `written_pattern` finds something:
-    the last digits, which all forms share. It begins with a character to look for."""
-    # What may stand between two of them has three bytes at most, each, in UTF-8 and in Latin-1.
+    """Build the fast pattern of the last digits, which all forms share.
+
+    It matches wherever `written_pattern` does, and begins with a fixed character.
+    """
+    # Each of up to three characters between two digits has three bytes at most in UTF-8.
     return re.compile(rb"[^0-9A-Za-z]{0,9}".join(digits[-5:].encode("ascii")[at : at + 1]
                                                for at in range(5)))  # fmt: skip
 
@@ -160,14 +165,14 @@ def _spaced(digits: str) -> str:
 
 
 _ESCAPED: Final = re.compile(r"\\+u([0-9a-fA-F]{4})")
-"""More than one where a document is a text of another."""
+"""An escape of JSON; a document inside another has more than one backslash."""
 
 _LINE_END: Final = re.compile(r"\r?\n|\\n")
 
 _BASE64_LETTERS: Final = r"[A-Za-z0-9+/_-]"
 
 _LONG: Final = 60
-"""Digits of base64: a number alone is not sent so, and ids are short."""
+"""Least length of base64 that is decoded: ids are shorter, and nobody sends a number so."""
 
 _BASE64: Final = re.compile(
     rf"(?<!{_BASE64_LETTERS}){_BASE64_LETTERS}{{{_LONG},}}"
@@ -181,23 +186,24 @@ _LETTER_OR_NOT: Final = bytes(
 
 
 def written_out(text: str) -> str:
-    """The text, and behind it what it says where characters stand in it as `\\u0032` or `%32`, or a
-    document as base64: for patterns, which find a number in either."""
-    return "\n".join([text, *_behind(text)])
+    """Append to a text what its escapes (`\\u0032`, `%32`) and its base64 stand for.
+
+    Patterns find a number in either form.
+    """
+    return "\n".join([text, *_decoded(text)])
 
 
 def is_written_out(content: bytes) -> bool:
-    """Whether `written_out` finds nothing behind these bytes, so that they may be looked through as
-    they are."""
+    """Return whether `written_out` would append nothing, so that the bytes can be searched."""
     return b"%" not in content and b"\\u" not in content and not _has_base64(content)
 
 
 def _has_base64(content: bytes) -> bool:
-    # Asked of every body: a pattern takes a hundred times as long.
+    # Called for every body: a pattern takes a hundred times as long.
     return b"x" * _LONG in content.translate(_LETTER_OR_NOT)
 
 
-def _behind(text: str) -> Iterator[str]:
+def _decoded(text: str) -> Iterator[str]:
     if "\\u" in text:
         yield _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)
     decoded = text
@@ -217,31 +223,32 @@ _FROM_URL: Final = str.maketrans("-_", "+/")
 
 
 class Masking:
-    """Hides the phone numbers it was given, and what fields of JSON call a phone, a name, an e-mail
-    or an address. Does not show what it hides."""
+    """Masking of given phone numbers, and of JSON fields named like personal data.
+
+    Its repr does not show what it hides.
+    """
 
     __slots__ = ("_patterns",)
 
     def __init__(self, phones: Iterable[str] = ()) -> None:
-        """phones: E.164 digits that are known of the customers whose texts pass here."""
+        """phones: E.164 digits of the customers whose texts are masked."""
         self._patterns = [(phone_pattern(each), masked_phone(each)) for each in set(phones)]
 
     def __repr__(self) -> str:
         return "Masking()"
 
     def text(self, text: str) -> str:
-        """The text with each number in its masked form."""
+        """Mask the numbers in a text."""
         for pattern, shown in self._patterns:
             text = pattern.sub(shown, text)
         return text
 
     def touches(self, text: str) -> bool:
-        """Whether one of the numbers is in the text."""
+        """Return whether one of the numbers is in a text."""
         return any(pattern.search(text) for pattern, _ in self._patterns)
 
     def value(self, value: Any) -> Any:
-        """A JSON value, as the standard library reads it, with everything personal masked. A
-        number that is masked becomes a text."""
+        """Mask everything personal in a JSON value; a masked number becomes text."""
         if isinstance(value, dict):
             return {self.text(name): self._field(name, each) for name, each in value.items()}
         if isinstance(value, list):
@@ -253,7 +260,7 @@ class Masking:
         return value
 
     def _field(self, name: str, value: Any) -> Any:
-        word = _NOT_LETTERS.sub("", name.lower().removeprefix("x-"))  # as headers begin
+        word = _NOT_LETTERS.sub("", name.lower().removeprefix("x-"))  # the prefix of headers
         if any(each in word for each in _PHONE_WORDS):
             return self._each(value, _shown_phone)
         if word in _NAMES or any(each in word for each in _OTHER_WORDS):
@@ -261,7 +268,7 @@ class Masking:
         return self.value(value)
 
     def _each(self, value: Any, shown: Callable[[str], str]) -> Any:
-        """What is personal by its name, whole or in parts: an address has lines, a name is two."""
+        """Mask a personal field, also in parts: an address has lines."""
         if isinstance(value, dict):
             return {self.text(name): self._each(each, shown) for name, each in value.items()}
         if isinstance(value, list):
@@ -284,7 +291,7 @@ _NOTHING = re.compile(r"(?!)")
 
 
 class Mask:
-    """Hides one phone number (digits), if there is one, and one token. Shows neither itself."""
+    """Masking of a phone number (digits), if any, and a token. Its repr shows neither."""
 
     __slots__ = ("_phone", "_token")
 
@@ -298,20 +305,20 @@ class Mask:
         return "Mask()"
 
     def hide(self, text: str) -> str:
-        """The text with `***` where either was."""
+        """Replace both in a text by `***`."""
         return self._phone.sub(HIDDEN, text.replace(self._token, HIDDEN))
 
     def touches(self, text: str) -> bool:
-        """Whether either is in the text."""
+        """Return whether either is in a text."""
         return self.hide(text) != text
 
 
 def plain(text: str) -> str:
-    """One line without control, format or unassigned characters."""
+    """Make a text one line, without control, format or unassigned characters."""
     shown = "".join(" " if unicodedata.category(c)[0] in "CZ" else c for c in text)
     return " ".join(shown.split())
 
 
 def clipped(text: str, limit: int) -> str:
-    """At most `limit` characters, the last of them … where something was cut."""
+    """Cut a text to `limit` characters, the last of them `…`."""
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,7 +1,7 @@
-"""Figures for Prometheus. Labels are source names and verdicts: few, and never from the sender.
+"""Metrics for Prometheus. Labels are source names and verdicts: few, and never from the sender.
 
-What every delivery touches are plain integers of our own; they become Prometheus's only when
-somebody asks. Everything runs on one event loop, so they need no lock.
+A delivery updates plain integers, which become Prometheus's when it asks. All runs on one event
+loop, so there is no lock.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sized
 from itertools import accumulate
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -27,21 +27,21 @@ _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 
 
 class Connections(Protocol):
-    """What a server knows of its connections."""
+    """A server's counts of its connections."""
 
     @property
     def open(self) -> Sized:
-        """Those that are open."""
+        """The open connections."""
 
     @property
     def refused(self) -> Mapping[str, int]:
-        """How many were not let in or were closed, by reason."""
+        """How many connections were refused or closed, by reason."""
 
 
 class Metrics(Collector):
-    """One registry for one application, so that tests may have many.
+    """Registry of one application.
 
-    gauges  what each further gauge says, by its name
+    gauges  descriptions of further gauges, by name
     """
 
     def __init__(
@@ -61,14 +61,14 @@ class Metrics(Collector):
         self._registry.register(self)
 
     def count(self, source: str, verdict: str | None, seconds: float) -> None:
-        """Count one delivery. A source that is not configured is counted as `unknown`."""
+        """Count a delivery. A source that is not configured counts as `unknown`."""
         known = source if source in self._sources else "unknown"
         self._deliveries[known, verdict or "not_stored"] += 1
         self._times[bisect_left(_SECONDS, seconds)] += 1
         self._time_sum += seconds
 
     def count_not_stored(self, reason: str) -> None:
-        """Count one delivery that was answered 503, by why."""
+        """Count a delivery that was answered 503, by reason."""
         self._not_stored[reason] += 1
 
     def set_state(
@@ -78,40 +78,53 @@ class Metrics(Collector):
         orders: Mapping[str, int],
         read: Mapping[tuple[str, str], int],
     ) -> None:
-        """What the store says now: values of the gauges below, orders by outcome, and deliveries
-        read by source and verdict, since the database was made."""
+        """Set what the database says now.
+
+        gauges  values by name
+        orders  counts by outcome
+        read    deliveries read since the database was made, by source and verdict
+        """
         self._gauges = gauges
         self._orders = orders
         self._read = read
 
     def collect(self) -> Iterator[Metric]:
-        """The figures as Prometheus's families."""
-        deliveries = CounterMetricFamily(
-            "tallyhook_deliveries",
+        """Yield the metrics as Prometheus's families."""
+        by_verdict, by_reason = ("source", "verdict"), ("reason",)
+        yield _counter(
+            "deliveries",
             "Deliveries by verdict; not_stored where none was reached.",
-            labels=("source", "verdict"),
+            by_verdict,
+            self._deliveries,
         )
-        for labels, count in sorted(self._deliveries.items()):
-            deliveries.add_metric(labels, count)
-        yield deliveries
-        read = CounterMetricFamily(
-            "tallyhook_deliveries_read",
+        yield _counter(
+            "deliveries_read",
             "Deliveries read from the inbox, by what became of them.",
-            labels=("source", "verdict"),
+            by_verdict,
+            self._read,
         )
-        for labels, count in sorted(self._read.items()):
-            read.add_metric(labels, count)
-        yield read
-        not_stored = CounterMetricFamily(
-            "tallyhook_deliveries_not_stored",
+        yield _counter(
+            "deliveries_not_stored",
             "Deliveries answered 503, by why.",
-            labels=("reason",),
+            by_reason,
+            {(reason,): count for reason, count in self._not_stored.items()},
         )
-        for reason, count in sorted(self._not_stored.items()):
-            not_stored.add_metric((reason,), count)
-        yield not_stored
-        yield self._histogram()
-        yield from self._connections()
+        times = HistogramMetricFamily(
+            "tallyhook_delivery_seconds", "From the request's headers to its answer."
+        )
+        bounds = [*(str(bound) for bound in _SECONDS), "+Inf"]
+        buckets = list(zip(bounds, accumulate(self._times), strict=True))
+        times.add_metric((), buckets=buckets, sum_value=self._time_sum)
+        yield times
+        yield GaugeMetricFamily(
+            "tallyhook_connections", "Connections that are open.", value=len(self._server.open)
+        )
+        yield _counter(
+            "connections_refused",
+            "Connections that were not let in, or were closed for what came or did not come.",
+            by_reason,
+            {(reason,): count for reason, count in self._server.refused.items()},
+        )
         yield CounterMetricFamily(
             "tallyhook_log_lines_lost", "Log lines that could not be written.", value=lost_lines()
         )
@@ -124,54 +137,38 @@ class Metrics(Collector):
             orders.add_metric((outcome,), count)
         yield orders
 
-    def _connections(self) -> Iterator[Metric]:
-        yield GaugeMetricFamily(
-            "tallyhook_connections",
-            "Connections that are open.",
-            value=len(self._server.open),
-        )
-        refused = CounterMetricFamily(
-            "tallyhook_connections_refused",
-            "Connections that were not let in, or were closed for what came or did not come.",
-            labels=("reason",),
-        )
-        for reason, count in sorted(self._server.refused.items()):
-            refused.add_metric((reason,), count)
-        yield refused
-
-    def _histogram(self) -> Metric:
-        bounds = [*(str(bound) for bound in _SECONDS), "+Inf"]
-        family = HistogramMetricFamily(
-            "tallyhook_delivery_seconds", "From the request's headers to its answer."
-        )
-        buckets = list(zip(bounds, accumulate(self._times), strict=True))
-        family.add_metric((), buckets=buckets, sum_value=self._time_sum)
-        return family
-
     def exposition(self) -> bytes:
-        """All figures in Prometheus's text form."""
+        """Return all metrics in Prometheus's text form."""
         return generate_latest(self._registry)
+
+
+def _counter(name: str, about: str, labels: tuple[str, ...], counts: Mapping[Any, int]) -> Metric:
+    family = CounterMetricFamily(f"tallyhook_{name}", about, labels=labels)
+    for each, count in sorted(counts.items()):
+        family.add_metric(each, count)
+    return family
 
 
 GAUGES: Final = {
     "orders_due": "Orders whose fold is due and not yet done; 100000: or more.",
     "journal_queue": "Arrivals that wait to be committed.",
-    "inbox_unread": "Deliveries and refused ones that are accepted and not read yet.",
-    "inbox_unread_bytes": "Their bytes.",
+    "inbox_unread": "Accepted and refused deliveries that are not read yet.",
+    "inbox_unread_bytes": "Bytes of deliveries that are not read yet.",
     "inbox_set_aside": "Deliveries that could not be read; `tallyhook deliveries poisoned`.",
     "store_writable": "1 while deliveries can be stored; 0 while there is no room for them.",
-    "write_faults": "Batches of deliveries in a row that could not be written, to this moment.",
+    "write_faults": "Latest batches of deliveries in a row that could not be written.",
     "notifications_waiting": "Notifications that the shop has not yet taken; 100000: or more.",
-    "notifications_given_up": "Notifications that are sent no more unless a person asks for it.",
+    "notifications_given_up": "Notifications that are only sent again if a person asks for it.",
     "log_leaves": "Deliveries, records, revisions and audit entries that are sealed in the log.",
-    "log_waiting": "Those that wait to be sealed, safe, not to be deleted yet; 100000: or more.",
-    "orders_paid_but_not_fulfilled": "Orders paid for that the shop has not said to have shipped.",
-    "orders_fulfilled_but_not_paid": "Orders that were shipped without having been paid for.",
-    "orders_unread_money_event": "Orders with events of money going back that no profile knows.",
-    "last_checkpoint_left_seconds": "Unix time when the largest checkpoint left; absent: none.",
-    "last_checkpoint_left_leaves": "How many leaves of the log it has.",
+    "log_waiting": "Leaves that wait to be sealed; 100000: or more.",
+    "orders_paid_but_not_fulfilled": "Paid orders that the shop has not reported as shipped.",
+    "orders_fulfilled_but_not_paid": "Orders that were shipped without being paid.",
+    "orders_unread_money_event": "Orders with events of money going back that no profile names.",
+    "last_checkpoint_left_seconds": "Unix time when the largest checkpoint was delivered; "
+    "absent: none.",
+    "last_checkpoint_left_leaves": "Leaves of the log in the largest delivered checkpoint.",
     "last_backup_seconds": "Unix time of the last backup that was noted; absent: none.",
-    "certificate_ends_seconds": "Unix time when the certificate of TALLYHOOK_PUBLIC_URL ends; 0: "
-    "it is not trusted; absent: no https address, or nobody has answered there.",
+    "certificate_ends_seconds": "Unix time when the certificate of TALLYHOOK_PUBLIC_URL expires; "
+    "0: it is not trusted; absent: no https address, or no answer there.",
     "disk_free_bytes": "Bytes that are free on the disk of the database.",
 }

@@ -1,9 +1,10 @@
-"""Background tasks that work in rounds, and rest where a round had nothing to do."""
+"""Background tasks that work in rounds, and rest after a round that had nothing to do."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 import anyio
@@ -16,24 +17,24 @@ log = structlog.get_logger()
 
 
 IDLE_S: Final = 1.0
-"""Seconds between two looks at what is due, where a look costs one index lookup."""
+"""Seconds between two looks at what is due, if a look costs one index lookup."""
 
 Rest = Callable[[int], float]
-"""Seconds to rest after a round, by how much it had to do."""
+"""Function from how much a round had to do to the seconds to rest after it."""
 
 
 def rest_when_idle(seconds: float) -> Rest:
-    """No rest while there is something to do."""
+    """Build a rest of so many seconds after an idle round, and none after another."""
     return lambda done: 0.0 if done else seconds
 
 
 class PeriodicTask:
-    """Calls `work` until it is stopped; what it returns is how much there was to do.
+    """Task that calls `work` until it is stopped; `work` returns how much there was to do.
 
-    component  what it is called in the log
+    component  its name in the log
     rest       how long to rest after a round
-    begin      what is done once, before the first round; tried again until the store takes it
-    alive      tells readiness whether it is running
+    begin      called before the first round, until the database takes it
+    alive      whether it is running
     """
 
     def __init__(
@@ -53,15 +54,19 @@ class PeriodicTask:
         self.alive = False
 
     def stop(self) -> None:
-        """End after the round under way."""
+        """Stop after the current round."""
         self._stopping.set()
 
     async def run(self) -> None:
-        """Round after round, until stopped or until an error that stays."""
+        """Run rounds until stopped, or until an error that a wait doesn't mend."""
         self.alive = True
         try:
             while not self._stopping.is_set():
-                await self._pause(self._rest(await self._round()))
+                seconds = self._rest(await self._round())
+                if seconds > 0:
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(seconds):
+                            await self._stopping.wait()
         finally:
             self.alive = False
 
@@ -72,7 +77,7 @@ class PeriodicTask:
                 self._begin = None
             return await self._work()
         except StoreUnavailable as error:
-            # A full disk or a busy database: what was due stays due, and requests are answered.
+            # A full disk or a busy database: due work stays due, and requests are answered.
             if times := self._put_off.times(error.reason):
                 log.warning(
                     "a round was put off",
@@ -82,35 +87,26 @@ class PeriodicTask:
                 )
             return 0
 
-    async def _pause(self, seconds: float) -> None:
-        if seconds <= 0:
-            return
-        try:
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
-        except TimeoutError:
-            return
-
 
 class TaskGroup:
-    """Several of them as one: one that is slow holds up no other, one that fails ends them all."""
+    """Several tasks as one: a slow one delays no other, and one that fails ends them all."""
 
     def __init__(self, tasks: Sequence[PeriodicTask]) -> None:
         self._tasks = tasks
 
     @property
     def alive(self) -> bool:
-        """Whether all of them are running."""
+        """Whether all tasks are running."""
         return all(each.alive for each in self._tasks)
 
     def stop(self) -> None:
-        """End each after the round under way."""
+        """Stop each task after its current round."""
         for each in self._tasks:
             each.stop()
 
     async def run(self) -> None:
-        """Run them until stopped, or until an error that stays."""
-        # Not asyncio's: where one fails, the others' transactions end before they do.
+        """Run all tasks until stopped, or until one fails."""
+        # Not asyncio's group: when a task fails, the others' transactions end before they do.
         async with anyio.create_task_group() as group:
             for each in self._tasks:
                 group.start_soon(each.run)

@@ -1,8 +1,8 @@
-"""Keyed digests of phone numbers, by which orders are found without the numbers being kept.
+"""Keyed digests of phone numbers: orders are found by phone, but no number is stored.
 
-There are so few phone numbers that a plain hash of one is found again by trying them all. These
-need a key, which lies in a file of its own: whoever has the database alone learns no number.
-A lost key costs the search by phone, and nothing else: `reindex` makes it again with a new one.
+A plain hash would be reversed by trying all phone numbers. The key lies in a file of its own, so
+the database alone reveals no number. A lost key costs the search by phone, until `reindex` makes
+the digests again with a new one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from app.core.ids import new_secret
 from app.core.private_files import write_new
 
 DIGEST_BYTES: Final = 16
-"""Of a digest: the first four name the key, so that digests of another key are distinguished."""
+"""Bytes of a digest; the first four name the key."""
 
 _NAMING: Final = 4
 _KEY_CHARS: Final = 64
@@ -24,27 +24,36 @@ _KEY_CHARS: Final = 64
 
 
 class PhoneKey:
-    """Makes digests. Does not show its key."""
+    """A key, which its repr does not show, and its digests."""
 
     __slots__ = ("_begun", "name")
 
     def __init__(self, key: bytes) -> None:
         self._begun = hmac.new(key, digestmod="sha256")
         self.name: bytes = hmac.digest(key, b"tallyhook phone key", "sha256")[:_NAMING]
-        """What the digests of this key begin with."""
+        """First bytes of this key's digests."""
 
     def __repr__(self) -> str:
         return "PhoneKey()"
 
     def digest(self, digits: str) -> bytes:
-        """HMAC-SHA-256 of E.164 digits, cut, behind the key's name: DIGEST_BYTES in all."""
+        """Return the key's name and the HMAC-SHA-256 of E.164 digits, cut to DIGEST_BYTES."""
         code = self._begun.copy()
         code.update(digits.encode("ascii"))
         return self.name + code.digest()[: DIGEST_BYTES - _NAMING]
 
 
 def read_phone_key(path: Path) -> PhoneKey | None:
-    """The key of a file; None where there is no file. Raises ConfigurationError for another."""
+    """Read the key in a file; None if there is no file. Raises ConfigurationError."""
+
+    def unusable(what: str) -> ConfigurationError:
+        return ConfigurationError(
+            [
+                f"TALLYHOOK_PHONES__KEY_FILE: {what}; put the key's file back from your backup, or "
+                "name one that is not there yet and run `tallyhook reindex`"
+            ]
+        )
+
     try:
         text = path.read_text("ascii").strip()
     except (FileNotFoundError, NotADirectoryError):
@@ -57,23 +66,23 @@ def read_phone_key(path: Path) -> PhoneKey | None:
             ]
         ) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise _unusable(f"cannot be read ({type(error).__name__})") from None
+        raise unusable(f"cannot be read ({type(error).__name__})") from None
     if len(text) != _KEY_CHARS or not set(text) <= set("0123456789abcdef"):
-        raise _unusable("is not 64 hex digits")
+        raise unusable("is not 64 hex digits")
     return PhoneKey(bytes.fromhex(text))
 
 
 def make_phone_key(path: Path) -> PhoneKey:
-    """The key of a file, which is made, for its owner alone, where there is none.
+    """Read the key in a file; make one, for its owner alone, if there is no file.
 
-    Of several processes that start together all get the same one. Raises ConfigurationError, and
-    UnreachableError where no file can be made.
+    Processes that start together get the same key. Raises ConfigurationError, and UnreachableError
+    if the file cannot be made.
     """
     known = read_phone_key(path)
     if known is not None:
         return known
     try:
-        # Complete before it has its name, so that nobody ever reads half a key.
+        # Complete before it has its name, so that nobody reads half a key.
         write_new(path, new_secret().hex().encode() + b"\n")
     except FileExistsError:
         pass
@@ -87,12 +96,3 @@ def make_phone_key(path: Path) -> PhoneKey:
     made = read_phone_key(path)
     assert made is not None, "it was just made"
     return made
-
-
-def _unusable(what: str) -> ConfigurationError:
-    return ConfigurationError(
-        [
-            f"TALLYHOOK_PHONES__KEY_FILE: {what}; put the key's file back from your backup, or "
-            "name one that is not there yet and run `tallyhook reindex`"
-        ]
-    )

@@ -1,7 +1,6 @@
-"""Files that are made whole or not at all; small ones for their owner alone, refused where others
-may use them: the keys that are made here, and the journal of erasures.
+"""Files that are written whole or not at all, and private files: keys, and the journal of erasures.
 
-Leaves out: what is in them.
+A private file is for its owner alone, and refused if everyone may use it. Leaves out: its content.
 """
 
 from __future__ import annotations
@@ -21,20 +20,19 @@ _OTHERS: Final = 0o007
 
 
 Owner = tuple[int, int]
-"""The numbers of a user and a group."""
+"""Numbers of a user and a group."""
 
 
 def write_new(path: Path, content: bytes, *, owner: Owner | None = None) -> None:
-    """Make a file where nothing is yet. It has its name only when it is whole and on the disk.
+    """Make a new file, which gets its name only when it is complete and on the disk.
 
-    owner  whose it is to be where root makes it; None: whoever makes it
+    owner  owner of the file if root makes it; None: the user who makes it
 
-    Raises FileExistsError where there is one by now: it is not replaced. OSError where it cannot be
-    written.
+    Raises FileExistsError if there is one, which is not replaced; OSError if it cannot be written.
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except FileExistsError as error:  # not the file itself, but something in its folder's place
+    except FileExistsError as error:  # something that is no folder is in its folder's place
         raise NotADirectoryError(error.errno, os.strerror(errno.ENOTDIR)) from error
     beside = path.with_name(f"{path.name}.{os.getpid()}.new")
     descriptor = _made_anew(beside, MODE)
@@ -46,7 +44,7 @@ def write_new(path: Path, content: bytes, *, owner: Owner | None = None) -> None
     finally:
         os.close(descriptor)
     try:
-        os.link(beside, path)  # refuses to replace, which a rename does not
+        os.link(beside, path)  # unlike a rename it never replaces
     finally:
         os.unlink(beside)
     sync_folder(path.parent)
@@ -56,8 +54,10 @@ _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLO
 
 
 def _made_anew(path: Path, mode: int) -> int:
-    """A file of nobody else's: what has this name was left behind by one that was cut short, or
-    laid there by somebody who would then own, and read, what is written into it."""
+    """Open a new file, and delete one of that name.
+
+    It is left over, or was put there by somebody who would own, and read, what we write.
+    """
     path.unlink(missing_ok=True)
     return os.open(path, _NEW, mode)
 
@@ -66,13 +66,14 @@ def _made_anew(path: Path, mode: int) -> int:
 def replacing(
     path: Path, *, part: Path, mode: int = MODE, exclusive: bool = False
 ) -> Iterator[IO[bytes]]:
-    """What to write into. It has this name, in place of what had it, when the block has ended and
-    all is on the disk; where the block fails, nothing is changed.
+    """Yield a file that replaces `path` once the block has ended and all is on the disk.
 
-    part       what it is called until then, in the same folder
-    exclusive  whether a part that is there already is another's, and raises FileExistsError
+    If the block fails, nothing is changed.
 
-    Raises OSError where it cannot be written.
+    part       its path until then, in the same folder
+    exclusive  whether an existing part is another's, and raises FileExistsError
+
+    Raises OSError if it cannot be written.
     """
     descriptor = os.open(part, _NEW, mode) if exclusive else _made_anew(part, mode)
     try:
@@ -87,7 +88,7 @@ def replacing(
 
 
 def write_all(descriptor: int, content: bytes) -> None:
-    """Write everything: one call may write a part only."""
+    """Write everything: one call may write only a part."""
     view = memoryview(content)
     while view:
         view = view[os.write(descriptor, view) :]
@@ -103,12 +104,12 @@ def sync_folder(folder: Path) -> None:
 
 
 def read_private(path: Path, *, variable: str, what: str, most: int) -> bytes | None:
-    """What a file holds, up to one byte more than `most`; None where there is no file.
+    """Read a private file, up to one byte more than `most`; None if there is no file.
 
-    variable  the setting that names it, with which an error begins
-    what      what it is, such as `a key`
+    variable  the setting that names it, for messages
+    what      what it is, such as `a key`, for messages
 
-    Raises ConfigurationError where it cannot be read, or everyone may use it.
+    Raises ConfigurationError if it cannot be read, or everyone may use it.
     """
     try:
         with path.open("rb") as file:

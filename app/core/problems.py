@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problem details: a type, a title, a status, a stable code, and what to do."""
+"""Errors as RFC 9457 problem details: type, title, status, stable code, and what to do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from starlette.responses import Response
 MEDIA_TYPE = "application/problem+json"
 
 TYPE: Final = "urn:tallyhook:problem:"
-"""Begins the URI of every kind of problem; its code follows. It names, and leads nowhere."""
+"""Prefix of the URI of a problem's type, before its code. It names a type and is no address."""
 
 
 def problem(
@@ -25,7 +25,7 @@ def problem(
     headers: Mapping[str, str] | None = None,
     **more: Any,
 ) -> Response:
-    """A problem response. `code` is stable; `detail` is one sentence for a person."""
+    """Build a problem response. `code` is stable; `detail` is one sentence for a person."""
     return Response(
         problem_body(status, code, detail, **more),
         status_code=status,
@@ -35,7 +35,7 @@ def problem(
 
 
 def problem_body(status: int, code: str, detail: str, **more: Any) -> bytes:
-    """The JSON of a problem."""
+    """Build the JSON of a problem."""
     document = {
         "type": TYPE + code,
         "title": HTTPStatus(status).phrase,
@@ -48,7 +48,7 @@ def problem_body(status: int, code: str, detail: str, **more: Any) -> bytes:
 
 
 class ApiProblem(Exception):
-    """Raised by an API endpoint; becomes a problem response. `more` are further members of it."""
+    """Error of an API endpoint; becomes a problem response with the further members `more`."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ _WEBHOOKS = (
 
 
 async def on_http_exception(request: Request, error: Exception) -> Response:
-    """Answer what Starlette itself refuses, such as an unknown path or method."""
+    """Answer a refusal of Starlette, such as an unknown path or method."""
     assert isinstance(error, HTTPException)
     code, detail = _SENTENCES.get(error.status_code, ("refused", error.detail))
     if error.status_code == 404 and request.url.path.lower().lstrip("/").startswith("webhook"):

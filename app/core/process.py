@@ -1,5 +1,4 @@
-"""What this process may have and leave behind: open files, the collector's pauses, core dumps; and
-which signals end it."""
+"""This process's open files, garbage collection, core dumps, and the signals that end it."""
 
 from __future__ import annotations
 
@@ -10,13 +9,13 @@ import signal
 from typing import Final
 
 SPARE_FILES: Final = 128
-"""Open files that the service needs beside one for each connection."""
+"""Open files that the service needs besides one for each connection."""
 
 
 def affordable(connections: int) -> int:
-    """So many connections, or as many as this process may have open files for; lets it have them.
+    """Raise the limit of open files for so many connections; return how many it allows.
 
-    One more would be accepted by nobody and wait in the kernel, instead of being refused.
+    A connection beyond the limit would wait in the kernel, instead of being refused.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = connections + SPARE_FILES
@@ -28,32 +27,32 @@ def affordable(connections: int) -> int:
 
 
 YOUNG_OBJECTS: Final = 50_000
-"""New containers before the collector looks at them: a pause of some milliseconds."""
+"""New containers before a garbage collection: a pause of some milliseconds."""
 
 
 def look_seldom() -> None:
-    """From now on. To be called before anything large is loaded."""
+    """Make garbage collection rare. Call it before anything large is loaded."""
     gc.set_threshold(YOUNG_OBJECTS, 20, 20)
 
 
 def pass_over_start() -> None:
-    """Let the collector pass over all that was made so far: nearly all of it stays to the end."""
+    """Exclude existing objects from garbage collection: nearly all of them stay to the end."""
     gc.freeze()
 
 
 def forbid_core_dumps() -> None:
-    """No core dump of this process or of what it starts, and no way back: an image of it would hold
-    every secret that was read, and the customers' numbers of the deliveries under way.
+    """Forbid core dumps of this process and its children for good: they would contain secrets.
 
-    Where `core_pattern` names a program, the kernel hands it the dump all the same and tells it of
-    this limit: systemd-coredump then keeps nothing, another program may not care.
+    If `core_pattern` names a program, the kernel hands it the dump anyway, with this limit:
+    systemd-coredump then keeps nothing, another program may ignore it.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def ending_signals() -> tuple[signal.Signals, ...]:
-    """By which a service is asked to end. SIGHUP says that its terminal was closed, or comes from a
-    program that rotates logs and takes us for one that opens a file anew; `nohup` has it ignored.
+    """Return the signals that end a service.
+
+    SIGHUP comes when a terminal is closed; `nohup` has it ignored.
     """
     asked = (signal.SIGTERM, signal.SIGINT)
     ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
@@ -61,7 +60,9 @@ def ending_signals() -> tuple[signal.Signals, ...]:
 
 
 def heed_sigterm_in_container() -> None:
-    """Let SIGTERM end a start or a command there, too: the kernel passes it over for a container's
-    first process, as long as that has said nothing of it. Whoever stops one would wait in vain."""
+    """Let SIGTERM end a start or a command in a container, too.
+
+    For the first process of a container the kernel ignores it, unless it has a handler.
+    """
     if os.getpid() == 1:
         signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))

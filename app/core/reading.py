@@ -1,4 +1,4 @@
-"""What reading a verified body gives: events, or one sentence why it cannot be read exactly."""
+"""Results of reading a verified body: events, or why it cannot be read exactly."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from reconcile.ledger.events import Event
 
 
 class Unreadable(ValueError):
-    """A body that cannot be read exactly. The message is one sentence without text of the body."""
+    """A body that cannot be read exactly. The message is a sentence without text of the body."""
 
 
 TRIAL: Final = b'{"tallyhook": "trial of the public endpoint before going live"}'
-"""The body, or its beginning, with which `golive` tries the public endpoint."""
+"""Body, or its beginning, with which `golive` tries the public endpoint."""
 
 TRIED: Final = "it is the trial of `tallyhook golive`, and no event"
-"""Why that body cannot be read: no profile is at fault."""
+"""Why the trial's body cannot be read: no profile is at fault."""
 
 
 class Belonging(NamedTuple):
-    """Whose event a body is, and of which environment: as in `Reading`."""
+    """Account and environment of a body's event: as in `Reading`."""
 
     environment: str | None = None
     unstated: bool = False
@@ -28,23 +28,22 @@ class Belonging(NamedTuple):
 
 
 NOBODYS = Belonging()
-"""Of a body that says neither, or whose profile does not say where it would."""
+"""For a body that states neither, or whose profile doesn't say where it would."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What one delivery says.
+    """Content of a delivery.
 
-    events       the facts in it, in the order of the body; at least one
-    environment  `sandbox`, `live`, or None where the provider does not say
-    unstated     whether an event does not say of which environment it is, where the profile names
-                 the member that says so
-    foreign      whether an event names another account than the source's, or none, where the
-                 profile names the member that says whose it is
-    raws         the bytes of each event, where the body holds several or the event is a part of it
-    unread       others of its events that could not be read: the bytes of each, and why
-    customers    for each event the keyed digest of its customer's phone number; None where it names
-                 none. Empty where the source has no key for phones
+    events       at least one, in the order of the body
+    environment  `sandbox`, `live`, or None if the provider does not say
+    unstated     whether an event lacks the environment although the profile names its member
+    foreign      whether an event names an account other than the source's, or none although the
+                 profile names its member
+    raws         bytes of each event, if the body has several or the event is a part of it
+    unread       bytes of events that could not be read, each with the reason
+    customers    keyed digest of each event's phone number, or None; empty if the source has no key
+                 for phones
     """
 
     events: tuple[Event, ...]
@@ -56,5 +55,5 @@ class Reading:
     customers: tuple[bytes | None, ...] = ()
 
     def customer(self, place: int) -> bytes | None:
-        """The digest of the event at a place; None too where it could not be read."""
+        """Return the digest of an event by its position; None if it has none."""
         return self.customers[place] if place < len(self.customers) else None

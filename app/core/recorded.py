@@ -1,8 +1,8 @@
-"""Requests that were recorded: one JSON object a line, and sent on as they came.
+"""Recorded requests: one JSON object a line, sent on unchanged.
 
-`method`, `url` (path and query), `headers` as pairs in their order, and the body as `body` where it
-is UTF-8 text, else as `body_base64`. What belongs to a connection and not to the request (`host`,
-`content-length`, …) is neither kept nor sent on.
+An object has `method`, `url` (path and query), `headers` as pairs in order, and the body as `body`
+if it is UTF-8, else as `body_base64`. Headers of the connection (`host`, `content-length`, …) are
+neither stored nor sent on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from app.core.errors import UsageError
 from app.core.http import Exchange, exchange
 
 MAX_BODY_BYTES: Final = 1024 * 1024
-"""Bytes of a body; the receiver takes no more either."""
+"""Bytes of a body; the receiver takes no more."""
 
 MAX_URL_CHARS: Final = 32 * 1024
 """Characters of a path and query; no server takes as many."""
@@ -30,7 +30,7 @@ MAX_URL_CHARS: Final = 32 * 1024
 MAX_LINE_BYTES: Final = 2 * MAX_BODY_BYTES
 MAX_LINES: Final = 100_000
 SEND_LIMIT_S: Final = 30.0
-"""Seconds for one request and its answer; providers wait no longer."""
+"""Seconds for a request and its answer; providers wait no longer."""
 
 Headers = list[tuple[str, str]]
 
@@ -39,16 +39,16 @@ _OF_THE_CONNECTION: Final = frozenset(
      "upgrade", "proxy-connection", "expect"}
 )  # fmt: skip
 _OF_THE_ANSWER: Final = "accept-encoding"
-"""Its packing is between us and who answers: none is unpacked here."""
+"""Replaced by `identity`: nothing is decompressed here."""
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
 _VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-"""A method or a header's name, and a header's value (RFC 9110, 5.5 and 5.6.2)."""
+"""A header's value; above, a method or a header's name (RFC 9110, 5.5 and 5.6.2)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """One request. `url`: path and query; `headers` in Latin-1, which keeps every byte."""
+    """A request. `url` is path and query; `headers` are Latin-1, which keeps every byte."""
 
     method: str = "POST"
     url: str
@@ -57,13 +57,13 @@ class Recorded:
 
 
 def of_request(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """The headers of a request that are its own, as they came."""
+    """Return a request's headers without those of its connection."""
     named = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in headers)
     return [(name, value) for name, value in named if name.lower() not in _OF_THE_CONNECTION]
 
 
 def line_of(request: Recorded) -> str:
-    """A request as a line, without its end."""
+    """Write a request as a line, without its end."""
     try:
         body: dict[str, str] = {"body": request.body.decode("utf-8")}
     except UnicodeDecodeError:
@@ -73,7 +73,7 @@ def line_of(request: Recorded) -> str:
 
 
 def requests_in(file: IO[bytes], name: str) -> Iterator[Recorded]:
-    """The requests of a file, one by one. Raises UsageError with the line that is none."""
+    """Yield the requests of a file. Raises UsageError with the first wrong line."""
     number = 0
     while line := file.readline(MAX_LINE_BYTES + 1):
         number += 1
@@ -98,22 +98,19 @@ def _request(found: Any) -> Recorded:
     )
     headers = [(str(name), str(value)) for name, value in found["headers"]]
     method, url = found.get("method", "POST"), found.get("url", "")
-    if len(content) > MAX_BODY_BYTES or not (_TOKEN.fullmatch(method) and _is_path(url)):
+    # A path, a query, both or nothing: anything else might name another host.
+    is_path = url[:1] in ("", "/", "?") and url.isprintable() and len(url) <= MAX_URL_CHARS
+    if len(content) > MAX_BODY_BYTES or not (_TOKEN.fullmatch(method) and is_path):
         raise ValueError
     if not all(_TOKEN.fullmatch(name) and _VALUE.fullmatch(value) for name, value in headers):
         raise ValueError
     return Recorded(method=method, url=url, headers=headers, body=content)
 
 
-def _is_path(url: str) -> bool:
-    """Whether it is a path, a query, both or nothing: anything else might name another host."""
-    return url[:1] in ("", "/", "?") and url.isprintable() and len(url) <= MAX_URL_CHARS
-
-
 def target_of(to: str, url: str) -> str:
-    """Where a request goes: `to` with the request's query; with its path, too, where `to` has none.
+    """Return `to` with a request's query, and with its path if `to` has none.
 
-    Raises UsageError for what is no http address, and for what would go to another host.
+    Raises UsageError if `to` is no http address, or the result has another host.
     """
     try:
         parts = urlsplit(to)
@@ -134,8 +131,7 @@ def target_of(to: str, url: str) -> str:
 async def send_on(
     client: httpx2.AsyncClient, request: Recorded, to: str, *, limit_s: float = SEND_LIMIT_S
 ) -> Exchange:
-    """Send it, body and headers as they are, and read the whole answer, which is asked for as it
-    is: not packed."""
+    """Send a request unchanged, and read its whole answer, which must not be compressed."""
     left = {*_OF_THE_CONNECTION, _OF_THE_ANSWER}
     own = [(name, value) for name, value in request.headers if name.lower() not in left]
     own.append((_OF_THE_ANSWER, "identity"))

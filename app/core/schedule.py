@@ -1,15 +1,14 @@
-"""Schedule: what is to be done when, and which of it is due. Pure: the clock is handed in.
+"""Schedule: entries of a setting, and when each is due. Pure: the current time is a parameter.
 
     nightly | 30 2 * * * | reconcile; month | 0 6 12 * * | reconcile month pdf xlsx folder
 
 An entry is a name, a cron expression of five fields in the merchant's zone, and words: `reconcile`,
-the span that is reported (`month` or `day`, the whole one before), forms, and ways of delivery;
-`checkpoint` goes by the same ways: the newest signed head of the log, for whoever keeps it.
-Leaves out: doing it (`finance.scheduled`).
+the span to report (`month` or `day`: the last whole one), forms, and ways of delivery. `checkpoint`
+delivers the newest signed head of the log by the same ways. Leaves out: doing it
+(`finance.scheduled`).
 
-An hour that a change of clocks leaves out is made up at its end; one that comes twice counts the
-first time. As Debian's cron does it, and so for entries that name their hour; one whose hour is `*`
-comes in every hour that passes.
+Changes of clocks are treated as by Debian's cron. A skipped hour is made up at its end, and of a
+repeated hour the first counts; an entry whose hour is `*` comes in every hour that passes.
 """
 
 from __future__ import annotations
@@ -48,22 +47,22 @@ ENTRIES_MAX: Final = 20
 TEXT_MAX: Final = 4_000
 
 LATE: Final[Duration] = 10 * MINUTE
-"""What begins later than so long after it was due is reported as late."""
+"""How long after it was due work may begin without being reported as late."""
 
 LOOKED_BACK: Final[Duration] = 400 * DAY
-"""What was due before that is not made up any more."""
+"""How far back missed work is made up."""
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One thing that is done at its times.
+class ScheduleEntry:
+    """Work that is done at its times.
 
     cron       five fields, the minute a number
-    reconcile  whether everything is reconciled first
-    span       what is reported, in each of the forms, by each of the ways; None: no report
-    checkpoint whether the newest checkpoint of the log is delivered, by each of the ways
+    reconcile  whether to reconcile everything first
+    span       what to report, in each form, by each way; None: no report
+    checkpoint whether to deliver the newest checkpoint of the log by each way
     """
 
     name: str
@@ -75,8 +74,8 @@ class Entry:
     checkpoint: bool = False
 
 
-def entries_of(text: str) -> tuple[Entry, ...]:
-    """The entries of a setting. Raises ValueError with what is wrong and what would be right."""
+def schedule_entries(text: str) -> tuple[ScheduleEntry, ...]:
+    """Parse the entries of a setting. Raises ValueError with what is wrong, and what is right."""
     if len(text) > TEXT_MAX:
         raise ValueError(f"must have {TEXT_MAX:,} characters at most")
     found = [_entry(part.strip()) for part in text.split(";") if part.strip()]
@@ -88,22 +87,17 @@ def entries_of(text: str) -> tuple[Entry, ...]:
     return tuple(found)
 
 
-def _entry(text: str) -> Entry:
+def _entry(text: str) -> ScheduleEntry:
+    from cronsim import CronSim, CronSimError
+
     parts = [part.strip() for part in text.split("|")]
     if len(parts) != 3:
         raise ValueError(
             "must be entries such as `nightly | 30 2 * * * | reconcile`, apart by semicolons"
         )
-    name, cron, words = parts
+    name, cron, text = parts
     if not _NAME.fullmatch(name):
         raise ValueError("must name each entry with 1 to 40 of a-z, 0-9 and -")
-    _check_cron(name, cron)
-    return _worded(name, " ".join(cron.split()), words.lower().split())
-
-
-def _check_cron(name: str, cron: str) -> None:
-    from cronsim import CronSim, CronSimError
-
     fields = cron.split()
     if len(fields) != 5 or not fields[0].isdigit():
         raise ValueError(
@@ -115,9 +109,7 @@ def _check_cron(name: str, cron: str) -> None:
         reason = str(error) or "it never comes"
         raise ValueError(f"{name}: the time is no time of cron: {reason}") from None
 
-
-def _worded(name: str, cron: str, words: list[str]) -> Entry:
-    known = {"reconcile", CHECKPOINT, *SPANS, *FORMS, *WAYS}
+    known, words = {"reconcile", CHECKPOINT, *SPANS, *FORMS, *WAYS}, text.lower().split()
     if strange := [word for word in words if word not in known]:
         raise ValueError(f"{name}: {strange[0][:20]} is not one of {', '.join(sorted(known))}")
     spans = [span for span in SPANS if span in words]
@@ -134,9 +126,9 @@ def _worded(name: str, cron: str, words: list[str]) -> Entry:
         raise ValueError(f"{name}: a checkpoint takes a way ({', '.join(WAYS)})")
     if not words:
         raise ValueError(f"{name}: says nothing that is to be done; write reconcile, for one")
-    return Entry(
+    return ScheduleEntry(
         name=name,
-        cron=cron,
+        cron=" ".join(fields),
         reconcile="reconcile" in words,
         span=spans[0] if spans else None,
         forms=forms,
@@ -145,31 +137,32 @@ def _worded(name: str, cron: str, words: list[str]) -> Entry:
     )
 
 
-def next_time(entry: Entry, *, after: Instant, zone: tzinfo) -> Instant | None:
-    """When it comes next after an instant; None: never."""
+def next_time(entry: ScheduleEntry, *, after: Instant, zone: tzinfo) -> Instant | None:
+    """Return when an entry is due next after an instant; None if never."""
     return next(_times(entry, after=after, zone=zone), None)
 
 
-def due_time(entry: Entry, *, since: Instant, now: Instant, zone: tzinfo) -> Instant | None:
-    """When it was due last, after `since` and by `now`; None: it was not. What was missed several
-    times is due once."""
+def due_time(entry: ScheduleEntry, *, since: Instant, now: Instant, zone: tzinfo) -> Instant | None:
+    """Return when an entry was due last, after `since` and by `now`; None if it was not.
+
+    Work that was missed several times is due once.
+    """
     begin = max(since, Instant(now - LOOKED_BACK))
     times = takewhile(lambda at: at <= now, _times(entry, after=begin, zone=zone))
     return max(times, default=None)
 
 
 def is_late(due: Instant, *, began: Instant) -> bool:
-    """Whether what was due then and began now is to be reported as late."""
+    """Return whether work is to be reported as late."""
     return began - due > LATE
 
 
-def _times(entry: Entry, *, after: Instant, zone: tzinfo) -> Iterator[Instant]:
-    """Every time after an instant, the earliest first."""
+def _times(entry: ScheduleEntry, *, after: Instant, zone: tzinfo) -> Iterator[Instant]:
+    """Yield every time after an instant, the earliest first."""
     from cronsim import CronSim
 
     begin = moment_of(after).astimezone(zone)
-    # In the second of two equal hours the library begins with the first: what lies behind is no
-    # time to come.
+    # In the second of two equal hours the library begins with the first, which has passed.
     for local in CronSim(entry.cron, begin):
         at = instant_of(local)
         if at > after:

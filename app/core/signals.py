@@ -1,4 +1,4 @@
-"""News between tasks, and between a process and its child: that something happened, never what."""
+"""Signals between tasks, and between a process and its child; they carry no content."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Callable
 
 
 class Signal(asyncio.Event):
-    """An event whose `set` is also passed on elsewhere."""
+    """Event whose `set` is also passed on, to another process."""
 
     def __init__(self) -> None:
         super().__init__()
         self.elsewhere: Callable[[], None] = lambda: None
 
     def set(self) -> None:
-        """Wake whoever waits, here and elsewhere."""
+        """Wake waiting tasks, here and elsewhere."""
         super().set()
         self.elsewhere()
 
     def hear(self) -> None:
-        """Wake whoever waits here: it came from elsewhere."""
+        """Wake waiting tasks here only: the signal came from elsewhere."""
         super().set()

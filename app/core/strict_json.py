@@ -1,7 +1,7 @@
-"""JSON read exactly or not at all: RFC 8259 in UTF-8, without what parsers disagree about.
+"""JSON parsed exactly or refused: RFC 8259 in UTF-8, without what parsers disagree about.
 
 Refused: duplicate keys, NaN and Infinity, integers beyond 64 bits, nesting beyond MAX_DEPTH.
-Fractions come back as Decimal, so that no amount passes through a binary float.
+Fractions are parsed as Decimal, so that no amount becomes a binary float.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ from typing import Any, Final, NoReturn
 from app.core.reading import Unreadable
 
 MAX_DEPTH: Final = 32
-"""Objects and arrays inside one another; events need three. Far below the interpreter's stack."""
+"""Nested objects and arrays; events need three. Far below the interpreter's stack."""
 
 MAX_NUMBER_LENGTH: Final = 100
-"""Characters of one number with a fraction or an exponent; no amount needs a third of them."""
+"""Characters of a number with a fraction or an exponent; no amount needs a third of them."""
 
 _INTEGER_LENGTH = 20
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 
-# A string that never ends is taken to the end of the body, so the scan stays linear.
+# A string without an end extends to the end of the body, so that the scan stays linear.
 _STRINGS_AND_BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
 
 
 class NumberText(str):
-    """A number as the body writes it: `2.00` stays `2.00`, and no digit is lost."""
+    """A number as written in the body: `2.00` stays `2.00`, and no digit is lost."""
 
     __slots__ = ()
 
 
 def parse(body: bytes) -> Any:
-    """The document in `body`. Raises Unreadable with a sentence; the sentence quotes nothing."""
+    """Parse a document. Raises Unreadable, whose sentence quotes nothing."""
     return _decode(body, _DECODER)
 
 
 def parse_written(body: bytes) -> Any:
-    """The same, with every number as Written: for what is signed as text."""
+    """Parse a document, with numbers as NumberText: for signatures over their text."""
     return _decode(body, _WRITTEN_DECODER)
 
 
@@ -49,25 +49,21 @@ def _decode(body: bytes, decoder: json.JSONDecoder) -> Any:
         text = body.decode("utf-8")
     except UnicodeDecodeError:
         raise Unreadable("the body is not UTF-8") from None
-    # Counting is a hundred times cheaper than scanning, and settles every ordinary event.
+    # Counting is a hundred times cheaper than scanning, and enough for every ordinary event.
     if body.count(b"{") + body.count(b"[") > MAX_DEPTH:
-        _check_depth(body)
+        depth = 0
+        for match in _STRINGS_AND_BRACKETS.finditer(body):
+            token = body[match.start()]
+            if token in b"[{":
+                depth += 1
+                if depth > MAX_DEPTH:
+                    raise Unreadable(f"the body is nested deeper than {MAX_DEPTH} levels")
+            elif token in b"]}":
+                depth -= 1
     try:
         return decoder.decode(text)
     except json.JSONDecodeError as error:
         raise Unreadable(f"the body is not JSON: it breaks at character {error.pos + 1}") from None
-
-
-def _check_depth(body: bytes) -> None:
-    depth = 0
-    for match in _STRINGS_AND_BRACKETS.finditer(body):
-        token = body[match.start()]
-        if token in b"[{":
-            depth += 1
-            if depth > MAX_DEPTH:
-                raise Unreadable(f"the body is nested deeper than {MAX_DEPTH} levels")
-        elif token in b"]}":
-            depth -= 1
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -78,7 +74,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _integer(text: str) -> int:
-    # The length comes first: converting a million digits takes seconds.
+    # Check the length first: converting a million digits takes seconds.
     if len(text) <= _INTEGER_LENGTH:
         value = int(text)
         if _SMALLEST <= value <= _LARGEST:
@@ -109,8 +105,5 @@ _DECODER = json.JSONDecoder(
     object_pairs_hook=_object, parse_int=_integer, parse_float=_decimal, parse_constant=_constant
 )
 _WRITTEN_DECODER = json.JSONDecoder(
-    object_pairs_hook=_object,
-    parse_int=_written,
-    parse_float=_written,
-    parse_constant=_constant,
+    object_pairs_hook=_object, parse_int=_written, parse_float=_written, parse_constant=_constant
 )

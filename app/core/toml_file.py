@@ -1,8 +1,8 @@
-"""Strict TOML file: read against a pydantic model, with all of its mistakes at once.
+"""Strict TOML files: validated by a pydantic model, with all mistakes reported at once.
 
-Every mistake is one line: the file, the line, the key, and what would be right. A model is a class
-of `TomlTable`; its validators raise ValueError with a sentence. What must hold between keys is
-judged as well where some keys are wrong, on the values of those that are right.
+A mistake is one line: the file, the line, the key, and what would be right. A model is a subclass
+of `TomlTable`; its validators raise ValueError with a sentence. Rules between keys are also checked
+if some keys are wrong, on the values of the right ones.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from app.core.errors import ConfigurationError
 from app.core.text import counted
 
 Values = dict[str, Any]
-"""Key → checked value; of a table such a dict again, of an array of tables a list of them. A key
-that is wrong is missing."""
+"""Checked values by key; a table is a dict, an array of tables a list of dicts. Wrong keys are
+missing."""
 
 _STRICT: Final = ConfigDict(strict=True, extra="forbid", validate_default=True)
 
 
 MOST_LISTED: Final = 100
-"""Mistakes of one file that are listed; nobody reads more of them, and all are counted."""
+"""Mistakes of a file that are listed; the others are only counted."""
 
 EMPTY: Final[Any] = {}
-"""The default of a table that may be left out, and is then as an empty one."""
+"""Default of a table that may be left out: an empty one."""
 
 
 class TomlTable(BaseModel):
-    """A table of a file: only the keys that it declares, each of exactly its kind."""
+    """Table of a file: only the declared keys, each of exactly its type."""
 
     model_config = _STRICT
 
 
 def yes_or_no(value: Any) -> bool:
-    """For a validator. Raises ValueError for what is neither true nor false."""
+    """Validate a boolean. Raises ValueError."""
     if not isinstance(value, bool):
         raise ValueError("must be true or false")
     return value
@@ -48,7 +48,7 @@ def yes_or_no(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One thing that is wrong: the key it is about, dotted, and what would be right.
+    """A mistake: its dotted key, and what would be right.
 
     The second table of `[[fee]]` is `fee.2`; an empty key is the whole file.
     """
@@ -69,13 +69,20 @@ def read_toml(
     together: Callable[[Values], Iterable[Mistake]] = lambda values: (),
     beside: Mapping[str, Any] | None = None,
 ) -> Values:
-    """The checked values of a file. Raises ConfigurationError with every mistake, in their order.
+    """Return the checked values of a file. Raises ConfigurationError with every mistake, by line.
 
-    name      what the file is called in messages
-    together  finds the mistakes between keys, and may settle values that depend on others
-    beside    values said beside the file, which go before its own
+    name      name of the file in messages
+    together  yields the mistakes between keys, and may set values that depend on others
+    beside    values from elsewhere, which replace those of the file
     """
-    text = _text(content, name, most_bytes)
+    try:
+        written = content if isinstance(content, bytes) else content.encode()
+        # Check this before parsing: a TOML parser's time grows with the square.
+        if len(written) > most_bytes:
+            raise ConfigurationError([f"{name}: is larger than {counted(most_bytes, 'byte')}"])
+        text = content if isinstance(content, str) else content.decode("utf-8-sig")
+    except UnicodeError:  # also half of a surrogate pair, which JSON can bring
+        raise ConfigurationError([f"{name}: is not UTF-8"]) from None
     document = _parsed(text, name) | dict(beside or {})
     mistakes: list[Mistake] = []
     try:
@@ -85,35 +92,20 @@ def read_toml(
         mistakes = [mistake for _, mistake in found]
         values = _right(model, document, frozenset(place for place, _ in found), ())
     mistakes += together(values)
-    if mistakes:
-        raise ConfigurationError(_messages(mistakes, text, name))
-    return values
-
-
-def _messages(mistakes: Iterable[Mistake], text: str, name: str) -> list[str]:
-    lines, last = lines_of(text), text.count("\n") + 2
-    placed = [(line_of(lines, mistake.key), mistake) for mistake in dict.fromkeys(mistakes)]
+    if not mistakes:
+        return values
+    lines, last = lines_of_keys(text), text.count("\n") + 2
+    placed = [(line_of_key(lines, mistake.key), mistake) for mistake in dict.fromkeys(mistakes)]
     placed.sort(key=lambda each: each[0] or last)
     messages = [f"{name}{f':{line}' if line else ''}: {mistake}" for line, mistake in placed]
     more = len(messages) - MOST_LISTED
     if more > 0:
         messages[MOST_LISTED:] = [f"{name}: {counted(more, 'more mistake')}"]
-    return messages
-
-
-def _text(content: bytes | str, name: str, most_bytes: int) -> str:
-    try:
-        written = content if isinstance(content, bytes) else content.encode()
-        # Before it is parsed: a TOML parser's time grows with the square.
-        if len(written) > most_bytes:
-            raise ConfigurationError([f"{name}: is larger than {counted(most_bytes, 'byte')}"])
-        return content if isinstance(content, str) else content.decode("utf-8-sig")
-    except UnicodeError:  # also half of a surrogate pair, which JSON can bring
-        raise ConfigurationError([f"{name}: is not UTF-8"]) from None
+    raise ConfigurationError(messages)
 
 
 MOST_DOTS: Final = 500
-"""In one line: a key of thirty thousand parts, which 64 KiB have room for, takes a minute."""
+"""Dots in a line: a key of thirty thousand parts, which fit in 64 KiB, takes a minute to parse."""
 
 
 def _parsed(text: str, name: str) -> Values:
@@ -129,7 +121,7 @@ def _parsed(text: str, name: str) -> Values:
 
 
 def _mistake(model: type[TomlTable], error: Any) -> tuple[tuple[int | str, ...], Mistake]:
-    """The place of an error in the values, and the message for a person."""
+    """Translate an error of pydantic: its place in the values, and the mistake."""
     place: tuple[int | str, ...] = error["loc"]
     key = ".".join(_written(each) for each in place)
     kind, context = error["type"], error.get("ctx", {})
@@ -175,7 +167,7 @@ def _table_at(model: type[TomlTable], place: Sequence[int | str]) -> type[TomlTa
 
 
 def _table_of(annotation: Any) -> type[TomlTable] | None:
-    """The table that a field holds: `T`, `T | None` or `list[T]`."""
+    """Return the table in a field's type: `T`, `T | None` or `list[T]`."""
     for each in (annotation, *get_args(annotation)):
         if isinstance(each, type) and issubclass(each, TomlTable):
             return each
@@ -188,7 +180,7 @@ def _right(
     wrong: frozenset[tuple[int | str, ...]],
     at: tuple[Any, ...],
 ) -> Values:
-    """The values of the keys in which nothing is wrong."""
+    """Return the values of the keys without mistakes."""
     values: Values = {}
     for name, field in model.model_fields.items():
         place, value = (
@@ -224,7 +216,7 @@ def _adapter(model: type[TomlTable], name: str) -> TypeAdapter[Any]:
 
 # --- lines ---------------------------------------------------------------------------------------
 
-# Possessive throughout: each runs over texts within a text, too, which may be anything.
+# Possessive throughout: each also runs over multi-line texts, which may be anything.
 _HEADER: Final = re.compile(r"\s*+(\[\[?)([^\[\]]++)\]\]?\s*+(?:#.*)?$")
 _KEY: Final = re.compile(
     r"""\s*+((?:"(?:[^"\\]|\\.)*+"|'[^']*+'|[A-Za-z0-9_-]++|\s*+\.\s*+)++)\s*+="""
@@ -234,27 +226,29 @@ _NAME: Final = re.compile(r'"((?:[^"\\]|\\.)*+)"|\'([^\']*+)\'|([^."\']++)|["\']
 
 
 Lines = Mapping[tuple[str, ...], int]
-"""Where each header and key first stands, by its names."""
+"""First line of each header and key, by its names."""
 
 
-def lines_of(text: str) -> Lines:
-    """A TOML reader keeps no lines. Headers and keys stand at the beginning of theirs, which is
-    enough to find them again; texts over several lines are skipped."""
+def lines_of_keys(text: str) -> Lines:
+    """Find the lines of headers and keys, which a TOML parser doesn't report.
+
+    They stand at the beginning of a line; multi-line texts are skipped.
+    """
     found: dict[tuple[str, ...], int] = {}
     for number, names in _entries(text):
         found.setdefault(names, number)
     return found
 
 
-def line_of(lines: Lines, key: str) -> int:
-    """The line of a dotted key, else of the innermost table it is in; 0 where there is neither."""
+def line_of_key(lines: Lines, key: str) -> int:
+    """Return the line of a dotted key, else of the innermost table around it, else 0."""
     names = _names(key)
     inwards = (names[:depth] for depth in range(len(names), 0, -1))
     return next((lines[each] for each in inwards if each in lines), 0)
 
 
 def _entries(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Line and names of every header and key."""
+    """Yield the line and the names of every header and key."""
     section: tuple[str, ...] = ()
     counts: dict[tuple[str, ...], int] = {}
     inside = False
@@ -274,6 +268,6 @@ def _entries(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:
 
 
 def _names(dotted: str) -> tuple[str, ...]:
-    """The names of a dotted key: `a."b.c"` is `a` and `b.c`."""
+    """Split a dotted key into names: `a."b.c"` into `a` and `b.c`."""
     parts = ("".join(part) for part in _NAME.findall(dotted))
     return tuple(part.strip() for part in parts if part.strip())

@@ -1,8 +1,7 @@
-"""Time zones by their names, from the system's database or, where it has none, from `tzdata`; and
-sentences for people, whose moments are written as the clocks of a zone show them.
+"""Time zones by name, from the system's database or `tzdata`, and sentences in local time.
 
-The engine says when something was in UTC, for its sentences are compared, sealed and read by
-programs: `2026-10-16T09:05:00Z`, or aloud `16 October 2026, 09:05 UTC`.
+The engine writes moments in UTC, since its sentences are compared, sealed and read by programs:
+`2026-10-16T09:05:00Z`, or aloud `16 October 2026, 09:05 UTC`. People read them in local time.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from reconcile.periods import Calendar
 
 
 def zone_named(name: str) -> tzinfo:
-    """The zone of a name such as Africa/Nairobi, or UTC. Raises UsageError where none is known."""
+    """Return the zone of a name such as Africa/Nairobi or UTC. Raises UsageError."""
     if name == "UTC":
         return UTC
     try:
@@ -41,8 +40,10 @@ def zone_named(name: str) -> tzinfo:
 
 
 def wall_clock(instant: Instant, zone: tzinfo) -> Instant:
-    """An instant that UTC writes as this zone writes the given one. At the ends of the calendar,
-    where the zone has no such time, the given one."""
+    """Return the instant that UTC writes as the zone writes the given one.
+
+    At the ends of the calendar, where the zone has no such time, return the given one.
+    """
     if zone is UTC:
         return instant
     try:
@@ -56,9 +57,10 @@ _LOCAL: Final = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d)?))?", r
 
 
 def typed_instant(text: str, zone: tzinfo) -> Instant:
-    """A moment as a person types it: `2026-11-20 12:00` by the clocks of the zone, a day alone as
-    its beginning there, or RFC 3339. Where an hour comes twice, the first one. Raises ValueError
-    with what may be written."""
+    """Parse a moment as a person types it: `2026-11-20 12:00` local time, a day, or RFC 3339.
+
+    A day is its first moment; of a repeated hour the first counts. Raises ValueError.
+    """
     found = _LOCAL.fullmatch(text)
     try:
         if found is None:
@@ -70,12 +72,11 @@ def typed_instant(text: str, zone: tzinfo) -> Instant:
 
 
 def typed_deadline(text: str, zone: tzinfo) -> Instant:
-    """The same for the last moment of something: a day alone is its last second there, also where
-    its last hour comes twice."""
+    """Parse a last moment: as `typed_instant`, but a day is its last second. Raises ValueError."""
     found = _LOCAL.fullmatch(text)
     if found is None or found[2] is not None:
         return typed_instant(text, zone)
-    typed_instant(text, zone)  # a day that there is
+    typed_instant(text, zone)  # raises if there is no such day
     return Instant(Calendar(zone).day(text)[1] - SECOND)
 
 
@@ -90,23 +91,27 @@ _MOMENT: Final = re.compile(
 
 
 class Piece(NamedTuple):
-    """A part of a sentence. `at`: the moment that it states in local time, in a sentence's words;
-    None: it is what stood there."""
+    """Part of a sentence; `at` is the moment that it states in local time, None for other text."""
 
     text: str
     at: Instant | None = None
 
 
 def local_pieces(text: str, zone: tzinfo) -> Iterator[Piece]:
-    """A sentence in pieces, each moment one of them: to the minute, in the zone.
+    """Split a sentence at its moments, and write each to the minute in local time.
 
-    What was at or on a local midnight was on that day: banks and files give days alone. A bound
-    (`until`, `beyond`, `by`) keeps its time of day, without which it would say another day's end.
+    `at` a local midnight becomes `on` the day: banks and files state days alone. A bound (`until`,
+    `beyond`, `by`) keeps its time of day, without which it would be the end of the day.
     """
     last = 0
     for found in _MOMENT.finditer(text):
-        at = _instant(found)
-        if at is None:
+        exact = found["exact"]
+        if exact is None:
+            month = MONTHS.index(found["month"]) + 1
+            exact = f"{found['year']}-{month:02}-{int(found['day']):02}T{found['time']}:00Z"
+        try:
+            at = parse_instant(exact)
+        except ValueError:  # no real moment
             continue
         local = wall_clock(at, zone)
         before, day = found["before"] or "", found["before"] is not None and local % DAY == 0
@@ -114,18 +119,6 @@ def local_pieces(text: str, zone: tzinfo) -> Iterator[Piece]:
         yield Piece(_words(local, day=day, aloud=found["exact"] is None), at)
         last = found.end()
     yield Piece(text[last:])
-
-
-def _instant(found: re.Match[str]) -> Instant | None:
-    """None where it is no real moment."""
-    exact = found["exact"]
-    if exact is None:
-        month = MONTHS.index(found["month"]) + 1
-        exact = f"{found['year']}-{month:02}-{int(found['day']):02}T{found['time']}:00Z"
-    try:
-        return parse_instant(exact)
-    except ValueError:
-        return None
 
 
 def _words(local: Instant, *, day: bool, aloud: bool) -> str:
@@ -137,32 +130,25 @@ def _words(local: Instant, *, day: bool, aloud: bool) -> str:
 
 
 def local_text(text: str, zone: tzinfo, *, named: bool = False) -> str:
-    """A sentence with its moments as the zone's clocks show them; what stands between backquotes,
-    such as a command, stays as it is.
+    """Write the moments of a sentence in local time; text in backquotes, a command, stays.
 
-    named  each time of day is followed by what the zone is called then, such as EAT: for where
-           nothing beside the sentence says which zone is meant
+    named  whether to add the zone's name, such as EAT, to each time of day
     """
     parts = text.split("`")
-    code = len(parts) % 2 == 1  # a backquote by itself is one
-    return "`".join(
-        part if code and place % 2 else _in_zone(part, zone, named=named)
-        for place, part in enumerate(parts)
-    )
-
-
-def _in_zone(text: str, zone: tzinfo, *, named: bool) -> str:
-    return "".join(
-        f"{piece.text} {_name(piece.at, zone)}"
-        if named and piece.at is not None and ":" in piece.text
-        else piece.text
-        for piece in local_pieces(text, zone)
-    )
+    has_code = len(parts) % 2 == 1  # a single backquote is a character
+    for place, part in enumerate(parts):
+        if not (has_code and place % 2):
+            parts[place] = "".join(
+                f"{piece.text} {_name(piece.at, zone)}"
+                if named and piece.at is not None and ":" in piece.text
+                else piece.text
+                for piece in local_pieces(part, zone)
+            )
+    return "`".join(parts)
 
 
 def local_moment(at: Instant, zone: tzinfo) -> str:
-    """A moment to the minute as the zone's clocks show it, and what the zone is called then; of a
-    midnight there the day alone."""
+    """Write a moment in local time, to the minute and with the zone's name; a midnight as a day."""
     local = wall_clock(at, zone)
     if local % DAY == 0:
         return _words(local, day=True, aloud=False)
@@ -170,7 +156,7 @@ def local_moment(at: Instant, zone: tzinfo) -> str:
 
 
 def _name(at: Instant, zone: tzinfo) -> str:
-    """What people call a zone at a moment; UTC where `wall_clock` leaves it so."""
+    """Return the zone's abbreviation at a moment; UTC where `wall_clock` changes nothing."""
     try:
         return moment_of(at).astimezone(zone).tzname() or str(zone)
     except OverflowError:

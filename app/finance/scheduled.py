@@ -23,7 +23,7 @@ import structlog
 
 from app.context.context import AppContext
 from app.core.errors import TallyhookError
-from app.core.schedule import Entry, due_time, is_late, next_time
+from app.core.schedule import ScheduleEntry, due_time, is_late, next_time
 from app.finance import scheduled_store
 from reconcile.instants import HOUR, MINUTE, Duration, Instant, format_instant, format_known
 
@@ -41,7 +41,9 @@ LONGEST_PAUSE: Final[Duration] = 6 * HOUR
 # --- what is due ----------------------------------------------------------------------------------
 
 
-async def due_now(context: AppContext, entries: Sequence[Entry]) -> list[tuple[Entry, Instant]]:
+async def due_now(
+    context: AppContext, entries: Sequence[ScheduleEntry]
+) -> list[tuple[ScheduleEntry, Instant]]:
     """Return what is to be done now, with its due time; new entries are watched from now."""
     now = context.clock.now()
     async with context.database.reading() as connection:
@@ -68,7 +70,7 @@ async def due_now(context: AppContext, entries: Sequence[Entry]) -> list[tuple[E
 
 
 def _due_of(
-    entry: Entry, last: scheduled_store.ScheduledRun, *, now: Instant, zone: tzinfo
+    entry: ScheduleEntry, last: scheduled_store.ScheduledRun, *, now: Instant, zone: tzinfo
 ) -> Instant | None:
     # A newer time replaces a failed one; of a running one the lease must have ended.
     due = due_time(entry, since=last.due_at, now=now, zone=zone)
@@ -83,7 +85,7 @@ def _due_of(
 
 
 async def claim(
-    context: AppContext, entry: Entry, *, due_at: Instant, asked: bool
+    context: AppContext, entry: ScheduleEntry, *, due_at: Instant, asked: bool
 ) -> scheduled_store.ScheduledRun | None:
     """Return the row of one due time for this process to work on; None if another has it, or has
     done it."""
@@ -173,7 +175,9 @@ async def note(
 # --- for people -----------------------------------------------------------------------------------
 
 
-async def schedule_document(context: AppContext, entries: Sequence[Entry]) -> list[dict[str, Any]]:
+async def schedule_document(
+    context: AppContext, entries: Sequence[ScheduleEntry]
+) -> list[dict[str, Any]]:
     """Return each entry with its last and next time, and the last result."""
     now = context.clock.now()
     async with context.database.reading() as connection:

@@ -31,7 +31,7 @@ from app.core.clock import Clock
 from app.core.errors import DeliveryFailed, NotFoundError, TallyhookError
 from app.core.mail import MailServer
 from app.core.private_files import replacing
-from app.core.schedule import Entry, Span, Way
+from app.core.schedule import ScheduleEntry, Span, Way
 from app.core.text import LEAF, counted
 from app.finance.close_period import scope_of
 from app.finance.closed_periods import on_the_books
@@ -230,10 +230,10 @@ FAULT: Final = "a fault of Tallyhook's: its log names the place"
 class Schedule:
     """The entries, and the configured ways."""
 
-    entries: Sequence[Entry]
+    entries: Sequence[ScheduleEntry]
     ways: Ways
 
-    def entry(self, name: str) -> Entry:
+    def entry(self, name: str) -> ScheduleEntry:
         """Return an entry. Raises NotFoundError."""
         found = next((entry for entry in self.entries if entry.name == name), None)
         if found is None:
@@ -268,7 +268,7 @@ async def run_now(
 
 
 async def _try(
-    context: AppContext, schedule: Schedule, entry: Entry, claimed: ScheduledRun
+    context: AppContext, schedule: Schedule, entry: ScheduleEntry, claimed: ScheduledRun
 ) -> ScheduledRun:
     run = claimed
     try:
@@ -292,7 +292,7 @@ async def _try(
 
 
 async def _report(
-    context: AppContext, schedule: Schedule, entry: Entry, run: ScheduledRun, *, span: Span
+    context: AppContext, schedule: Schedule, entry: ScheduleEntry, run: ScheduledRun, *, span: Span
 ) -> ScheduledRun:
     from app.finance.reports.layout import headlines  # it draws charts, too
 
@@ -328,7 +328,7 @@ def _parcel(
 
 
 async def _checkpoint(
-    context: AppContext, schedule: Schedule, entry: Entry, run: ScheduledRun
+    context: AppContext, schedule: Schedule, entry: ScheduleEntry, run: ScheduledRun
 ) -> ScheduledRun:
     """Deliver the newest signed head as of the claim, for others to keep.
 
@@ -362,7 +362,7 @@ async def _checkpoint(
 async def _deliver(
     context: AppContext,
     schedule: Schedule,
-    entry: Entry,
+    entry: ScheduleEntry,
     run: ScheduledRun,
     parcel: ReportParcel,
     *,

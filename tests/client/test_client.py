@@ -1,4 +1,4 @@
-"""What the shop's side makes of notifications and answers, beside the service itself."""
+"""How the shop's side handles notifications and answers; some tests ask the service itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import sys
 import threading
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +56,7 @@ def test_it_imports_its_own_modules_relatively_and_else_the_standard_library() -
 
 
 def test_a_genuine_notification_gives_its_news() -> None:
-    """As the published library says of the same bytes; with either of two secrets."""
+    """As the published library signs the same bytes; with either of two secrets."""
     headers, body = notification(GOOD, now=NOW)
     news = verify_notification(SECRET, headers, body, now=NOW + 299.9)
     assert (news.id, news.order, news.fulfillable) == (7, "A", True)
@@ -92,7 +91,7 @@ def test_what_is_not_genuine_is_refused(change: dict[str, str | None], said: str
 
 
 def test_age_size_and_content_are_bounded() -> None:
-    """Too old, from the future, too large, of another kind, and what is signed and no news."""
+    """Too old, from the future, too large, of another kind, or signed but no news."""
     headers, body = notification(GOOD, now=NOW)
     for now in (NOW + 301, NOW - 301):
         with pytest.raises(Refused, match="too far"):
@@ -119,8 +118,7 @@ def keeper() -> SqliteKeeper:
 
 
 def test_a_commit_that_cannot_be_had_leaves_nothing_open(tmp_path: Path) -> None:
-    """Somebody else reads the shop's database for too long: that news is not taken, and the next
-    is, and the first again."""
+    """A reader that holds the shop's database for too long costs that news, not the next."""
     shop = sqlite3.connect(tmp_path / "shop.db", timeout=0)
     keeper = SqliteKeeper(shop, lambda shop, news, ship: None)
     reader = sqlite3.connect(tmp_path / "shop.db", isolation_level=None)
@@ -161,7 +159,7 @@ def test_a_commit_that_cannot_be_had_leaves_nothing_open(tmp_path: Path) -> None
 def test_a_feed_that_cannot_be_read_is_reported(
     answer: Answer, error: type[Exception], keeper: SqliteKeeper
 ) -> None:
-    """And not asked for ever, even where each answer says to read on from elsewhere."""
+    """And not asked for ever, even if each answer says to read on from elsewhere."""
     with pytest.raises(error) as caught:
         ask(follow(keeper), lambda wanted: answer)
     if isinstance(caught.value, Unavailable):
@@ -185,7 +183,7 @@ def test_a_feed_that_cannot_be_read_is_reported(
     ],
 )
 def test_what_became_of_a_payment(status: int, body: dict[str, Any], state: str) -> None:
-    """Each answer has one state; those that may change say when to ask again."""
+    """Each answer has one state; one that may change says when to ask again."""
     asked: list[Ask] = []
 
     def send(wanted: Ask) -> Answer:
@@ -226,16 +224,19 @@ def test_an_order_that_is_no_object_is_not_understood() -> None:
 
 
 @pytest.mark.parametrize("problems", [1, ["no"], [{}], [{"sentence": 1}], None])
-def test_a_refusal_that_says_nothing_is_one_still(problems: Any) -> None:
+def test_a_refusal_without_sentences_gives_the_detail(problems: Any) -> None:
     body = json.dumps({"problems": problems, "detail": "It cannot be."}).encode()
     found = ask(start_payment("A", "1", "KES"), lambda wanted: Answer(status=422, body=body))
     assert (found.state, found.sentence) == ("refused", "It cannot be.")
 
 
 async def test_from_far_back_nothing_is_shipped_that_was_given_back_since(tmp_path: Path) -> None:
-    """Nor twice: an order that had later news and is still paid is shipped with the last of them.
-    Every news is heard, whatever the size of the pages."""
-    orders = ("still", "back", "first")
+    """An order with later news that is still paid is shipped once, with the last of them."""
+    orders, heard = ("still", "back", "first"), list[tuple[str, bool]]()
+
+    def act(shop: sqlite3.Connection, news: News, ship: bool) -> None:
+        heard.append((news.order, ship))
+
     async with driving(tmp_path) as driver:
         token = await issue_token(driver.context, name="reader")
         sender = AsyncSender(driver.client, token, failures=(httpx2.HTTPError,))
@@ -248,22 +249,18 @@ async def test_from_far_back_nothing_is_shipped_that_was_given_back_since(tmp_pa
         assert page["superseded"] == [1, 2]
         assert "superseded" not in (await driver.api("GET", "/outcomes?after=2")).json()
         for limit in (1, 2, 100):
-            heard: list[tuple[str, bool]] = []
-            keeper = SqliteKeeper(sqlite3.connect(":memory:"), partial(_hear, heard))
+            heard.clear()
+            keeper = SqliteKeeper(sqlite3.connect(":memory:"), act)
             assert await ask_async(follow(keeper, limit=limit), sender) == 5
             assert heard[:2] == [("still", False), ("back", False)]
             assert heard[2:] == [("first", True), ("still", True), ("back", False)]
-
-
-def _hear(heard: list[tuple[str, bool]], shop: sqlite3.Connection, news: News, ship: bool) -> None:
-    heard.append((news.order, ship))
 
 
 LATER = {"still": "noted", "back": "disputed"}
 
 
 async def test_it_understands_the_service(tmp_path: Path) -> None:
-    """The feed, an order's price, and a payment that this installation does not start."""
+    """The feed, an order's price, and a payment that this installation doesn't start."""
     shop = sqlite3.connect(":memory:")
     shop.execute("CREATE TABLE parcels (ref TEXT)")
 
@@ -288,7 +285,7 @@ async def test_it_understands_the_service(tmp_path: Path) -> None:
 
 
 async def test_a_canceled_order_is_recorded_with_all_its_moments(tmp_path: Path) -> None:
-    """A payment that comes for it is owed back, and the order is not to be shipped."""
+    """A payment for it is owed back, and it is not fulfillable."""
     placed, canceled, fulfilled = (f"2026-11-20T0{hour}:00:00Z" for hour in (7, 8, 9))
     asked: list[Ask] = []
 
@@ -311,7 +308,7 @@ async def test_a_canceled_order_is_recorded_with_all_its_moments(tmp_path: Path)
 
 
 async def test_an_answer_without_end_is_given_up() -> None:
-    """By the asynchronous sender, too: it is never in memory whole."""
+    """The asynchronous sender never holds it whole in memory."""
     sent = 0
 
     class Endless(httpx2.AsyncByteStream):
@@ -329,7 +326,7 @@ async def test_an_answer_without_end_is_given_up() -> None:
 
 
 def test_nobody_there_is_unavailable() -> None:
-    """The sender of the standard library, where nothing listens; and what is no address."""
+    """With the standard library's sender; an address that is none is refused."""
     with pytest.raises(Unavailable, match="no answer came"):
         ask(start_payment("A", "1", "KES"), HttpSender("http://127.0.0.1:9", "t", timeout_s=5))
     with pytest.raises(ValueError, match="scheme and host"):
@@ -337,8 +334,7 @@ def test_nobody_there_is_unavailable() -> None:
 
 
 async def test_a_token_may_come_with_the_end_of_its_line() -> None:
-    """As it is read from a file; the standard library's error showed it, and others are asked again
-    for ever."""
+    """As it is read from a file."""
     with pytest.raises(Unavailable, match="no answer came"):
         ask(start_payment("A", "1", "KES"), HttpSender("http://127.0.0.1:9", "t\n", timeout_s=5))
     borne: list[str] = []
@@ -358,7 +354,7 @@ async def test_a_token_may_come_with_the_end_of_its_line() -> None:
     [("7", 7), ("1209600", 1_209_600), ("251618400000", 30 * 86_400), ("", 5), ("soon", 5)],
 )
 def test_a_wait_may_be_long(asked: str, seconds: int) -> None:
-    """Until the end of a session that lives for weeks; one that never ends is asked for monthly."""
+    """Until a session expires; one that never does is asked about once a month."""
     body = b'{"code": "payment_not_over"}'
     said = Answer(status=409, body=body, headers={"retry-after": asked})
     found = ask(start_payment("A", "1", "KES", new_payment=True), lambda wanted: said)
@@ -366,12 +362,19 @@ def test_a_wait_may_be_long(asked: str, seconds: int) -> None:
 
 
 def test_half_an_answer_is_unavailable() -> None:
-    """Whoever answers may die while it does: nothing is decided, and the same may be asked again.
-    A whole one of the same service is taken."""
+    """A service may die while it answers: nothing was decided, and the request may be repeated."""
     whole = b'{"status": "open"}'
     for sent in (whole, whole[:7], b""):
         with socket.create_server(("127.0.0.1", 0)) as server:
-            thread = threading.Thread(target=_answer_once, args=(server, len(whole), sent))
+
+            def answer_once(server: socket.socket = server, sent: bytes = sent) -> None:
+                connection, _ = server.accept()
+                with connection:
+                    connection.recv(65_536)
+                    head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(whole)
+                    connection.sendall(head + sent)
+
+            thread = threading.Thread(target=answer_once)
             thread.start()
             send = HttpSender(f"http://127.0.0.1:{server.getsockname()[1]}", "t", timeout_s=5.0)
             if sent == whole:
@@ -380,10 +383,3 @@ def test_half_an_answer_is_unavailable() -> None:
                 with pytest.raises(Unavailable, match="IncompleteRead"):
                     send(Ask(method="GET", path="/"))
             thread.join()
-
-
-def _answer_once(server: socket.socket, length: int, sent: bytes) -> None:
-    connection, _ = server.accept()
-    with connection:
-        connection.recv(65_536)
-        connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % length + sent)

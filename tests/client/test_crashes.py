@@ -1,4 +1,4 @@
-"""The receiver is killed between any two of its steps, and ships each order exactly once."""
+"""A receiver that is killed between any two of its steps ships each order exactly once."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ HISTORY = [
     entry(5, "A", fulfillable=True),
 ]
 AFTER_THE_RESTORE = [*HISTORY[:2], entry(1_000, "B", fulfillable=True), entry(1_001, "C", True)]
-"""Of a database that was put back: what came after the second is gone, and came again."""
+"""The feed after a backup was restored: what came after the second entry came again."""
 
 
 class Killed(BaseException):
-    """The process is no more."""
+    """The process was killed."""
 
 
 class Power:
-    """Fails at one step, and at every one after it, as nothing happens in a dead process."""
+    """Steps of a process that fail from one step on, as nothing happens in a dead process."""
 
     def __init__(self, at: int) -> None:
         self.left = at
@@ -50,7 +50,7 @@ class Power:
 
 
 class Connection(sqlite3.Connection):
-    """Each statement is a step, before it and after it."""
+    """Connection that takes a step before and after each statement."""
 
     power: Power
 
@@ -68,7 +68,7 @@ def act(shop: sqlite3.Connection, news: News, ship: bool) -> None:
 
 
 def feed(entries: list[dict[str, Any]], power: Power) -> Callable[[Ask], Answer]:
-    """The feed of a service; two entries a page, and 410 beyond the last."""
+    """Serve a feed: two entries a page, and 410 beyond the last."""
 
     def send(wanted: Ask) -> Answer:
         power.step()
@@ -88,7 +88,7 @@ def by_feed(entries: list[dict[str, Any]], keeper: SqliteKeeper, power: Power) -
 
 
 def by_notifications(entries: list[dict[str, Any]], keeper: SqliteKeeper, power: Power) -> None:
-    """Each is sent until it is answered: after a crash all that were not, here simply all."""
+    """Post every entry, as after a crash all are that were not answered."""
     for each in entries:
         headers, body = notification(each, now=NOW)
         power.step()
@@ -102,7 +102,7 @@ def by_both(entries: list[dict[str, Any]], keeper: SqliteKeeper, power: Power) -
 
 
 def lives(path: Path, hear: Callable[..., None], at: int) -> Iterator[Power]:
-    """Lives of the process: the first ends at a step, the next hears all there is."""
+    """Yield the lives of the process: the first ends at a step, the next gets all news."""
     for entries in (HISTORY, AFTER_THE_RESTORE):
         for power in (Power(at), Power(10**9)):
             with closing(sqlite3.connect(path, factory=Connection)) as shop:
@@ -115,8 +115,8 @@ def lives(path: Path, hear: Callable[..., None], at: int) -> Iterator[Power]:
 
 @pytest.mark.parametrize("hear", [by_feed, by_notifications, by_both])
 def test_it_may_die_at_every_step(tmp_path: Path, hear: Callable[..., None]) -> None:
-    """Once for each step there is: no parcel is packed twice or never, no news is acted on twice,
-    and of each order the last news that there is was heard, before a restore and after it."""
+    """At each step: every parcel is packed once, no news is acted on twice, and each order's last
+    news arrives, before a restore and after it."""
     at, died = 0, True
     while died:
         path = tmp_path / f"{at}.db"

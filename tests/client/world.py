@@ -1,4 +1,4 @@
-"""What Tallyhook says to a shop, made here by the published rules alone."""
+"""Entries of the feed and notifications, made by the published rules alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SECRET = "whsec_" + base64.b64encode(KEY).decode()
 
 
 def entry(number: int, order: str, fulfillable: bool) -> dict[str, Any]:
-    """An entry of the feed."""
+    """Build an entry of the feed."""
     return {
         "id": number,
         "order": order,
@@ -28,7 +28,7 @@ def entry(number: int, order: str, fulfillable: bool) -> dict[str, Any]:
 def notification(
     data: Any, *, now: int, key: bytes = KEY, kind: str = "order.revised"
 ) -> tuple[dict[str, str], bytes]:
-    """Headers and body of a notification."""
+    """Build the headers and the body of a notification."""
     body = json.dumps({"type": kind, "timestamp": "2026-11-20T10:00:00Z", "data": data}).encode()
     content = b".".join((b"msg_1", str(now).encode(), body))
     mac = base64.b64encode(hmac.new(key, content, hashlib.sha256).digest()).decode()

@@ -24,7 +24,7 @@ from app.console.application import build_console
 from app.console.finance_pages import CHECKS
 from app.console.words import BREAK_STATES, CAUSES, SIDE_SENTENCES, STEPS
 from app.core.jobs import Jobs
-from app.core.schedule import entries_of
+from app.core.schedule import schedule_entries
 from app.finance.break_acts import finished_run
 from app.finance.imports import ImportRequest, import_bank
 from app.finance.match_rules import save_rules
@@ -634,7 +634,7 @@ async def test_the_reports_page_shows_what_is_done_at_its_times(
     console: RunningConsole, tmp_path: Path
 ) -> None:
     """It shows the last and next time, and why the last one failed."""
-    entries = entries_of(
+    entries = schedule_entries(
         "month | 0 6 12 * * | reconcile month pdf folder; idle | 0 0 1 1 * | reconcile"
     )
     console.console = replace(console.console, schedule=entries)

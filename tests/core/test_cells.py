@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.cells import csv_line, plain_text, safe_cell
+from app.core.cells import cell_text, csv_line, safe_cell
 from tests.finance.reports.payloads import PAYLOADS, is_formula
 
 
 @pytest.mark.parametrize("text", ["", "ORD-1", "a=b", "1+1", "ö", "x@y.example", " plain", "a\tb"])
 def test_harmless_text_stays_as_it_is(text: str) -> None:
     assert safe_cell(text) == text
-    assert plain_text(text) == text
+    assert cell_text(text) == text
 
 
 def test_no_payload_is_a_formula_and_each_comes_back() -> None:
@@ -26,12 +26,12 @@ def test_no_payload_is_a_formula_and_each_comes_back() -> None:
     for text in PAYLOADS:
         assert is_formula(text), f"{text!r} is no payload"
         assert not is_formula(safe_cell(text)), repr(text)
-        assert plain_text(safe_cell(text)) == text
+        assert cell_text(safe_cell(text)) == text
 
 
 @pytest.mark.parametrize("text", ["'", "'=1+1", "''x"])
 def test_text_that_begins_with_the_mark_is_not_taken_for_marked(text: str) -> None:
-    assert plain_text(safe_cell(text)) == text != safe_cell(text)
+    assert cell_text(safe_cell(text)) == text != safe_cell(text)
 
 
 SPLITTING = [
@@ -64,7 +64,7 @@ def test_no_part_of_a_cell_is_a_formula_however_it_is_split() -> None:
     texts = [*SPLITTING, *MARKS, *PAYLOADS, *(f"x;{each}" for each in PAYLOADS)]
     for text in texts:
         cell = safe_cell(text)
-        assert plain_text(cell) == text
+        assert cell_text(cell) == text
         (read,) = csv.reader(io.StringIO(csv_line(["1", cell, "2"]), newline=""), strict=True)
         assert read == ["1", cell, "2"]
         for place in (["1", cell, "2"], [cell], [cell, cell]):
@@ -76,9 +76,9 @@ def test_no_part_of_a_cell_is_a_formula_however_it_is_split() -> None:
 @given(st.text(alphabet="';|\t\r\n\"=-+@ ab＝", max_size=12))
 def test_every_text_comes_back(text: str) -> None:
     """Whatever marks, separators and signs it is made of."""
-    assert plain_text(safe_cell(text)) == text
+    assert cell_text(safe_cell(text)) == text
     (read,) = csv.reader(io.StringIO(csv_line([safe_cell(text), "x"]), newline=""), strict=True)
-    assert plain_text(read[0]) == text
+    assert cell_text(read[0]) == text
 
 
 def test_a_long_cell_takes_no_time() -> None:
@@ -86,5 +86,5 @@ def test_a_long_cell_takes_no_time() -> None:
     began = perf_counter()
     for unit in (" ", "\n", ";", "; ", '"', "a ", "; '"):
         text = "x;" + unit * 50_000 + "y"
-        assert plain_text(safe_cell(text)) == text
+        assert cell_text(safe_cell(text)) == text
     assert perf_counter() - began < 5

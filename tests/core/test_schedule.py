@@ -10,11 +10,11 @@ import pytest
 from app.core.schedule import (
     FORMS,
     LATE,
-    Entry,
+    ScheduleEntry,
     due_time,
-    entries_of,
     is_late,
     next_time,
+    schedule_entries,
 )
 from app.finance.reports.render import ReportFormat
 from reconcile.instants import TICK, Instant, format_instant, parse_instant
@@ -22,9 +22,9 @@ from reconcile.instants import TICK, Instant, format_instant, parse_instant
 BERLIN, NAIROBI = ZoneInfo("Europe/Berlin"), ZoneInfo("Africa/Nairobi")
 
 
-def entry(cron: str) -> Entry:
+def entry(cron: str) -> ScheduleEntry:
     """An entry of this time."""
-    (found,) = entries_of(f"x | {cron} | reconcile")
+    (found,) = schedule_entries(f"x | {cron} | reconcile")
     return found
 
 
@@ -85,12 +85,12 @@ def test_what_begins_long_after_its_time_is_late() -> None:
 
 
 def test_entries_are_read_as_they_are_written() -> None:
-    nightly, month = entries_of(
+    nightly, month = schedule_entries(
         "nightly | 30 2 * * * | reconcile ;\n"
         "month|0  6 12 * *|reconcile month xlsx pdf mail folder;"
     )
-    assert nightly == Entry(name="nightly", cron="30 2 * * *", reconcile=True)
-    assert month == Entry(
+    assert nightly == ScheduleEntry(name="nightly", cron="30 2 * * *", reconcile=True)
+    assert month == ScheduleEntry(
         name="month",
         cron="0 6 12 * *",
         reconcile=True,
@@ -98,11 +98,11 @@ def test_entries_are_read_as_they_are_written() -> None:
         forms=("pdf", "xlsx"),
         ways=("folder", "mail"),
     )
-    (log,) = entries_of("log | 0 7 * * * | checkpoint mail post")
-    assert log == Entry(
+    (log,) = schedule_entries("log | 0 7 * * * | checkpoint mail post")
+    assert log == ScheduleEntry(
         name="log", cron="0 7 * * *", reconcile=False, ways=("mail", "post"), checkpoint=True
     )
-    assert entries_of("") == ()
+    assert schedule_entries("") == ()
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_entries_are_read_as_they_are_written() -> None:
 )
 def test_what_is_no_entry_is_reported_with_what_would_be_one(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        entries_of(text)
+        schedule_entries(text)
 
 
 def test_every_form_is_one_that_reports_have() -> None:

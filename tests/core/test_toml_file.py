@@ -17,8 +17,8 @@ from app.core.toml_file import (
     Mistake,
     TomlTable,
     Values,
-    line_of,
-    lines_of,
+    line_of_key,
+    lines_of_keys,
     read_toml,
 )
 
@@ -53,7 +53,7 @@ w = 8
     ],
 )  # fmt: skip
 def test_a_key_is_found_on_its_line_and_a_missing_one_on_its_tables(key: str, line: int) -> None:
-    assert line_of(lines_of(TEXT), key) == line
+    assert line_of_key(lines_of_keys(TEXT), key) == line
 
 
 class Inner(TomlTable):
@@ -146,7 +146,7 @@ def test_a_number_of_thousands_of_digits_is_no_crash() -> None:
 def test_no_line_of_a_text_takes_long(line: str) -> None:
     """A text of sixty letters took centuries."""
     began = time.process_time()
-    assert lines_of(f'text = """\n{line}\n"""\nkey = 1\n')["text",] == 1
+    assert lines_of_keys(f'text = """\n{line}\n"""\nkey = 1\n')["text",] == 1
     assert time.process_time() - began < 1
 
 

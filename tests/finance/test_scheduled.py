@@ -20,7 +20,7 @@ from app.context.context import AppContext
 from app.core.clock import SetClock
 from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.http import outgoing_client
-from app.core.schedule import Entry, entries_of
+from app.core.schedule import ScheduleEntry, schedule_entries
 from app.database.engine import Connection
 from app.evidence.keys import write_key
 from app.evidence.seal import CheckpointSigner, note_holds, read_checkpoint, seal_all
@@ -58,7 +58,7 @@ from reconcile.instants import (
 from tests.database.builders import context as context_of
 from tests.database.builders import opened, rows
 
-MONTH, NIGHTLY = entries_of(
+MONTH, NIGHTLY = schedule_entries(
     "month | 0 6 12 * * | reconcile month csv json folder; nightly | 30 2 * * * | reconcile"
 )
 NAIROBI = ZoneInfo("Africa/Nairobi")
@@ -83,7 +83,7 @@ def later(context: AppContext, at: Instant) -> AppContext:
     return replace(context, clock=SetClock(at))
 
 
-def with_folder(folder: Path, *entries: Entry) -> Schedule:
+def with_folder(folder: Path, *entries: ScheduleEntry) -> Schedule:
     """These entries, delivered into a folder."""
     folder.mkdir(exist_ok=True)
     return Schedule(entries=entries or (MONTH,), ways={"folder": FolderWay(folder=folder)})
@@ -183,7 +183,7 @@ async def test_of_two_workers_one_does_it(context: AppContext, tmp_path: Path) -
 
 async def test_an_entry_that_is_still_done_is_not_begun_again(context: AppContext) -> None:
     """What began late may be at work when its next time comes: that one waits for its end."""
-    (hourly,) = entries_of("hourly | 0 * * * * | reconcile")
+    (hourly,) = schedule_entries("hourly | 0 * * * * | reconcile")
     await due_now(context, [hourly])
     due, hour = Instant(FIRST_LOOK + 60 * MINUTE), 60 * MINUTE
     begun = later(context, Instant(due + 45 * MINUTE))
@@ -195,7 +195,7 @@ async def test_an_entry_that_is_still_done_is_not_begun_again(context: AppContex
 
 
 async def test_a_day_is_the_merchants(context: AppContext, tmp_path: Path) -> None:
-    (daily,) = entries_of("daily | 30 0 * * * | day json folder")
+    (daily,) = schedule_entries("daily | 30 0 * * * | day json folder")
     schedule = with_folder(tmp_path / "out", daily)
     await due_now(context, [daily])
     due = parse_instant("2026-11-11T21:30:00Z")
@@ -313,7 +313,7 @@ async def test_a_full_folder_holds_no_half_file(
 
 async def test_a_checkpoint_leaves_by_the_same_ways(context: AppContext, tmp_path: Path) -> None:
     """The newest head as of the claim, once; while there is none that is said, and tried again."""
-    (entry,) = entries_of("log | 0 6 12 * * | checkpoint folder")
+    (entry,) = schedule_entries("log | 0 6 12 * * | checkpoint folder")
     schedule = with_folder(tmp_path / "out", entry)
     await due_now(context, [entry])
     now = later(context, DUE)
@@ -467,7 +467,7 @@ async def test_rows_of_long_ago_go_with_each_new_time(context: AppContext, tmp_p
 async def test_what_a_person_asked_for_is_not_said_to_be_tried_again(
     context: AppContext, tmp_path: Path
 ) -> None:
-    (entry,) = entries_of("log | 0 6 12 * * | checkpoint folder")
+    (entry,) = schedule_entries("log | 0 6 12 * * | checkpoint folder")
     await run_now(context, with_folder(tmp_path / "out", entry), "log", by=None)
     raised = await alarms(Watched(context, RefusedAges(), None, 60, scheduled=["log"]))
     assert "not tried again by itself" in raised["schedule"].sentence

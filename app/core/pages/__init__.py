@@ -1,7 +1,7 @@
-"""HTML pages: a template and its values make one file that needs nothing beside it.
+"""HTML pages from templates, each one self-contained file.
 
-Everything is escaped by default and a name that is missing is an error. No scripts, no fonts, no
-links to elsewhere: a page reads the same from a disk, in an archive and on paper.
+Everything is escaped by default, and a missing name is an error. There are no scripts, fonts or
+links: a page reads the same from a disk, in an archive and on paper.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def _environment() -> Environment:
 
 
 def page(template: str, values: Mapping[str, Any]) -> str:
-    """The page `templates/<template>` with its values. The same values give the same text."""
+    """Render `templates/<template>`. The same values give the same text."""
     return _environment().get_template(template).render(values)
 
 
 def css_text(text: str) -> Markup:
-    """A text as a string of a stylesheet, in which every character but a letter is escaped."""
+    """Write a text as a CSS string, with every character but ASCII letters and digits escaped."""
     encodable = text.encode("utf-8", "replace").decode()
     characters = [
         each if each.isascii() and each.isalnum() else f"\\{ord(each):06x}" for each in encodable

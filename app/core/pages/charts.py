@@ -1,8 +1,7 @@
-"""Charts from numbers, as SVG that stands in a page: bars, and bars of parts.
+"""Charts as SVG in a page: bars, and stacked bars.
 
-Leaves out: colour as a carrier of meaning. Series differ by pattern and stand in a legend, so that
-a chart reads the same on paper and to whoever does not see colours; a title and a description say
-it to whoever hears the page. The same numbers give the same text.
+Series differ by pattern and have a legend, so that nobody needs colours; a screen reader reads a
+title and a description. The same numbers give the same text.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ _TOP: Final = 28
 _BOTTOM: Final = 44
 _TICKS_MOST: Final = 5
 _LEAST: Final = 4
-"""Height of the axis at least, so that one alone is no tall bar."""
+"""Least height of the axis, so that a single one is no tall bar."""
 
 _LABELS_MAX: Final = 12
-"""Labels below an axis, beyond which they run into each other."""
+"""Labels below an axis; more would overlap."""
 
 _PATTERNS: Final = (
     ("solid", ""),
@@ -44,7 +43,7 @@ _PATTERNS: Final = (
         'stroke-width="1"/>',
     ),
 )
-"""What tells series apart: each looks different in black and white, too."""
+"""Patterns of the series, which differ in black and white, too."""
 
 _SOLID: Final = "#2f4b6e"
 
@@ -53,7 +52,7 @@ SERIES_MAX: Final = len(_PATTERNS)
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One set of values, in the order of the labels. None is negative."""
+    """A set of values, in the order of the labels. None is negative."""
 
     name: str
     values: Sequence[int]
@@ -62,14 +61,14 @@ class Series:
 def bars(
     name: str, *, title: str, about: str, labels: Sequence[str], values: Sequence[int]
 ) -> Markup:
-    """One bar a label, with its value above it. `name` is unique in the page."""
+    """Draw a bar for each label, with its value above. `name` is unique in the page."""
     return stacked(name, title=title, about=about, labels=labels, series=[Series("", values)])
 
 
 def stacked(
     name: str, *, title: str, about: str, labels: Sequence[str], series: Sequence[Series]
 ) -> Markup:
-    """Bars of parts that add up: one bar a label, one pattern a series.
+    """Draw a stacked bar for each label, with one pattern for each series.
 
     Raises ValueError for more than SERIES_MAX series, or one that does not fit the labels.
     """
@@ -77,18 +76,30 @@ def stacked(
         raise ValueError(f"at most {SERIES_MAX} series, each with a value for every label")
     totals = [sum(each.values[place] for each in series) for place in range(len(labels))]
     step = nice_step(max(totals, default=0))
-    scale = _Scale(count=len(labels), top=_top(max(totals, default=0), step))
+    highest = max(*totals, _LEAST) if totals else _LEAST
+    scale = _Scale(count=len(labels), top=step * -(-highest // step))  # the first tick not below it
     parts = [*_axis(scale, step), *_stacks(name, scale, series), *_below(scale, labels)]
-    if len(series) == 1:
-        parts += _values(scale, totals)
-    else:
-        parts += _legend(name, series)
-    return _svg(name, title=title, about=about, height=_HEIGHT, parts=parts)
+    parts += _values(scale, totals) if len(series) == 1 else _legend(name, series)
+    drawing = "".join(parts)
+    defined = "".join(
+        f'<pattern id="{name}-{word}" width="8" height="8" patternUnits="userSpaceOnUse">'
+        f"{drawn}</pattern>"
+        for word, drawn in _PATTERNS
+        if f"#{name}-{word}" in drawing
+    )
+    return Markup(  # noqa: S704  # every text in it has been escaped
+        f'<svg role="img" aria-labelledby="{name}-title {name}-about" width="{WIDTH}" '
+        f'height="{_HEIGHT}" viewBox="0 0 {WIDTH} {_HEIGHT}" font-size="11" '
+        'font-family="sans-serif" xmlns="http://www.w3.org/2000/svg">'
+        f'<title id="{name}-title">{escape(title)}</title>'
+        f'<desc id="{name}-about">{escape(about)}</desc>'
+        f"<defs>{defined}</defs>{drawing}</svg>"
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """Where things are: `count` places side by side, from 0 to `top` in height."""
+    """Coordinates of `count` places side by side, from 0 to `top` in height."""
 
     count: int
     top: int
@@ -105,19 +116,14 @@ class _Scale:
 
 
 def nice_step(highest: int) -> int:
-    """Between two ticks: the least of 1, 2 and 5 times a power of ten of which _TICKS_MOST reach
-    as high."""
+    """Return the distance of ticks: the least 1, 2 or 5 times a power of ten that needs at most
+    _TICKS_MOST ticks."""
     power = 1
     while True:
         for digit in (1, 2, 5):
             if digit * power * _TICKS_MOST >= highest:
                 return digit * power
         power *= 10
-
-
-def _top(highest: int, step: int) -> int:
-    """The first tick that is not below."""
-    return step * -(-max(highest, _LEAST) // step)
 
 
 def _axis(scale: _Scale, step: int) -> Iterator[str]:
@@ -154,23 +160,19 @@ def _values(scale: _Scale, totals: Sequence[int]) -> Iterator[str]:
 
 
 def _below(scale: _Scale, labels: Sequence[str]) -> Iterator[str]:
-    """Every label, or as many, evenly, as have room; on two lines where one does not do."""
+    """Draw every label, or as many as have room, evenly; long ones on two lines."""
     every = -(-len(labels) // _LABELS_MAX)
     for place in range(0, len(labels), every or 1):
         x = _number(scale.x(place) + scale.step / 2)
-        for line, words in enumerate(_two_lines(labels[place])):
+        lines = [label := labels[place]]
+        blanks = [at for at, sign in enumerate(label) if sign == " "]
+        if len(label) > 10 and blanks:
+            off = [abs(2 * at - len(label)) for at in blanks]
+            middle = blanks[off.index(min(off))]
+            lines = [label[:middle], label[middle + 1 :]]
+        for line, words in enumerate(lines):
             y = _HEIGHT - _BOTTOM + 15 + 13 * line
             yield f'<text x="{x}" y="{y}" text-anchor="middle">{escape(words)}</text>'
-
-
-def _two_lines(label: str) -> tuple[str, ...]:
-    if len(label) <= 10 or " " not in label:
-        return (label,)
-    middle = min(
-        (place for place, sign in enumerate(label) if sign == " "),
-        key=lambda place: abs(2 * place - len(label)),
-    )
-    return (label[:middle], label[middle + 1 :])
 
 
 def _legend(name: str, series: Sequence[Series]) -> Iterator[str]:
@@ -184,26 +186,6 @@ def _legend(name: str, series: Sequence[Series]) -> Iterator[str]:
         x += 44 + 6.5 * len(each.name)
 
 
-# --- the picture ---------------------------------------------------------------------------------
-
-
-def _svg(name: str, *, title: str, about: str, height: int, parts: Sequence[str]) -> Markup:
-    drawing = "".join(parts)
-    defined = "".join(
-        f'<pattern id="{name}-{word}" width="8" height="8" patternUnits="userSpaceOnUse">'
-        f"{drawn}</pattern>"
-        for word, drawn in _PATTERNS
-        if f"#{name}-{word}" in drawing
-    )
-    return Markup(  # noqa: S704  # every text in it has been escaped
-        f'<svg role="img" aria-labelledby="{name}-title {name}-about" width="{WIDTH}" '
-        f'height="{height}" viewBox="0 0 {WIDTH} {height}" font-size="11" font-family="sans-serif" xmlns="http://www.w3.org/2000/svg">'
-        f'<title id="{name}-title">{escape(title)}</title>'
-        f'<desc id="{name}-about">{escape(about)}</desc>'
-        f"<defs>{defined}</defs>{drawing}</svg>"
-    )
-
-
 def _number(value: float) -> str:
-    """A place in the picture, to a tenth: the same text on every machine."""
+    """Write a coordinate to a tenth: the same text on every machine."""
     return f"{value:.1f}".removesuffix(".0")

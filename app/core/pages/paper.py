@@ -1,9 +1,8 @@
-"""Paper: Typst lays out a template with its values, and whoever reads it is told of characters that
-no font has, which would stand there as empty boxes.
+"""PDF by Typst from templates, with a note about characters that no font has.
 
-Typst's own fonts have Latin, Greek and Cyrillic letters: with them alone every machine makes the
-same bytes. Only where a text needs others do the fonts of the machine count, too. Typst is an extra
-(`pdf`), and imported only here. All text goes in as JSON, so that none can be markup.
+Typst's own fonts have Latin, Greek and Cyrillic letters; with them alone every machine makes the
+same bytes. The machine's fonts are used only for other characters; without a font they are empty
+boxes. Typst is an extra (`pdf`), and imported only here. All text goes in as JSON, never as markup.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ from typing import Any, Final
 from unicodedata import category, name
 
 _SURE: Final = "\u024f"
-"""Up to here all characters are Latin, and Typst's fonts have them."""
+"""Last of the Latin characters, all of which Typst's fonts have."""
 
 _NAMED: Final = 6
-"""Characters of a script that are named."""
+"""Characters of a script that the note names."""
 
 _PROBE: Final = b'#set text(font: "Libertinus Serif")\n#sys.inputs.characters.clusters().join(" ")'
 
@@ -27,15 +26,17 @@ _SCRIPTS: Final[Mapping[str, str]] = {
     "CJK": "Chinese or Japanese", "HANGUL": "Korean", "HIRAGANA": "Japanese",
     "KATAKANA": "Japanese", "other": "others",
 }  # fmt: skip
-"""What people call them."""
+"""Scripts as people call them, by the first word of a character's Unicode name."""
 
 _LACKS: Final = re.compile(r'the text `"(.+?)"` could not be displayed')
-"""What Typst says, of one text, where a standard for archives is asked for that forbids boxes."""
+"""Typst's error about the first such text, under an archive standard that forbids empty boxes."""
 
 
 def typeset(template: Path, *, root: Path, given: str, values: Mapping[str, Any]) -> bytes:
-    """The PDF of a template, which has the values as JSON under the name `given`; `unshown` of them
-    is what `unshown_in` says of them. Raises ImportError where Typst is not installed."""
+    """Lay out a template, which gets the values as JSON in the input `given`.
+
+    Their member `unshown` is the sentence of `unshown_in`. Raises ImportError without Typst.
+    """
     import typst
 
     rare = _lacking(_rare_in(values), own=True)
@@ -49,8 +50,10 @@ def typeset(template: Path, *, root: Path, given: str, values: Mapping[str, Any]
 
 
 def pages_of(root: Path, name: str, most: int) -> int:
-    """Return how many pages of a file in `root` Typst can lay out; 0 for none, and for more than
-    `most`. A picture has one."""
+    """Return how many pages of a file in `root` Typst can lay out; 0 for none or above `most`.
+
+    A picture has one.
+    """
     import typst
 
     lay_out: Any = typst.compile  # typed as if source and root had to be of one type
@@ -77,8 +80,10 @@ def pages_of(root: Path, name: str, most: int) -> int:
 
 
 def unshown_in(values: Mapping[str, Any]) -> str:
-    """Which characters no font of this machine has, and what to do; empty where all are shown.
-    Raises ImportError as `typeset` does."""
+    """Say which characters no font of this machine has, and what to do; empty if all are shown.
+
+    Raises ImportError without Typst.
+    """
     return _sentence(_lacking(_rare_in(values), own=True))
 
 
@@ -100,13 +105,16 @@ def _sentence(rare: list[str]) -> str:
 
 
 def _rare_in(values: Mapping[str, Any]) -> list[str]:
-    """The characters of the texts that a font might lack, each once."""
+    """Return the characters that a font might lack, each once."""
     text = json.dumps(values, ensure_ascii=False)
     return sorted({each for each in text if each > _SURE and category(each)[0] in "LNS"})
 
 
 def _lacking(characters: Iterable[str], *, own: bool) -> list[str]:
-    """Those of scripts of which at least one has no font. own: with Typst's own fonts alone."""
+    """Return the characters of every script that lacks one.
+
+    own  whether only Typst's own fonts count
+    """
     import typst
 
     left, lacking = list(characters), list[str]()
@@ -129,6 +137,5 @@ def _lacking(characters: Iterable[str], *, own: bool) -> list[str]:
 
 
 def _script(character: str) -> str:
-    """Of which script it is, by the first word of its name."""
     word = name(character, "other").partition(" ")[0]
     return _SCRIPTS.get(word, word.capitalize())

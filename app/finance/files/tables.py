@@ -24,7 +24,7 @@ from itertools import accumulate, chain, groupby, islice
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from app.core.cells import BYTE_ORDER_MARK, csv_line, plain_text, safe_cell
+from app.core.cells import BYTE_ORDER_MARK, cell_text, csv_line, safe_cell
 from app.core.errors import UsageError
 
 Recognize = Callable[[Sequence[str]], int]
@@ -459,7 +459,7 @@ class CsvTable:
 
     def _as_it_was(self, row: Sequence[str]) -> Sequence[str]:
         """Remove the marks that made rejected rows safe for a spreadsheet."""
-        return [*map(plain_text, row)] if self.of_ours else row
+        return [*map(cell_text, row)] if self.of_ours else row
 
     def _heading_line(
         self, delimiter: str | None, recognize: Recognize, given: int | None

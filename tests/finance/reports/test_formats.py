@@ -17,7 +17,7 @@ import openpyxl
 import pypdf
 import pytest
 
-from app.core.cells import plain_text
+from app.core.cells import cell_text
 from app.finance.reports import html_form, layout, pdf_form, text_forms, xlsx_form
 from app.finance.reports.layout import at_risk, fact_lines, headlines, money_apart, parts
 from app.finance.reports.render import REPORT_FORMATS, ReportFormat, render
@@ -152,7 +152,7 @@ def test_csv_has_no_formula_and_gives_every_text_back() -> None:
     assert not [text for text in cells if is_formula(text) and not numbers.fullmatch(text)]
     found = [row for row in rows if row["section"] == "break_lines"]
     for column in ("order", "payment", "sentence", "next_step", "cites"):
-        assert [plain_text(row[column]) for row in found] == list(PAYLOADS)
+        assert [cell_text(row[column]) for row in found] == list(PAYLOADS)
 
 
 # --- XLSX ----------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from app.core.cells import plain_text
+from app.core.cells import cell_text
 from app.core.errors import ConfigurationError
 from app.finance.report_period import JournalTotals
 from app.finance.reports.journal import DEFAULTS, JournalFormat, accounts_of, foot, head, writer
@@ -268,7 +268,7 @@ def test_the_csv_journal_balances_and_has_no_formula() -> None:
         assert not any(is_formula(row[name]) for name in ("order", "cites", "account"))
     assert len(left) == len(some)
     assert set(left.values()) == {Decimal(0)}
-    assert [plain_text(row["order"]) for row in rows[-2 * len(PAYLOADS) :: 2]] == list(PAYLOADS)
+    assert [cell_text(row["order"]) for row in rows[-2 * len(PAYLOADS) :: 2]] == list(PAYLOADS)
 
 
 def test_the_json_journal_is_that_of_the_csv_in_one_document() -> None:
