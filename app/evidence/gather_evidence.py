@@ -239,13 +239,15 @@ def _proven(
             sentence="Its body was deleted: its signature was right when it arrived, and cannot be "
             "checked again."
         )
-    kept, secrets, rule = read_request(row.headers), account.secrets, account.profile.signature
+    kept = read_request(row.headers, whole)
+    secrets, rule = account.secrets, account.profile.signature
     texts = secrets.values() if isinstance(secrets, Mapping) else secrets
     tokens = [each.encode("utf-8") for each in texts] if rule.mac in TOKENS else []
-    request = Incoming(
-        restored(kept.headers, tokens), whole, kept.method, kept.url or f"/webhooks/{row.source}"
+    request = kept._replace(
+        headers=restored(kept.headers, tokens), url=kept.url or f"/webhooks/{row.source}"
     )
-    signer, over = signer_of(account, request, now=row.received_at), covered(account, request)
+    signer = signer_of(account, request, now=row.received_at)
+    over = covered(account, request)
     proven = ProvenSignature(
         sentence="No secret that is configured now makes it: the one it was signed with was taken "
         "out since. It was right when it arrived.",
