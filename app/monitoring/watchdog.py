@@ -290,7 +290,8 @@ def shop_away(health: notification_store.Away, *, waiting: int, dead: int) -> Al
     return Alarm(
         reason="shop_takes_no_notifications",
         sentence="The shop has taken no notification since "
-        f"{instants.format_instant(health.since)} ({counted(health.failures, 'try', 'tries')}, the last ended with {health.problem}; "
+        f"{instants.format_instant(health.since)} "
+        f"({counted(health.failures, 'try', 'tries')}, the last ended with {health.problem}; "
         f"{waiting:,} waiting{given_up}): see that what listens at TALLYHOOK_SHOP__URL runs, can "
         "be reached and answers 2xx. One notification is tried at a time, every minute or when the "
         "shop asks for it, and the first that is taken sends all that wait; `tallyhook "
@@ -337,8 +338,8 @@ async def _reader(watched: Watched) -> Alarm | None:
     return Alarm(
         reason="deliveries_not_read",
         sentence=f"Deliveries that came from {instants.format_instant(oldest)} on are accepted and "
-        "kept, but not read yet, so orders may say less than is known: see the log, whether the machine "
-        "is overloaded, and on PostgreSQL whether a `tallyhook worker` runs.",
+        "kept, but not read yet, so orders may say less than is known: see the log, whether the "
+        "machine is overloaded, and on PostgreSQL whether a `tallyhook worker` runs.",
         since=oldest,
     )
 
