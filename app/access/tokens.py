@@ -14,15 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from typing import Final, Literal, get_args
 
-from app.access import operator_store
-from app.access.operators import (
-    MAY_READ,
-    Proven,
-    Reading,
-    no_operator,
-    note_in_trail,
-    permitted,
-)
+from app.access import operator_store, operators
 from app.core.errors import NotFoundError, TallyhookError, UsageError
 from app.core.ids import new_token
 from app.database.database import DatabaseContext
@@ -76,7 +68,7 @@ async def issue_token(
             scopes=tuple(scope for scope in TOKEN_SCOPES if scope in given),
             until=None if until is None else ending(until, now=now, zone=zone),
         )
-        who = await permitted(connection, by=by, action="token_added")
+        who = await operators.permitted(connection, by=by, action="token_added")
         taken = {each.name: each for each in await operator_store.list_tokens(connection)}
         if (there := taken.get(name)) is not None:
             of_it = "" if there.revoked_at is None else ", which was revoked"
@@ -85,7 +77,7 @@ async def issue_token(
                 f"{_free_name(name, taken)}"
             )
         await operator_store.add_token(connection, entry, token=token)
-        await note_in_trail(
+        await operators.note_in_trail(
             connection, who, action="token_added", subject=name, at=now,
             facts=_facts(entry) | _mark(token),
         )  # fmt: skip
@@ -95,7 +87,7 @@ async def issue_token(
 OWN_SCOPES: Final[tuple[TokenScope, ...]] = ("read",)
 """What an operator's own token is good for where a program's is asked for: to look."""
 
-OWN_BY_ROLE: Final[Mapping[TokenScope, Reading]] = {"finance": "bank"}
+OWN_BY_ROLE: Final[Mapping[TokenScope, operators.Reading]] = {"finance": "bank"}
 """And what for besides, as long as the operator's role may look at that."""
 
 
@@ -113,7 +105,7 @@ async def issue_own_token(
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
-        who = await permitted(connection, by=by, action="token_added")
+        who = await operators.permitted(connection, by=by, action="token_added")
         await _in_force(connection, operator)
         taken = {each.name for each in await operator_store.list_tokens(connection)}
         entry = operator_store.TokenEntry(
@@ -124,7 +116,7 @@ async def issue_own_token(
             operator=operator,
         )
         await operator_store.add_token(connection, entry, token=token)
-        await note_in_trail(
+        await operators.note_in_trail(
             connection, who, action="token_added", subject=entry.name, at=now,
             facts=_facts(entry) | _mark(token),
         )  # fmt: skip
@@ -135,7 +127,7 @@ async def _in_force(connection: Connection, name: str) -> operator_store.Operato
     for each in await operator_store.operators(connection):
         if each.name == name and each.disabled_at is None:
             return each
-    raise no_operator(name)
+    raise operators.no_operator(name)
 
 
 def _free_name(operator: str, taken: Collection[str]) -> str:
@@ -194,11 +186,11 @@ async def withdraw_token(context: DatabaseContext, *, name: str, by: str | None 
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
-        who = await permitted(connection, by=by, action="token_revoked")
+        who = await operators.permitted(connection, by=by, action="token_revoked")
         entry = await operator_store.revoke_token(connection, name=name, now=now)
         if entry is None:
             raise no_token(name)
-        await note_in_trail(
+        await operators.note_in_trail(
             connection, who, action="token_revoked", subject=name, at=now, facts=_facts(entry)
         )
 
@@ -246,14 +238,17 @@ async def _token_in_force(context: DatabaseContext, token: str) -> operator_stor
 
 
 async def _role_reads(
-    context: DatabaseContext, entry: operator_store.TokenEntry, operator: str, reading: Reading
+    context: DatabaseContext,
+    entry: operator_store.TokenEntry,
+    operator: str,
+    reading: operators.Reading,
 ) -> None:
     """Raise ScopeMissing where the role of an own token's holder may not read this."""
     who = await _holding(context, entry, operator)
-    if who.role not in MAY_READ[reading]:
+    if who.role not in operators.MAY_READ[reading]:
         raise ScopeMissing(
             f"{who.name} has the role {who.role}, which may not see this: it takes "
-            f"{' or '.join(sorted(MAY_READ[reading]))}."
+            f"{' or '.join(sorted(operators.MAY_READ[reading]))}."
         )
 
 
@@ -261,7 +256,7 @@ async def _role_reads(
 class Holder:
     """An operator who proved who they are by an own token."""
 
-    name: Proven
+    name: operators.Proven
     role: str
 
 
@@ -275,7 +270,7 @@ async def holder_of(context: DatabaseContext, token: str) -> Holder:
             "`tallyhook operators token NAME --until T` makes one."
         )
     who = await _holding(context, entry, entry.operator)
-    return Holder(name=Proven(who.name), role=who.role)
+    return Holder(name=operators.Proven(who.name), role=who.role)
 
 
 async def _holding(

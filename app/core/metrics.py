@@ -13,12 +13,7 @@ from itertools import accumulate
 from typing import Any, Final, Protocol
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
+from prometheus_client import core as families
 from prometheus_client.registry import Collector
 
 from app.core.logs import lost_lines
@@ -88,7 +83,7 @@ class Metrics(Collector):
         self._orders = orders
         self._read = read
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[families.Metric]:
         """Yield the metrics as Prometheus's families."""
         by_verdict, by_reason = ("source", "verdict"), ("reason",)
         yield _counter(
@@ -109,14 +104,14 @@ class Metrics(Collector):
             by_reason,
             {(reason,): count for reason, count in self._not_stored.items()},
         )
-        times = HistogramMetricFamily(
+        times = families.HistogramMetricFamily(
             "tallyhook_delivery_seconds", "From the request's headers to its answer."
         )
         bounds = [*(str(bound) for bound in _SECONDS), "+Inf"]
         buckets = list(zip(bounds, accumulate(self._times), strict=True))
         times.add_metric((), buckets=buckets, sum_value=self._time_sum)
         yield times
-        yield GaugeMetricFamily(
+        yield families.GaugeMetricFamily(
             "tallyhook_connections", "Connections that are open.", value=len(self._server.open)
         )
         yield _counter(
@@ -125,12 +120,12 @@ class Metrics(Collector):
             by_reason,
             {(reason,): count for reason, count in self._server.refused.items()},
         )
-        yield CounterMetricFamily(
+        yield families.CounterMetricFamily(
             "tallyhook_log_lines_lost", "Log lines that could not be written.", value=lost_lines()
         )
         for name, value in self._gauges.items():
-            yield GaugeMetricFamily(f"tallyhook_{name}", self._texts[name], value=value)
-        orders = GaugeMetricFamily(
+            yield families.GaugeMetricFamily(f"tallyhook_{name}", self._texts[name], value=value)
+        orders = families.GaugeMetricFamily(
             "tallyhook_orders", "Orders by outcome, as last folded.", labels=("outcome",)
         )
         for outcome, count in self._orders.items():
@@ -142,8 +137,10 @@ class Metrics(Collector):
         return generate_latest(self._registry)
 
 
-def _counter(name: str, about: str, labels: tuple[str, ...], counts: Mapping[Any, int]) -> Metric:
-    family = CounterMetricFamily(f"tallyhook_{name}", about, labels=labels)
+def _counter(
+    name: str, about: str, labels: tuple[str, ...], counts: Mapping[Any, int]
+) -> families.Metric:
+    family = families.CounterMetricFamily(f"tallyhook_{name}", about, labels=labels)
     for each, count in sorted(counts.items()):
         family.add_metric(each, count)
     return family

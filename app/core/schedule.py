@@ -19,15 +19,8 @@ from datetime import tzinfo
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
-from reconcile.instants import (
-    DAY,
-    EARLIEST,
-    MINUTE,
-    Duration,
-    Instant,
-    instant_of,
-    moment_of,
-)
+from reconcile import instants
+from reconcile.instants import Instant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,10 +39,10 @@ CHECKPOINT: Final = "checkpoint"
 ENTRIES_MAX: Final = 20
 TEXT_MAX: Final = 4_000
 
-LATE: Final[Duration] = 10 * MINUTE
+LATE: Final[instants.Duration] = 10 * instants.MINUTE
 """How long after it was due work may begin without being reported as late."""
 
-LOOKED_BACK: Final[Duration] = 400 * DAY
+LOOKED_BACK: Final[instants.Duration] = 400 * instants.DAY
 """How far back missed work is made up."""
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
@@ -104,7 +97,7 @@ def _entry(text: str) -> ScheduleEntry:
             f"{name}: the time must be five fields of cron, the minute a number: 30 2 * * *"
         )
     try:
-        next(CronSim(cron, moment_of(EARLIEST)))
+        next(CronSim(cron, instants.moment_of(instants.EARLIEST)))
     except (CronSimError, StopIteration) as error:
         reason = str(error) or "it never comes"
         raise ValueError(f"{name}: the time is no time of cron: {reason}") from None
@@ -161,9 +154,9 @@ def _times(entry: ScheduleEntry, *, after: Instant, zone: tzinfo) -> Iterator[In
     """Yield every time after an instant, the earliest first."""
     from cronsim import CronSim
 
-    begin = moment_of(after).astimezone(zone)
+    begin = instants.moment_of(after).astimezone(zone)
     # In the second of two equal hours the library begins with the first, which has passed.
     for local in CronSim(entry.cron, begin):
-        at = instant_of(local)
+        at = instants.instant_of(local)
         if at > after:
             yield at

@@ -13,17 +13,8 @@ from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from app.core.errors import UsageError
-from reconcile.instants import (
-    DAY,
-    MINUTE,
-    MONTHS,
-    SECOND,
-    Instant,
-    format_instant,
-    moment_of,
-    parse_instant,
-    plain_instant,
-)
+from reconcile import instants
+from reconcile.instants import Instant
 from reconcile.periods import Calendar
 
 
@@ -47,10 +38,10 @@ def wall_clock(instant: Instant, zone: tzinfo) -> Instant:
     if zone is UTC:
         return instant
     try:
-        offset = moment_of(instant).astimezone(zone).utcoffset() or timedelta()
+        offset = instants.moment_of(instant).astimezone(zone).utcoffset() or timedelta()
     except OverflowError:
         return instant
-    return Instant(instant + int(offset.total_seconds()) * SECOND)
+    return Instant(instant + int(offset.total_seconds()) * instants.SECOND)
 
 
 _LOCAL: Final = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d)?))?", re.ASCII)
@@ -64,9 +55,9 @@ def typed_instant(text: str, zone: tzinfo) -> Instant:
     found = _LOCAL.fullmatch(text)
     try:
         if found is None:
-            return parse_instant(text)
+            return instants.parse_instant(text)
         local = datetime.fromisoformat(f"{found[1]}T{found[2] or '00:00'}").replace(tzinfo=zone)
-        return parse_instant(local.astimezone(UTC).isoformat())
+        return instants.parse_instant(local.astimezone(UTC).isoformat())
     except (ValueError, OverflowError):
         raise ValueError("write a moment such as 2026-11-20 12:00") from None
 
@@ -77,14 +68,15 @@ def typed_deadline(text: str, zone: tzinfo) -> Instant:
     if found is None or found[2] is not None:
         return typed_instant(text, zone)
     typed_instant(text, zone)  # raises if there is no such day
-    return Instant(Calendar(zone).day(text)[1] - SECOND)
+    return Instant(Calendar(zone).day(text)[1] - instants.SECOND)
 
 
 # --- sentences in local time ----------------------------------------------------------------------
 
 _MOMENT: Final = re.compile(
     r"\b(?P<before>(?:at|on) )?(?:(?P<exact>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?Z)|"
-    rf"(?P<day>\d{{1,2}}) (?P<month>{'|'.join(MONTHS)}) (?P<year>\d{{4}}), (?P<time>\d\d:\d\d) UTC)"
+    rf"(?P<day>\d{{1,2}}) (?P<month>{'|'.join(instants.MONTHS)}) (?P<year>\d{{4}}), "
+    r"(?P<time>\d\d:\d\d) UTC)"
     r"(?!\w)",
     re.ASCII,
 )
@@ -107,14 +99,17 @@ def local_pieces(text: str, zone: tzinfo) -> Iterator[Piece]:
     for found in _MOMENT.finditer(text):
         exact = found["exact"]
         if exact is None:
-            month = MONTHS.index(found["month"]) + 1
+            month = instants.MONTHS.index(found["month"]) + 1
             exact = f"{found['year']}-{month:02}-{int(found['day']):02}T{found['time']}:00Z"
         try:
-            at = parse_instant(exact)
+            at = instants.parse_instant(exact)
         except ValueError:  # no real moment
             continue
         local = wall_clock(at, zone)
-        before, day = found["before"] or "", found["before"] is not None and local % DAY == 0
+        before, day = (
+            found["before"] or "",
+            found["before"] is not None and local % instants.DAY == 0,
+        )
         yield Piece(text[last : found.start()] + ("on " if day else before))
         yield Piece(_words(local, day=day, aloud=found["exact"] is None), at)
         last = found.end()
@@ -123,9 +118,13 @@ def local_pieces(text: str, zone: tzinfo) -> Iterator[Piece]:
 
 def _words(local: Instant, *, day: bool, aloud: bool) -> str:
     if aloud:
-        words = plain_instant(local).removesuffix(" UTC")
+        words = instants.plain_instant(local).removesuffix(" UTC")
         return words.partition(",")[0] if day else words
-    words = format_instant(local - local % MINUTE).replace("T", " ").removesuffix(":00Z")
+    words = (
+        instants.format_instant(local - local % instants.MINUTE)
+        .replace("T", " ")
+        .removesuffix(":00Z")
+    )
     return words[: len("2026-10-16")] if day else words
 
 
@@ -150,7 +149,7 @@ def local_text(text: str, zone: tzinfo, *, named: bool = False) -> str:
 def local_moment(at: Instant, zone: tzinfo) -> str:
     """Write a moment in local time, to the minute and with the zone's name; a midnight as a day."""
     local = wall_clock(at, zone)
-    if local % DAY == 0:
+    if local % instants.DAY == 0:
         return _words(local, day=True, aloud=False)
     return f"{_words(local, day=False, aloud=False)} {_name(at, zone)}"
 
@@ -158,6 +157,6 @@ def local_moment(at: Instant, zone: tzinfo) -> str:
 def _name(at: Instant, zone: tzinfo) -> str:
     """Return the zone's abbreviation at a moment; UTC where `wall_clock` changes nothing."""
     try:
-        return moment_of(at).astimezone(zone).tzname() or str(zone)
+        return instants.moment_of(at).astimezone(zone).tzname() or str(zone)
     except OverflowError:
         return "UTC"

@@ -35,33 +35,25 @@ from app.core.zones import local_text
 from app.monitoring import monitoring_store
 from app.providers.signed_post import post_signed
 from app.providers.source import Source
-from reconcile.instants import (
-    DAY,
-    HOUR,
-    MINUTE,
-    Duration,
-    Instant,
-    format_instant,
-    format_known,
-    moment_of,
-)
+from reconcile import instants
+from reconcile.instants import Instant
 
 log = structlog.get_logger()
 
-OVER_AFTER: Final[Duration] = 3 * MINUTE
+OVER_AFTER: Final[instants.Duration] = 3 * instants.MINUTE
 """Four looks of the watchdog."""
 
-LEASE: Final[Duration] = 5 * MINUTE
+LEASE: Final[instants.Duration] = 5 * instants.MINUTE
 """For which nobody else sends what one process is sending; many times what a mail takes."""
 
 LIMIT_S: Final = 10.0
 """Seconds that whoever takes a post has to answer."""
 
-FIRST_PAUSE: Final[Duration] = MINUTE
-LONGEST_PAUSE: Final[Duration] = HOUR
+FIRST_PAUSE: Final[instants.Duration] = instants.MINUTE
+LONGEST_PAUSE: Final[instants.Duration] = instants.HOUR
 """Between two tries; each pause is twice the one before it."""
 
-GIVE_UP_AFTER: Final[Duration] = DAY
+GIVE_UP_AFTER: Final[instants.Duration] = instants.DAY
 """For which the notice of a recovery is tried again. An alarm is, for as long as it lasts."""
 
 
@@ -93,13 +85,13 @@ class AlarmNotice:
         message = self.message
         document: dict[str, Any] = {
             "type": "alarm.over" if self.over else "alarm.raised",
-            "timestamp": format_instant(message.over_at or message.raised_at),
+            "timestamp": instants.format_instant(message.over_at or message.raised_at),
             "data": {
                 "alarm": message.alarm,
                 "reason": message.reason,
                 "sentence": message.sentence,
-                "raised_at": format_instant(message.raised_at),
-                "over_at": format_known(message.over_at),
+                "raised_at": instants.format_instant(message.raised_at),
+                "over_at": instants.format_known(message.over_at),
                 "merchant": self.merchant,
             },
         }
@@ -113,7 +105,7 @@ class AlarmNotice:
         mail["Subject"] = f"{whose}alarm {message.alarm}{' is over' if self.over else ''}"
         mail["From"] = sender
         mail["To"] = ", ".join(to)
-        mail["Date"] = format_datetime(moment_of(message.over_at or message.raised_at))
+        mail["Date"] = format_datetime(instants.moment_of(message.over_at or message.raised_at))
         mail["Message-ID"] = f"<{self.id}@{domain}>"
         if self.over:
             mail["In-Reply-To"] = f"<{self._id('raised')}@{domain}>"
@@ -123,10 +115,14 @@ class AlarmNotice:
 
     def _lines(self) -> list[str]:
         message = self.message
-        raised = f"Raised at {format_instant(message.raised_at)}."
+        raised = f"Raised at {instants.format_instant(message.raised_at)}."
         if message.over_at is not None:
-            over = f"The alarm {message.alarm} is over since {format_instant(message.over_at)}."
-            return [over, raised, f"It said: {message.sentence}"]
+            over = instants.format_instant(message.over_at)
+            return [
+                f"The alarm {message.alarm} is over since {over}.",
+                raised,
+                f"It said: {message.sentence}",
+            ]
         entry = f"What it means and what to do: the runbook, Alarms, `{message.alarm}`."
         return [message.sentence, raised, entry]
 

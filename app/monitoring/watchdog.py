@@ -31,17 +31,8 @@ from app.orders import counter_store, hold_store, notification_store
 from app.receiving import inbox_store, unread
 from app.receiving.refusals import RefusedAges
 from app.sealing import departure_store, log_store
-from reconcile.instants import (
-    DAY,
-    EARLIEST,
-    HOUR,
-    MINUTE,
-    SECOND,
-    Duration,
-    Instant,
-    format_instant,
-    plain_instant,
-)
+from reconcile import instants
+from reconcile.instants import Instant
 from reconcile.ledger.vocabulary import FindingCode
 
 EXPECTED: Final = 10
@@ -51,13 +42,13 @@ as many that come independently, none comes once in 22,000 times."""
 DAYS: Final = 7
 """Days before that are compared with, each with the same stretch of its day."""
 
-LONGEST: Final[Duration] = DAY
+LONGEST: Final[instants.Duration] = instants.DAY
 """Of a longer silence the beginning is compared, with what came before it."""
 
 SESSIONS: Final = 3
 """Sessions without a word; of fewer, all customers may have left."""
 
-SESSION_WAIT: Final[Duration] = 15 * MINUTE
+SESSION_WAIT: Final[instants.Duration] = 15 * instants.MINUTE
 """How long a word on the first of them may take."""
 
 
@@ -82,7 +73,7 @@ _DO: Final = "look at the provider's dashboard, and at `tallyhook deliveries lis
 
 def silence(arrivals: Arrivals) -> Alarm | None:
     """Return the alarm if it is too quiet."""
-    since = "ever" if arrivals.last is None else f"since {format_instant(arrivals.last)}"
+    since = "ever" if arrivals.last is None else f"since {instants.format_instant(arrivals.last)}"
     waits = arrivals.sessions and arrivals.now - arrivals.sessions[0] >= SESSION_WAIT
     if waits and len(arrivals.sessions) >= SESSIONS:
         return Alarm(
@@ -104,10 +95,10 @@ def usual_of(days: Sequence[int]) -> float:
     return min(median(days), days[-1]) if len(days) == DAYS else 0
 
 
-PATIENCE: Final[Duration] = HOUR
+PATIENCE: Final[instants.Duration] = instants.HOUR
 """What ties a payment to its order may come after it: younger payments are not looked at."""
 
-WINDOW: Final[Duration] = 7 * DAY
+WINDOW: Final[instants.Duration] = 7 * instants.DAY
 """So long after the last such payment the alarm ends: see `unread`."""
 
 LEAST: Final = 3
@@ -202,7 +193,7 @@ WATCHED: Final[tuple[FindingCode, ...]] = (
 )
 """Findings that a shop must act on; each is published as a revision, too."""
 
-SHOP_PATIENCE: Final[Duration] = 30 * SECOND
+SHOP_PATIENCE: Final[instants.Duration] = 30 * instants.SECOND
 """For which a shop may take nothing without an alarm: a restart of it."""
 
 log = structlog.get_logger()
@@ -248,7 +239,7 @@ async def _arrivals(context: AppContext) -> Arrivals:
         end = min(now, start + LONGEST)
         usual = [
             await monitoring_store.deliveries_between(
-                connection, start - days * DAY, end - days * DAY, enough=EXPECTED
+                connection, start - days * instants.DAY, end - days * instants.DAY, enough=EXPECTED
             )
             for days in range(1, DAYS + 1)
         ]
@@ -271,7 +262,7 @@ async def _no_order(watched: Watched) -> Alarm | None:
         rows = await monitoring_store.paid_until(connection, until, looked_at=LOOKED_AT)
         tied = await monitoring_store.tied_since(connection, until, looked_at=LOOKED_AT)
         came = await monitoring_store.deliveries_between(
-            connection, EARLIEST, until, enough=LOOKED_AT
+            connection, instants.EARLIEST, until, enough=LOOKED_AT
         )
     paid = map(Paid._make, rows)
     return no_order(Seen(now, paid, whole=came < LOOKED_AT, tied_since=tied))
@@ -298,7 +289,8 @@ def shop_away(health: notification_store.Away, *, waiting: int, dead: int) -> Al
     given_up = f", {dead:,} given up" if dead else ""
     return Alarm(
         reason="shop_takes_no_notifications",
-        sentence=f"The shop has taken no notification since {format_instant(health.since)} "
+        sentence="The shop has taken no notification since "
+        f"{instants.format_instant(health.since)} "
         f"({counted(health.failures, 'try', 'tries')}, the last ended with {health.problem}; "
         f"{waiting:,} waiting{given_up}): see that what listens at TALLYHOOK_SHOP__URL runs, can "
         "be reached and answers 2xx. One notification is tried at a time, every minute or when the "
@@ -341,13 +333,13 @@ async def _unread_money(watched: Watched) -> Alarm | None:
 
 async def _reader(watched: Watched) -> Alarm | None:
     oldest = (await watched.context.inbox.backlog()).oldest
-    if oldest is None or watched.context.clock.now() - oldest < watched.unread_s * SECOND:
+    if oldest is None or watched.context.clock.now() - oldest < watched.unread_s * instants.SECOND:
         return None
     return Alarm(
         reason="deliveries_not_read",
-        sentence=f"Deliveries that came from {format_instant(oldest)} on are accepted and kept, "
-        "but not read yet, so orders may say less than is known: see the log, whether the machine "
-        "is overloaded, and on PostgreSQL whether a `tallyhook worker` runs.",
+        sentence=f"Deliveries that came from {instants.format_instant(oldest)} on are accepted and "
+        "kept, but not read yet, so orders may say less than is known: see the log, whether the "
+        "machine is overloaded, and on PostgreSQL whether a `tallyhook worker` runs.",
         since=oldest,
     )
 
@@ -378,7 +370,7 @@ async def _schedule(watched: Watched) -> Alarm | None:
         + (
             "not tried again by itself"
             if run.until is None
-            else f"again at {plain_instant(run.until)}"
+            else f"again at {instants.plain_instant(run.until)}"
         )
         for run in failed
     )
@@ -421,7 +413,7 @@ async def _witnesses(watched: Watched) -> Alarm | None:
         return None
     return Alarm(
         reason="checkpoints_not_cosigned",
-        sentence=f"Since {plain_instant(since)} no checkpoint was cosigned by "
+        sentence=f"Since {instants.plain_instant(since)} no checkpoint was cosigned by "
         f"{counted(witnesses.quorum, 'witness', 'witnesses')} of {len(witnesses.each)}"
         f"{f' ({problems})' if problems else ''}: `tallyhook log witnesses` shows them. They are "
         "asked again by themselves.",
