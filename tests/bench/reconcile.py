@@ -100,7 +100,7 @@ def _counted_matches() -> Counter[tuple[str, str | None]]:
     return matches
 
 
-async def _measured(path: str) -> dict[str, Any]:
+async def _measured(path: Path) -> dict[str, Any]:
     settings = settings_of(path)
     async with open_inbox(settings, purpose="writing") as inbox:
         context = inbox.context(clock=SetClock(AS_OF))
@@ -132,4 +132,6 @@ async def _measured(path: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[2]).write_text(json.dumps(run_loop(_measured(sys.argv[1]))), encoding="utf-8")
+    Path(sys.argv[2]).write_text(
+        json.dumps(run_loop(_measured(Path(sys.argv[1])))), encoding="utf-8"
+    )
