@@ -1,1 +1,1 @@
-"""What the service costs, measured: `python -m tests.bench [--quick] [NAME...]`."""
+"""The costs of the service, measured: `python -m tests.bench [--quick] [NAME...]`."""

@@ -1,10 +1,8 @@
 """The shop's own calls beside other writers: `PUT /api/v1/orders/…` at a steady rate.
 
 First beside a burst of deliveries and their folds, then beside the import of an order book by the
-command line.
-
-Whoever calls waits for an answer before a customer goes on, so what counts is the slowest of a
-hundred. Beside the speed stands what the database then holds, against what was told and sent.
+command line. A customer waits for each call, so the slowest of a hundred counts. Afterwards the
+database is compared with what was called and sent.
 """
 
 from __future__ import annotations
@@ -27,17 +25,16 @@ from tests.bench import stored
 from tests.bench.generator import Generator
 from tests.bench.importing import held_lines, write_book
 from tests.bench.ingest import DATABASE, SEED, environment
-from tests.bench.load import Leg, Target, quantile
+from tests.bench.load import Target, quantile
 from tests.bench.orders import Stretch
 from tests.bench.processes import last_core, run, server
 from tests.bench.report import Figure
 from tests.bench.requests import secret_text
 from tests.bench.sizes import BARS, Sizes
-from tests.bench.stored import Audit
 
 CALLERS = 16
 CALLS_PER_S = 20.0
-"""Of all callers together: each waits for its answer, and is idle most of the time."""
+"""Of all callers together; each is idle most of the time."""
 
 PATIENCE_S = 60
 BODY = json.dumps({"amount": "1500.00", "currency": "KES"})
@@ -45,36 +42,32 @@ BODY = json.dumps({"amount": "1500.00", "currency": "KES"})
 
 @dataclass(slots=True)
 class Calls:
-    """What became of the calls: seconds of each, and the orders that were told with 200."""
+    """Seconds of each call, and the orders that were answered with 200."""
 
     seconds: list[float] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
+    recorded: list[str] = field(default_factory=list)
 
-    def ms(self, share: float) -> float:
-        """The milliseconds that `share` of the calls did not exceed."""
-        return quantile(sorted(self.seconds), share) * 1000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
-    """Calls beside a burst and beside an import, and what the database held afterwards.
-
-    leg, audit  the burst, and the deliveries that are stored of it
-    kept        whether every order that was told has its record, once
-    complete    whether every line of the book is there, and the sum of their amounts
-    """
-
-    burst: Calls
-    book: Calls
-    leg: Leg
-    audit: Audit
-    kept: bool
-    complete: bool
-    import_s: float
+    def figure(self, name: str, *, checks: dict[str, bool], details: dict[str, object]) -> Figure:
+        """Return the slowest of a hundred calls beside its bar."""
+        ordered = sorted(self.seconds)
+        answered = len(self.recorded) == len(ordered)
+        return Figure(
+            name=name,
+            value=quantile(ordered, 0.99) * 1000,
+            unit="ms",
+            bar=BARS["put beside"],
+            checks={"every call was answered with 200": answered, **checks},
+            details={
+                "calls": len(ordered),
+                "p50 ms": quantile(ordered, 0.5) * 1000,
+                "slowest ms": ordered[-1] * 1000,
+                **details,
+            },
+        )
 
 
-def put_beside(folder: Path, sizes: Sizes) -> Beside:
-    """Start a service, and call it beside the one and the other."""
+def beside_figures(folder: Path, sizes: Sizes) -> list[Figure]:
+    """Start a service, and call it beside a burst and beside an import."""
     print("put_beside_burst: beside deliveries, then beside an import", file=sys.stderr)
     secret, path = secret_text(new_secret()), folder / DATABASE
     env = environment(path, secret)
@@ -91,15 +84,32 @@ def put_beside(folder: Path, sizes: Sizes) -> Beside:
         with calling(target, token, prefix="book") as book:
             ran = run(words, log=folder / "import.log", env=env, cores={last_core()})
         stored.settle(path)
-    return Beside(
-        burst=burst,
-        book=book,
-        leg=leg,
-        audit=stored.audit(path, sent=[stretch], digests=digests),
-        kept=_recorded(path) == sorted(burst.told + book.told),
-        complete=held_lines(path) == (sizes.beside_rows, minor),
-        import_s=ran.seconds,
-    )
+    audit = stored.audit(path, sent=[stretch], digests=digests)
+    with stored.opened(path) as connection:
+        rows = connection.execute("SELECT order_key FROM records ORDER BY order_key").fetchall()
+    kept = [order for (order,) in rows] == sorted(burst.recorded + book.recorded)
+    return [
+        burst.figure(
+            "p99 of PUT beside a burst of deliveries",
+            checks={
+                "every order that was called has its record, once": kept,
+                "every delivery was acknowledged and is stored": (
+                    not leg.refused and not audit.lost and not audit.surplus
+                ),
+                "the stored bodies are those that were sent": audit.bodies_agree,
+            },
+            details={"deliveries": leg.sent, "deliveries per second": leg.rate},
+        ),
+        book.figure(
+            "p99 of PUT beside an import",
+            checks={
+                "the database holds every row and the sum of all amounts": (
+                    held_lines(path) == (sizes.beside_rows, minor)
+                )
+            },
+            details={"seconds of the import": ran.seconds},
+        ),
+    ]
 
 
 def _token(env: dict[str, str]) -> str:
@@ -111,7 +121,7 @@ def _token(env: dict[str, str]) -> str:
 
 @contextmanager
 def calling(target: Target, token: str, *, prefix: str) -> Iterator[Calls]:
-    """Tell new orders at a steady rate until the block ends."""
+    """Call with new orders at a steady rate until the block ends."""
     done, stop = Calls(), Event()
     with ThreadPoolExecutor(CALLERS) as pool:
         running = [
@@ -125,12 +135,14 @@ def calling(target: Target, token: str, *, prefix: str) -> Iterator[Calls]:
     for each in running:
         found = each.result()
         done.seconds += found.seconds
-        done.told += found.told
+        done.recorded += found.recorded
 
 
 def _call(port: int, token: str, *, prefix: str, first: int, stop: Event) -> Calls:
-    """Seconds count from when a call was due, so that those behind a slow one are not forgotten.
-    first: which of the callers it is, for each has its place between those of the others."""
+    """Call until `stop`; seconds count from when a call was due, so that waiting ones count too.
+
+    first: the caller's place between the calls of the others.
+    """
     done, due = Calls(), time.monotonic() + first / CALLS_PER_S
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
@@ -141,60 +153,7 @@ def _call(port: int, token: str, *, prefix: str, first: int, stop: Event) -> Cal
         answer.read()
         done.seconds.append(time.monotonic() - due)
         if answer.status == 200:
-            done.told.append(order)
+            done.recorded.append(order)
         due += CALLERS / CALLS_PER_S
     connection.close()
     return done
-
-
-def _recorded(path: Path) -> list[str]:
-    """The orders that have a record, sorted; one with two stands there twice."""
-    with stored.opened(path) as connection:
-        rows = connection.execute("SELECT order_key FROM records ORDER BY order_key").fetchall()
-    return [order for (order,) in rows]
-
-
-def beside_figures(done: Beside) -> list[Figure]:
-    """The slowest of a hundred calls, beside the one and the other."""
-    every = len(done.burst.told) == len(done.burst.seconds)
-    return [
-        Figure(
-            name="p99 of PUT beside a burst of deliveries",
-            value=done.burst.ms(0.99),
-            unit="ms",
-            bar=BARS["put beside"],
-            sense="at most",
-            checks={
-                "every call was answered with 200": every,
-                "every order that was told has its record": done.kept,
-                "every delivery was acknowledged and is stored": (
-                    not done.leg.refused and not done.audit.lost and not done.audit.surplus
-                ),
-                "the stored bodies are those that were sent": done.audit.bodies_agree,
-            },
-            details={
-                "calls": len(done.burst.seconds),
-                "p50 ms": done.burst.ms(0.5),
-                "slowest ms": done.burst.ms(1.0),
-                "deliveries": done.leg.sent,
-                "deliveries per second": done.leg.rate,
-            },
-        ),
-        Figure(
-            name="p99 of PUT beside an import",
-            value=done.book.ms(0.99),
-            unit="ms",
-            bar=BARS["put beside"],
-            sense="at most",
-            checks={
-                "every call was answered with 200": (len(done.book.told) == len(done.book.seconds)),
-                "the database holds every row and the sum of all amounts": done.complete,
-            },
-            details={
-                "calls": len(done.book.seconds),
-                "p50 ms": done.book.ms(0.5),
-                "slowest ms": done.book.ms(1.0),
-                "seconds of the import": done.import_s,
-            },
-        ),
-    ]

@@ -1,10 +1,8 @@
-"""The console over a large database: how soon its pages answer, how long each holds the loop, how
-large they are, and whether deliveries notice that people browse.
+"""The console over a large database: speed and size of its pages, and deliveries beside it.
 
-Pages are asked for one after the other, without a socket, in a process of their own: only there can
-its loop be looked at. People browse a real console, each a page every few seconds, beside a real
-service that gets deliveries at a steady rate; legs with and without them take turns.
-"""
+Pages are requested in turn, without a socket, in a process of their own, where its event loop can
+be watched. People browse a real console, each a page every few seconds, beside a real service that
+gets deliveries at a steady rate; legs with and without them take turns."""
 
 from __future__ import annotations
 
@@ -50,7 +48,7 @@ PORT = 8081
 ORIGIN = f"http://127.0.0.1:{PORT}"
 PEOPLE = 20
 REST_S = 5.0
-"""Between two pages of one person."""
+"""Seconds between two pages of one person."""
 
 RATE = 200
 """Deliveries a second while they browse."""
@@ -62,8 +60,12 @@ OPERATOR = "bench"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """One page: seconds until its first byte, each time; its bytes; seconds of the processor that
-    it takes; and the longest that it held the loop, in those and by the clock."""
+    """One page that was requested several times.
+
+    seconds       until its first byte, each time
+    worked        processor seconds of one request
+    held, paused  longest time that it held the event loop, by the processor and by the clock
+    """
 
     path: str
     status: int
@@ -74,13 +76,12 @@ class Asked:
     paused: float
 
     def p95_ms(self) -> float:
-        """The milliseconds that 95 of 100 requests did not exceed."""
         return quantile(sorted(self.seconds), 0.95) * 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Browsed:
-    """Legs without and with people, in turn, and how many pages those saw."""
+    """Legs without and with people, and the number of pages that they saw."""
 
     alone: list[Leg]
     beside: list[Leg]
@@ -88,7 +89,7 @@ class Browsed:
 
 
 def paths_of(orders: int) -> list[str]:
-    """Every page that has an address of its own, some of their filters, and one order."""
+    """Return every page with an address of its own, some of their filters, and one order."""
     plain = [page.path for page in PAGES if "{subject}" not in page.path]
     return [
         *plain,
@@ -101,7 +102,7 @@ def paths_of(orders: int) -> list[str]:
 
 
 def console_figures(folder: Path, sizes: Sizes) -> list[Figure]:
-    """A database with ledgers, its pages, and people beside deliveries."""
+    """Measure the pages of a database with ledgers, then people beside deliveries."""
     secret, path = secret_text(new_secret()), folder / DATABASE
     stretch = Stretch(seed=SEED, first=0, count=sizes.console_orders)
     fill(path, stretch, source(secret))
@@ -109,17 +110,9 @@ def console_figures(folder: Path, sizes: Sizes) -> list[Figure]:
     print("console: ledgers of all orders", file=sys.stderr)
     log, cores = folder / "refold.log", last_two_cores()
     run(("app", "refold", "--all", "--jobs", "2"), log=log, env=env, cores=cores)
-    token = _session(env)
-    print("console: each page", file=sys.stderr)
-    pages = _measured(env, token, sizes)
-    browsed = _browse(folder, env, token, stretch=stretch, secret=secret, sizes=sizes)
-    return [*page_figures(pages, stretch), browsing_figure(browsed)]
-
-
-def _session(env: dict[str, str]) -> str:
     token = new_token("")
 
-    async def begin() -> None:
+    async def begin_session() -> None:
         async with open_context(load_settings(env), purpose="writing") as context:
             await register_operator(context, name=OPERATOR, role="admin", by=None)
             async with context.database.writing() as connection:
@@ -128,20 +121,19 @@ def _session(env: dict[str, str]) -> str:
                     connection, token=token, name=OPERATOR, now=now, until=now + 7 * DAY
                 )
 
-    asyncio.run(begin())
-    return token
+    asyncio.run(begin_session())
+    print("console: each page", file=sys.stderr)
+    asked = {"token": token, "orders": sizes.console_orders, "times": sizes.console_times}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.bench.console"],
+        env=os.environ | env, input=json.dumps(asked), text=True, stdout=-1, check=True,
+    )  # fmt: skip
+    pages = [Asked(**each) for each in json.loads(done.stdout)]
+    browsed = _browse(folder, env, token, stretch=stretch, secret=secret, sizes=sizes)
+    return [*page_figures(pages, stretch), browsing_figure(browsed)]
 
 
 # --- each page, in a process of its own -----------------------------------------------------------
-
-
-def _measured(env: dict[str, str], token: str, sizes: Sizes) -> list[Asked]:
-    words = [sys.executable, "-m", "tests.bench.console"]
-    asked = {"token": token, "orders": sizes.console_orders, "times": sizes.console_times}
-    done = subprocess.run(
-        words, env=os.environ | env, input=json.dumps(asked), text=True, stdout=-1, check=True
-    )
-    return [Asked(**each) for each in json.loads(done.stdout)]
 
 
 async def _pages(token: str, *, orders: int, times: int) -> list[Asked]:
@@ -182,14 +174,13 @@ async def _page(client: httpx2.AsyncClient, path: str, times: int) -> Asked:
 
 
 class Beats:
-    """Looks at every turn of the loop how much of the processor its thread has used since."""
+    """A watch that measures at each turn of the event loop what its thread used since the last."""
 
     def __init__(self) -> None:
         self.held = self.paused = 0.0
         self._over = False
 
     def begin(self) -> None:
-        """Look from now on."""
         self._last = time.thread_time(), time.perf_counter()
         asyncio.get_running_loop().call_later(BEAT_S, self._beat)
 
@@ -202,12 +193,11 @@ class Beats:
             asyncio.get_running_loop().call_later(BEAT_S, self._beat)
 
     def end(self) -> None:
-        """Look no more."""
         self._over = True
 
 
 def page_figures(pages: Sequence[Asked], stretch: Stretch) -> list[Figure]:
-    """The slowest page, the one that holds the loop longest, and the largest."""
+    """Return the slowest page, the one that holds the event loop longest, and the largest."""
     slowest = max(pages, key=lambda each: each.p95_ms())
     holding = max(pages, key=lambda each: each.held)
     largest = max(pages, key=lambda each: each.size)
@@ -219,7 +209,6 @@ def page_figures(pages: Sequence[Asked], stretch: Stretch) -> list[Figure]:
             value=slowest.p95_ms(),
             unit="ms, p95 of the slowest",
             bar=BARS["console page"],
-            sense="at most",
             checks=all_there,
             details={"of": slowest.path, "stock": stock}
             | {
@@ -232,7 +221,6 @@ def page_figures(pages: Sequence[Asked], stretch: Stretch) -> list[Figure]:
             value=holding.held * 1000,
             unit="ms of the processor, at most",
             bar=BARS["console loop"],
-            sense="at most",
             details={
                 "of": holding.path,
                 "by the clock, on a busy machine": round(max(p.paused for p in pages) * 1000, 1),
@@ -244,7 +232,6 @@ def page_figures(pages: Sequence[Asked], stretch: Stretch) -> list[Figure]:
             value=largest.size / 1000,
             unit="KB",
             bar=BARS["console size"],
-            sense="at most",
             details={"of": largest.path},
         ),
     ]
@@ -281,7 +268,7 @@ def _browse(
 
 @contextmanager
 def people(console: Target, token: str, orders: int, *, browsing: bool) -> Iterator[list[int]]:
-    """Twenty people who look at page after page until the block ends; statuses of the pages."""
+    """Let people browse until the block ends; yield the statuses of their pages."""
     seen, stop = list[int](), Event()
     with ThreadPoolExecutor(PEOPLE) as pool:
         running = [
@@ -302,7 +289,7 @@ def _person(port: int, token: str, orders: int, number: int, stop: Event, seen: 
     place = number
     stop.wait(REST_S * number / PEOPLE)
     while not stop.is_set():
-        # A new one each time: the server ends one that rests as long as people do.
+        # A new one each time: the server ends one that rests as long as people rest.
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
         connection.request("GET", paths[place % len(paths)], headers=headers)
         answer = connection.getresponse()
@@ -314,7 +301,7 @@ def _person(port: int, token: str, orders: int, number: int, stop: Event, seen: 
 
 
 def browsing_figure(found: Browsed) -> Figure:
-    """How much later the slowest of a hundred deliveries is acknowledged."""
+    """Compare the p99 of acknowledgements with and without people."""
     alone = statistics.median(leg.p99_ms for leg in found.alone)
     beside = statistics.median(leg.p99_ms for leg in found.beside)
     return Figure(
@@ -322,7 +309,6 @@ def browsing_figure(found: Browsed) -> Figure:
         value=beside / alone,
         unit="of that without them",
         bar=BARS["console beside"],
-        sense="at most",
         checks={
             "every delivery was acknowledged": not any(
                 leg.refused for leg in (*found.alone, *found.beside)

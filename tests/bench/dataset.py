@@ -1,8 +1,7 @@
-"""A database of a known size, filled through the store's own journal but without any server.
+"""A database of a known size, filled without any server.
 
-Every body is read by the provider engine and appended as a delivery is; only
-the network, the signatures and the folding are left out. So there are no ledgers in it.
-"""
+The provider engine reads every body, and the store appends it as a delivery. There are no
+signatures and no ledgers."""
 
 from __future__ import annotations
 
@@ -30,7 +29,6 @@ HEADERS = "host: bench\ncontent-type: application/json"
 
 
 def fill(database: Path, stretch: Stretch, reader: Source) -> None:
-    """Write the stretch's deliveries and events into a new database."""
     url = f"sqlite+aiosqlite:///{database.absolute()}"
     asyncio.run(_fill(settings_of(url), stretch, reader))
 

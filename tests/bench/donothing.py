@@ -1,7 +1,6 @@
 """The yardstick: an endpoint that reads a webhook's body and does nothing, on the same server.
 
-`python -m tests.bench.donothing PORT`. What the service does beyond this is what it costs.
-"""
+`python -m tests.bench.donothing PORT`. What the service takes beyond this is its own cost."""
 
 from __future__ import annotations
 
@@ -20,13 +19,11 @@ ANSWER = b'{"verdict":"accepted","delivery":"dlv_000000000000000000000000000000"
 
 
 async def receive(request: Request) -> Response:
-    """Read the body, acknowledge."""
     await request.body()
     return Response(ANSWER, media_type="application/json")
 
 
 def application() -> Starlette:
-    """One route, the same path as the service's."""
     return Starlette(routes=[Route("/webhooks/{source}", receive, methods=["POST"])])
 
 

@@ -22,7 +22,9 @@ from tests.bench.ingest import DATABASE, environment
 from tests.bench.load import Target, send
 from tests.bench.machine import rss_mib
 from tests.bench.processes import server
+from tests.bench.report import Figure
 from tests.bench.requests import PATH, secret_text
+from tests.bench.sizes import BARS, Sizes
 from tests.bench.slow import SlowClients
 from tests.bench.steady import Steady
 from tests.forking import Started
@@ -34,6 +36,8 @@ FLOODERS = 48
 WARM_S = 2.0
 WATCH_S = 0.25
 LONGEST_S = 600
+LINGER_S = 25
+"""Seconds after the flood, twice the slow clients' deadline: whoever is still there stays."""
 
 RING_BYTES = Settings().rejections_max_bytes
 LINE_BYTES = 400
@@ -42,15 +46,15 @@ LINE_BYTES = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flooded:
-    """What a flood did.
+    """Results of a flood.
 
     quiet, flooded    the genuine deliveries before it and during it
-    unsigned, seconds how many unsigned requests were answered, in which time
+    unsigned, seconds unsigned requests that were answered, and the time they took
     slow, slow_left   slow connections, and those still open at the end, by kind
-    slow_gone_s       seconds until the last of them had been closed
-    grown_mib         the server's memory, at most, beyond what it had before
+    slow_gone_s       seconds until the last of them was closed
+    grown_mib         the server's peak memory beyond what it had before
     rejections        kept in the ring: how many, and their bodies' and headers' bytes
-    written, log      bytes that database and log grew by, the genuine deliveries' included
+    written, log      bytes that database and log grew by, genuine deliveries included
     """
 
     quiet: Steady
@@ -74,7 +78,7 @@ class Flooded:
 
 @contextmanager
 def a_process(module: str, *words: str) -> Iterator[subprocess.Popen[str]]:
-    """`python -m MODULE WORDS…`, gone when the block ends."""
+    """Run `python -m MODULE WORDS…` until the block ends."""
     process = subprocess.Popen(
         [sys.executable, "-m", module, *words],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -97,7 +101,7 @@ def flood(
     start: Callable[..., Started] = subprocess.Popen,
     **more: str,
 ) -> Flooded:
-    """Start a service, flood it, and say what came of it. start: how; more: of its settings."""
+    """Start a service with `more` settings, flood it, and measure."""
     secret, log = secret_text(new_secret()), folder / "serve.log"
     settings = environment(folder / DATABASE, secret)
     settings |= {f"TALLYHOOK_{name}": value for name, value in more.items()}
@@ -107,61 +111,50 @@ def flood(
             time.sleep(warm_s)
             quiet = told(genuine)
         memory, size, lines = rss_mib(target.pid), _size(folder), log.stat().st_size
+        peak, seconds, gone_s, left = 0.0, 0.0, float("inf"), dict[str, int]()
         with (
             a_process("tests.bench.steady", *provider, "2") as genuine,
             SlowClients(target.port, slow) as clients,
             a_process("tests.bench.flood", str(target.port), str(unsigned)) as flooding,
         ):
-            watched = _watch(target, clients, flooding)
+            began, dripped, now = time.monotonic(), 0.0, 0.0
+            while now < LONGEST_S:
+                peak = max(peak, rss_mib(target.pid))
+                now = time.monotonic() - began
+                if now - dripped >= 1:
+                    clients.drip()
+                    dripped = now
+                left = clients.still_open()
+                if not any(left.values()):
+                    gone_s = min(gone_s, now)
+                if flooding.poll() is not None:
+                    seconds = seconds or now
+                    if not any(left.values()) or now - seconds > LINGER_S:
+                        break
+                time.sleep(WATCH_S)
+            if flooding.poll() != 0:
+                raise RuntimeError("the flood broke off: the server closed it or did not answer")
             flooded = told(genuine)
+        sql = "SELECT count(*), coalesce(sum(length(body) + length(headers)), 0) FROM rejections"
+        with closing(connect(folder / DATABASE)) as reading:
+            count, kept = reading.execute(sql).fetchone()
         return Flooded(
             quiet=quiet,
             flooded=flooded,
             unsigned=unsigned,
-            seconds=watched.seconds,
+            seconds=seconds,
             slow=slow,
-            slow_left=watched.left,
-            slow_gone_s=watched.gone_s,
-            grown_mib=watched.peak_mib - memory,
-            rejections=_rejections(folder / DATABASE),
+            slow_left=left,
+            slow_gone_s=gone_s,
+            grown_mib=peak - memory,
+            rejections=(count, kept),
             written=_size(folder) - size,
             log=log.stat().st_size - lines,
         )
 
 
-@dataclass(slots=True)
-class _Watched:
-    peak_mib: float = 0.0
-    seconds: float = 0.0
-    gone_s: float = float("inf")
-    left: dict[str, int] = None  # type: ignore[assignment]
-
-
-def _watch(target: Target, clients: SlowClients, flooding: subprocess.Popen[str]) -> _Watched:
-    """Let the slow ones drip until the flood is over and they are all gone, or too long."""
-    seen, began, dripped = _Watched(), time.monotonic(), 0.0
-    while time.monotonic() - began < LONGEST_S:
-        seen.peak_mib = max(seen.peak_mib, rss_mib(target.pid))
-        now = time.monotonic() - began
-        if now - dripped >= 1:
-            clients.drip()
-            dripped = now
-        seen.left = clients.still_open()
-        if not any(seen.left.values()):
-            seen.gone_s = min(seen.gone_s, now)
-        if flooding.poll() is not None:
-            seen.seconds = seen.seconds or now
-            # Twice as long as the slow ones have: then whoever is still there stays.
-            if not any(seen.left.values()) or now - seen.seconds > 25:
-                break
-        time.sleep(WATCH_S)
-    if flooding.poll() != 0:
-        raise RuntimeError("the flood broke off: the server hung up on it, or did not answer")
-    return seen
-
-
 def told(genuine: subprocess.Popen[str]) -> Steady:
-    """What a steady provider has to tell at its end, which this is."""
+    """End a steady provider and return its results."""
     out, _ = genuine.communicate("", timeout=60)
     return Steady(**json.loads(out))
 
@@ -170,15 +163,57 @@ def _size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.glob(f"{DATABASE}*"))
 
 
-def _rejections(database: Path) -> tuple[int, int]:
-    sql = "SELECT count(*), coalesce(sum(length(body) + length(headers)), 0) FROM rejections"
-    with closing(connect(database)) as reading:
-        count, size = reading.execute(sql).fetchone()
-        return count, size
+def flood_figures(folder: Path, sizes: Sizes) -> list[Figure]:
+    """Measure how many genuine deliveries got through, how fast, and what the flood cost."""
+    found = flood(
+        folder, unsigned=sizes.flood_unsigned, slow=sizes.flood_slow, rate=sizes.flood_rate
+    )
+    (count, size), during, before = found.rejections, found.flooded, found.quiet
+    return [
+        Figure(
+            name="genuine deliveries acknowledged in a flood",
+            value=during.share,
+            unit="of those sent",
+            bar=BARS["flood share"],
+            checks={
+                "every slow connection was closed": not any(found.slow_left.values()),
+                "the rejections kept are within the ring's bound": size <= RING_BYTES,
+                "the log grew by no more than its budget": found.log <= found.log_bound,
+            },
+            details={
+                "unsigned requests": found.unsigned,
+                "seconds until all were answered": found.seconds,
+                "slow connections": found.slow,
+                "seconds until the last was closed": found.slow_gone_s,
+                "genuine deliveries": during.sent,
+                "rejections kept": count,
+                "bytes of rejections kept": size,
+                "bytes that the database's files grew by": found.written,
+                "bytes that the log grew by": found.log,
+            },
+        ),
+        Figure(
+            name="p99 of genuine deliveries in a flood",
+            value=during.p99_ms,
+            unit="ms",
+            bar=BARS["flood p99"],
+            details={
+                "p50 ms": during.p50_ms,
+                "p50 before": before.p50_ms,
+                "p99 before": before.p99_ms,
+            },
+        ),
+        Figure(
+            name="memory a flood takes",
+            value=found.grown_mib,
+            unit="MiB",
+            bar=BARS["flood memory"],
+        ),
+    ]
 
 
 def main(words: Sequence[str]) -> None:
-    """`PORT COUNT`: send so many unsigned requests, as fast as they are answered."""
+    """Send COUNT unsigned requests to PORT, as fast as they are answered."""
     port, count = map(int, words)
     target = Target(port=port, pid=1)
     send([UNSIGNED], target=target, connections=FLOODERS, warm=1, times=count)

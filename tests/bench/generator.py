@@ -1,7 +1,6 @@
-"""The load generator as a process of its own: prepares requests, then sends them when told.
+"""The load generator in a process of its own: it prepares requests, then sends them.
 
-`python -m tests.bench.generator`: one JSON command a line in, one JSON answer a line out.
-"""
+`python -m tests.bench.generator`: one JSON command a line in, one JSON answer a line out."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from tests.bench.requests import mixed, signed_request, source
 
 
 class Generator:
-    """The process seen from the one that started it."""
+    """The generator, for the process that starts it."""
 
     def __init__(self, secret: str) -> None:
         self._secret = secret
@@ -52,7 +51,7 @@ class Generator:
         self._process.stdout.close()
 
     def prepare(self, stretch: Stretch) -> int:
-        """Write and sign the stretch's requests. Returns the sum of their bodies' digests."""
+        """Write and sign the stretch's requests; return the sum of their bodies' digests."""
         order = {"seed": stretch.seed, "first": stretch.first, "count": stretch.count}
         return int(self._ask(do="prepare", secret=self._secret, stretch=order)["digests"], 16)
 
@@ -65,7 +64,6 @@ class Generator:
         times: int = 1,
         rate: int | None = None,
     ) -> Leg:
-        """Send what was prepared."""
         asked = {"connections": connections, "warm": warm, "times": times, "rate": rate}
         return Leg(**self._ask(do="send", port=target.port, pid=target.pid, **asked))
 
@@ -84,7 +82,7 @@ class Generator:
 
 
 def prepared(stretch: Stretch, secret: str) -> tuple[list[bytes], int]:
-    """The signed requests, and the sum of their bodies' SHA-256: it names the set of bodies."""
+    """Return the signed requests, and the sum of their bodies' SHA-256."""
     signer, now = source(secret), SystemClock().now()
     requests, digests = [], 0
     for message in mixed(stretch, now=now):
@@ -94,7 +92,6 @@ def prepared(stretch: Stretch, secret: str) -> tuple[list[bytes], int]:
 
 
 def main() -> None:
-    """Obey commands until there are no more."""
     requests: list[bytes] = []
     for line in sys.stdin:
         command = json.loads(line)

@@ -1,7 +1,6 @@
-"""An order book from a file: `records import` as a command, on one core, into an empty database.
+"""An order book imported by the command `records import`, on one core, into an empty database.
 
-The rows are seeded and in no order. Beside the speed stands what the database then holds, against
-what was written into the file.
+The rows are seeded and shuffled. The database is then compared with the file.
 """
 
 from __future__ import annotations
@@ -10,9 +9,7 @@ import json
 import random
 import sqlite3
 import sys
-from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 from app.core.ids import new_secret
@@ -20,32 +17,15 @@ from tests.bench.ingest import SEED, environment
 from tests.bench.processes import Ran, last_core, run
 from tests.bench.report import Figure
 from tests.bench.requests import secret_text
-from tests.bench.sizes import BARS
+from tests.bench.sizes import BARS, Sizes
 
 HEADING = "reference,kind,amount,currency,placed_at,status,phone,group\n"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportedBook:
-    """What came of it.
-
-    ran    the command over the whole file
-    again  the same file again, when all of it is known
-    empty  the same command with one row, into a database of its own: what a process costs
-    """
-
-    rows: int
-    ran: Ran
-    again: Ran
-    empty: Ran
-    complete: bool
-    unchanged: bool
-
-
-def import_book(folder: Path, *, rows: int) -> ImportedBook:
-    """Write a book of so many rows, and import it twice."""
+def import_figures(folder: Path, sizes: Sizes) -> list[Figure]:
+    """Import a book twice; return the rate without the start of the process, and peak memory."""
     print("import: an order book, the first time and again", file=sys.stderr)
-    secret = secret_text(new_secret())
+    secret, rows = secret_text(new_secret()), sizes.import_rows
     (folder / "one.csv").write_text(HEADING + "one,order,1.00,KES,,,,\n")
     minor = write_book(folder / "book.csv", rows)
 
@@ -54,27 +34,46 @@ def import_book(folder: Path, *, rows: int) -> ImportedBook:
         env = environment(folder / database, secret)
         return run(words, log=folder / f"{name}.log", env=env, cores={last_core()})
 
-    empty = imported("one.csv", "empty.db")
-    ran = imported("book.csv", "book.db")
+    empty, ran = imported("one.csv", "empty.db"), imported("book.csv", "book.db")
     complete = held_lines(folder / "book.db") == (rows, minor)
     again = imported("book.csv", "book.db")
-    told = json.loads((folder / "book.csv.log").read_text())
-    return ImportedBook(
-        rows=rows,
-        ran=ran,
-        again=again,
-        empty=empty,
-        complete=complete,
-        unchanged=told["unchanged"] == rows and held_lines(folder / "book.db") == (rows, minor),
+    unchanged = json.loads((folder / "book.csv.log").read_text())["unchanged"] == rows
+    speed = Figure(
+        name="import of an order book",
+        value=rows / (ran.seconds - empty.seconds),
+        unit="rows per second",
+        bar=BARS["import"],
+        checks={
+            "the database holds every row and the sum of all amounts": complete,
+            "the same file again changes nothing": (
+                unchanged and held_lines(folder / "book.db") == (rows, minor)
+            ),
+        },
+        details={
+            "rows": rows,
+            "seconds, whole command": ran.seconds,
+            "rows per second of processor time": rows / (ran.processor - empty.processor),
+            "seconds, the same file again": again.seconds,
+            "seconds, the same command with one row": empty.seconds,
+        },
     )
+    memory = Figure(
+        name="import's peak memory",
+        value=ran.peak_rss_mib,
+        unit="MiB",
+        details={"MiB with one row": empty.peak_rss_mib},
+    )
+    return [speed, memory]
 
 
 def write_book(path: Path, rows: int) -> int:
-    """Write the file; the sum of its amounts in minor units."""
+    """Write the file; return the sum of its amounts in minor units."""
     chance, total = random.Random(SEED), 0
+    numbers = list(range(rows))
+    chance.shuffle(numbers)
     with path.open("w") as file:
         file.write(HEADING)
-        for number in _in_no_order(chance, rows):
+        for number in numbers:
             minor = chance.randrange(100, 10**8)
             total += minor
             file.write(
@@ -85,46 +84,10 @@ def write_book(path: Path, rows: int) -> int:
     return total
 
 
-def _in_no_order(chance: random.Random, rows: int) -> Iterator[int]:
-    numbers = list(range(rows))
-    chance.shuffle(numbers)
-    return iter(numbers)
-
-
 def held_lines(path: Path) -> tuple[int, int]:
-    """Lines that are in force, and the sum of their amounts."""
+    """Return the number of lines in force, and the sum of their amounts."""
     with closing(sqlite3.connect(path)) as connection:
         count, total = connection.execute(
             "SELECT count(*), sum(minor) FROM book_lines WHERE until IS NULL"
         ).fetchone()
         return count, total
-
-
-def import_figures(done: ImportedBook) -> list[Figure]:
-    """Speed without the start of the process, and peak memory."""
-    seconds = done.ran.seconds - done.empty.seconds
-    speed = Figure(
-        name="import of an order book",
-        value=done.rows / seconds,
-        unit="rows per second",
-        bar=BARS["import"],
-        checks={
-            "the database holds every row and the sum of all amounts": done.complete,
-            "the same file again changes nothing": done.unchanged,
-        },
-        details={
-            "rows": done.rows,
-            "seconds, whole command": done.ran.seconds,
-            "rows per second of processor time": done.rows
-            / (done.ran.processor - done.empty.processor),
-            "seconds, the same file again": done.again.seconds,
-            "seconds, the same command with one row": done.empty.seconds,
-        },
-    )
-    memory = Figure(
-        name="import's peak memory",
-        value=done.ran.peak_rss_mib,
-        unit="MiB",
-        details={"MiB with one row": done.empty.peak_rss_mib},
-    )
-    return [speed, memory]

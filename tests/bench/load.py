@@ -1,9 +1,8 @@
-"""Sends prepared requests as fast as they are answered, one at a time on each connection.
+"""A sender of prepared requests: as fast as they are answered, one at a time on each connection.
 
-Lean on purpose, so that the server is what is measured: requests are bytes made beforehand, and of
-an answer only the status, the length and the verdict are looked at. Plain sockets and epoll, not
-an event loop: uvloop holds writes back until it has read from all connections, so that sender and
-server would work in turns and each look slower than it is.
+It is lean, so that the server is what is measured: requests are prepared bytes, and only an
+answer's status, length and verdict are read. It uses plain sockets and epoll, because uvloop holds
+writes back until it has read from all connections; sender and server would then work in turns.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from dataclasses import dataclass, field
 from tests.bench.machine import cpu_seconds
 
 SILENCE_S = 30
-"""Seconds without any answer after which a leg is given up."""
+"""Seconds without any answer after which a leg fails."""
 
 RECEIVE = 65_536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where to send: a port of this machine, and the process that listens there."""
+    """A port of this machine, and the process that listens there."""
 
     port: int
     pid: int
@@ -35,9 +34,8 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leg:
-    """What came of one row of requests; rates and shares leave the warm-up out.
+    """Results of one row of requests; all but `sent` leave the warm-up out.
 
-    sent          requests, the warm-up included
     refused       places in the row of requests not answered with 200 and `"accepted"`
     seconds       from the end of the warm-up to the last answer
     generator_cpu, server_cpu
@@ -58,12 +56,22 @@ class Leg:
         """Answers per second."""
         return self.counted / self.seconds
 
+    @property
+    def cores(self) -> float:
+        """Cores that the server used."""
+        return self.server_cpu / self.seconds
+
+    @property
+    def per_cpu(self) -> float:
+        """Answers per processor second of the server, which leaves out other programs."""
+        return self.counted / self.server_cpu
+
 
 @dataclass(slots=True)
 class Course:
     """The shared state of one leg's connections.
 
-    rate  requests a second from `begun` on; None: each connection sends as soon as it is answered
+    rate  requests a second from `begun` on; None: send as soon as a connection is answered
     idle  connections that wait until a request is due
     """
 
@@ -81,21 +89,14 @@ class Course:
     started: tuple[float, float, float] = (0.0, 0.0, 0.0)
     ended: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
-    def next_place(self) -> int | None:
-        """The place of the next request to send; None when all are sent."""
-        place = self.place
-        if place == self.total:
-            return None
-        self.place = place + 1
-        return place
-
     def due(self) -> float:
-        """When the next request is due, where there is a rate."""
-        assert self.rate is not None
+        """Return when the next request is due."""
+        if self.rate is None:
+            return time.perf_counter()
         return self.begun + self.place / self.rate
 
     def answer(self, place: int, latency: float, good: bool) -> None:
-        """Count one answer; the last of the warm-up starts the clock, the last of all stops it."""
+        """Count one answer; the last one of the warm-up starts the clock, the last one stops it."""
         self.latencies.append(latency)
         if not good:
             self.refused.append(place % len(self.requests))
@@ -106,7 +107,7 @@ class Course:
             self.ended = self._moment()
 
     def _moment(self) -> tuple[float, float, float]:
-        """Now: the clock, our processor time, and the server's."""
+        """Return the clock, our processor time, and the server's."""
         return time.perf_counter(), cpu_seconds(os.getpid()), cpu_seconds(self.pid)
 
 
@@ -124,25 +125,22 @@ class Connection:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def fileno(self) -> int:
-        """For epoll."""
         return self._socket.fileno()
 
     def close(self) -> None:
-        """Hang up."""
         self._socket.close()
 
     def send_next(self) -> None:
         """Send the next request, if there is one. It fits in the socket's buffer."""
         course = self._course
-        due = time.perf_counter() if course.rate is None else course.due()
-        place = course.next_place()
-        if place is not None:
-            self._place = place
-            self._sent_at = due
-            self._socket.sendall(course.requests[place % len(course.requests)])
+        if course.place < course.total:
+            self._sent_at = course.due()
+            self._place = course.place
+            course.place += 1
+            self._socket.sendall(course.requests[self._place % len(course.requests)])
 
     def receive(self) -> None:
-        """Take in an answer, or a part of one; a whole one is counted and the next request sent."""
+        """Read an answer or a part of one; count a whole one and send the next request."""
         data = self._socket.recv(RECEIVE)
         if not data:
             raise ConnectionError("the server closed a connection")
@@ -161,7 +159,7 @@ class Connection:
 
 
 def is_whole(data: bytes) -> bool:
-    """Whether an answer with its announced body is complete."""
+    """Return whether an answer with its announced body is complete."""
     head = data.find(b"\r\n\r\n")
     if head < 0:
         return False
@@ -181,10 +179,10 @@ def send(
     times: int = 1,
     rate: int | None = None,
 ) -> Leg:
-    """Send all requests, `times` over; more than `warm` in all. `rate`: so many a second, as long
-    as a connection is free; latency then counts from when a request was due.
+    """Send all requests `times` over, more than `warm` in all.
 
-    Raises ConnectionError when a connection is lost, TimeoutError when no answer comes.
+    With a `rate` send so many a second, if a connection is free; latency then counts from when a
+    request was due. Raises ConnectionError if a connection is lost, TimeoutError without an answer.
     """
     course = Course(requests, total=len(requests) * times, warm=warm, pid=target.pid, rate=rate)
     opened: dict[int, Connection] = {}
@@ -196,39 +194,7 @@ def send(
     finally:
         for connection in opened.values():
             connection.close()
-    return _leg(course)
-
-
-def _exchange(course: Course, opened: dict[int, Connection]) -> None:
-    with select.epoll() as waiting:
-        for number, connection in opened.items():
-            waiting.register(number, select.EPOLLIN)
-            if course.rate is None:
-                connection.send_next()
-            else:
-                course.idle.append(connection)
-        course.begun = time.perf_counter()
-        while course.answered < course.total:
-            pause = _send_what_is_due(course)
-            ready = waiting.poll(SILENCE_S if pause is None else pause)
-            if not ready and pause is None:
-                raise TimeoutError(f"no answer in {SILENCE_S} s")
-            for number, _ in ready:
-                opened[number].receive()
-
-
-def _send_what_is_due(course: Course) -> float | None:
-    """Seconds until a further request is due; None where only an answer lets one be sent."""
-    while course.rate is not None and course.idle and course.place < course.total:
-        pause = course.due() - time.perf_counter()
-        if pause > 0:
-            return pause
-        course.idle.popleft().send_next()
-    return None
-
-
-def _leg(course: Course) -> Leg:
-    counted = sorted(course.latencies[course.warm :])
+    counted = sorted(course.latencies[warm:])
     seconds, own, servers = (
         end - start for start, end in zip(course.started, course.ended, strict=True)
     )
@@ -244,6 +210,30 @@ def _leg(course: Course) -> Leg:
     )
 
 
+def _exchange(course: Course, opened: dict[int, Connection]) -> None:
+    with select.epoll() as waiting:
+        for number, connection in opened.items():
+            waiting.register(number, select.EPOLLIN)
+            if course.rate is None:
+                connection.send_next()
+            else:
+                course.idle.append(connection)
+        course.begun = time.perf_counter()
+        while course.answered < course.total:
+            pause = None
+            while course.idle and course.place < course.total:
+                pause = course.due() - time.perf_counter()
+                if pause > 0:
+                    break
+                course.idle.popleft().send_next()
+                pause = None
+            ready = waiting.poll(SILENCE_S if pause is None else pause)
+            if not ready and pause is None:
+                raise TimeoutError(f"no answer in {SILENCE_S} s")
+            for number, _ in ready:
+                opened[number].receive()
+
+
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """The value that `share` of the ordered values do not exceed."""
+    """Return the value that `share` of the ordered values do not exceed."""
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

@@ -1,8 +1,8 @@
 """A long log, written straight into its tables, and a process that proves leaves of it.
 
-`python -m tests.bench.long_log DATABASE COUNT SEED`: proves so many leaves one after the other, and
-prints the milliseconds of each and what memory that took, as JSON. Leaves are numbered by their
-subjects, and their documents are short: how long a document is has no part in a proof.
+`python -m tests.bench.long_log DATABASE COUNT SEED` proves COUNT leaves one after the other, and
+prints the milliseconds of each and its memory as JSON. Documents of leaves are short, since their
+length has no part in a proof.
 """
 
 from __future__ import annotations
@@ -13,14 +13,12 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from app.config.settings import Settings
 from app.core.clock import SystemClock
 from app.core.ids import seeded_chance
 from app.evidence.prove_sealed import proofs_of
@@ -38,7 +36,7 @@ SEED = 20_261_123
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proved:
-    """What came of proving: milliseconds of each proof, MiB of the process before and at most."""
+    """Milliseconds of each proof, and MiB of the process before and at most."""
 
     leaves: int
     ms: list[float]
@@ -48,20 +46,19 @@ class Proved:
     database_bytes: int
 
 
-def settings(path: Path) -> Settings:
-    """The store's settings for this file."""
-    return settings_of(path)
-
-
 def leaf_numbered(number: int) -> Leaf:
-    """One leaf of the long log."""
     document = f'{{"id":{number},"kind":"deed"}}'
     return Leaf(number, "deed", f"deed:{number}", document, leaf_hash(document.encode()))
 
 
 def write_long_log(path: Path, *, leaves: int) -> None:
-    """Make a database whose log has so many leaves, and a signed checkpoint of all."""
-    asyncio.run(_make(path))
+    """Make a database with a log of so many leaves and a signed checkpoint of all."""
+
+    async def make() -> None:
+        async with open_inbox(settings_of(path)):
+            pass
+
+    asyncio.run(make())
     tail, frontier = Tail(0, {}), Frontier()
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA synchronous=OFF")
@@ -80,13 +77,8 @@ def write_long_log(path: Path, *, leaves: int) -> None:
         connection.execute("INSERT INTO log_checkpoints VALUES (?, ?, ?, ?)", row)
 
 
-async def _make(path: Path) -> None:
-    async with open_inbox(settings(path)):
-        pass
-
-
 def prove_in_a_process(path: Path, *, count: int) -> Proved:
-    """Prove leaves of the log in a process of its own, so that its memory is its own."""
+    """Prove leaves of the log in a process of its own, to measure its memory."""
     words = [sys.executable, "-m", "tests.bench.long_log", str(path), str(count), str(SEED)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -95,7 +87,7 @@ def prove_in_a_process(path: Path, *, count: int) -> Proved:
 
 
 async def _prove(path: Path, numbers: list[int]) -> dict[str, Any]:
-    async with open_inbox(settings(path), purpose="reading") as inbox:
+    async with open_inbox(settings_of(path), purpose="reading") as inbox:
         context = inbox.context(clock=SystemClock())
         before, times, hold, size = rss_mib(os.getpid()), [], True, 0
         for number in numbers:
@@ -120,17 +112,11 @@ async def _prove(path: Path, numbers: list[int]) -> dict[str, Any]:
     }
 
 
-def chosen(leaves: int, count: int, seed: str) -> Iterator[int]:
-    """Places all over the log."""
-    chance = seeded_chance(seed)
-    return (chance.randrange(leaves) for _ in range(count))
-
-
 def main(path: Path, count: int, seed: str) -> None:
-    """Prove, and print what came of it."""
+    chance = seeded_chance(seed)
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
         ((leaves,),) = connection.execute("SELECT max(number) + 1 FROM log_leaves")
-    found = asyncio.run(_prove(path, list(chosen(leaves, count, seed))))
+    found = asyncio.run(_prove(path, [chance.randrange(leaves) for _ in range(count)]))
     print(json.dumps({**found, "database_bytes": path.stat().st_size}))
 
 

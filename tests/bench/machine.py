@@ -1,4 +1,4 @@
-"""The machine that was measured: what a reader needs to compare two runs."""
+"""Facts about the measured machine, to compare two runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ MIB = 1024 * 1024
 
 
 def machine(folder: Path) -> dict[str, object]:
-    """Processor, cores, memory, versions, and the file system that `folder` lies on."""
     cores = len(os.sched_getaffinity(0))
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // MIB
     return {
@@ -35,7 +34,7 @@ def _processor() -> str:
 
 
 def filesystem(folder: Path) -> str:
-    """The kind and device of the file system of a folder, from the longest mount point above it."""
+    """Return kind and device of a folder's file system, from the longest mount point above it."""
     place = str(folder.resolve())
     best = ("", "unknown")
     for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines():
@@ -47,19 +46,18 @@ def filesystem(folder: Path) -> str:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Processor time that a process has used in all its threads, user and system."""
+    """Return the processor time of all threads of a process, user and system."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def rss_mib(pid: int) -> float:
-    """Memory that the process holds now."""
     fields = Path(f"/proc/{pid}/statm").read_text(encoding="utf-8").split()
     return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") / MIB
 
 
 def shared_out_mib(pid: int) -> float:
-    """Memory of the process with its share of what others hold, too (PSS): these add up."""
+    """Return the process's memory with its share of shared pages (PSS), which can be added up."""
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) / 1024
@@ -67,10 +65,9 @@ def shared_out_mib(pid: int) -> float:
 
 
 def peak_rss_mib(pid: int) -> float | None:
-    """Most memory the process ever held; None once it has ended.
+    """Return the process's peak memory; None once it has ended.
 
-    Not from getrusage: there a child starts with the peak of the process that started it.
-    """
+    Not from getrusage, where a child starts with the peak of the process that started it."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     except (FileNotFoundError, ProcessLookupError):

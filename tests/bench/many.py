@@ -1,8 +1,8 @@
-"""A database with very many deliveries: what is asked of all of them, and what must not be.
+"""A database with very many deliveries: commands and requests that read all of it, or must not.
 
-Its rows are written in bulk, not through the door: an event each, most of no order, with its leaf
-in the log and the digest of its customer's number; every hundredth names an order, which is folded.
-What that makes is checked by the program itself, with `db check`.
+Rows are written in bulk: an event each, most without an order, with its leaf in the log and the
+digest of its customer's number; every hundredth names an order, which is folded. The program itself
+checks the database with `db check`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from app.receiving.inbox import open_inbox
 from app.sealing.leaf_store import DELIVERY, KINDS, leaf_of
 from app.sealing.log_queue_store import SWEPT
 from reconcile.instants import DAY, MILLISECOND, Instant
-from reconcile.ledger.events import Event
 from reconcile.transparency.merkle import Tail
 from tests.bench import stored
 from tests.bench.generator import Generator
@@ -66,23 +65,23 @@ _ORDER = '"order": {{"reference": "{}", "amount": "15.00", "currency": "KES"}}, 
 
 
 def phone_of(number: int) -> str:
-    """The number of a customer, whose deliveries are PER_CUSTOMER of those that were made. Without
-    rows of zeros, which stand in ids, too: it is looked for in the whole file afterwards."""
+    """Return a customer's number, without rows of zeros, as it is searched in the whole file."""
     return f"2547{(12_345_678 + number * 7_919) % 10**8:08d}"
 
 
-def make_many(path: Path, *, deliveries: int, key: PhoneKey) -> None:
-    """Make a database of so many deliveries, all sealed, and every order due."""
+def make_many(path: Path, *, deliveries: int, phone_key: PhoneKey) -> None:
+    """Make a database with all deliveries sealed and every order due."""
     url = f"sqlite+aiosqlite:///{path.absolute()}"
     asyncio.run(_make(settings_of(url)))
-    writing = _Writing(deliveries, key)
+    writing = _Writing(deliveries, phone_key)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA synchronous=OFF")
         connection.execute("PRAGMA secure_delete=ON")  # as every connection of the program's
         connection.execute("PRAGMA cache_size=-200000")
         for kind in KINDS:  # as a service does on its first start, while there is nothing yet
             if not kind.numbered:
-                connection.execute("INSERT OR REPLACE INTO meta VALUES (?, '')", _swept(kind.name))
+                key = f"{SWEPT} {kind.name}"
+                connection.execute("INSERT OR REPLACE INTO meta VALUES (?, '')", (key,))
         for start in range(0, deliveries, AT_ONCE):
             connection.execute("BEGIN")
             for sql, rows in writing.rows(range(start, min(start + AT_ONCE, deliveries))):
@@ -98,26 +97,19 @@ async def _make(settings: Settings) -> None:
         pass
 
 
-def _swept(name: str) -> tuple[str]:
-    return (f"{SWEPT} {name}",)
-
-
 class _Writing:
-    """Rows as the program would have written them, one millisecond after the other."""
+    """Rows as the program writes them, one millisecond after the other."""
 
     def __init__(self, deliveries: int, key: PhoneKey) -> None:
         self._key = key
         self._customers = deliveries // PER_CUSTOMER | 1  # odd: one customer names orders and none
         self._tail = Tail(0, {})
         self._began: Instant = SystemClock().now() - 100 * DAY
-        self._reader = source(secret_text(new_secret()))
-        self._like = {named: self._read(named) for named in (True, False)}
-
-    def _read(self, named: bool) -> Event:
-        body = self._body(0 if named else 1)
-        return self._reader.read(
-            Incoming([], body), digest=hashlib.sha256(body).hexdigest()
-        ).events[0]
+        reader = source(secret_text(new_secret()))
+        self._like = [
+            reader.read(Incoming([], body), digest=hashlib.sha256(body).hexdigest()).events[0]
+            for body in (self._body(1), self._body(0))
+        ]
 
     def _body(self, n: int) -> bytes:
         named = n % EVERY == 0
@@ -129,7 +121,6 @@ class _Writing:
         ).encode()
 
     def rows(self, numbers: range) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
-        """Statements with their rows."""
         deliveries, events, phones, leaves, nodes = [], [], [], [], []
         links, due = [], []
         for n in numbers:
@@ -170,13 +161,13 @@ def _insert(table: str, columns: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Many:
-    """What came of it.
+    """Results of the commands and requests.
 
-    metrics_ms   of each look at the figures
+    metrics_ms        of each request for the metrics
     check_s, report   of `db check`, before the erasure
-    deep_s, deep      of `db check --deep`, after it
-    erase_s, erased, traces   of `erase --phone`; whether the number is still in a file
-    p99_ms       of acknowledgements: of the empty database and of the full one, leg by leg
+    deep_s, deep      of `db check --deep`
+    erase_s, erased   of `erase --phone`; traces: whether the number is still in a file
+    p99_ms            of acknowledgements: of the empty database and of the full one, by leg
     """
 
     deliveries: int
@@ -194,26 +185,29 @@ class Many:
 
 
 def many(folder: Path, *, sizes: Sizes) -> Many:
-    """Make it, and ask it everything."""
     secret, path, empty = secret_text(new_secret()), folder / "many.db", folder / "empty.db"
     count = sizes.many_deliveries
-    make_many(path, deliveries=count, key=make_phone_key(folder / "many.phone.key"))
+    make_many(path, deliveries=count, phone_key=make_phone_key(folder / "many.phone.key"))
     size = path.stat().st_size
     env = environment(path, secret)
     _command(["refold", "--all"], env)
     check_s, report = _command(["db", "check", "--format", "json"], env)
     deep_s, deep = _command(["db", "check", "--deep", "--format", "json"], env)
-    words = ["app", "serve", "--port"]
+    words, p99 = ["app", "serve", "--port"], list[tuple[float, float]]()
     with (
         server(words, log=folder / "many.log", env=env) as full,
         server(words, log=folder / "empty.log", env=environment(empty, secret)) as other,
         Generator(secret) as generator,
     ):
         metrics = [_scrape(full) for _ in range(SCRAPES)]
-        p99 = [
-            _acknowledged(generator, (other, full), number, sizes.many_orders)
-            for number in range(sizes.many_legs + 1)
-        ][1:]
+        for number in range(sizes.many_legs + 1):
+            orders = sizes.many_orders
+            generator.prepare(Stretch(seed=SEED, first=number * orders, count=orders))
+            sides = (other, full) if number % 2 else (full, other)
+            legs = {
+                each.pid: generator.send(each, connections=CONNECTIONS, warm=200) for each in sides
+            }
+            p99.append((legs[other.pid].p99_ms, legs[full.pid].p99_ms))
     erase = ["erase", "--phone", f"+{phone_of(0)}", "--reason", "asked", "--format", "json"]
     erase_s, erased = _command(erase, env)
     with stored.opened(path) as connection:
@@ -230,12 +224,12 @@ def many(folder: Path, *, sizes: Sizes) -> Many:
         erase_s=erase_s,
         erased=erased,
         traces=any(_holds(each, phone_of(0).encode()) for each in folder.glob("many.db*")),
-        p99_ms=p99,
+        p99_ms=p99[1:],
     )
 
 
 def _command(words: list[str], env: dict[str, str]) -> tuple[float, dict[str, Any]]:
-    """Seconds from the start of a command to its end, and what it wrote."""
+    """Run a command; return its seconds and its JSON output."""
     began = perf_counter()
     done = subprocess.run(
         [sys.executable, "-m", "app", *words],
@@ -252,27 +246,15 @@ def _command(words: list[str], env: dict[str, str]) -> tuple[float, dict[str, An
 
 
 def _scrape(target: Target) -> float:
-    connection = http.client.HTTPConnection("127.0.0.1", target.port, timeout=60)
-    try:
+    with closing(http.client.HTTPConnection("127.0.0.1", target.port, timeout=60)) as connection:
         began = perf_counter()
         connection.request("GET", "/metrics")
         answer = connection.getresponse()
         answer.read()
         milliseconds = (perf_counter() - began) * 1000
-    finally:
-        connection.close()
     if answer.status != 200:
         raise RuntimeError(f"/metrics answered {answer.status}")
     return milliseconds
-
-
-def _acknowledged(
-    generator: Generator, targets: tuple[Target, Target], number: int, orders: int
-) -> tuple[float, float]:
-    generator.prepare(Stretch(seed=SEED, first=number * orders, count=orders))
-    order = (0, 1) if number % 2 else (1, 0)
-    found = {at: generator.send(targets[at], connections=CONNECTIONS, warm=200) for at in order}
-    return found[0].p99_ms, found[1].p99_ms
 
 
 def _holds(path: Path, sought: bytes) -> bool:
@@ -283,26 +265,39 @@ def _holds(path: Path, sought: bytes) -> bool:
 
 
 def many_figures(found: Many) -> list[Figure]:
-    """Each beside what makes it mean anything."""
     sizes = {"deliveries": found.deliveries, "GB": found.database_bytes / 1e9}
-    ratio = statistics.median(full / empty for empty, full in found.p99_ms)
+    checks = (
+        ("db check", found.report, found.check_s, BARS["many check"]),
+        ("db check --deep", found.deep, found.deep_s, None),
+    )
     return [
         Figure(
             name="figures of many deliveries",
             value=quantile(sorted(found.metrics_ms), 0.95),
             unit="ms for /metrics (p95)",
             bar=BARS["many metrics"],
-            sense="at most",
             details={**sizes, "median ms": statistics.median(found.metrics_ms)},
         ),
-        _check_figure(found, "db check", found.report, found.check_s, bar=BARS["many check"]),
-        _check_figure(found, "db check --deep", found.deep, found.deep_s, bar=None),
+        *(
+            Figure(
+                name=f"{command} of many deliveries",
+                value=(report["bodies"] + report["orders"]) / seconds,
+                unit="rows/s",
+                bar=bar,
+                checks={
+                    "every delivery and order was checked": report["bodies"] == found.deliveries
+                    and report["orders"] == found.orders,
+                    "nothing was found": report["found"] == 0,
+                },
+                details={**sizes, "seconds": seconds},
+            )
+            for command, report, seconds, bar in checks
+        ),
         Figure(
             name="erase --phone among many",
             value=found.erase_s,
             unit="s",
             bar=BARS["many erase"],
-            sense="at most",
             checks={
                 "all of the customer's deliveries went": found.erased["deliveries"] == PER_CUSTOMER,
                 "nothing of the number is left in a file": not found.traces,
@@ -311,32 +306,9 @@ def many_figures(found: Many) -> list[Figure]:
         ),
         Figure(
             name="acknowledgement beside many",
-            value=ratio,
+            value=statistics.median(full / empty for empty, full in found.p99_ms),
             unit="of an empty database's p99",
             bar=BARS["many p99"],
-            sense="at most",
             details={**sizes, "p99 ms, empty and full": found.p99_ms},
         ),
     ]
-
-
-def _check_figure(
-    found: Many, command: str, report: dict[str, Any], seconds: float, *, bar: float | None
-) -> Figure:
-    """Bodies and orders a second, from the start of the command to its end."""
-    return Figure(
-        name=f"{command} of many deliveries",
-        value=(report["bodies"] + report["orders"]) / seconds,
-        unit="rows/s",
-        bar=bar,
-        checks={
-            "every delivery and order was checked": report["bodies"] == found.deliveries
-            and report["orders"] == found.orders,
-            "nothing was found": report["found"] == 0,
-        },
-        details={
-            "deliveries": found.deliveries,
-            "GB": found.database_bytes / 1e9,
-            "seconds": seconds,
-        },
-    )

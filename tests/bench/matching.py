@@ -1,10 +1,9 @@
 """The matcher alone: a million orders, book lines and statement lines, on one core.
 
-The rows are made beforehand and lie in files of pickled tuples, so that neither making them nor a
-database is measured; reading them is. The truth about every one of them is known, and what the
-matcher tells is compared with it, break by break.
+The rows are prepared files of pickled tuples: reading them is measured, making them is not. The
+breaks are compared with the known truth.
 
-`python -m tests.bench.matching FOLDER` matches what `prepare` left there and writes `found.json`.
+`python -m tests.bench.matching FOLDER` matches the prepared rows and writes `found.json`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import Any
 
 from app.core.process import look_seldom, pass_over_start
 from reconcile.matching.breaks import ORDER_CAUSES, Break
-from reconcile.matching.match import Decision, Matching
+from reconcile.matching.match import Matching
 from reconcile.matching.rows import BookRow, StatementRow, TakingRow
 from tests.bench.processes import Ran, last_core, run
 from tests.bench.report import Figure
@@ -30,7 +29,7 @@ from tests.bench.sizes import BARS
 from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, Month
 
 AT_ONCE = 5_000
-"""Rows in one pickle, as many as a database is asked for at a time."""
+"""Rows in one pickle, as many as are read from a database at a time."""
 
 SHARE_OF_TROUBLE = 2_500
 """One order in so many for each kind of trouble: with all kinds, one in a hundred is not plain."""
@@ -38,7 +37,7 @@ SHARE_OF_TROUBLE = 2_500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matched:
-    """What came of it: how many were false and how many were missed, against the truth."""
+    """Speed and memory of one matching; false and missed against the truth."""
 
     ran: Ran
     rows: dict[str, int]
@@ -52,15 +51,20 @@ class Matched:
 
 
 def match_month(folder: Path, *, orders: int) -> Matched:
-    """Make a month, match it in a process of its own, and compare."""
+    """Make a month, match it in a process of its own, and compare with the truth."""
     month = Month(orders=orders, each=orders // SHARE_OF_TROUBLE)
-    rows = prepare(folder, month)
+    streams = {"takings": month.takings(), "book": month.book(), "statements": month.statements()}
+    rows = {name: _write(folder / name, stream) for name, stream in streams.items()}
     print("match: the month is made", file=sys.stderr)
     ran = run(
         ("tests.bench.matching", str(folder)), log=folder / "match.log", env={}, cores={last_core()}
     )
     found = json.loads((folder / "found.json").read_text())
-    truth = Counter(_expected(month))
+    truth = Counter(
+        each
+        for case in month.cases()
+        for each in (*case.breaks, *((kind, order, 0) for kind, order in case.matches))
+    )
     told = Counter(map(tuple, found["told"]))
     return Matched(
         ran=ran,
@@ -76,7 +80,6 @@ def match_month(folder: Path, *, orders: int) -> Matched:
 
 
 def match_figures(found: Matched) -> list[Figure]:
-    """Speed with correctness beside it, and peak memory."""
     speed = Figure(
         name="match: takings, book and statement",
         value=found.rows["book"] / found.seconds,
@@ -101,15 +104,8 @@ def match_figures(found: Matched) -> list[Figure]:
         value=found.ran.peak_rss_mib,
         unit="MiB",
         bar=BARS["match memory"],
-        sense="at most",
     )
     return [speed, memory]
-
-
-def prepare(folder: Path, month: Month) -> dict[str, int]:
-    """Write the month's rows, in key order; how many of each kind."""
-    streams = {"takings": month.takings(), "book": month.book(), "statements": month.statements()}
-    return {name: _write(folder / name, rows) for name, rows in streams.items()}
 
 
 def _write(path: Path, rows: Iterable[tuple[Any, ...]]) -> int:
@@ -131,20 +127,7 @@ def _read(path: Path) -> Iterator[tuple[Any, ...]]:
             yield from batch
 
 
-def _expected(month: Month) -> Iterator[tuple[str, str | None, int]]:
-    for case in month.cases():
-        yield from case.breaks
-        yield from ((kind, order, 0) for kind, order in case.matches)
-
-
-def _told(each: Decision) -> tuple[str, str | None, int]:
-    if isinstance(each, Break):
-        return each.cause, each.order, each.money.minor
-    return each.kind, each.order, 0
-
-
 def main(folder: Path) -> None:
-    """Match, as a process of its own."""
     look_seldom()
     pass_over_start()
     started, cpu = perf_counter(), process_time()
@@ -154,7 +137,12 @@ def main(folder: Path) -> None:
         book=map(BookRow._make, _read(folder / "book")),
         statements=map(StatementRow._make, _read(folder / "statements")),
     )
-    told = [_told(each) for each in decisions]
+    told = [
+        (each.cause, each.order, each.money.minor)
+        if isinstance(each, Break)
+        else (each.kind, each.order, 0)
+        for each in decisions
+    ]
     ties = matching.control().holds
     found = {
         "seconds": perf_counter() - started,

@@ -1,9 +1,8 @@
 """Deliveries at a rate that the sender chooses, as a provider does, whatever the answers take.
 
-Latency counts from when a delivery was due to be sent, so that those behind a slow answer are not
-forgotten. How far reading and folding are behind is looked at every 50 ms: the age of the oldest
-accepted delivery that is not read, and of the oldest order that is due; their sum is no less than
-the age of the oldest delivery that no ledger shows yet.
+Latency counts from when a delivery was due, so that waiting ones count too. Every 50 ms the ages
+of the oldest unread delivery and of the oldest due order are added up; the sum is at least the age
+of the oldest delivery that no ledger shows yet.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from app.receiving.framing import items_in
 from reconcile.instants import SECOND
 from tests.bench import stored
 from tests.bench.generator import Generator
-from tests.bench.ingest import DATABASE, SEED, environment
+from tests.bench.ingest import DATABASE, after, environment
 from tests.bench.load import Leg, Target, quantile
 from tests.bench.machine import shared_out_mib
 from tests.bench.orders import EVENTS_PER_ORDER, Stretch
@@ -31,123 +30,95 @@ from tests.bench.processes import server
 from tests.bench.report import Figure
 from tests.bench.requests import secret_text
 from tests.bench.sizes import BARS, Sizes
-from tests.bench.stored import Audit
 
 LOOK_S = 0.05
 WEIGH_S = 5.0
-"""Seconds between two looks at memory: each takes the kernel some milliseconds, in which the
-process that is looked at cannot be given any. At every look it took a fifth of a processor."""
+"""Seconds between two looks at memory, since each stops the process for some milliseconds."""
 
 LAG_S = 2.0
-"""Seconds behind which a steady rate is too high."""
+"""Seconds behind at which a rate is too high."""
 
 RATES = (2_000, 2_500, 3_000, 4_000, 6_000, 8_000)
-"""Tried one after the other, until one is too high."""
-
-
-@dataclass(slots=True)
-class Watched:
-    """Seconds behind at each look, and now and then MiB of all processes of the service."""
-
-    behind: list[float] = field(default_factory=list)
-    memory: list[float] = field(default_factory=list)
+"""Tried in turn until one is too high."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class At:
-    """One rate that was offered: what was answered, and how far the rest was behind."""
+    """One offered rate: its legs, seconds behind at each look, and MiB of all the processes."""
 
     rate: int
-    legs: list[Leg]
-    watched: Watched
+    legs: list[Leg] = field(default_factory=list)
+    behind: list[float] = field(default_factory=list)
+    memory: list[float] = field(default_factory=list)
 
     def p99_ms(self) -> float:
-        """The slowest leg's."""
+        """Return the p99 of the slowest leg."""
         return max(leg.p99_ms for leg in self.legs)
 
     def behind_s(self, share: float) -> float:
-        """Seconds that a share of all looks did not exceed."""
-        return quantile(sorted(self.watched.behind), share)
+        """Return the seconds that a share of all looks did not exceed."""
+        return quantile(sorted(self.behind), share)
 
     def kept_up(self) -> bool:
-        """Whether as many were answered as offered, and the rest was never far behind."""
+        """Return whether all were answered at the rate, and reading was never far behind."""
         answered = all(leg.rate > 0.97 * self.rate for leg in self.legs)
-        return answered and max(self.watched.behind) < LAG_S
+        return answered and max(self.behind) < LAG_S
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offered:
-    """All that was offered.
-
-    calm     at 1,000 a second, for ten minutes
-    steady   each rate that was tried, in turn
-    backlog  deliveries unread, and orders due, at the end of a burst; and seconds until none were
-    """
-
-    calm: At
-    steady: list[At]
-    backlog: tuple[int, int, float]
-    audit: Audit
-
-
-def offered(folder: Path, sizes: Sizes) -> Offered:
-    """Start a service; a calm stretch, higher and higher rates, a burst, and its end."""
+def offered_figures(folder: Path, sizes: Sizes) -> list[Figure]:
+    """Offer a service a calm rate, rising rates and a burst, and wait until its backlog ends."""
     secret, path = secret_text(new_secret()), folder / DATABASE
-    env, sent = environment(path, secret), list[Stretch]()
-    digests = 0
+    env, sent, digests = environment(path, secret), list[Stretch](), 0
     serve = server(["app", "serve", "--port"], log=folder / "serve.log", env=env)
     with serve as target, Generator(secret) as generator:
 
-        def at(rate: int, seconds: int, legs: int) -> At:
+        def prepare(orders: int) -> None:
             nonlocal digests
-            done, seen = list[Leg](), Watched()
+            sent.append(after(sent, orders))
+            digests += generator.prepare(sent[-1])
+
+        def offer(rate: int, seconds: int, legs: int) -> At:
+            at = At(rate=rate)
             for _ in range(legs):
-                digests += generator.prepare(_after(sent, rate * seconds // EVENTS_PER_ORDER))
-                with watching(path, target, seen):
-                    done.append(
+                prepare(rate * seconds // EVENTS_PER_ORDER)
+                with watching(path, target, at):
+                    at.legs.append(
                         generator.send(target, connections=sizes.connections, warm=rate, rate=rate)
                     )
                 stored.settle(path)
-            found = At(rate=rate, legs=done, watched=seen)
-            _tell(found)
-            return found
+            print(
+                f"offered: {rate:,}/s: answered {min(leg.rate for leg in at.legs):,.0f}/s, p99 "
+                f"{at.p99_ms():.1f} ms, behind p99 {at.behind_s(0.99):.2f} s, at most "
+                f"{max(at.behind):.2f} s, {max(at.memory):.0f} MiB",
+                file=sys.stderr,
+            )
+            return at
 
-        calm = at(1_000, sizes.offered_s, sizes.offered_legs)
-        steady = list[At]()
+        calm, steady = offer(1_000, sizes.offered_s, sizes.offered_legs), list[At]()
         for rate in RATES:
-            steady.append(at(rate, sizes.steady_s, 1))
+            steady.append(offer(rate, sizes.steady_s, 1))
             if not steady[-1].kept_up():
                 break
-        digests += generator.prepare(_after(sent, sizes.round_orders))
+        prepare(sizes.round_orders)
         generator.send(target, connections=sizes.connections, warm=1)
-        unread, due = stored.behind(path)
-        backlog = unread, due, stored.settle(path)
-    return Offered(
-        calm=calm,
-        steady=steady,
-        backlog=backlog,
-        audit=stored.audit(path, sent=sent, digests=digests),
+        unread, due = stored.unread(path), stored.due(path)
+        drained_s = stored.settle(path)
+    audit = stored.audit(path, sent=sent, digests=digests)
+    refused = any(leg.refused for at in (calm, *steady) for leg in at.legs)
+    drained = Figure(
+        name="backlog drained",
+        value=unread / drained_s,
+        unit="deliveries per second",
+        bar=BARS["drained"],
+        details={"unread": unread, "orders due": due, "seconds": drained_s},
     )
-
-
-def _after(sent: list[Stretch], count: int) -> Stretch:
-    first = sent[-1].first + sent[-1].count if sent else 0
-    sent.append(Stretch(seed=SEED, first=first, count=count))
-    return sent[-1]
-
-
-def _tell(found: At) -> None:
-    print(
-        f"offered: {found.rate:,}/s: answered {min(leg.rate for leg in found.legs):,.0f}/s, p99 "
-        f"{found.p99_ms():.1f} ms, behind p99 {found.behind_s(0.99):.2f} s, at most "
-        f"{max(found.watched.behind):.2f} s, {max(found.watched.memory):.0f} MiB",
-        file=sys.stderr,
-    )
+    checks = {"every delivery sent was acknowledged": not refused, **audit.checks()}
+    return [*_calm_figures(calm, checks), _steady_figure(steady), drained, _memory_figure(calm)]
 
 
 @contextmanager
-def watching(path: Path, target: Target, seen: Watched) -> Iterator[None]:
-    """Look again and again until the block ends."""
+def watching(path: Path, target: Target, seen: At) -> Iterator[None]:
+    """Add looks to `seen` until the block ends."""
     stop = Event()
 
     def look() -> None:
@@ -186,28 +157,14 @@ def _processes(pid: int) -> list[int]:
     return found
 
 
-def offered_figures(found: Offered) -> list[Figure]:
-    """From what was seen to figures."""
-    return [*_calm_figures(found), *_steady_figures(found), _memory_figure(found.calm.watched)]
-
-
-def _calm_figures(found: Offered) -> list[Figure]:
-    legs = [leg for at in (found.calm, *found.steady) for leg in at.legs]
-    calm = found.calm
+def _calm_figures(calm: At, checks: dict[str, bool]) -> list[Figure]:
     return [
         Figure(
             name="acknowledged at 1,000 a second",
             value=calm.p99_ms(),
             unit="ms, p99",
             bar=BARS["offered p99"],
-            sense="at most",
-            checks={
-                "every delivery sent was acknowledged": not any(leg.refused for leg in legs),
-                "none is lost": found.audit.lost == 0,
-                "none is doubled or was never sent": found.audit.surplus == 0,
-                "bodies are those that were sent": found.audit.bodies_agree,
-                "every order has the outcome that is true": found.audit.outcomes_agree,
-            },
+            checks=checks,
             details={"p50 ms": max(leg.p50_ms for leg in calm.legs), "legs": len(calm.legs)},
         ),
         Figure(
@@ -215,46 +172,33 @@ def _calm_figures(found: Offered) -> list[Figure]:
             value=calm.behind_s(0.99),
             unit="s, p99",
             bar=BARS["offered behind"],
-            sense="at most",
-            details={"p50 s": calm.behind_s(0.5), "looks": len(calm.watched.behind)},
+            details={"p50 s": calm.behind_s(0.5), "looks": len(calm.behind)},
         ),
     ]
 
 
-def _steady_figures(found: Offered) -> list[Figure]:
-    kept_up = [at.rate for at in found.steady if at.kept_up()]
-    unread, due, seconds = found.backlog
-    return [
-        Figure(
-            name="steady rate",
-            value=max(kept_up, default=0),
-            unit="per second",
-            bar=BARS["steady rate"],
-            details={
-                f"{at.rate:,}/s": f"answered {at.legs[0].rate:,.0f}/s, behind at most "
-                f"{max(at.watched.behind):.2f} s, p99 {at.p99_ms():.1f} ms"
-                for at in found.steady
-            },
-        ),
-        Figure(
-            name="backlog drained",
-            value=unread / seconds,
-            unit="deliveries per second",
-            bar=BARS["drained"],
-            details={"unread": unread, "orders due": due, "seconds": seconds},
-        ),
-    ]
+def _steady_figure(steady: list[At]) -> Figure:
+    return Figure(
+        name="steady rate",
+        value=max((at.rate for at in steady if at.kept_up()), default=0),
+        unit="per second",
+        bar=BARS["steady rate"],
+        details={
+            f"{at.rate:,}/s": f"answered {at.legs[0].rate:,.0f}/s, behind at most "
+            f"{max(at.behind):.2f} s, p99 {at.p99_ms():.1f} ms"
+            for at in steady
+        },
+    )
 
 
-def _memory_figure(seen: Watched) -> Figure:
-    half = len(seen.memory) // 2
-    first, second = max(seen.memory[:half]), max(seen.memory[half:])
+def _memory_figure(calm: At) -> Figure:
+    half = len(calm.memory) // 2
+    first, second = max(calm.memory[:half]), max(calm.memory[half:])
     return Figure(
         name="memory of receiver and reader",
         value=max(first, second),
         unit="MiB",
         bar=BARS["offered memory"],
-        sense="at most",
         checks={"flat in the second half": second < 1.05 * first},
         details={"first half": first, "second half": second},
     )

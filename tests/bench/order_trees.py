@@ -1,7 +1,6 @@
-"""What the tree of all orders takes, each day: the first one, and the next, when some have changed.
+"""Seconds that the daily tree of all orders takes: when all are new, and when some have changed.
 
-Orders are written straight into their table, beside a log of one leaf: how its leaves came to be
-has no part in the tree.
+Orders are written straight into their table, beside a log of one leaf.
 """
 
 from __future__ import annotations
@@ -12,68 +11,40 @@ import sqlite3
 import sys
 import time
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from app.core.clock import SystemClock
 from app.evidence.seal import seal_orders
 from app.receiving.inbox import open_inbox
-from app.sealing.order_tree_store import SealedTree, entry_in, newest_tree
+from app.sealing.order_tree_store import entry_in, newest_tree
 from reconcile.transparency.order_tree import BITS, OrderEntry, folded, keyed, root_by
-from tests.bench.long_log import settings, write_long_log
+from tests.bench.long_log import write_long_log
 from tests.bench.machine import peak_rss_mib, rss_mib
 from tests.bench.report import Figure
 from tests.bench.sizes import BARS, Sizes
+from tests.contexts import settings_of
 
 CHANGED: Final = 20
-"""One of so many orders has changed by the second day."""
+"""One order in so many changes by the second day."""
 
 PROVED: Final = 50
 """Orders whose paths are found and followed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trees:
-    """Seconds of the clock and of the processor of each tree, and of one path; MiB that it took."""
-
-    seconds: list[float]
-    cpu: list[float]
-    path_ms: float
-    mib: float
-    right: bool
-
-
 def order_tree_figures(folder: Path, sizes: Sizes) -> list[Figure]:
-    """The slower of the two days against its bar."""
+    """Return the slower of two days beside its bar."""
     path = folder / "orders.db"
     write_long_log(path, leaves=1)
-    done = asyncio.run(_trees(path, orders=sizes.tree_orders))
-    return [
-        Figure(
-            name=f"the tree of {sizes.tree_orders:,} orders",
-            value=max(done.seconds),
-            unit="seconds",
-            bar=BARS["order tree"],
-            sense="at most",
-            checks={"every path that was asked for leads to the root": done.right},
-            details={
-                "seconds of the first day, with all orders new": done.seconds[0],
-                f"seconds of the next, one order of {CHANGED} changed": done.seconds[1],
-                "seconds of the processor, each": done.cpu,
-                "ms of one order's path": done.path_ms,
-                "MiB that it took": done.mib,
-            },
-        )
-    ]
+    return [asyncio.run(_trees(path, orders=sizes.tree_orders))]
 
 
-async def _trees(path: Path, *, orders: int) -> Trees:
+async def _trees(path: Path, *, orders: int) -> Figure:
     entries = [OrderEntry(os.urandom(32), 1 + n % 9, 0) for n in range(orders)]
     _write(path, entries)
     before = rss_mib(os.getpid())
     seconds, cpu = [], []
-    async with open_inbox(settings(path)) as inbox:
+    async with open_inbox(settings_of(path)) as inbox:
         context = inbox.context(clock=SystemClock())
         for day in range(2):
             if day:
@@ -91,15 +62,26 @@ async def _trees(path: Path, *, orders: int) -> Trees:
             assert tree is not None
             found = [await entry_in(connection, e.commitment, tree) for e in entries[:PROVED]]
         path_ms = (time.perf_counter() - clock) / PROVED * 1_000
-    right = all(each is not None and root_by(*each) == tree.root for each in found)
-    return Trees(
-        seconds=seconds, cpu=cpu, path_ms=path_ms, mib=mib,
-        right=right and tree.root == _expected(entries) and _counts(tree, orders),
-    )  # fmt: skip
-
-
-def _counts(tree: SealedTree, orders: int) -> bool:
-    return (tree.number, tree.orders) == (2, orders)
+    return Figure(
+        name=f"the tree of {orders:,} orders",
+        value=max(seconds),
+        unit="seconds",
+        bar=BARS["order tree"],
+        checks={
+            "every path that was asked for leads to the root": all(
+                each is not None and root_by(*each) == tree.root for each in found
+            ),
+            "the tree is the second, of all orders": (tree.number, tree.orders) == (2, orders),
+            "its root is that of all orders at once": tree.root == _expected(entries),
+        },
+        details={
+            "seconds of the first day, with all orders new": seconds[0],
+            f"seconds of the next, one order of {CHANGED} changed": seconds[1],
+            "seconds of the processor, each": cpu,
+            "ms of one order's path": path_ms,
+            "MiB that it took": mib,
+        },
+    )
 
 
 def _write(path: Path, entries: list[OrderEntry]) -> None:
@@ -112,7 +94,7 @@ def _write(path: Path, entries: list[OrderEntry]) -> None:
 
 
 def _grow(path: Path) -> None:
-    """One more leaf, which is the newest of some orders."""
+    """Add a leaf that is the newest of some orders."""
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("INSERT INTO log_leaves VALUES (1, 'deed', 'deed:1', '{}', x'00')")
         connection.execute(
@@ -121,7 +103,7 @@ def _grow(path: Path) -> None:
 
 
 def _expected(entries: list[OrderEntry]) -> bytes:
-    """The root of all of them on the second day, at once."""
+    """Return the root of all entries on the second day, folded at once."""
     now = [
         each if n % CHANGED else each._replace(leaves=each.leaves + 1, last=1)
         for n, each in enumerate(entries)

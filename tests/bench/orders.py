@@ -1,8 +1,7 @@
-"""Orders with a known end, and the webhooks that tell their story: the bench's ground truth.
+"""Orders with a known end, and the webhooks that lead to it: the bench's ground truth.
 
-One seed, one story: whoever knows (seed, first, count) can write the same ids and bodies again, so
-that what was sent need not be carried from process to process.
-"""
+(seed, first, count) determine ids and bodies, so that they need not be carried between
+processes."""
 
 from __future__ import annotations
 
@@ -72,7 +71,7 @@ _REFUND = ', "refund": {{"reference": "{}", "amount": {}, "currency": "KES"}}'
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One event as its provider would send it."""
+    """An event as its provider would send it."""
 
     event_id: str
     body: bytes
@@ -88,23 +87,23 @@ class Stretch:
 
     @property
     def events(self) -> int:
-        """How many messages they make."""
+        """Number of messages."""
         return self.count * EVENTS_PER_ORDER
 
     def outcomes(self) -> Counter[str]:
-        """How many orders must end in which outcome."""
+        """Return how many orders must end in which outcome."""
         numbers = range(self.first, self.first + self.count)
         return Counter(SCRIPTS[number % len(SCRIPTS)][0] for number in numbers)
 
     def event_ids(self) -> Iterator[str]:
-        """The ids of all messages, without writing the messages."""
+        """Yield the ids of all messages, without writing the messages."""
         for number in range(self.first, self.first + self.count):
             chance = _chance(self.seed, number)
             for _ in range(EVENTS_PER_ORDER):
                 yield _event_id(chance)
 
     def messages(self, *, ended_at: Instant) -> Iterator[list[Message]]:
-        """Each order's messages in the order of their dates, the last at `ended_at`."""
+        """Yield each order's messages by date, the last one at `ended_at`."""
         for number in range(self.first, self.first + self.count):
             yield _messages(self.seed, number, ended_at)
 
@@ -147,7 +146,6 @@ def _messages(seed: int, number: int, ended_at: Instant) -> list[Message]:
 
 
 def order_reference(number: int) -> str:
-    """The merchant's reference of an order."""
     return f"ORD-{number:08d}"
 
 

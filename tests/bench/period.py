@@ -1,7 +1,7 @@
-"""Reports: how fast a period is added up, and how long a workbook of many rows takes.
+"""Reports: the rate at which a period is added up, and the time of a workbook with many rows.
 
-`python -m tests.bench.period FILE ROWS` makes a report with so many breaks and writes its workbook:
-a process of its own, so that its memory can be told.
+`python -m tests.bench.period FILE ROWS` writes the workbook of a report with so many breaks, in a
+process of its own, to measure its memory.
 """
 
 from __future__ import annotations
@@ -15,16 +15,19 @@ from python_calamine import CalamineWorkbook
 
 from app.core.process import look_seldom, pass_over_start
 from app.finance.reports.render import render
-from reconcile.reporting.report import PeriodReport
 from reconcile.reporting.tally import PeriodTally
 from tests.bench.processes import last_core, run
 from tests.bench.report import Figure
-from tests.bench.sizes import BARS
+from tests.bench.sizes import BARS, Sizes
 from tests.finance.reports.samples import breaks, orders, scope
 
 
+def report_figures(folder: Path, sizes: Sizes) -> list[Figure]:
+    return [adding_up_figure(sizes.report_orders), workbook_figure(folder, rows=sizes.report_rows)]
+
+
 def adding_up_figure(count: int) -> Figure:
-    """Orders with their statement lines, through every sum of the report."""
+    """Add up orders with their statement lines, through every sum of the report."""
     seen = list(orders(count))
     look_seldom()
     pass_over_start()
@@ -45,16 +48,8 @@ def adding_up_figure(count: int) -> Figure:
     )
 
 
-def report_of_breaks(rows: int) -> PeriodReport:
-    """A report with so many breaks, each with its sentence, next step and evidence."""
-    tally = PeriodTally(scope(), break_lines=rows)
-    for each in breaks(rows):
-        tally.found(each)
-    return tally.report()
-
-
 def workbook_figure(folder: Path, *, rows: int) -> Figure:
-    """Seconds that the workbook takes, once the report is there."""
+    """Measure the workbook of a finished report, and compare its sheet with the breaks."""
     path = folder / "report.xlsx"
     words = ["tests.bench.period", str(path), str(rows)]
     ran = run(words, log=folder / "log", env={}, cores={last_core()})
@@ -71,7 +66,6 @@ def workbook_figure(folder: Path, *, rows: int) -> Figure:
         value=seconds,
         unit="s",
         bar=BARS["workbook"],
-        sense="at most",
         checks={
             "every row is in the sheet": len(lines) == rows,
             "the sheet's sum is that of the breaks": minor
@@ -87,8 +81,11 @@ def workbook_figure(folder: Path, *, rows: int) -> Figure:
 
 
 def main(path: Path, rows: int) -> None:
-    """Write the workbook, and beside it how long it took."""
-    report = report_of_breaks(rows)
+    """Write the workbook, and beside it the seconds that it took."""
+    tally = PeriodTally(scope(), break_lines=rows)
+    for each in breaks(rows):
+        tally.found(each)
+    report = tally.report()
     look_seldom()
     pass_over_start()
     started, busy = perf_counter(), process_time()

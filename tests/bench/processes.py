@@ -1,4 +1,4 @@
-"""Servers and commands as processes of their own: started, watched and ended by their number."""
+"""Servers and commands as processes of their own, started, watched and ended by pid."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ WATCH_S = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """A command that has ended well: seconds from start to end, those of the processor, and its
-    peak memory without that of processes which it starts."""
+    """A command that succeeded: seconds by the clock and of the processor, and its peak memory
+    without its child processes."""
 
     seconds: float
     processor: float
@@ -42,12 +42,10 @@ def server(
     env: Mapping[str, str],
     start: Callable[..., Started] = subprocess.Popen,
 ) -> Iterator[Target]:
-    """`python -m COMMAND… PORT` until the block ends; its standard error goes to `log`.
+    """Run `python -m COMMAND… PORT` until the block ends; its output goes to `log`.
 
-    It may use every core, as it would in use: the service has a thread that writes. The load
-    generator keeps to one core, or the scheduler might have the two wake each other on one.
-    start: a test need not execute it anew, as what is measured must be.
-    """
+    It may use every core, as in production. The load generator keeps to one core, so that the
+    scheduler does not put both on one. start: tests may fork it instead."""
     port = free_port()
     with process([*command, str(port)], log=log, env=env, start=start) as running:
         _wait_for(running, port, log)
@@ -62,7 +60,7 @@ def process(
     env: Mapping[str, str],
     start: Callable[..., Started] = subprocess.Popen,
 ) -> Iterator[Started]:
-    """`python -m COMMAND…` until the block ends; what it prints goes to `log`."""
+    """Run `python -m COMMAND…` until the block ends; its output goes to `log`."""
     with log.open("wb") as out:
         running = start(
             [sys.executable, "-m", *command], env=os.environ | env, stdout=out, stderr=out
@@ -84,7 +82,6 @@ def _wait_for(process: Started, port: int, log: Path) -> None:
 
 
 def last_words(log: Path) -> str:
-    """The end of a log file, for an error message."""
     return log.read_text(encoding="utf-8", errors="replace")[-2_000:]
 
 
@@ -98,7 +95,8 @@ def _end(process: Started) -> None:
 
 
 def run(command: Sequence[str], *, log: Path, env: Mapping[str, str], cores: set[int]) -> Ran:
-    """`python -m COMMAND…` on some cores. Raises RuntimeError with its last words when it fails."""
+    """Run `python -m COMMAND…` on some cores. Raises RuntimeError with its last output if it
+    fails."""
     peak, before = 0.0, _processor_seconds()
     with log.open("wb") as out, on_cores(cores):  # a child inherits them
         started = time.perf_counter()
@@ -119,14 +117,14 @@ def run(command: Sequence[str], *, log: Path, env: Mapping[str, str], cores: set
 
 
 def _processor_seconds() -> float:
-    """What processes that have ended took; only one is under way at a time."""
+    """Return the processor time of ended child processes; only one runs at a time."""
     taken = resource.getrusage(resource.RUSAGE_CHILDREN)
     return taken.ru_utime + taken.ru_stime
 
 
 @contextmanager
 def on_cores(cores: set[int]) -> Iterator[None]:
-    """This thread, and what it starts meanwhile, stays on these cores."""
+    """Keep this thread, and what it starts, on these cores."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:
@@ -136,10 +134,10 @@ def on_cores(cores: set[int]) -> Iterator[None]:
 
 
 def last_core() -> int:
-    """The load generator's core, and the one that a rebuild has to itself."""
+    """Return the core of the load generator, or of a rebuild on one core."""
     return max(os.sched_getaffinity(0))
 
 
 def last_two_cores() -> set[int]:
-    """Those that a rebuild in two processes has; on a machine with one core it is one."""
+    """Return the cores of a rebuild in two processes: one, if the machine has one."""
     return set(sorted(os.sched_getaffinity(0))[-2:])

@@ -1,8 +1,7 @@
-"""Reconcile a month: as many ledgers, book lines and statement lines, and the bank, in one SQLite
-file, on two cores.
+"""A month reconciled: ledgers, book lines, statement lines and the bank in one SQLite file.
 
-The command runs in a process of its own, so that its memory is its own; what it found is compared
-with the truth, break by break. `python -m tests.bench.reconcile DATABASE RESULT` is that process.
+The command runs on two cores in a process of its own, to measure its memory; its breaks are
+compared with the truth. `python -m tests.bench.reconcile DATABASE RESULT` is that process.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import json
 import resource
 import sys
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
@@ -37,25 +35,9 @@ Found = Counter[tuple[str, str | None, int]]
 """(cause, order, minor units at stake)"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reconciled:
-    """What came of it. `seconds` and `cpu` are those of the reconciliation alone, of all its
-    processes, as is `peak_mib`: no less than what all of them had at once."""
-
-    rows: int
-    jobs: int
-    peak_mib: float
-    seconds: float
-    cpu: float
-    missed: int
-    false: int
-    matches_right: bool
-    ties: bool
-    in_bank: bool
-
-
-def reconcile(folder: Path, *, orders: int) -> Reconciled:
-    """Fill a database, reconcile it, and compare what was found with the truth."""
+def reconcile_figures(folder: Path, sizes: Sizes) -> list[Figure]:
+    """Fill a database, reconcile it in a process of its own, and compare with the truth."""
+    orders = sizes.reconcile_orders
     month = Month(orders=orders, each=max(1, orders * EACH // 1_000_000))
     path, told = folder / "month.db", folder / "month.json"
     fill(path, month)
@@ -66,50 +48,34 @@ def reconcile(folder: Path, *, orders: int) -> Reconciled:
     truth = Found(found for case in month.cases() for found in case.breaks)
     found = Found({tuple(key): count for key, count in result["breaks"]})
     matches = Counter(match for case in month.cases() for match in case.matches)
-    return Reconciled(
-        rows=result["rows"],
-        jobs=result["jobs"],
-        peak_mib=ran.peak_rss_mib + result["others_mib"],
-        seconds=result["seconds"],
-        cpu=result["cpu"],
-        missed=(truth - found).total(),
-        false=(found - truth).total(),
-        matches_right=matches == {tuple(key): count for key, count in result["matches"]},
-        ties=result["ties"],
-        in_bank=result["in_bank"],
-    )
-
-
-def reconcile_figures(folder: Path, sizes: Sizes) -> list[Figure]:
-    """Speed and peak memory, with correctness beside them."""
-    done = reconcile(folder, orders=sizes.reconcile_orders)
-    checks = {
-        "no break is missed": done.missed == 0,
-        "no break is false": done.false == 0,
-        "what matched otherwise than by reference did so": done.matches_right,
-        "all sums tie": done.ties,
-        "every payout is found in the bank": done.in_bank,
-    }
     speed = Figure(
         name="reconciliation",
-        value=done.rows / done.seconds,
+        value=result["rows"] / result["seconds"],
         unit="book rows per second",
         bar=BARS["reconcile"],
-        checks=checks,
+        checks={
+            "no break is missed": not truth - found,
+            "no break is false": not found - truth,
+            "what matched otherwise than by reference did so": (
+                matches == {tuple(key): count for key, count in result["matches"]}
+            ),
+            "all sums tie": result["ties"],
+            "every payout is found in the bank": result["in_bank"],
+        },
         details={
-            "book rows": done.rows,
-            "processes that match": done.jobs,
-            "seconds": done.seconds,
-            "seconds of processor time": done.cpu,
-            "book rows per second of processor time": done.rows / done.cpu,
+            "book rows": result["rows"],
+            "processes that match": result["jobs"],
+            "seconds": result["seconds"],
+            "seconds of processor time": result["cpu"],
+            "book rows per second of processor time": result["rows"] / result["cpu"],
         },
     )
     memory = Figure(
         name="reconciliation's peak memory",
-        value=done.peak_mib,
+        value=ran.peak_rss_mib + result["others_mib"],
         unit="MiB",
         bar=BARS["reconcile memory"],
-        sense="at most",
+        details={"of all processes, each at its peak": True},
     )
     return [speed, memory]
 
@@ -118,8 +84,10 @@ def reconcile_figures(folder: Path, sizes: Sizes) -> list[Figure]:
 
 
 def _counted_matches() -> Counter[tuple[str, str | None]]:
-    """Counts (kind, order) of what is matched otherwise than by reference, as the run takes it: it
-    keeps its breaks and sums, and in those a refund has no side of its own."""
+    """Count the matches that are not by reference as (kind, order), while the run takes them.
+
+    The run keeps only breaks and sums, and in sums a refund has no side of its own.
+    """
     matches: Counter[tuple[str, str | None]] = Counter()
     take = _Work._take
 
@@ -132,7 +100,7 @@ def _counted_matches() -> Counter[tuple[str, str | None]]:
     return matches
 
 
-async def _measured(path: str) -> dict[str, Any]:
+async def _measured(path: Path) -> dict[str, Any]:
     settings = settings_of(path)
     async with open_inbox(settings, purpose="writing") as inbox:
         context = inbox.context(clock=SetClock(AS_OF))
@@ -164,4 +132,6 @@ async def _measured(path: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[2]).write_text(json.dumps(run_loop(_measured(sys.argv[1]))), encoding="utf-8")
+    Path(sys.argv[2]).write_text(
+        json.dumps(run_loop(_measured(Path(sys.argv[1])))), encoding="utf-8"
+    )

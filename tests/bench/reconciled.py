@@ -1,8 +1,7 @@
-"""A database with a month of ledger lines, book, statement and bank, loaded row by row with SQL.
+"""A database with a month of ledger lines, book, statement and bank, loaded with SQL.
 
-Ledger lines are loaded as the service keeps them beside its ledgers; folding a million orders is
-another figure. The month and the truth about it come from `tests.reconcile.books_truth`.
-"""
+Its ledger lines are those that the service keeps beside its ledgers; nothing is folded. Month and
+truth come from `tests.reconcile.books_truth`."""
 
 from __future__ import annotations
 
@@ -49,7 +48,6 @@ DUE = ("order_key", "due_at", "generation")
 
 
 def fill(path: Path, month: Month) -> None:
-    """Make a new database of the month."""
     asyncio.run(_make(f"sqlite+aiosqlite:///{path.absolute()}"))
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA synchronous=OFF")
@@ -60,10 +58,9 @@ def fill(path: Path, month: Month) -> None:
 
 
 def tables(month: Month) -> Iterator[tuple[str, tuple[str, ...], Iterable[Any]]]:
-    """What the month is in a database: tables, columns and rows.
+    """Yield tables, columns and rows of the month.
 
-    Webhooks, book and statement reach over the whole time, and the import is published.
-    """
+    Webhooks, book and statement cover the whole time, and the import is published."""
     book = ("~", "order", 1, "bok_~", "~", 1, "KES", AS_OF, "unpaid", None, None)
     fees = [
         ("~", "fee", SOURCE, place, 1, f"stm_{place}", "~", None, "~", "KES", 0, 1, -1, at, None)
@@ -118,13 +115,13 @@ def _book(month: Month) -> Iterator[tuple[Any, ...]]:
 
 
 class PaidOut:
-    """The payouts of the statement, one a day and currency, each of which the bank has."""
+    """The payouts of the statement, one a day and currency, all of them in the bank."""
 
     def __init__(self) -> None:
         self._sums: Counter[tuple[str, str, int]] = Counter()
 
     def add(self, line: StatementLine) -> str | None:
-        """The payout of a line; None for one without a day."""
+        """Return the payout of a line; None for a line without a day."""
         if line.settled_at is None:
             return None
         day = line.settled_at // DAY
@@ -132,7 +129,7 @@ class PaidOut:
         return f"PO-{day:07}"
 
     def bank_lines(self) -> Iterator[tuple[Any, ...]]:
-        """A line for each payout, and as many of other business."""
+        """Yield a line for each payout, and as many of other business."""
         for name, currency, day in sorted(self._sums):
             minor, at = self._sums[name, currency, day], (day + 2) * DAY
             told = ("main", currency, minor, at, "", "", "PROVIDER", f"PAYOUT {name}")

@@ -1,7 +1,7 @@
 """Seconds from the start of a killed service to readiness, on a database of a known size.
 
-Its log is long: a load before the kill fills it. The start folds all of it and syncs; what the page
-cache holds of the database is dropped by the start itself, so the disk is read.
+A load before the kill makes the write-ahead log long. The start folds and syncs all of it, and
+drops the page cache of the database, so that the disk is read.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import time
-from dataclasses import dataclass
+from contextlib import closing
 from pathlib import Path
 
 from app.core.ids import new_secret
@@ -19,11 +19,11 @@ from tests.bench import stored
 from tests.bench.dataset import fill
 from tests.bench.generator import Generator
 from tests.bench.ingest import SEED, environment
-from tests.bench.orders import Stretch
+from tests.bench.orders import EVENTS_PER_ORDER, Stretch
 from tests.bench.processes import server
 from tests.bench.report import Figure
 from tests.bench.requests import secret_text, source
-from tests.bench.sizes import BARS
+from tests.bench.sizes import BARS, Sizes
 
 LOAD_ORDERS = 2_000
 """Orders whose deliveries come between the start and the kill."""
@@ -31,20 +31,9 @@ LOAD_ORDERS = 2_000
 CONNECTIONS = 32
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recovered:
-    """What came of it. `log` is the length of the log that the kill left behind, in bytes."""
-
-    deliveries: int
-    log: int
-    seconds: float
-    acknowledged: int
-    kept: int
-
-
-def recover(folder: Path, *, orders: int) -> Recovered:
+def recovery_figures(folder: Path, sizes: Sizes) -> list[Figure]:
     """Fill a database, kill a service that is writing to it, and start it again."""
-    secret, path = secret_text(new_secret()), folder / "recovery.db"
+    secret, path, orders = secret_text(new_secret()), folder / "recovery.db", sizes.recovery_orders
     fill(path, Stretch(seed=SEED, first=0, count=orders), source(secret))
     words, env = ["app", "serve", "--port"], environment(path, secret)
     load = Stretch(seed=SEED, first=orders, count=LOAD_ORDERS)
@@ -60,35 +49,23 @@ def recover(folder: Path, *, orders: int) -> Recovered:
         seconds = time.perf_counter() - began
     with stored.opened(path) as connection:
         count = connection.execute("SELECT count(*) FROM deliveries").fetchone()[0]
-    return Recovered(
-        deliveries=count,
-        log=log,
-        seconds=seconds,
-        acknowledged=leg.sent - len(leg.refused),
-        kept=count - orders * 4,
-    )
+    kept, acknowledged = count - orders * EVENTS_PER_ORDER, leg.sent - len(leg.refused)
+    return [
+        Figure(
+            name="recovery after kill -9",
+            value=seconds,
+            unit="s to ready",
+            bar=BARS["recovery"],
+            checks={"none of the acknowledged is lost": kept >= acknowledged},
+            details={"deliveries stored": count, "MiB of log to fold": log / 2**20},
+        )
+    ]
 
 
 def _wait_until_ready(port: int) -> None:
     while True:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-        try:
+        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
             connection.request("GET", "/readyz")
             if connection.getresponse().status == 200:
                 return
-        finally:
-            connection.close()
         time.sleep(0.01)
-
-
-def recovery_figure(found: Recovered) -> Figure:
-    """From the start of the process to the first time it says that it is ready."""
-    return Figure(
-        name="recovery after kill -9",
-        value=found.seconds,
-        unit="s to ready",
-        bar=BARS["recovery"],
-        sense="at most",
-        checks={"none of the acknowledged is lost": found.kept >= found.acknowledged},
-        details={"deliveries stored": found.deliveries, "MiB of log to fold": found.log / 2**20},
-    )

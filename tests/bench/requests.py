@@ -1,4 +1,4 @@
-"""From messages to signed HTTP requests, byte for byte as a connection will carry them."""
+"""Signed HTTP requests made of messages, byte for byte as a connection carries them."""
 
 from __future__ import annotations
 
@@ -18,17 +18,15 @@ ORDERS_MIXED = 1_000
 
 
 def secret_text(raw: bytes) -> str:
-    """A secret as it is written in a configuration."""
+    """Return a secret as a configuration has it."""
     return "whsec_" + base64.b64encode(raw).decode()
 
 
 def source(secret: str) -> Source:
-    """The source that signs, and in other processes verifies, everything here."""
     return Source(name=SOURCE, profile=load_profile("checkout"), secrets=[secret])
 
 
 def signed_request(signer: Source, message: Message, *, now: Instant) -> bytes:
-    """The whole request: head and body."""
     headers = signer.sign(message.body, event_id=message.event_id, now=now)
     lines = [
         f"POST {PATH} HTTP/1.1",
@@ -42,7 +40,7 @@ def signed_request(signer: Source, message: Message, *, now: Instant) -> bytes:
 
 
 def mixed(stretch: Stretch, *, now: Instant) -> Iterator[Message]:
-    """All messages of the stretch, those of neighbouring orders shuffled into each other."""
+    """Yield all messages of the stretch, with those of neighboring orders shuffled together."""
     waiting: list[Message] = []
     for number, messages in enumerate(stretch.messages(ended_at=now), 1):
         waiting += messages

@@ -1,22 +1,21 @@
 """Deliveries into one PostgreSQL by one receiver and by two, beside as many do-nothing processes.
 
-The receivers only receive: where there are several, reading and folding is a worker's, which reads
-what was kept once all rounds are over. Each has a load generator of its own, and all of them begin
-together; the generators keep to one core.
-
-The side that begins changes from round to round, and the one that is faster is sent more: a second
-beside many would only tell what else the machine did in it.
+The receivers only receive; a worker reads what they kept once all rounds are over. Each receiver
+has its own load generator, and all begin together; the generators share one core. The first side
+alternates, and the faster one is sent more, so that both take many seconds.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import median
 
 import asyncpg
 
@@ -27,20 +26,24 @@ from tests.bench.generator import Generator
 from tests.bench.load import Leg, Target
 from tests.bench.orders import EVENTS_PER_ORDER, Stretch
 from tests.bench.processes import process, server
+from tests.bench.report import Figure
 from tests.bench.requests import secret_text
-from tests.bench.sizes import Sizes
+from tests.bench.sizes import BARS, Sizes
 from tests.postgres.server import Server, running
 
 SEED = 20_261_121
 COUNTS = (1, 2)
+CORES_FOR_TWO = 6
+"""Two receivers, their two processes of the server, and two load generators."""
+
 SECRETS = "TALLYHOOK_SOURCES__SHOP__SECRETS"
 READ_S = 600
-"""Seconds in which a worker must have read all that was kept."""
+"""Longest time that a worker may take to read all that was kept."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Shared:
-    """What came of all rounds with some number of receivers. The first round only warms up.
+    """Results of all rounds with one number of receivers; the first round only warms up.
 
     served, idle  for each round, the leg of each process
     sent, stored  event ids in all
@@ -53,7 +56,7 @@ class Shared:
 
 
 def run_shared(folder: Path, *, sizes: Sizes) -> dict[int, Shared]:
-    """Rounds with one receiver, then with two, each on a database of its own."""
+    """Play rounds with one receiver, then with two, each on a new database."""
     with running() as database:
         return {count: _rounds(folder, database, count, sizes) for count in COUNTS}
 
@@ -67,56 +70,47 @@ def _rounds(folder: Path, database: Server, count: int, sizes: Sizes) -> Shared:
         "TALLYHOOK_DATABASE_URL": database.url(name),
         SECRETS: secret_text(new_secret()),
     }
-    with started(folder, env, count) as (receivers, idle, generators):
+    receiving = (["app", "serve", "--no-worker", "--port"], "serve", env)
+    idling = (["tests.bench.donothing"], "donothing", dict[str, str]())
+    with ExitStack() as stack:
+        receivers, idle = (
+            [
+                stack.enter_context(server(words, log=folder / f"{log}{n}.log", env=given))
+                for n in range(count)
+            ]
+            for words, log, given in (receiving, idling)
+        )
+        generators = [stack.enter_context(Generator(env[SECRETS])) for _ in range(count)]
         for number in range(sizes.shared_rounds + 1):
             for generator in generators:
                 generator.prepare(stretch)
                 done.sent += EVENTS_PER_ORDER * stretch.count
-                stretch = Stretch(
-                    seed=SEED, first=stretch.first + stretch.count, count=stretch.count
-                )
+                stretch = replace(stretch, first=stretch.first + stretch.count)
             for served in (number % 2 == 0, number % 2 == 1):
                 if served:
                     done.served.append(_send(receivers, generators, sizes))
                 else:
                     done.idle.append(_send(idle, generators, sizes, times=sizes.shared_idle_times))
-            _tell(done, number, count)
+            print(
+                f"postgresql: {count} at once, round {number}: {rate(done.served[-1]):,.0f}/s, "
+                f"doing nothing {rate(done.idle[-1]):,.0f}/s",
+                file=sys.stderr,
+            )
         with process(["app", "worker"], log=folder / f"worker{count}.log", env=env):
             done.stored = asyncio.run(_count(database, name))
     return done
 
 
-@contextmanager
-def started(
-    folder: Path, env: Mapping[str, str], count: int
-) -> Iterator[tuple[list[Target], list[Target], list[Generator]]]:
-    """So many receivers, do-nothing servers and load generators."""
-    words, secret = ["app", "serve", "--no-worker", "--port"], env[SECRETS]
-    with ExitStack() as stack:
-        receivers = [
-            stack.enter_context(server(words, log=folder / f"serve{n}.log", env=env))
-            for n in range(count)
-        ]
-        idle = [
-            stack.enter_context(
-                server(["tests.bench.donothing"], log=folder / f"donothing{n}.log", env={})
-            )
-            for n in range(count)
-        ]
-        yield receivers, idle, [stack.enter_context(Generator(secret)) for _ in range(count)]
-
-
 def _send(
     targets: Sequence[Target], generators: Sequence[Generator], sizes: Sizes, *, times: int = 1
 ) -> list[Leg]:
-    def send(pair: tuple[Target, Generator]) -> Leg:
-        target, generator = pair
+    def send(target: Target, generator: Generator) -> Leg:
         return generator.send(
             target, connections=sizes.connections, warm=sizes.shared_warm, times=times
         )
 
     with ThreadPoolExecutor(len(targets)) as pool:
-        return list(pool.map(send, zip(targets, generators, strict=True)))
+        return list(pool.map(send, targets, generators))
 
 
 async def _make(database: Server, name: str) -> None:
@@ -131,7 +125,7 @@ async def _make(database: Server, name: str) -> None:
 
 
 async def _count(database: Server, name: str) -> int:
-    """How many are stored once all of them are read. Raises TimeoutError when they never are."""
+    """Return how many are stored once all are read. Raises TimeoutError after `READ_S`."""
     connection = await asyncpg.connect(host=str(database.folder), user="postgres", database=name)
     async with asyncio.timeout(READ_S):
         while await connection.fetchval("SELECT EXISTS (SELECT 1 FROM inbox)"):  # noqa: ASYNC110
@@ -143,18 +137,73 @@ async def _count(database: Server, name: str) -> int:
     return found
 
 
-def rate(legs: Sequence[Leg]) -> float:
-    """Answers per second of all processes together, until the slowest of them is done.
+# --- figures --------------------------------------------------------------------------------------
 
-    Not the sum of their rates: where they take turns on too few cores, each is fast in a time of
-    its own, and the sum is a rate that never was.
+
+def shared_figures(found: Mapping[int, Shared]) -> list[Figure]:
+    """Return the share of the do-nothing endpoint's rate for each number of receivers, and the rate
+    of two beside one."""
+    rates = {count: median(rate(legs) for legs in done.served[1:]) for count, done in found.items()}
+    cores = len(os.sched_getaffinity(0))
+    two = Figure(
+        name="PostgreSQL, two receivers beside one",
+        value=rates[2] / rates[1],
+        unit="times its rate",
+        bar=BARS["two receivers"] if cores >= CORES_FOR_TWO else None,
+        details={
+            "cores": cores,
+            "bar": f"{BARS['two receivers'].value} where there are {CORES_FOR_TWO} cores",
+        },
+    )
+    return [*(_ratio(count, done, rates[count]) for count, done in found.items()), two]
+
+
+def _ratio(count: int, done: Shared, per_second: float) -> Figure:
+    pairs = zip(done.served[1:], done.idle[1:], strict=True)  # each met the same machine
+    ratios = [rate(served) / rate(idle) for served, idle in pairs]
+    legs = [leg for legs in done.served[1:] for leg in legs]
+    return Figure(
+        name=f"PostgreSQL, {count} receiving, beside as many doing nothing",
+        value=median(ratios),
+        unit="of their rate",
+        bar=BARS["postgresql"],
+        checks={
+            "every delivery sent is stored, once": done.stored == done.sent,
+            "every one was acknowledged": not any(
+                leg.refused for legs in done.served for leg in legs
+            ),
+        },
+        details={
+            "deliveries per second": per_second,
+            "doing nothing, per second": median(rate(legs) for legs in done.idle[1:]),
+            "per round": [round(ratio, 3) for ratio in ratios],
+            "by the receivers' processor time instead of the clock": (
+                _per_cpu(done.served) / _per_cpu(done.idle)
+            ),
+            "rounds": len(done.served) - 1,
+            "sent": done.sent,
+            "stored": done.stored,
+            "p99 ms": max(leg.p99_ms for leg in legs),
+            "a receiver's cores": median(leg.cores for leg in legs),
+            "a do-nothing server's cores": median(
+                leg.cores for legs in done.idle[1:] for leg in legs
+            ),
+        },
+    )
+
+
+def rate(legs: Sequence[Leg]) -> float:
+    """Return answers per second of all processes together, until the slowest is done.
+
+    The sum of their rates would count processes that take turns on too few cores as if they ran
+    side by side.
     """
     return sum(leg.counted for leg in legs) / max(leg.seconds for leg in legs)
 
 
-def _tell(done: Shared, number: int, count: int) -> None:
-    print(
-        f"postgresql: {count} at once, round {number}: {rate(done.served[-1]):,.0f}/s, "
-        f"doing nothing {rate(done.idle[-1]):,.0f}/s",
-        file=sys.stderr,
+def _per_cpu(rounds: Sequence[Sequence[Leg]]) -> float:
+    """Return answers per processor second, without the database and other programs."""
+    return median(
+        sum(leg.counted for leg in legs) / sum(leg.server_cpu for leg in legs)
+        for legs in rounds[1:]
     )

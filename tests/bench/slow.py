@@ -1,4 +1,4 @@
-"""Clients that do not get on: they send a byte a second, or nothing, or never read the answer."""
+"""Slow clients, which send a byte a second, or nothing, or never read the answer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _HUNG_UP = select.POLLHUP | select.POLLERR | select.POLLRDHUP
 
 
 class SlowClients:
-    """Open connections of all four kinds, in turn, until the block ends."""
+    """Open connections of all four kinds, until the block ends."""
 
     def __init__(self, port: int, count: int) -> None:
         self._port = port
@@ -62,13 +62,13 @@ class SlowClients:
             client.close()
 
     def drip(self) -> None:
-        """One more byte from those that send; more questions from those that do not listen."""
+        """Send one more byte, or one more request without reading, on each connection."""
         for kind, client in self._open.values():
             with contextlib.suppress(OSError):  # hung up on, or full: `still_open` will see it
                 client.send(DRIPS[kind])
 
     def still_open(self) -> dict[str, int]:
-        """How many of each kind the server has not hung up on."""
+        """Return how many of each kind the server has not closed."""
         watch = select.poll()
         for number in self._open:
             watch.register(number, select.POLLRDHUP)

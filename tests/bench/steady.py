@@ -1,8 +1,7 @@
-"""A provider that delivers at a steady rate, whatever else is going on, and notes what came of it.
+"""A provider that delivers at a steady rate, whatever else is going on.
 
-`python -m tests.bench.steady PORT SECRET RATE [SEED]`: delivers until its standard input ends, then
-writes what came of it as one JSON line.
-"""
+`python -m tests.bench.steady PORT SECRET RATE [SEED]` delivers until its standard input ends, then
+writes its results as one JSON line."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ PATIENCE_S = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steady:
-    """What came of the deliveries: how many were sent, how many acknowledged, and how fast."""
+    """Results: deliveries sent and acknowledged, and how fast."""
 
     sent: int
     acknowledged: int
@@ -42,19 +41,19 @@ class Steady:
 
     @property
     def share(self) -> float:
-        """Acknowledged of all that were sent."""
+        """Share of deliveries that were acknowledged."""
         return self.acknowledged / self.sent
 
 
 class Provider:
-    """Sends one delivery after the other; a lost connection is opened again, once for each."""
+    """A sender of one delivery after the other, which reopens a lost connection."""
 
     def __init__(self, port: int) -> None:
         self._port = port
         self._socket: socket.socket | None = None
 
     def deliver(self, request: bytes) -> bool:
-        """Whether it was acknowledged as stored."""
+        """Return whether the request was acknowledged as accepted."""
         try:
             if self._socket is None:
                 self._socket = socket.create_connection(("127.0.0.1", self._port), PATIENCE_S)
@@ -71,15 +70,15 @@ class Provider:
         return answer[9:12] == b"200" and b'"accepted"' in answer
 
     def close(self) -> None:
-        """Hang up."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
 
 
 def deliver_until(port: int, secret: str, rate: float, *, seed: int, stop: Event) -> list[Sent]:
-    """Deliver at this rate on one connection. Seconds count from when a delivery was due, so that
-    those that had to wait for a slow one are not forgotten."""
+    """Deliver at this rate on one connection.
+
+    Seconds count from when a delivery was due, so that waiting ones count too."""
     signer, clock, provider = source(secret), SystemClock(), Provider(port)
     done: list[Sent] = []
     due, messages = time.monotonic(), _messages(seed)
@@ -100,7 +99,6 @@ def _messages(seed: int) -> Iterator[Message]:
 
 
 def main(port: int, secret: str, rate: float, seed: int = 1) -> None:
-    """Deliver until standard input ends."""
     stop = Event()
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         running = [

@@ -1,4 +1,4 @@
-"""The bench's own pieces at a tiny size: what it would call right is right, and wrong is wrong."""
+"""The bench's own pieces at a tiny size: right results hold, and wrong ones do not."""
 
 from __future__ import annotations
 
@@ -19,42 +19,24 @@ from rich.console import Console
 
 from app.core.clock import SystemClock
 from app.providers.request import Incoming
-from reconcile.instants import MINUTE, TICK
-from reconcile.ledger.events import Delivery
-from reconcile.ledger.fold import fold
-from reconcile.ledger.history import History
-from reconcile.ledger.policy import Policy
 from reconcile.matching.breaks import ORDER_CAUSES
 from tests.bench import engine, stored
 from tests.bench.__main__ import arguments
 from tests.bench.dataset import fill
-from tests.bench.figures import fold_figure, ingest_figures, rebuild_figures
 from tests.bench.generator import prepared
-from tests.bench.ingest import Rounds, Served
+from tests.bench.ingest import Rounds, Served, ingest_figures
 from tests.bench.load import Course, Leg, Target, is_whole, quantile, send
 from tests.bench.matching import match_figures, match_month
-from tests.bench.orders import SCRIPTS, Message, Stretch
+from tests.bench.orders import SCRIPTS, Stretch
 from tests.bench.processes import Ran
-from tests.bench.rebuild import Rebuilt
+from tests.bench.rebuild import Rebuilt, rebuild_figures
 from tests.bench.report import Figure, number, print_figures, write_json
 from tests.bench.requests import mixed, source
-from tests.bench.shared import Shared, rate
-from tests.bench.shared_figures import shared_figures
+from tests.bench.shared import Shared, rate, shared_figures
+from tests.bench.sizes import Bar
 from tests.bench.stored import Audit
 
 STRETCH = Stretch(seed=7, first=3, count=2 * len(SCRIPTS))
-
-
-def history(messages: list[Message]) -> History:
-    reader = engine.new_source()
-    deliveries = []
-    for place, message in enumerate(messages):
-        digest = hashlib.sha256(message.body).hexdigest()
-        event = reader.read(Incoming([], message.body), digest=digest).events[0]
-        deliveries.append(
-            Delivery(delivery_id=f"d{place}", received_at=engine.AT + place * TICK, event=event)
-        )
-    return History(order=deliveries[0].event.order or "", deliveries=frozenset(deliveries))
 
 
 # --- the ground truth ----------------------------------------------------------------------------
@@ -63,7 +45,7 @@ def history(messages: list[Message]) -> History:
 def test_every_script_folds_to_the_outcome_the_ground_truth_says() -> None:
     numbers = range(STRETCH.first, STRETCH.first + STRETCH.count)
     for place, messages in zip(numbers, STRETCH.messages(ended_at=engine.AT), strict=True):
-        ledger = fold(history(messages), policy=Policy(), as_of=engine.AT + MINUTE)
+        ledger = engine.fold_once(engine.history_of(messages))
         assert ledger.outcome == SCRIPTS[place % len(SCRIPTS)][0]
 
 
@@ -105,11 +87,10 @@ def test_the_crooked_history_has_seven_deliveries_and_is_found_crooked() -> None
 
 
 def test_the_signed_kilobyte_is_a_genuine_kilobyte() -> None:
-    delivery = engine.SignedKilobyte.make()
-    assert len(delivery.request.body) == 1024
-    assert delivery.verify() is None
-    other = delivery.request._replace(body=delivery.request.body + b" ")
-    assert replace(delivery, request=other).verify() is not None
+    reader, request = engine.signed_kilobyte()
+    assert len(request.body) == 1024
+    assert reader.verify(request, now=engine.AT) is None
+    assert reader.verify(request._replace(body=request.body + b" "), now=engine.AT) is not None
 
 
 # --- the load ------------------------------------------------------------------------------------
@@ -192,7 +173,7 @@ def test_quantiles_are_values_that_were_seen() -> None:
 
 @pytest.fixture
 def filled(tmp_path: Path) -> tuple[Path, int]:
-    """A database with the stretch's deliveries and the right ledgers, and the sum of digests."""
+    """Return a database with the stretch's deliveries and right ledgers, and the digests' sum."""
     path = tmp_path / "small.db"
     fill(path, STRETCH, engine.new_source())
     with closing(sqlite3.connect(path)) as connection, connection:
@@ -267,27 +248,30 @@ def test_a_filled_database_waits_for_all_its_orders_to_be_folded(
 # --- figures and their report --------------------------------------------------------------------
 
 
+BAR, CEILING = Bar(10.0, "at least"), Bar(10.0, "at most")
+
+
 def figure(value: float = 1.0, **more: object) -> Figure:
     return Figure(name="speed", value=value, unit="per second", **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    ("value", "sense", "holds"),
-    [(9.9, "at least", False), (10.0, "at least", True), (10.1, "at least", True),
-     (9.9, "at most", True), (10.0, "at most", True), (10.1, "at most", False)],
+    ("value", "bar", "holds"),
+    [(9.9, BAR, False), (10.0, BAR, True), (10.1, BAR, True),
+     (9.9, CEILING, True), (10.0, CEILING, True), (10.1, CEILING, False)],
 )  # fmt: skip
-def test_a_figure_holds_when_its_value_meets_its_bar(value: float, sense: str, holds: bool) -> None:
-    assert figure(value, bar=10.0, sense=sense).holds is holds
+def test_a_figure_holds_when_its_value_meets_its_bar(value: float, bar: Bar, holds: bool) -> None:
+    assert figure(value, bar=bar).holds is holds
 
 
 def test_no_speed_makes_up_for_a_wrong_answer() -> None:
-    assert not figure(99.0, bar=10.0, checks={"nothing is lost": False}).holds
+    assert not figure(99.0, bar=BAR, checks={"nothing is lost": False}).holds
     assert not figure(99.0, checks={"nothing is lost": False}).holds
 
 
 def test_the_file_is_the_list_that_the_interface_promises(tmp_path: Path) -> None:
     path = tmp_path / "var" / "bench.json"
-    write_json(path, [figure(9.0, bar=10.0, details={"rounds": 3}), figure()])
+    write_json(path, [figure(9.0, bar=BAR, details={"rounds": 3}), figure()])
     missed, free = json.loads(path.read_text(encoding="utf-8"))
     assert set(missed) == {"name", "value", "unit", "bar", "holds", "details"} == set(free)
     assert (missed["bar"], missed["holds"], missed["details"]["rounds"]) == (10.0, False, 3)
@@ -296,7 +280,7 @@ def test_the_file_is_the_list_that_the_interface_promises(tmp_path: Path) -> Non
 
 def test_the_table_shows_correctness_beside_speed() -> None:
     console = Console(file=StringIO(), width=120)
-    print_figures(console, [figure(9.0, bar=10.0, checks={"nothing is lost": False})])
+    print_figures(console, [figure(9.0, bar=BAR, checks={"nothing is lost": False})])
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert "≥ 10" in shown
     assert "nothing is lost: NO" in shown
@@ -310,8 +294,8 @@ def test_numbers_are_as_long_as_they_are_useful() -> None:
 
 def test_a_fold_without_the_findings_it_must_have_does_not_hold() -> None:
     quick = engine.Cost(best=1.0, median=1.0)
-    assert fold_figure(quick, engine.WANTED, 7).holds
-    assert not fold_figure(quick, frozenset({"redelivered"}), 7).holds
+    assert engine.fold_figure(quick, engine.WANTED, 7).holds
+    assert not engine.fold_figure(quick, frozenset({"redelivered"}), 7).holds
 
 
 def leg(*, seconds: float = 1.0, refused: int = 0) -> Leg:
@@ -385,7 +369,7 @@ def test_an_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_month_is_matched_in_a_process_of_its_own_and_compared(tmp_path: Path) -> None:
-    """Every break of the truth, none besides; and speed with one wrong answer holds nothing."""
+    """Every break of the truth is found and no other; speed with a wrong answer holds nothing."""
     found = match_month(tmp_path, orders=2_500)
     assert (found.false, found.missed, found.ties) == (0, 0, True)
     assert found.breaks >= len(ORDER_CAUSES)

@@ -1,4 +1,4 @@
-"""The figures of the console: what is too slow, too large or not there holds no bar."""
+"""The figures of the console: slow, large or missing pages hold no bar."""
 
 from __future__ import annotations
 

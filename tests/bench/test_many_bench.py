@@ -1,5 +1,5 @@
-"""The database of very many deliveries, at a tiny size: the program finds it sound, and a figure
-with a wrong answer beside it holds nothing."""
+"""The database of very many deliveries at a tiny size: the program finds it sound, and a figure
+with a wrong answer holds nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TINY = replace(QUICK, many_deliveries=1_000, many_orders=100, many_legs=1)
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Many:
-    """What the bench sees at a tiny size."""
+    """Return the bench's results at a tiny size."""
     return many(tmp_path_factory.mktemp("many"), sizes=TINY)
 
 

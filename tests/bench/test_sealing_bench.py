@@ -1,4 +1,4 @@
-"""The pieces that measure sealing, at a tiny size: what they call right is right."""
+"""The pieces that measure sealing, at a tiny size."""
 
 from __future__ import annotations
 
@@ -13,8 +13,14 @@ from app.receiving import append_store
 from app.sealing.leaf_store import DELIVERY
 from tests.bench.load import Leg
 from tests.bench.long_log import Proved, prove_in_a_process, write_long_log
-from tests.bench.sealing import Beside, Sealed, alone
-from tests.bench.sealing_figures import alone_figures, proof_figures, ratio_figure
+from tests.bench.sealing import (
+    Beside,
+    Sealed,
+    alone,
+    alone_figures,
+    proof_figures,
+    ratio_figure,
+)
 from tests.bench.unsealed import nothing
 
 LEG = Leg(sent=9, counted=9, refused=[], seconds=1.0, p50_ms=1.0, p99_ms=2.0, generator_cpu=0.1,

@@ -1,7 +1,6 @@
-"""The service as it would be without a log: nothing is marked, and nothing is sealed.
+"""The service without a log: it marks and seals nothing.
 
-`python -m tests.bench.unsealed PORT`. What sealing costs is measured beside it.
-"""
+`python -m tests.bench.unsealed PORT`, to measure the cost of sealing beside it."""
 
 from __future__ import annotations
 
@@ -27,15 +26,15 @@ plant()
 
 
 async def nobody(*given: Any) -> None:
-    """No one signs."""
+    """Replace `signer_of`: nobody signs."""
 
 
 def nothing(*given: Any) -> None:
-    """Nothing is marked."""
+    """Replace `mark_unsealed`: nothing is marked."""
 
 
 def plant() -> None:
-    """From now on this process marks and seals nothing."""
+    """Make this process mark and seal nothing from now on."""
     # Each of these modules has the name only because it imports it, and is given another kind.
     bootstrap.signer_of = nobody  # type: ignore[assignment,attr-defined]
     bootstrap_serving.signer_of = nobody  # type: ignore[assignment,attr-defined]
