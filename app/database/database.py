@@ -25,14 +25,7 @@ from app.config.settings import Settings
 from app.core.clock import Clock
 from app.core.errors import ConfigurationError, StorePoisoned, StoreUnavailable, UsageError
 from app.core.private_files import sync_folder
-from app.database import schema
-from app.database.engine import (
-    is_sqlite,
-    read_ahead,
-    reading_engine,
-    sqlite_path,
-    writing_engine,
-)
+from app.database import engine, schema
 from app.database.facts import damage, note_server
 from app.database.faults import PUT_BACK, driver_errors, is_full, is_not_there_yet, why_not_opened
 from app.database.locks import MIGRATING, ServiceLock, WriteLock, take_lock
@@ -60,9 +53,9 @@ class Database:
     def __init__(self, settings: Settings, *, purpose: Purpose = "upgrading") -> None:
         """purpose: see `open`; `upgrading` for use without `open`."""
         self.url = settings.database_url
-        self.shared = not is_sqlite(self.url)
+        self.shared = not engine.is_sqlite(self.url)
         """Whether several processes may receive and fold on this database."""
-        self.path = None if self.shared else sqlite_path(self.url)
+        self.path = None if self.shared else engine.sqlite_path(self.url)
         """The database file on SQLite; None elsewhere."""
         self.environment: str | None = settings.environment
         self.looked = True
@@ -73,9 +66,9 @@ class Database:
         self.service = None if self.path is None else ServiceLock(self.path)
         """The lock of the serving process; None on PostgreSQL."""
         self._log = None if self.path is None else LogLength(self.path)
-        self.reader = reading_engine(self.url)
+        self.reader = engine.reading_engine(self.url)
         self.writer = Writer(
-            writing_engine(self.url, purpose=purpose),
+            engine.writing_engine(self.url, purpose=purpose),
             lock=None if self.path is None else WriteLock(self.path),
             log=self._log,
             place=None if self.path is None else Place(self.path),
@@ -172,7 +165,7 @@ class Database:
             self.service.take()
             drop_cached_pages(self.path)
             if to_read_all:
-                read_ahead(self.path)
+                engine.read_ahead(self.path)
 
     async def look(self, *, until: asyncio.Event | None = None) -> None:
         """Check the whole file. Raises StorePoisoned, for good, where it is damaged.

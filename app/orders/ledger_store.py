@@ -15,15 +15,8 @@ from typing import Any, Final, cast
 from sqlalchemy import column, select, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.database import statements
 from app.database.mapping import REVISION_COLUMNS
-from app.database.statements import (
-    PlainConnection,
-    insert_rows,
-    run,
-    select_in,
-    select_rows,
-    statement,
-)
 from app.orders.counter_store import FINDING, OUTCOME, count_anew, standing, tally
 from app.orders.listing_store import last_numbers, list_anew, relist
 from app.orders.notification_store import write_notifications
@@ -47,7 +40,7 @@ LEDGER_COLUMNS = (
 
 _LEDGERS: Final = table("ledgers", *map(column, LEDGER_COLUMNS))
 
-_REPLACE_LEDGER = statement(
+_REPLACE_LEDGER = statements.statement(
     "ON CONFLICT (order_key) DO UPDATE SET {columns}",
     columns=", ".join(f"{name}=excluded.{name}" for name in LEDGER_COLUMNS[1:]),
 )
@@ -56,12 +49,12 @@ _WITHOUT_HISTORY: Final = (
     "NOT EXISTS (SELECT 1 FROM events WHERE events.order_key = ledgers.order_key) "
     "AND NOT EXISTS (SELECT 1 FROM records WHERE records.order_key = ledgers.order_key)"
 )
-WITHOUT_HISTORY: Final = statement(
+WITHOUT_HISTORY: Final = statements.statement(
     "SELECT order_key FROM ledgers WHERE {without_history}", without_history=_WITHOUT_HISTORY
 )
 """Orders that have a cached ledger and of which nothing is known by now; it was read otherwise
 before."""
-_DROP_WITHOUT_HISTORY: Final = statement(
+_DROP_WITHOUT_HISTORY: Final = statements.statement(
     "DELETE FROM ledgers WHERE {without_history}", without_history=_WITHOUT_HISTORY
 )
 
@@ -90,7 +83,7 @@ ALL_PUBLISHED = (
 def positions_of(condition: str) -> str:
     """For a scan of orders of which this holds: of several positions of one order, the last is the
     latest."""
-    return statement(
+    return statements.statement(
         "SELECT order_key, outcome, fulfillable, substance FROM revisions "
         "WHERE {condition} ORDER BY order_key, seq",
         condition=condition,
@@ -109,12 +102,14 @@ async def latest_positions(
     connection: AsyncConnection, orders: Iterable[str]
 ) -> dict[str, Position]:
     """`last_positions`, run by itself."""
-    return await run(connection, last_positions, orders)
+    return await statements.run(connection, last_positions, orders)
 
 
-def last_positions(connection: PlainConnection, orders: Iterable[str]) -> dict[str, Position]:
+def last_positions(
+    connection: statements.PlainConnection, orders: Iterable[str]
+) -> dict[str, Position]:
     """What was last published of each of the orders; none for an order never published."""
-    rows = select_rows(connection, sql=_LATEST_POSITIONS, values=orders)
+    rows = statements.select_rows(connection, sql=_LATEST_POSITIONS, values=orders)
     return {row[0]: position_in(row) for row in rows}
 
 
@@ -140,9 +135,11 @@ def last_published_in(row: Sequence[Any]) -> LastPublished:
     )
 
 
-def last_published(connection: PlainConnection, orders: Iterable[str]) -> dict[str, LastPublished]:
+def last_published(
+    connection: statements.PlainConnection, orders: Iterable[str]
+) -> dict[str, LastPublished]:
     """What was last published of each of the orders; none for an order never published."""
-    rows = select_rows(connection, sql=_LAST_PUBLISHED, values=orders)
+    rows = statements.select_rows(connection, sql=_LAST_PUBLISHED, values=orders)
     return {row[0]: last_published_in(row) for row in rows}
 
 
@@ -167,7 +164,7 @@ new_publication = maker(Publication)
 
 
 def publish(
-    connection: PlainConnection,
+    connection: statements.PlainConnection,
     publications: Sequence[Publication],
     *,
     due: Sequence[Due] = (),
@@ -183,7 +180,7 @@ def publish(
     before, numbers_before = standing(connection, orders), last_numbers(connection, orders)
     numbers = dict(numbers_before)
     if publications:
-        insert_rows(
+        statements.insert_rows(
             connection,
             table="ledgers",
             columns=LEDGER_COLUMNS,
@@ -193,7 +190,7 @@ def publish(
     revisions = [each.revision for each in publications if each.revision is not None]
     if revisions:
         first = _take_numbers(connection, "revisions", len(revisions))
-        insert_rows(
+        statements.insert_rows(
             connection,
             table="revisions",
             columns=REVISION_COLUMNS,
@@ -213,7 +210,7 @@ def publish(
     tally(connection, before=before.values(), after=after.values())
 
 
-def _take_numbers(connection: PlainConnection, name: str, count: int) -> int:
+def _take_numbers(connection: statements.PlainConnection, name: str, count: int) -> int:
     """The first of `count` numbers. The row stays locked until commit, so order is commit order."""
     rows = connection.ask(
         "INSERT INTO counters (name, value) VALUES (?, ?) "
@@ -271,7 +268,7 @@ _SUPERSEDED: Final = (
 
 async def superseded(connection: AsyncConnection, revisions: Iterable[int]) -> list[int]:
     """Those of these revisions after which their order had another one, in publishing order."""
-    rows = await select_in(connection, sql=_SUPERSEDED, values=revisions)
+    rows = await statements.select_in(connection, sql=_SUPERSEDED, values=revisions)
     return sorted(row[0] for row in rows)
 
 

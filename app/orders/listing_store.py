@@ -15,14 +15,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.text import counted
-from app.database.statements import (
-    PlainConnection,
-    Rows,
-    insert_rows,
-    run,
-    select_rows,
-    stream,
-)
+from app.database import statements
 from app.orders.counter_store import LedgerWords, words_of
 
 LastNumbers = Mapping[str, int]
@@ -51,13 +44,13 @@ _PUBLISHED: Final = (
 _AT_ONCE: Final = 10_000
 
 
-def last_numbers(connection: PlainConnection, orders: Iterable[str]) -> LastNumbers:
+def last_numbers(connection: statements.PlainConnection, orders: Iterable[str]) -> LastNumbers:
     """The numbers of the last revisions of these orders; none for an order never published."""
-    return {row[0]: row[1] for row in select_rows(connection, sql=_LAST, values=orders)}
+    return {row[0]: row[1] for row in statements.select_rows(connection, sql=_LAST, values=orders)}
 
 
 def relist(
-    connection: PlainConnection,
+    connection: statements.PlainConnection,
     *,
     before: Mapping[str, LedgerWords],
     numbers_before: LastNumbers,
@@ -70,7 +63,7 @@ def relist(
     new = _listed(after, numbers)
     for word, seq, _ in sorted(old - new):
         connection.ask(_LEAVE, (word, seq))
-    insert_rows(
+    statements.insert_rows(
         connection,
         table="order_listings",
         columns=_COLUMNS,
@@ -91,16 +84,16 @@ def _listed(ledgers: Mapping[str, LedgerWords], numbers: LastNumbers) -> set[tup
 async def list_anew(connection: AsyncConnection) -> None:
     """Make all of it of what the ledgers say."""
     await connection.execute(text("DELETE FROM order_listings"))
-    async for rows in stream(connection, _ALL, at_once=_AT_ONCE):
-        await run(connection, _write, rows)
+    async for rows in statements.stream(connection, _ALL, at_once=_AT_ONCE):
+        await statements.run(connection, _write, rows)
 
 
-def _write(connection: PlainConnection, rows: Rows) -> None:
+def _write(connection: statements.PlainConnection, rows: statements.Rows) -> None:
     listed = sorted(
         (word, seq, order) for order, outcome, findings, seq in rows
         for word in words_of(outcome, findings)
     )  # fmt: skip
-    insert_rows(connection, table="order_listings", columns=_COLUMNS, rows=listed)
+    statements.insert_rows(connection, table="order_listings", columns=_COLUMNS, rows=listed)
 
 
 async def differing_listings(connection: AsyncConnection) -> list[str]:

@@ -31,13 +31,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.core.errors import (
-    ConfigurationError,
-    StorePoisoned,
-    StoreUnavailable,
-    StrangeSchema,
-    UsageError,
-)
+from app.core import errors
 from app.core.text import counted, printable
 from app.database import schema
 from app.database.engine import BUSY_TIMEOUT_MS
@@ -133,7 +127,7 @@ def copied(source: Path, target: Path, *, progress: Progress) -> Iterator[tuple[
         yield part, _contents_of(part, called=source)  # 5
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise StoreUnavailable(f"the copy {target} cannot be written: {reason}") from error
+        raise errors.StoreUnavailable(f"the copy {target} cannot be written: {reason}") from error
     finally:
         for name in ("", *COMPANIONS, *_LOCKS):
             Path(f"{part}{name}").unlink(missing_ok=True)
@@ -160,18 +154,18 @@ def _contents_of(path: Path, *, called: Path) -> Contents:
         with closing(reading(path)) as database:
             (found,) = database.execute("PRAGMA integrity_check(1)").fetchone()
             if found != "ok":
-                raise StoreUnavailable(f"{called} is damaged: {_one_line(found)}")
+                raise errors.StoreUnavailable(f"{called} is damaged: {_one_line(found)}")
             return _contents(database, path)
     except (sqlite3.Error, ValueError, TypeError, OverflowError) as error:  # of a row's own kind
-        raise StoreUnavailable(
+        raise errors.StoreUnavailable(
             f"{called} is no database of Tallyhook's: {_one_line(error)}"
         ) from error
 
 
-def _not_copied(path: Path, error: Exception) -> StoreUnavailable:
+def _not_copied(path: Path, error: Exception) -> errors.StoreUnavailable:
     denied = os.access(path, os.F_OK) and not os.access(path, os.R_OK)  # SQLite does not say so
     why = "this user may not read it; be its owner" if denied else _one_line(error)
-    return StoreUnavailable(f"{path} cannot be copied: {why}")
+    return errors.StoreUnavailable(f"{path} cannot be copied: {why}")
 
 
 def _one_line(found: object) -> str:
@@ -212,11 +206,11 @@ def _locked(part: Path) -> int:
     try:
         descriptor = os.open(part, flags, 0o600)
     except OSError as error:
-        raise UsageError(f"{part} cannot be written: {error.strerror}") from error
+        raise errors.UsageError(f"{part} cannot be written: {error.strerror}") from error
     found = os.fstat(descriptor)
     if found.st_uid != os.geteuid() or found.st_nlink != 1:
         os.close(descriptor)
-        raise UsageError(
+        raise errors.UsageError(
             f"{part} is another user's, or a second name of another file: remove it, and choose a "
             "folder to which only you can write"
         )
@@ -224,7 +218,7 @@ def _locked(part: Path) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise UsageError(f"another process is writing {part}; wait for it") from None
+        raise errors.UsageError(f"another process is writing {part}; wait for it") from None
     os.fchmod(descriptor, 0o600)
     return descriptor
 
@@ -241,14 +235,14 @@ def _require_whole_pages(source: Path) -> None:
     except OSError:  # to be reported by whoever copies it
         return
     if begins and begins != _HEADER[: len(begins)]:
-        raise StoreUnavailable(f"{source} is no SQLite database, and no backup of ours")
+        raise errors.StoreUnavailable(f"{source} is no SQLite database, and no backup of ours")
     try:
         with closing(reading(source)) as given:
             (size,) = given.execute("PRAGMA page_size").fetchone()
     except (sqlite3.Error, ValueError):  # to be reported by whoever copies it
         return
     if source.stat().st_size % size:
-        raise StoreUnavailable(f"{source} is cut off: its last page is not whole")
+        raise errors.StoreUnavailable(f"{source} is cut off: its last page is not whole")
 
 
 @contextmanager
@@ -375,14 +369,14 @@ def found_in(backup: Path) -> Iterator[None]:
     """What the copy makes fail is the backup's fault. Raises StoreUnavailable for it."""
     try:
         yield
-    except (StrangeSchema, StorePoisoned, DBAPIError) as error:
-        if isinstance(error, StrangeSchema):
+    except (errors.StrangeSchema, errors.StorePoisoned, DBAPIError) as error:
+        if isinstance(error, errors.StrangeSchema):
             found = error.found
-        elif isinstance(error, StorePoisoned):
+        elif isinstance(error, errors.StorePoisoned):
             found = str(error).partition(";")[0]
         else:
             found = "its tables are not what Tallyhook keeps in them"
-        raise StoreUnavailable(
+        raise errors.StoreUnavailable(
             f"{backup} is not restored, and nothing was changed: {found}; restore another backup"
         ) from error
 
@@ -450,7 +444,7 @@ def replaced_by(database: Path, *, now: Instant) -> Replaced | None:
 
 def _check(contents: Contents, environment: str | None) -> None:
     if environment is not None and contents.environment != environment:
-        raise ConfigurationError(
+        raise errors.ConfigurationError(
             [
                 f"TALLYHOOK_ENVIRONMENT: the backup is of {contents.environment}, this is "
                 f"{environment}; restore it where it belongs"
@@ -458,7 +452,7 @@ def _check(contents: Contents, environment: str | None) -> None:
         )
     if contents.version not in schema.VERSIONS:
         age = "older" if schema.is_before_release(contents.version) else "newer"
-        raise ConfigurationError(
+        raise errors.ConfigurationError(
             [
                 f"TALLYHOOK_DATABASE_URL: the backup is at version {contents.version}, which this "
                 f"program does not know; restore it with the {age} program that made it"
@@ -470,7 +464,7 @@ def _sync_whole(part: Path) -> None:
     """The copy is one file, without a log that must travel with it, and the disk has it."""
     log = Path(f"{part}-wal")
     if log.exists() and log.stat().st_size:
-        raise StoreUnavailable(f"another process reads {part}; end it, then restore again")
+        raise errors.StoreUnavailable(f"another process reads {part}; end it, then restore again")
     descriptor = os.open(part, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -503,7 +497,9 @@ def _fold_log(database: Path) -> bool:
     except sqlite3.DatabaseError as error:
         if error.sqlite_errorcode & 0xFF in _DAMAGED:
             return False
-        raise StoreUnavailable(f"{database} cannot be set aside: {error}") from error
+        raise errors.StoreUnavailable(f"{database} cannot be set aside: {error}") from error
     if busy:
-        raise StoreUnavailable(f"another process reads {database}; end it, then restore again")
+        raise errors.StoreUnavailable(
+            f"another process reads {database}; end it, then restore again"
+        )
     return True

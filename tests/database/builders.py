@@ -43,7 +43,7 @@ _arrived: dict[str, Event] = {}
 
 
 def said(event_id: str, claim: ClaimKind = "pending", **fields: Any) -> Event:
-    """An event whose digest follows from all that it says, as a body's does."""
+    """Return an event whose digest follows from all its fields, as a body's digest does."""
     digest = hashlib.sha256(repr((event_id, claim, sorted(fields.items()))).encode()).hexdigest()
     content: dict[str, Any] = {
         "source": "shop",
@@ -55,7 +55,7 @@ def said(event_id: str, claim: ClaimKind = "pending", **fields: Any) -> Event:
 
 
 def arrival(event: Event | None, *, at: int = 0, **fields: Any) -> Arrival:
-    """A delivery of the event, `at` seconds after T. Ids rise in the order of the calls."""
+    """Return a delivery of the event, `at` seconds after T. Ids rise in the order of the calls."""
     number = next(_numbers)
     body = (event.digest if event is not None else f"unreadable {number}").encode()
     if event is not None:
@@ -76,7 +76,6 @@ def arrival(event: Event | None, *, at: int = 0, **fields: Any) -> Arrival:
 def session_opened(
     order: str, session: str, *, at: int = 0, record_id: str | None = None
 ) -> Record:
-    """The record of a session that was opened for an order."""
     return Record(
         record_id=record_id or f"rec_{order}_{session}",
         recorded_at=seconds(at),
@@ -92,7 +91,6 @@ def session_opened(
 def reference_named(
     order: str, *, payment: str | None = None, session: str | None = None, source: str = "shop"
 ) -> Record:
-    """The record of a payment or session that the shop names as its order's."""
     return Record(
         record_id=f"rec_{order}_{payment}_{session}",
         recorded_at=seconds(0),
@@ -112,7 +110,7 @@ class Remembering:
     private_query = False
 
     def read(self, body: bytes, *, digest: str, **request: object) -> Reading:
-        """The event that has this body."""
+        """Return the event with this body."""
         if digest not in _arrived:
             raise Unreadable("the body is not JSON")
         return Reading(events=(_arrived[digest],), environment=None)
@@ -122,7 +120,7 @@ SOURCES: Any = {"shop": Remembering(), "other": Remembering()}
 
 
 def rejection(*, body: bytes = b"{}", headers: str = "a: b") -> Rejection:
-    """A refused arrival; ids rise in the order of the calls."""
+    """Return a refused arrival. Ids rise in the order of the calls."""
     return Rejection(
         delivery_id=f"dlv_{next(_numbers):08}",
         received_at=T,
@@ -137,8 +135,8 @@ def rejection(*, body: bytes = b"{}", headers: str = "a: b") -> Rejection:
 
 
 async def keep(inbox: Inbox, *items: Arrival | Rejection) -> list[str]:
-    """Append the items together, as a reader of the inbox does. Returns the verdicts; `stored` for
-    a rejection."""
+    """Append the items together, as the reader does. Return the verdicts; `stored` for a
+    rejection."""
     arrivals = [item for item in items if isinstance(item, Arrival)]
     rejections = [item for item in items if isinstance(item, Rejection)]
     found = iter(await inbox.append([Ready(None, arrivals, rejections)]))
@@ -146,7 +144,7 @@ async def keep(inbox: Inbox, *items: Arrival | Rejection) -> list[str]:
 
 
 def received(item: Arrival) -> Received:
-    """The request that an arrival would have been read from."""
+    """Return the request from which an arrival would have been read."""
     return Received(
         delivery_id=item.delivery_id,
         received_at=item.received_at,
@@ -157,15 +155,14 @@ def received(item: Arrival) -> Received:
 
 
 async def submit(inbox: Inbox, item: Arrival | Rejection) -> str:
-    """Hand an item to the running journal, as the door does. It is in the inbox then."""
+    """Hand an item to the running queue, as the receiver does. It is in the inbox afterwards."""
     await inbox.queue.submit(item if isinstance(item, Rejection) else received(item))
     return "accepted"
 
 
 @asynccontextmanager
 async def opened(url: str, **settings: Any) -> AsyncIterator[Inbox]:
-    """A serving store with its journal at work. A file that is not there begins as a copy of an
-    empty database: to run every migration takes longer than most tests."""
+    """Open a serving inbox with its queue at work. A new file is a copy of an empty database."""
     scheme, _, path = url.partition(":///")
     if scheme.startswith("sqlite"):
         put_new(Path(path))
@@ -187,12 +184,12 @@ SIGNER = CheckpointSigner(
 
 
 async def seal(inbox: Inbox) -> int:
-    """Seal all that waits, and say how many rows that were."""
+    """Seal all waiting rows and return their number."""
     return await seal_all(context(inbox), SIGNER)
 
 
 def context(inbox: Inbox, *, at: int = 0) -> AppContext:
-    """A context whose clock stands `at` seconds after T."""
+    """Return a context whose clock stands `at` seconds after T."""
     return inbox.context(clock=SetClock(seconds(at)))
 
 
@@ -203,7 +200,7 @@ async def fetch(
     *args: Given.args,
     **words: Given.kwargs,
 ) -> Found:
-    """What a store's function finds on a snapshot."""
+    """Run a store's function on a snapshot."""
     async with at.database.reading() as connection:
         return await function(connection, *args, **words)
 
@@ -215,7 +212,7 @@ async def commit(
     *args: Given.args,
     **words: Given.kwargs,
 ) -> Found:
-    """What a store's function returns, run as a transaction of its own."""
+    """Run a store's function as a transaction of its own."""
     async with at.database.writing() as connection:
         return await function(connection, *args, **words)
 
@@ -227,13 +224,13 @@ async def change(at: HasDatabase, sql: str) -> None:
 
 
 async def rows(at: HasDatabase, sql: str, **values: Any) -> list[tuple[Any, ...]]:
-    """What a query finds."""
+    """Return the rows of a query."""
     async with at.database.reading() as connection:
         return [tuple(row) for row in await connection.execute(text(sql), values)]
 
 
 async def tamper(at: HasDatabase, table: str, sql: str) -> None:
-    """Change rows of a table behind everyone's back, as one who owns the database can."""
+    """Change rows of a table past its triggers, as the owner of the database can."""
     async with at.database.writing() as connection:
         if connection.dialect.name == "sqlite":
             kept = (
@@ -267,12 +264,11 @@ async def dump(inbox: Inbox, *tables: str, leave_out: Sequence[str] = ()) -> dic
 
 
 async def histories(inbox: Inbox, orders: Iterable[str]) -> dict[str, History]:
-    """What `gather` finds of the orders."""
     return await fetch(inbox, gather, orders)
 
 
 async def all_histories(connection: AsyncConnection) -> dict[str, History]:
-    """What `scan` finds; it must come to each order once, in key order."""
+    """Scan all orders; each must come once, in key order."""
     found = [history async for part in scan(connection) for history in part]
     names = [history.order for history in found]
     assert names == sorted(set(names))
@@ -280,12 +276,12 @@ async def all_histories(connection: AsyncConnection) -> dict[str, History]:
 
 
 def events_in(history: History) -> set[tuple[str, str, str]]:
-    """The events of a history, whichever delivery brought each."""
+    """Return the keys of a history's events."""
     return {delivery.event.key for delivery in history.deliveries}
 
 
 def differences(plain: Connection) -> list[Any]:
-    """How the database differs from what the tables say it should be on its dialect."""
+    """List how the database differs from the tables declared for its dialect."""
 
     def is_meant(thing: Any, *_: Any) -> bool:
         only = getattr(thing, "_ddl_if", None)  # alembic does not ask for it

@@ -12,6 +12,6 @@ from tests.database.builders import opened
 
 @pytest.fixture
 async def inbox(url: str) -> AsyncIterator[Inbox]:
-    """A serving store on the subclass's database."""
+    """Open a serving inbox on the subclass's database."""
     async with opened(url) as inbox:
         yield inbox

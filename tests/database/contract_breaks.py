@@ -45,7 +45,7 @@ PEOPLE: dict[str, Role] = {"ann": "admin", "bob": "finance", "eve": "support"}
 
 
 def missing(order: str, *, minor: int = 150_000, lines: Sequence[str] = ()) -> Break:
-    """The book says paid, and no money came."""
+    """Return a break: the book says paid, and no money came."""
     money = Money(minor=minor, currency="KES")
     return Break(
         cause="book_paid_not_received",
@@ -62,7 +62,7 @@ def missing(order: str, *, minor: int = 150_000, lines: Sequence[str] = ()) -> B
 
 
 def late(order: str, why: str = "given_up") -> Break:
-    """Money came after the shop had canceled."""
+    """Return a break: money came after the shop had canceled."""
     return Break(
         cause="late_money",
         order=order,
@@ -76,13 +76,13 @@ def late(order: str, why: str = "given_up") -> Break:
 
 
 async def people(at: AppContext) -> None:
-    """Three operators: two who may accept, and one who may not."""
+    """Register two operators who may accept, and one who may not."""
     for person, role in PEOPLE.items():
         await register_operator(at, name=person, role=role, by="ann")
 
 
 async def run(inbox: Inbox, *found: Break, at: int, lived: bool = True, rules: int = 0) -> int:
-    """A run that saw these breaks."""
+    """Save a run that saw these breaks."""
     number = await commit(inbox, take_run_number)
     await commit(inbox, save_seen, found, number=number, as_of=seconds(at))
     done = finished(number, at=at, lived=lived, rules=rules, breaks=len(found))
@@ -91,7 +91,7 @@ async def run(inbox: Inbox, *found: Break, at: int, lived: bool = True, rules: i
 
 
 def finished(number: int, *, at: int, lived: bool = True, rules: int = 0, breaks: int = 1) -> Run:
-    """A run as of `at` seconds after T."""
+    """Return a run as of `at` seconds after T."""
     return Run(
         number=number,
         at=seconds(at),
@@ -107,13 +107,12 @@ def finished(number: int, *, at: int, lived: bool = True, rules: int = 0, breaks
 
 
 async def living(inbox: Inbox) -> dict[str, str]:
-    """Order to state of every break that lives."""
+    """Return the state of each living break, by order."""
     found = [each async for part in break_acts.living_breaks(context(inbox)) for each in part]
     return {str(each.seen.order): each.life.state for each in found}
 
 
 async def saw(inbox: Inbox, number: int) -> list[Break]:
-    """What a run saw."""
     return [
         each.seen
         async for part in break_acts.breaks_of_run(context(inbox), number)
@@ -122,23 +121,22 @@ async def saw(inbox: Inbox, number: int) -> list[Break]:
 
 
 async def turns(inbox: Inbox, found: Break) -> list[str]:
-    """What runs did to it."""
     one = await break_acts.one_break(context(inbox), found.identity)
     return [step.kind for step in one.steps if step.by is None]
 
 
 async def show(inbox: Inbox, found: Break) -> break_acts.SeenBreak:
-    """One break."""
     return await break_acts.one_break(context(inbox), found.identity)
 
 
 class BreakContract:
-    """Breaks keep their identity, and everything that happened to them. A subclass gives `url`."""
+    """Runs and breaks. A subclass gives `url`."""
 
     @pytest.mark.alike
-    async def test_a_break_lives_from_run_to_run(self, inbox: Inbox) -> None:
-        """It opens once, stands while it is seen, closes when it is not, and reopens with its
-        history; a look touches none of it."""
+    async def test_a_break_opens_stands_closes_and_reopens_with_its_history(
+        self, inbox: Inbox
+    ) -> None:
+        """A run that only looks changes nothing."""
         await run(inbox, missing("A"), missing("B"), at=1)
         await run(inbox, missing("A"), missing("B"), at=2)
         await run(inbox, missing("A"), missing("C"), at=3)
@@ -151,9 +149,8 @@ class BreakContract:
         assert await turns(inbox, missing("C")) == ["opened", "changed"]
         assert (await show(inbox, missing("C"))).seen.money.minor == 7
 
-    async def test_breaks_are_asked_for_by_cause_state_and_person(self, inbox: Inbox) -> None:
-        """What the newest run saw is not closed, whatever was done about it before; a person's is
-        what was assigned last."""
+    async def test_breaks_are_found_by_cause_state_and_person(self, inbox: Inbox) -> None:
+        """A break that the newest run saw is not closed. The last assignment counts."""
         at = context(inbox)
         await people(at)
         await run(inbox, *map(missing, "ABCDEF"), late("L"), at=1)
@@ -181,10 +178,9 @@ class BreakContract:
             assert "".join(sorted(str(one.seen.order) for one in found)) == orders, words
 
     @pytest.mark.alike
-    async def test_a_break_without_a_date_ages_from_when_it_was_seen_first(
+    async def test_a_break_without_a_date_ages_from_the_run_that_saw_it_first(
         self, inbox: Inbox
     ) -> None:
-        """Each run dates it anew; that makes it no other break, and no younger one."""
         for at in (1, 2, 3):
             await run(inbox, replace(missing("A"), since=seconds(at)), at=at)
         await run(inbox, replace(missing("A", minor=7), since=seconds(4)), at=4)
@@ -193,8 +189,7 @@ class BreakContract:
         assert first.since == seconds(1)
 
     async def test_every_run_can_be_shown_as_it_was(self, inbox: Inbox) -> None:
-        """A later run with other money changes nothing of what an earlier one saw, and runs that
-        see the same share one version."""
+        """A later run changes nothing of an earlier one. Runs that see the same share a version."""
         first = await run(inbox, missing("A"), at=1)
         await run(inbox, missing("A"), at=2)
         third = await run(inbox, missing("A", minor=7), late("A"), at=3)
@@ -205,9 +200,8 @@ class BreakContract:
         assert len(versions) == 3
 
     @pytest.mark.alike
-    async def test_a_run_that_another_overtook_gives_life_to_nothing(self, inbox: Inbox) -> None:
-        """It saw what the later one no longer did, and no run would ever close that; what only
-        looked is kept, for it moves no lives."""
+    async def test_a_run_that_was_overtaken_opens_no_break(self, inbox: Inbox) -> None:
+        """No run would ever close a break that the later run no longer saw."""
         async with inbox.database.writing() as connection:
             early = [await take_run_number(connection) for _ in range(2)]
             for number in early:
@@ -219,8 +213,8 @@ class BreakContract:
         assert (await living(inbox), await saw(inbox, early[1])) == ({}, [missing("A")])
 
     @pytest.mark.alike
-    async def test_what_a_refused_run_closed_hides_nothing(self, inbox: Inbox) -> None:
-        """It began later than the one that overtook it, and was at its end already."""
+    async def test_breaks_that_a_refused_run_closed_stay_open(self, inbox: Inbox) -> None:
+        """The run began later than the one that overtook it, and had already finished."""
         await run(inbox, missing("A"), at=1)
         async with inbox.database.writing() as connection:
             early, late_one = [await take_run_number(connection) for _ in range(2)]
@@ -231,8 +225,7 @@ class BreakContract:
         assert (found.seen.money.minor, found.life.state) == (7, "open")
 
     @pytest.mark.alike
-    async def test_a_run_is_dated_when_it_is_seen(self, inbox: Inbox) -> None:
-        """So that what people did while it was at work stands before what it found."""
+    async def test_acts_during_a_run_come_before_what_it_found(self, inbox: Inbox) -> None:
         await run(inbox, missing("A"), at=1)
         async with inbox.database.writing() as connection:
             number = await take_run_number(connection)
@@ -249,8 +242,8 @@ class BreakContract:
         assert found.life.state == "open"
 
     @pytest.mark.alike
-    async def test_what_a_killed_run_wrote_is_seen_by_nobody(self, inbox: Inbox) -> None:
-        """The next run is compared with the last one that finished."""
+    async def test_rows_of_a_killed_run_are_invisible(self, inbox: Inbox) -> None:
+        """The next run is compared with the last that finished."""
         await run(inbox, missing("A"), at=1)
         async with inbox.database.writing() as connection:
             number = await take_run_number(connection)
@@ -260,9 +253,8 @@ class BreakContract:
         assert await turns(inbox, missing("B")) == ["opened"]
 
     @pytest.mark.alike
-    async def test_a_break_that_closes_cites_what_came_since(self, inbox: Inbox) -> None:
-        """Events of its order under any spelling, and new rules; not what came before, nor what
-        came of others."""
+    async def test_a_closed_break_cites_its_later_events_and_new_rules(self, inbox: Inbox) -> None:
+        """Events of its order count under any spelling; earlier events and other orders do not."""
         await keep(inbox, arrival(said("old", order="ord 1", payment="p"), at=1))
         await run(inbox, missing("ORD-1"), missing("X"), at=2)
         await keep(inbox, arrival(paid("ord 1"), at=3), arrival(paid("other"), at=3))
@@ -275,8 +267,7 @@ class BreakContract:
         assert (await show(inbox, missing("X"))).life.closed_by == ("rules 1",)
 
     @pytest.mark.alike
-    async def test_deeds_are_only_added_and_stand_in_the_trail(self, inbox: Inbox) -> None:
-        """Assigned, commented, accepted: each with a name, a reason and the money of that hour."""
+    async def test_acts_on_breaks_are_append_only_and_in_the_trail(self, inbox: Inbox) -> None:
         await run(inbox, missing("A"), at=1)
         name, at = missing("A").identity, context(inbox, at=2)
         await break_acts.assign_break(at, name, to="bob", by="ann")
@@ -303,8 +294,7 @@ class BreakContract:
 
     @pytest.mark.alike
     async def test_above_the_limit_two_operators_accept(self, inbox: Inbox) -> None:
-        """One proposes and another approves, each having proved who they are; the same one twice is
-        refused, and so is one who may not."""
+        """The same operator twice is refused, and so is one without the right."""
         at = context(inbox, at=2)
         await save_rules(at, '[accept_alone_max]\nKES = "1000.00"\n', by="ann")
         await run(inbox, missing("A"), missing("B", minor=100_000), late("C"), at=1)
@@ -350,11 +340,10 @@ class BreakContract:
             ),
         ],
     )
-    async def test_a_proposal_says_what_is_booked(
+    async def test_a_proposal_states_what_is_booked(
         self, inbox: Inbox, left: tuple[Money, ...], said: str
     ) -> None:
-        """What the break leaves to be settled, and not what it is about: a mistake of the book
-        leaves nothing."""
+        """That is what the break leaves to settle: a mistake of the book leaves nothing."""
         at = context(inbox, at=2)
         await save_rules(at, '[accept_alone_max]\nKES = "1.00"\n', by="ann")
         found = replace(missing("A", minor=2000_00), left=left)
@@ -365,8 +354,8 @@ class BreakContract:
         assert proposal.sentence.startswith(f"Accept {found.identity}: {said} ")
 
     @pytest.mark.alike
-    async def test_what_has_changed_since_is_not_approved(self, inbox: Inbox) -> None:
-        """Another sum, or a break that was accepted meanwhile; a name or a note changes nothing."""
+    async def test_a_proposal_is_not_approved_after_its_break_changed(self, inbox: Inbox) -> None:
+        """A name or a note is no change."""
         at = context(inbox, at=9)
         await save_rules(at, '[accept_alone_max]\nKES = "1000.00"\n', by="ann")
         await run(inbox, missing("A"), missing("B"), at=1)
@@ -390,9 +379,8 @@ class BreakContract:
         assert await living(inbox) == {"A": "accepted", "B": "open"}
 
     @pytest.mark.alike
-    async def test_what_nobody_knows_is_above_every_limit(self, inbox: Inbox) -> None:
-        """An unresolved order of which neither amount nor price was stated, in whatever currency;
-        where no limit is set, it takes one."""
+    async def test_an_unknown_amount_is_above_every_limit(self, inbox: Inbox) -> None:
+        """Without a limit one person accepts it."""
         at = context(inbox, at=2)
         unknown = replace(missing("A", minor=0), cause="unresolved")
         await run(inbox, unknown, replace(unknown, order="B"), at=1)
@@ -404,8 +392,8 @@ class BreakContract:
 
     @pytest.mark.alike
     async def test_rules_with_a_limit_are_changed_by_two(self, inbox: Inbox) -> None:
-        """Whatever changes: a wide tolerance hides a difference as well as a high limit does. One
-        person sets the first limit; what comes between a proposal and its approval ends it."""
+        """Any change counts: a wide tolerance hides as much as a high limit. One person sets the
+        first limit. A change in between ends the proposal."""
         at = context(inbox)
         low, high = (f'[accept_alone_max]\nKES = "{n}.00"\n' for n in (10, 11))
         for rules in ('book_margin = "1 day"\n', low):
@@ -427,8 +415,9 @@ class BreakContract:
         assert [each.facts.get("second") for each in trail] == [None, None, "bob"]
 
     @pytest.mark.alike
-    async def test_late_money_is_settled_by_whoever_may(self, inbox: Inbox) -> None:
-        """A refund is owed until evidence ends it; what is accepted is open no more."""
+    async def test_late_money_waits_for_its_refund_until_evidence_ends_it(
+        self, inbox: Inbox
+    ) -> None:
         at = context(inbox, at=2)
         twice = replace(late("B"), cause="paid_twice")
         await run(inbox, late("A"), twice, missing("C"), late("D", "canceled"), at=1)
@@ -452,8 +441,7 @@ class BreakContract:
         items = [each async for part in late_items(at, closed=False) for each in part]
         assert [late_document(each)["state"] for each in items] == ["settled"]
 
-    async def test_a_break_without_a_reason_or_name_is_refused(self, inbox: Inbox) -> None:
-        """And nothing of it is written."""
+    async def test_an_act_without_a_reason_or_name_writes_nothing(self, inbox: Inbox) -> None:
         await run(inbox, missing("A"), at=1)
         at = context(inbox, at=2)
         for reason, why in (("  ", "say why"), ("he said so: 0711 223 344", "phone number out")):
@@ -463,10 +451,7 @@ class BreakContract:
             await break_acts.assign_break(at, missing("A").identity, to="a\nb", by="ann")
         assert await rows(inbox, "SELECT 1 FROM break_deeds UNION ALL SELECT 1 FROM audit") == []
 
-    async def test_the_database_itself_refuses_to_change_what_was_seen_or_decided(
-        self, inbox: Inbox
-    ) -> None:
-        """Neither a row of a run nor one of a person can be changed or taken away."""
+    async def test_the_database_refuses_to_change_runs_and_acts(self, inbox: Inbox) -> None:
         await run(inbox, missing("A"), at=1)
         await break_acts.comment_break(
             context(inbox, at=2), missing("A").identity, note="seen", by="ann"

@@ -15,16 +15,16 @@ from tests.database.contract_histories import PARTS, Part, _tags, deliver, tagge
 
 
 def quiet(count: int) -> None:
-    """Progress that nobody watches."""
+    """Show no progress."""
 
 
 def of_the_builders(problem: str) -> bool:
-    """Bodies of the builders name their event's digest, which is not their own."""
+    """Return whether a problem is about the builders' bodies, whose digest is not their own."""
     return problem.endswith("does not have its digest")
 
 
 class CheckingContract:
-    """The check on whatever can arrive. A subclass gives `url`."""
+    """The check of generated histories. A subclass gives `url`."""
 
     @pytest.mark.alike
     @settings(
@@ -32,8 +32,9 @@ class CheckingContract:
         suppress_health_check=[HealthCheck.function_scoped_fixture],
     )
     @given(parts=PARTS)
-    async def test_no_false_alarm(self, inbox: Inbox, parts: list[Part]) -> None:
-        """Whatever came, in whatever order, and folded: the check finds nothing wrong."""
+    async def test_the_check_finds_nothing_wrong_in_any_history(
+        self, inbox: Inbox, parts: list[Part]
+    ) -> None:
         tag = f"{next(_tags)}-"
         again = [part for part in parts[:3] if isinstance(part, Event)]
         await deliver(inbox, [tagged(part, tag) for part in parts])

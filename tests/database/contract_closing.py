@@ -44,14 +44,14 @@ OCTOBER = Closing(
 async def digests(
     inbox: Inbox, *, after: Instant = EARLIEST, until: Instant = T + DAY
 ) -> tuple[EvidenceDigest, ...]:
-    """What became known in a stretch, as digests."""
     return await fetch(
         inbox, history_digests, after=after, until=until, progress=lambda count: None
     )
 
 
 async def evidence(inbox: Inbox) -> None:
-    """A delivery and its redelivery on one day, one on the next, a record and an audit entry."""
+    """Keep a delivery and its redelivery on one day, one on the next, a record and an audit
+    entry."""
     paid = said("e1", "succeeded", order="ORD-1", money=Money(minor=1, currency="KES"))
     await keep(inbox, arrival(paid))
     await keep(inbox, arrival(paid, at=5))
@@ -68,10 +68,9 @@ async def evidence(inbox: Inbox) -> None:
 
 
 class ClosingContract:
-    """Closings and digests. A subclass gives `url`."""
+    """Closings and digests of evidence. A subclass gives `url`."""
 
     async def test_a_closing_comes_back_as_it_was_written(self, inbox: Inbox) -> None:
-        """With its digest, and its report's bytes in each format that it was printed in."""
         await commit(inbox, add_closing, OCTOBER, prints={"json": b"{}"})
         async with inbox.database.reading() as connection:
             assert await closing_of_period(connection, "2026-10") == OCTOBER
@@ -83,8 +82,7 @@ class ClosingContract:
             assert await print_of(connection, "2026-10", "pdf") is None
 
     @pytest.mark.alike
-    async def test_a_period_is_closed_once(self, inbox: Inbox) -> None:
-        """The database itself takes no second closing of it."""
+    async def test_the_database_refuses_a_second_closing_of_a_period(self, inbox: Inbox) -> None:
         await commit(inbox, add_closing, OCTOBER, prints={})
         with pytest.raises((IntegrityError, StoreUnavailable)):
             await commit(inbox, add_closing, OCTOBER, prints={})
@@ -94,14 +92,13 @@ class ClosingContract:
     async def test_the_database_refuses_to_change_a_closing(
         self, inbox: Inbox, table: str, sql: str
     ) -> None:
-        """Whoever writes with the service's own rights can only add."""
         await commit(inbox, add_closing, OCTOBER, prints={"json": b"{}"})
         with pytest.raises(DBAPIError, match="are only added"):
             await change(inbox, sql.format(table))
 
     @pytest.mark.alike
-    async def test_digests_are_by_kind_and_day_and_of_what_was_known(self, inbox: Inbox) -> None:
-        """A stretch holds what became known after its first instant, up to its last."""
+    async def test_digests_are_by_kind_and_day_of_what_became_known(self, inbox: Inbox) -> None:
+        """A stretch begins after its first instant and ends with its last."""
         await evidence(inbox)
         found = {(each.part, each.day): each.count for each in await digests(inbox)}
         assert found == {
@@ -117,7 +114,6 @@ class ClosingContract:
         assert sum(each.count for each in rest) == 4
 
     async def test_a_pruned_body_changes_no_digest(self, inbox: Inbox) -> None:
-        """Bodies and headers may be deleted: what is digested is kept for ever."""
         await evidence(inbox)
         before = await digests(inbox)
         ids = [row[0] for row in await rows(inbox, "SELECT id FROM deliveries")]
@@ -146,16 +142,14 @@ class ClosingContract:
             ),
         ],
     )
-    async def test_whatever_is_changed_changes_a_digest_and_is_named(
+    async def test_the_first_changed_evidence_is_named_by_kind_and_day(
         self, inbox: Inbox, change: str, expected: str
     ) -> None:
-        """An amount, a row, a date, a name: the first difference is reported by kind and day."""
         await evidence(inbox)
         before = await digests(inbox)
         await tamper(inbox, change.split()[1 if change.startswith("UPDATE") else 2], change)
         assert first_difference(before, await digests(inbox)) == expected
 
     @pytest.mark.alike
-    def test_parts_have_names_of_their_own(self) -> None:
-        """No two kinds of evidence share one."""
+    def test_no_two_kinds_of_evidence_share_a_name(self) -> None:
         assert len({part.name for part in PARTS}) == len(PARTS)

@@ -16,35 +16,32 @@ from tests.reconcile.build import seconds
 
 
 async def receive(inbox: Inbox, name: str, *, at: int = 0, **fields: Any) -> None:
-    """An unconfirmed event of an order of its own arrives."""
+    """Keep an unconfirmed event of an order of its own."""
     event = said(name, order=f"O-{name}", standing="unconfirmed", **fields)
     await keep(inbox, arrival(event, at=at))
 
 
 def asking(*, at: int, source: str = "shop") -> confirmation_store.Asking:
-    """Whose events, and when."""
     return confirmation_store.Asking(source=source, now=seconds(at), lease=MINUTE, longest=HOUR)
 
 
 async def take(
     inbox: Inbox, *, at: int = 0, limit: int = 10, source: str = "shop"
 ) -> list[confirmation_store.Confirmation]:
-    """What whoever asks would take now."""
     return await commit(
         inbox, confirmation_store.take_due, asking(at=at, source=source), limit=limit
     )
 
 
 def names(taken: list[confirmation_store.Confirmation]) -> list[str]:
-    """The ids of what was taken."""
     return [each.event.event_id for each in taken]
 
 
 class ConfirmingContract:
-    """Waiting, taking, putting off and settling. A subclass gives `url`."""
+    """Events that wait for their provider's answer. A subclass gives `url`."""
 
-    async def test_what_is_taken_is_taken_once_until_its_lease_ends(self, inbox: Inbox) -> None:
-        """The longest waiting first; a taker that died gives back, and said events wait not."""
+    async def test_a_question_is_taken_once_until_its_lease_ends(self, inbox: Inbox) -> None:
+        """The longest waiting comes first. Said events do not wait."""
         await receive(inbox, "e2", at=2)
         await receive(inbox, "e1", at=1)
         await receive(inbox, "other", at=1, source="till")
@@ -62,7 +59,8 @@ class ConfirmingContract:
 
     @pytest.mark.alike
     async def test_a_clock_that_was_ahead_puts_nothing_off(self, inbox: Inbox) -> None:
-        """Neither what was heard by it, which is asked about at once, nor what was put off."""
+        """Events dated ahead are asked about at once, and so are questions put off by that
+        clock."""
         await receive(inbox, "asked")
         (asked,) = await take(inbox)
         await receive(inbox, "heard", at=71)
@@ -74,8 +72,8 @@ class ConfirmingContract:
         assert await take(inbox, at=10) == []
 
     @pytest.mark.alike
-    async def test_the_least_asked_come_first(self, inbox: Inbox) -> None:
-        """So what is asked about in vain holds up nothing new."""
+    async def test_the_least_asked_questions_come_first(self, inbox: Inbox) -> None:
+        """Questions without success delay no new ones."""
         await receive(inbox, "old")
         (old,) = await take(inbox)
         await commit(inbox, confirmation_store.put_off, old, until=seconds(10))
@@ -84,8 +82,8 @@ class ConfirmingContract:
         (old,) = await take(inbox, at=30)
         assert (old.event.event_id, old.tries, old.asked_since) == ("old", 1, seconds(0))
 
-    async def test_what_came_again_is_neither_settled_nor_put_off(self, inbox: Inbox) -> None:
-        """An answer under way may be older than the word; without one it settles."""
+    async def test_a_redelivered_event_is_neither_settled_nor_put_off(self, inbox: Inbox) -> None:
+        """The answer under way may be older than the redelivery."""
         await receive(inbox, "e1")
         (taken,) = await take(inbox)
         await receive(inbox, "e1", at=5)
@@ -99,21 +97,20 @@ class ConfirmingContract:
         assert names(await take(inbox, at=9)) == ["e1"]
 
     @pytest.mark.alike
-    async def test_what_means_nothing_is_not_asked_about(self, inbox: Inbox) -> None:
-        """Neither when it arrives nor after the index was rebuilt."""
+    async def test_ignored_kinds_are_not_asked_about(self, inbox: Inbox) -> None:
+        """Neither on arrival nor after the index was rebuilt."""
         await receive(inbox, "noise", claim="ignored")
         assert await take(inbox) == []
         await commit(inbox, confirmation_store.await_again, now=seconds(1), not_known="not_found")
         assert await take(inbox, at=2) == []
 
     @pytest.mark.alike
-    async def test_one_word_in_one_batch_twice(self, inbox: Inbox) -> None:
-        """Two arrivals of one event in one transaction are one question."""
+    async def test_an_event_twice_in_a_batch_is_one_question(self, inbox: Inbox) -> None:
         event = said("e1", order="O", standing="unconfirmed")
         assert await keep(inbox, arrival(event), arrival(event, at=1)) == ["stored", "duplicate"]
         assert names(await take(inbox, at=9)) == ["e1"]
 
-    async def test_of_too_many_the_most_asked_go(self, inbox: Inbox) -> None:
+    async def test_of_too_many_questions_the_most_asked_go(self, inbox: Inbox) -> None:
         """Those of other sources stay."""
         for number in range(6):
             await receive(inbox, f"e{number}", at=number)
@@ -127,8 +124,8 @@ class ConfirmingContract:
         assert [row[0] for row in left] == ["e2", "e3", "e4", "other"]
 
     @pytest.mark.alike
-    async def test_after_a_rebuild_what_has_no_final_answer_waits(self, inbox: Inbox) -> None:
-        """An answer that is final is so for what was said before it, of its order and source."""
+    async def test_after_a_rebuild_events_without_a_final_answer_wait(self, inbox: Inbox) -> None:
+        """A final answer covers what its order and source said before."""
         for name in ("final", "denied", "open", "later"):
             await receive(inbox, name, at=20 if name == "later" else 0)
         answers: tuple[tuple[str, ClaimKind, str], ...] = (
@@ -147,8 +144,7 @@ class ConfirmingContract:
         assert sorted(names(await take(inbox, at=40))) == ["later", "open"]
 
     @pytest.mark.alike
-    async def test_a_command_that_keeps_arrivals_notes_them_too(self, url: str) -> None:
-        """Judged again is as good as at the door: see `keep_arrivals`."""
+    async def test_a_command_that_keeps_arrivals_notes_questions_too(self, url: str) -> None:
         async with opened(url) as inbox:
             event = said("e1", order="O", standing="unconfirmed")
             await commit(inbox, keep_arrivals, [arrival(event)])

@@ -33,11 +33,11 @@ PLACED = Record(
 
 
 class EvidenceContract:
-    """Deliveries with their bytes, records with what is beside them. A subclass gives `url`."""
+    """Bytes, proofs and publications of an order's evidence. A subclass gives `url`."""
 
     @pytest.mark.alike
-    async def test_what_arrived_is_given_with_its_bytes(self, inbox: Inbox) -> None:
-        """In the order of arrival; a repeat without the body, a part with the whole."""
+    async def test_deliveries_come_in_order_of_arrival_with_their_bytes(self, inbox: Inbox) -> None:
+        """A duplicate has no body, and a part the whole."""
         event = said("e1", order="A", payment="p")
         whole = b"both events"
         digest = hashlib.sha256(whole).hexdigest()
@@ -58,8 +58,7 @@ class EvidenceContract:
         assert size == sum(each.size + len(each.headers) for each in found) + len(whole)
 
     @pytest.mark.alike
-    async def test_what_was_published_by_then(self, inbox: Inbox) -> None:
-        """Revisions up to an instant, that instant included; details of those that have some."""
+    async def test_revisions_and_details_up_to_an_instant_are_given(self, inbox: Inbox) -> None:
         await commit(inbox, add_records, [PLACED], details='{"a":1}')
         claims: dict[int, ClaimKind] = {1: "pending", 5: "succeeded"}
         for at, claim in claims.items():
@@ -74,7 +73,7 @@ class EvidenceContract:
             assert await details_of_records(connection, ["rec_1", "x"]) == {"rec_1": '{"a":1}'}
 
     async def test_a_bundle_holds_and_is_the_same_again(self, inbox: Inbox) -> None:
-        """Proofs against the first checkpoint that covers all, whatever was sealed since."""
+        """Its proofs end at the first checkpoint that covers all, whatever was sealed since."""
         await commit(inbox, add_records, [PLACED])
         body = b"a body"
         digest = hashlib.sha256(body).hexdigest()

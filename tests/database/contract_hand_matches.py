@@ -17,12 +17,10 @@ from tests.reconcile.build import seconds
 
 
 class HandMatchContract:
-    """What a person said belongs together, until the same or another says otherwise. A subclass
-    gives `url`."""
+    """Matches made by hand. A subclass gives `url`."""
 
     async def test_a_line_is_matched_by_hand_once(self, inbox: Inbox) -> None:
-        """Only a line that is left over; then the matcher is notified, and the break it closes
-        cites who said so."""
+        """Only an unmatched line can be. The break that it closes cites who matched it."""
         at = context(inbox, at=2)
         await run(inbox, missing("A", lines=["stm_7.1"]), missing("B"), missing("C"), at=1)
         name = missing("A").identity
@@ -45,8 +43,7 @@ class HandMatchContract:
 
     @pytest.mark.alike
     async def test_a_match_by_hand_is_taken_back(self, inbox: Inbox) -> None:
-        """By what it was called, or because it is the only one; then the line is free again. What
-        was known before stays known."""
+        """By name, or as the only one. The line is free again, and the past stays as it was."""
         lines = ["stm_7.1", "stm_8.1"]
         await run(inbox, missing("A", lines=lines), missing("B", lines=lines), at=1)
         a, b = missing("A").identity, missing("B").identity
@@ -88,8 +85,7 @@ class HandMatchContract:
         found = await fetch(inbox, hand_matches, as_of=seconds(at))
         return [(each.one, each.other) for each in found]
 
-    async def test_what_was_taken_back_closes_no_break(self, inbox: Inbox) -> None:
-        """A match that no longer stood when the break went is not what closed it."""
+    async def test_a_match_that_was_taken_back_closes_no_break(self, inbox: Inbox) -> None:
         at = context(inbox, at=2)
         await run(inbox, missing("A", lines=["stm_7.1"]), at=1)
         name = missing("A").identity
@@ -99,11 +95,9 @@ class HandMatchContract:
         assert (await show(inbox, missing("A"))).life.closed_by == ()
 
     @pytest.mark.alike
-    async def test_a_match_speaks_of_the_order_where_its_break_is_about_no_line(
-        self, inbox: Inbox
-    ) -> None:
-        """A capture's break states its source, by which nothing is matched; and what a person names
-        may be an order, whose dots belong to it."""
+    async def test_a_match_is_of_the_order_where_its_break_has_no_line(self, inbox: Inbox) -> None:
+        """A capture's break states its source, which matches nothing. An order may be named, with
+        dots in its reference."""
         alone = replace(missing("A.1"), cause="not_settled", subject="shop")
         astray = replace(missing("stray", lines=["A.1", "A.2"]), subject="stm_8")
         other = replace(missing("other", lines=["A.1", "A.2"]), subject="stm_9")

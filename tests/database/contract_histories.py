@@ -50,7 +50,7 @@ _tags = iter(range(10**9))
 async def deliver(
     inbox: Inbox, parts: Sequence[Part], *, cuts: frozenset[int] = frozenset()
 ) -> None:
-    """Let the parts arrive one after another; events up to a cut share a transaction."""
+    """Keep the parts one after another; events up to a cut share a transaction."""
     waiting: list[Arrival] = []
     for place, part in enumerate(parts):
         if isinstance(part, Record):
@@ -72,7 +72,7 @@ OF_ONE_STORE = [HealthCheck.function_scoped_fixture]
 
 
 class HistoryContract:
-    """Gathering and scanning. A subclass gives `url`."""
+    """Gathering and scanning histories. A subclass gives `url`."""
 
     arrival_orders = 12
     """Of one case, at most; of each in batches of three kinds."""
@@ -82,7 +82,6 @@ class HistoryContract:
         [pytest.param(name, marks=() if name in ASKED else pytest.mark.alike) for name in TABLES],
     )
     async def test_any_arrival_order_gives_the_history(self, inbox: Inbox, name: str) -> None:
-        """Each order's history holds what its parts tie to it, in whichever order they arrive."""
         parts, expected = TABLES[name]
         orders = list(permutations(parts))
         chance = random.Random(name)
@@ -102,8 +101,9 @@ class HistoryContract:
         max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture]
     )
     @pytest.mark.alike
-    async def test_two_arrival_orders_agree(self, inbox: Inbox, orders: list[Arrivals]) -> None:
-        """Random evidence in two arrival orders gives every order equal histories."""
+    async def test_random_evidence_in_two_orders_gives_equal_histories(
+        self, inbox: Inbox, orders: list[Arrivals]
+    ) -> None:
         found = []
         for parts, cuts in orders:
             tag = f"{next(_tags)}-"
@@ -118,7 +118,6 @@ class HistoryContract:
     )
     @pytest.mark.alike
     async def test_scan_finds_what_gather_finds(self, inbox: Inbox, parts: list[Part]) -> None:
-        """Scanning all orders gives the very histories that gathering each by key gives."""
         tag = f"{next(_tags)}-"
         again = [part for part in parts[:3] if isinstance(part, Event)]
         await deliver(inbox, [tagged(part, tag) for part in [*parts, *again]])
@@ -132,7 +131,6 @@ class HistoryContract:
     )
     @pytest.mark.alike
     async def test_no_payment_pays_two_orders(self, inbox: Inbox, parts: list[Part]) -> None:
-        """Where two orders hear of one success as their own, neither is paid."""
         tag = f"{next(_tags)}-"
         await deliver(inbox, [tagged(_paying(part), tag) for part in parts])
         found = await histories(inbox, [tag + order for order in "ABC"])
@@ -144,10 +142,9 @@ class HistoryContract:
     @pytest.mark.parametrize(
         "at_once", [2, *(pytest.param(each, marks=pytest.mark.alike) for each in (1, 3, 7))]
     )
-    async def test_scan_in_small_parts(
+    async def test_a_scan_of_few_rows_at_a_time_splits_and_skips_no_order(
         self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch, at_once: int
     ) -> None:
-        """A scan that reads few rows at a time tears no order apart and passes none over."""
         monkeypatch.setattr("app.orders.history_store.ROWS_AT_ONCE", at_once)
         parts: list[Part] = [session_opened(order, f"s{order}") for order in ("A", "C", "E", "Z")]
         parts += [said(f"{o}{n}", order=o, payment=o) for o in "BCDE" for n in range(3)]
@@ -157,8 +154,9 @@ class HistoryContract:
         assert scanned == await histories(inbox, "ABCDEZ")
 
     @pytest.mark.alike
-    async def test_no_contested_order_is_left_stale(self, inbox: Inbox) -> None:
-        """What comes for one of two contested orders is folded into the other's ledger, too."""
+    async def test_news_of_a_contested_order_is_folded_into_the_others_ledger(
+        self, inbox: Inbox
+    ) -> None:
         table: list[Part] = [
             said("a", order="A", payment="p"),
             said("b", order="B", payment="p"),
@@ -181,8 +179,7 @@ class HistoryContract:
         assert listed == {"A": "failed", "B": "failed", "C": "expired", "D": "expired"}
 
     @pytest.mark.alike
-    async def test_records_come_back(self, inbox: Inbox) -> None:
-        """Records come back whole, in the order in which they were written down."""
+    async def test_records_come_back_in_the_order_of_recording(self, inbox: Inbox) -> None:
         records = [
             session_opened("A", "s", at=2, record_id="r2"),
             session_opened("A", "t", at=1, record_id="r1"),
@@ -193,7 +190,7 @@ class HistoryContract:
 
 
 def tagged(part: Part, tag: str) -> Part:
-    """The same part under references of its own, so that many tellings share one database."""
+    """Return the part under references of its own, so that many runs share one database."""
     names = ("order", "session", "payment")
     changes = {n: tag + v for n in names if (v := getattr(part, n)) is not None}
     if isinstance(part, Event):
@@ -212,7 +209,6 @@ def _paying(part: Part) -> Part:
 
 
 def _priced(history: History) -> History:
-    """The history of an order that the shop has placed."""
     placed = Record(
         record_id="placed",
         recorded_at=seconds(0),
@@ -229,7 +225,7 @@ def _heard_paid(ledger: Ledger) -> set[tuple[str, str, str]]:
 
 
 def content(found: dict[str, History]) -> dict[str, Content]:
-    """Histories as sets: of the keys of their events, and of the ids of their records."""
+    """Return histories as sets of event keys and record ids."""
     return {
         order: (events_in(history), {record.record_id for record in history.records})
         for order, history in found.items()
@@ -237,7 +233,6 @@ def content(found: dict[str, History]) -> dict[str, Content]:
 
 
 def content_of(parts: Iterable[Part]) -> Content:
-    """What a history of exactly these parts would hold."""
     distinct = list(parts)
     return (
         {part.key for part in distinct if isinstance(part, Event)},
@@ -246,7 +241,6 @@ def content_of(parts: Iterable[Part]) -> Content:
 
 
 def without(tag: str, found: dict[str, Content]) -> dict[str, Content]:
-    """The content with the tag taken out of every name."""
     return {
         order.removeprefix(tag): (
             {

@@ -36,7 +36,7 @@ from tests.reconcile.build import DUE, T, seconds
 
 
 def of_before(history: Any, *, outcome: Outcome = "unresolved", **words: Any) -> Ledger:
-    """The rules of before: whatever is paid in full is unresolved, or what else is asked for."""
+    """Fold by earlier rules: a paid order has another outcome and is not fulfillable."""
     ledger = fold(history, **words)
     if not ledger.fulfillable:
         return ledger
@@ -45,7 +45,7 @@ def of_before(history: Any, *, outcome: Outcome = "unresolved", **words: Any) ->
 
 @contextmanager
 def rules_of_before(outcome: Outcome = "unresolved") -> Iterator[None]:
-    """An earlier version at work."""
+    """Fold by earlier rules."""
     old = partial(of_before, outcome=outcome)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("reconcile.ledger.policy.FORM", 1)
@@ -55,14 +55,14 @@ def rules_of_before(outcome: Outcome = "unresolved") -> Iterator[None]:
 
 
 async def before_the_upgrade(inbox: Inbox, *orders: str, at: int = 9) -> None:
-    """Paid orders as an earlier version has published them."""
+    """Publish paid orders by earlier rules."""
     with rules_of_before():
         await keep(inbox, *(arrival(paid(each)) for each in orders))
         await started(context(inbox, at=at))
 
 
 async def started(at: AppContext) -> None:
-    """What a worker does when it starts: it takes up its rules, and folds."""
+    """Take up the rules and fold, as a worker does when it starts."""
     taking_up = TakingUp(at)
     while await taking_up.some():
         pass
@@ -70,12 +70,12 @@ async def started(at: AppContext) -> None:
 
 
 async def published(inbox: Inbox) -> list[tuple[str, str, int]]:
-    """(order, outcome, fulfillable) of each revision, in the order of the feed."""
+    """Return (order, outcome, fulfillable) of each revision, in the order of the feed."""
     return await rows(inbox, "SELECT order_key, outcome, fulfillable FROM revisions ORDER BY seq")
 
 
 async def hold_records(inbox: Inbox) -> list[tuple[Any, ...]]:
-    """(order, kind, reason, author) of what was recorded of holds."""
+    """Return (order, kind, reason, author) of the records of holds."""
     return await rows(
         inbox,
         "SELECT order_key, kind, reason, author FROM records "
@@ -90,7 +90,6 @@ AS_RELEASED = ("A", "succeeded", 1)
 
 
 def is_held(ledger: Ledger) -> bool:
-    """Whether it says so, and that it is not to be fulfilled."""
     return not ledger.fulfillable and "held_back" in {each.code for each in ledger.findings}
 
 
@@ -98,9 +97,9 @@ class HoldContract:
     """Holds and releases. A subclass gives `url`."""
 
     @pytest.mark.alike
-    async def test_what_only_new_rules_make_fulfillable_is_held(self, inbox: Inbox) -> None:
-        """It is published as paid and held, never as fulfillable; further starts and a rebuild add
-        no second hold, and it is found by its finding."""
+    async def test_orders_that_only_new_rules_make_fulfillable_are_held(self, inbox: Inbox) -> None:
+        """They are published as paid, never as fulfillable. Further starts and a rebuild add no
+        second hold."""
         await before_the_upgrade(inbox, "A")
         assert await published(inbox) == [OF_BEFORE]
         for at in (20, 30):
@@ -116,7 +115,6 @@ class HoldContract:
 
     @pytest.mark.alike
     async def test_a_rebuild_holds_as_well(self, inbox: Inbox) -> None:
-        """`refold --all` right after the upgrade, before any worker."""
         await before_the_upgrade(inbox, "A", "B")
         await refold_all(context(inbox, at=20), progress=quiet)
         assert [each[2] for each in await published(inbox)] == [0, 0, 0, 0]
@@ -125,9 +123,9 @@ class HoldContract:
         assert len(await published(inbox)) == 4
 
     @pytest.mark.alike
-    async def test_news_is_not_held(self, inbox: Inbox) -> None:
-        """What was known before is not fulfillable by the new rules either, and what comes after
-        the upgrade makes it so: the shop is notified at once."""
+    async def test_evidence_after_the_upgrade_makes_an_order_fulfillable_at_once(
+        self, inbox: Inbox
+    ) -> None:
         half = Money(minor=DUE.minor // 2, currency=DUE.currency)
         with rules_of_before():
             await keep(
@@ -150,8 +148,7 @@ class HoldContract:
         assert (await published(inbox))[-2:] == [("A", "succeeded", 1), ("B", "succeeded", 1)]
 
     @pytest.mark.alike
-    async def test_news_beside_what_is_held_changes_nothing(self, inbox: Inbox) -> None:
-        """A redelivery between the upgrade and the fold does not make old knowledge new."""
+    async def test_a_redelivery_does_not_make_old_knowledge_new(self, inbox: Inbox) -> None:
         await before_the_upgrade(inbox, "A")
         await keep(inbox, arrival(paid("A"), at=15))
         await started(context(inbox, at=20))
@@ -160,7 +157,6 @@ class HoldContract:
 
     @pytest.mark.alike
     async def test_an_order_that_was_never_published_is_not_held(self, inbox: Inbox) -> None:
-        """It came just before the upgrade, and no earlier version has folded it."""
         await before_the_upgrade(inbox)
         await keep(inbox, arrival(paid("A")))
         await started(context(inbox, at=20))
@@ -168,8 +164,7 @@ class HoldContract:
         assert await hold_records(inbox) == []
 
     @pytest.mark.alike
-    async def test_what_was_fulfillable_before_stays_so(self, inbox: Inbox) -> None:
-        """The shop was notified; nothing is taken back by a hold."""
+    async def test_what_was_fulfillable_before_stays_fulfillable(self, inbox: Inbox) -> None:
         await keep(inbox, arrival(paid("A")))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("reconcile.ledger.policy.FORM", 1)
@@ -179,8 +174,8 @@ class HoldContract:
 
     @pytest.mark.alike
     async def test_evidence_that_is_read_late_is_not_held(self, inbox: Inbox) -> None:
-        """Once an order was folded by the new rules, what only then is read of an earlier arrival
-        is news, though it is dated before: the rules have not changed since."""
+        """An earlier arrival that is read after the fold by new rules is news: rules have not
+        changed since."""
         await before_the_upgrade(inbox)
         with rules_of_before():
             await keep(inbox, arrival(said("a", order="A")))
@@ -193,7 +188,7 @@ class HoldContract:
 
     @pytest.mark.alike
     async def test_dropped_ledgers_hold_too_much_and_never_too_little(self, inbox: Inbox) -> None:
-        """Without its ledger it is not known by which rules an order was folded."""
+        """Without its ledger, the rules by which an order was folded are unknown."""
         await before_the_upgrade(inbox, "A")
         await change(inbox, "DELETE FROM ledgers")
         await started(context(inbox, at=20))
@@ -204,10 +199,9 @@ class HoldContract:
         "step",
         ["between", *(pytest.param(each, marks=pytest.mark.alike) for each in ("before", "after"))],
     )
-    async def test_broken_off_at_any_step(
+    async def test_hold_and_publication_are_one_transaction(
         self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch, step: str, rebuilt: bool
     ) -> None:
-        """Hold and publication are one transaction: both are there, or neither."""
         await before_the_upgrade(inbox, "A")
         name = {"before": "hold_back", "between": "publish", "after": "publish"}[step]
         module: Any = rebuild if rebuilt and name == "publish" else refold
@@ -230,8 +224,7 @@ class HoldContract:
         assert await published(inbox) == [OF_BEFORE, AS_HELD]
         assert await hold_records(inbox) == [HELD_A]
 
-    async def test_several_workers_agree(self, inbox: Inbox) -> None:
-        """Each order gets one hold and one revision, whoever comes first."""
+    async def test_of_several_workers_one_holds_and_publishes(self, inbox: Inbox) -> None:
         orders = "ABCDEFGH"
         await before_the_upgrade(inbox, *orders)
         workers = [context(inbox, at=20) for _ in range(3)]
@@ -246,9 +239,9 @@ class HoldContract:
         )
 
     @pytest.mark.alike
-    async def test_a_read_does_not_run_ahead_of_the_hold(self, inbox: Inbox) -> None:
-        """Between the upgrade and the fold an order is read as held, as of any instant since it was
-        published; one that was never published, and news, are read as they are."""
+    async def test_an_order_is_read_as_held_before_the_worker_folds_it(self, inbox: Inbox) -> None:
+        """As of any instant since it was published. Orders that were never published, and news, are
+        read as they are."""
         await before_the_upgrade(inbox, "A")
         await keep(inbox, arrival(paid("B"), at=15))
         at = context(inbox, at=20)
@@ -262,8 +255,9 @@ class HoldContract:
         assert is_held(await explain_order(context(inbox, at=21), "A"))
 
     @pytest.mark.alike
-    async def test_who_needs_the_hold_before_the_worker_comes(self, inbox: Inbox) -> None:
-        """It is recorded once, and the fold that comes later publishes what it sees."""
+    async def test_a_hold_recorded_before_the_worker_comes_is_recorded_once(
+        self, inbox: Inbox
+    ) -> None:
         await before_the_upgrade(inbox, "A")
         at = context(inbox, at=20)
         for _ in range(2):
@@ -274,8 +268,8 @@ class HoldContract:
         assert await hold_records(inbox) == [HELD_A]
 
     async def test_a_release_publishes(self, inbox: Inbox) -> None:
-        """The record says who, the trail why; the next fold notifies the shop; the next upgrade
-        holds nothing of it."""
+        """The record says who, and the trail why. The next upgrade does not hold the order
+        again."""
         await before_the_upgrade(inbox, "A", "B")
         await started(context(inbox, at=20))
         assert (
@@ -295,8 +289,7 @@ class HoldContract:
         await refold_all(context(inbox, at=40), progress=quiet)
         assert [each[0] for each in await published(inbox)].count("A") == 3
 
-    async def test_what_is_not_held_is_not_released(self, inbox: Inbox) -> None:
-        """Nothing is released then: not what stands beside it, for another reason, or twice."""
+    async def test_a_release_that_does_not_fit_releases_nothing(self, inbox: Inbox) -> None:
         await before_the_upgrade(inbox, "A")
         await started(context(inbox, at=20))
         at = context(inbox, at=30)
@@ -313,18 +306,17 @@ class HoldContract:
             await release(at, ["A", "B"], reason="rules_changed")
 
     @pytest.mark.alike
-    async def test_a_release_before_the_worker_came(self, inbox: Inbox) -> None:
-        """What reads as held can be released: hold and release stand beside each other."""
+    async def test_an_order_that_reads_as_held_can_be_released(self, inbox: Inbox) -> None:
         await before_the_upgrade(inbox, "A")
         assert await release(context(inbox, at=20), ["A"], reason="rules_changed") == 1
         await started(context(inbox, at=21))
         assert [each[1] for each in await hold_records(inbox)] == ["held", "released"]
         assert await published(inbox) == [OF_BEFORE, AS_RELEASED]
 
-    async def test_all_are_released_some_at_a_time(
+    async def test_all_holds_of_a_reason_are_released_in_parts(
         self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Each part is an act of its own in the trail; other reasons stay."""
+        """Each part is an entry of the trail."""
         monkeypatch.setattr(holds, "MOST_RELEASED", 2)
         monkeypatch.setattr(pace, "SHORT_S", 3_600.0)
         await before_the_upgrade(inbox, *"ABCDE")
@@ -338,8 +330,7 @@ class HoldContract:
         entries = await rows(inbox, "SELECT who, subject FROM audit ORDER BY number")
         assert entries == [("ann", "A, B"), ("ann", "C, D"), ("ann", "E")]
 
-    async def test_held_orders_raise_an_alarm(self, inbox: Inbox) -> None:
-        """With how many there are, in the singular and the plural, until they are released."""
+    async def test_held_orders_raise_an_alarm_until_they_are_released(self, inbox: Inbox) -> None:
         await before_the_upgrade(inbox, "A", "B")
         await started(context(inbox, at=20))
         at = context(inbox, at=30)

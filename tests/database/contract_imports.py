@@ -61,27 +61,27 @@ async def book(
 
 
 async def statement(inbox: Inbox, folder: Path, *lines: str, at: int = 0) -> Imported:
-    """The same with a statement of the source `shop`."""
+    """Import a statement of the source `shop`."""
     path = folder / "statement.csv"
     path.write_text(STATEMENT + "".join(f"{line}\n" for line in lines))
     return await import_statement(context(inbox, at=at), ImportRequest(path=path), source="shop")
 
 
 async def bank(inbox: Inbox, folder: Path, *lines: str, at: int = 0) -> Imported:
-    """The same with a bank's file."""
+    """Import a bank's file."""
     path = folder / "bank.csv"
     path.write_text(BANK + "".join(f"{line},main\n" for line in lines))
     return await import_bank(context(inbox, at=at), ImportRequest(path=path))
 
 
 def counts(done: Imported) -> tuple[int, int, int]:
-    """New, changed, unchanged."""
+    """Return the number of new, changed and unchanged lines."""
     assert not done.problems
     return done.new, done.changed, done.unchanged
 
 
 async def streamed(inbox: Inbox, stream: Any, *, at: int | None = None, **within: Any) -> list[Any]:
-    """All rows of a stream as known `at` seconds after T; None: ever."""
+    """Return all rows of a stream as known `at` seconds after T; None: ever."""
     as_of = LATEST if at is None else seconds(at)
     async with inbox.database.reading() as connection:
         return [row async for part in stream(connection, as_of=as_of, **within) for row in part]
@@ -92,13 +92,13 @@ def column(found: Sequence[Sequence[Any]], place: int) -> list[Any]:
 
 
 class ImportContract:
-    """Order books and statements. A subclass gives `url`."""
+    """Imports and their lines. A subclass gives `url`."""
 
     @pytest.mark.alike
     async def test_a_book_is_read_in_the_order_of_its_keys(
         self, inbox: Inbox, tmp_path: Path
     ) -> None:
-        """And by ranges of them, which together are the whole."""
+        """Ranges of keys together are the whole."""
         lines = ["b 1,1.00,KES,,,", "A-2,2.00,KES,paid,,G", "a_10,3.00,KES,,,", "Ö,4.00,KES,,,g"]
         assert counts(await book(inbox, tmp_path, *lines)) == (4, 0, 0)
         found = await streamed(inbox, book_rows)
@@ -112,7 +112,7 @@ class ImportContract:
     async def test_the_same_book_again_changes_nothing_and_a_changed_row_is_a_new_version(
         self, inbox: Inbox, tmp_path: Path
     ) -> None:
-        """The old one stays, and is what was known before; what stands before the id's dot, too."""
+        """The old version is what was known before. Versions share the id before the dot."""
         lines = [f"R{n},{n}.00,KES,unpaid,,G" for n in range(1, 9)]
         assert counts(await book(inbox, tmp_path, *lines, at=1)) == (8, 0, 0)
         assert counts(await book(inbox, tmp_path, *reversed(lines), at=2)) == (0, 0, 8)
@@ -132,17 +132,15 @@ class ImportContract:
     async def test_one_reference_may_be_of_several_kinds(
         self, inbox: Inbox, tmp_path: Path
     ) -> None:
-        """Each is a line of its own."""
         path = tmp_path / "kinds.csv"
         path.write_text("reference,kind,amount,currency\nR,order,1.00,KES\nR,invoice,2.00,KES\n")
         for expected in ((2, 0, 0), (0, 0, 2)):
             assert counts(await import_book(context(inbox), ImportRequest(path=path))) == expected
         assert column(await streamed(inbox, book_rows), 3) == ["invoice", "order"]
 
-    async def test_an_import_that_is_not_published_is_seen_by_nobody(
+    async def test_an_unpublished_import_is_invisible_and_undone_by_the_next(
         self, inbox: Inbox, tmp_path: Path, monkeypatch: Any
     ) -> None:
-        """Neither what it adds nor what it supersedes; the next one undoes it, and stops it."""
         monkeypatch.setattr(importing, "SILENT_S", 0.01)
         await book(inbox, tmp_path, "A,1.00,KES,,,", "B,1.00,KES,,,")
         known = await streamed(inbox, book_rows)
@@ -166,10 +164,9 @@ class ImportContract:
             assert not await go_on(connection, begun, written=3)
             assert (await write_book(connection, [row], number=None)).changed == 1
 
-    async def test_undoing_walks_through_all_lines(
+    async def test_undoing_an_import_walks_through_all_lines_in_parts(
         self, inbox: Inbox, tmp_path: Path, monkeypatch: Any
     ) -> None:
-        """Some at a time, whatever the killed import was of."""
         monkeypatch.setattr("app.finance.import_store.UNDOING", 3)
         monkeypatch.setattr(importing, "SILENT_S", 0.01)
         await statement(inbox, tmp_path, *(f"p{n},,1.00,,KES,,refund" for n in range(10)))
@@ -188,7 +185,7 @@ class ImportContract:
     async def test_two_equal_refunds_are_two_lines_and_the_same_file_again_none(
         self, inbox: Inbox, tmp_path: Path
     ) -> None:
-        """A third one in another payout is a third; the amount of a payment may be corrected."""
+        """A third in another payout is a third line. A payment's amount may be corrected."""
         lines = ["p1,O-1,100.00,3.00,KES,po_1,payment", *["p1,O-1,20.00,,KES,po_1,refund"] * 2]
         assert counts(await statement(inbox, tmp_path, *lines, at=1)) == (3, 0, 0)
         assert counts(await statement(inbox, tmp_path, *lines, at=2)) == (0, 0, 3)
@@ -203,7 +200,7 @@ class ImportContract:
     async def test_fees_of_one_payout_in_two_files_are_two_unless_they_are_equal(
         self, inbox: Inbox, tmp_path: Path
     ) -> None:
-        """A fee's money is its net: its gross is 0 whatever it costs."""
+        """A fee's money is its net: its gross is 0."""
         first, second = "p1,O-1,-5.00,,KES,po_1,fee", "p1,O-1,-3.00,,KES,po_1,fee"
         assert counts(await statement(inbox, tmp_path, first, at=1)) == (1, 0, 0)
         assert counts(await statement(inbox, tmp_path, second, at=2)) == (1, 0, 0)
@@ -216,7 +213,7 @@ class ImportContract:
     async def test_a_line_that_names_only_a_payment_has_the_key_of_its_order(
         self, inbox: Inbox, tmp_path: Path
     ) -> None:
-        """As soon as events say so; nothing for a payment of nobody, or of another source."""
+        """As soon as events of its source say which."""
         lines = ["p2,,5.00,,KES,,", "p1,ORD 7,5.00,,KES,,", "p3,,5.00,,KES,,", ",ORD-3,5.00,,KES,,"]
         await statement(inbox, tmp_path, *lines, at=1)
         await keep(inbox, arrival(said("e1", "succeeded", order="ORD-5", payment="p2"), at=5))
@@ -234,11 +231,10 @@ class ImportContract:
         found = await fetch(inbox, statement_lines_of, ["ord3"], payments=["p2"], as_of=LATEST)
         assert {(line.order, line.payment) for line in found} == {("ORD-3", None), (None, "p2")}
 
-    async def test_a_bank_line_is_known_by_what_the_bank_tells_of_it(
+    async def test_a_bank_line_is_known_by_what_the_bank_states_of_it(
         self, inbox: Inbox, tmp_path: Path
     ) -> None:
-        """In whatever file: alike lines are counted, another text of one is a new version, and
-        what was known at an instant stays known."""
+        """Equal lines are counted; another text is a new version."""
         lines = [
             "2026-01-05,5.00,KES,,COINS",
             "2026-01-05,5.00,KES,,COINS",
@@ -254,8 +250,7 @@ class ImportContract:
     async def test_a_number_that_was_erased_from_a_banks_text_does_not_come_back(
         self, inbox: Inbox, tmp_path: Path
     ) -> None:
-        """What else the text says stays, so does a longer number of which it is a part; the same
-        file again is the same line."""
+        """The rest of the text stays, and so does a longer number that contains it."""
         lines = [
             "2026-01-05,5.00,KES,,PO-1 of +254 711 223344",
             "2026-01-06,7,KES,,PO-2547112233449",
@@ -274,8 +269,8 @@ class ImportContract:
     async def test_a_payout_is_the_sum_of_the_lines_that_name_it(
         self, inbox: Inbox, tmp_path: Path
     ) -> None:
-        """Of its source and currency; a refund takes, whatever sign a file gives it, and a fee of
-        its own is money that left; what names no payout is none."""
+        """By source and currency. A refund is negative, whatever its sign in the file, and so is a
+        fee."""
         await statement(
             inbox, tmp_path, "p1,,100.00,3.00,KES,po_1,payment", "p2,,20.00,,KES,po_1,refund",
             ",,-5.00,,KES,po_1,fee", "p3,,9.00,,USD,po_1,payment", "p4,,1.00,,KES,,payment", at=1,
@@ -289,7 +284,6 @@ class ImportContract:
 
     @pytest.mark.alike
     async def test_an_erased_phone_does_not_come_back(self, inbox: Inbox, tmp_path: Path) -> None:
-        """Neither with the same file nor with a new version."""
         line = "A,1.00,KES,unpaid,254700000001,"
         await book(inbox, tmp_path, line)
         async with inbox.database.writing() as connection:
@@ -301,7 +295,6 @@ class ImportContract:
     async def test_what_is_taken_back_and_imported_again_brings_no_erased_phone_back(
         self, inbox: Inbox, tmp_path: Path
     ) -> None:
-        """Of a book, and of each text of a bank's line: entry, and what else is stated."""
         phone = "254700000001"
         line = f"A,1.00,KES,unpaid,{phone},"
         entries = (f"2026-01-05,7.00,KES,,M {phone}", f"2026-01-05,8.00,KES,+{phone},x")
@@ -326,7 +319,7 @@ class ImportContract:
         assert await self._standing(inbox, "book", at=99) == "A=1"
 
     async def test_sums_beyond_64_bits_are_added_up(self, inbox: Inbox, tmp_path: Path) -> None:
-        """Of payouts, and of what is taken back: two people must agree to more than fits, too."""
+        """Of payouts and of withdrawals, for which two people must approve."""
         most = "92233720368547758.07"
         lines = [f"{name},,{most},0,KES,po_1,payment" for name in ("p1", "p2", "p3")]
         await statement(inbox, tmp_path, *lines, at=1)
@@ -340,8 +333,7 @@ class ImportContract:
         assert "more than KES 92,233,720,368,547,758.07." in made.sentence
 
     async def test_lines_and_imports_come_page_by_page(self, inbox: Inbox, tmp_path: Path) -> None:
-        """Each once, whatever a page holds, also of many lines that name no order; and none where a
-        page begins behind the last."""
+        """Each once, whatever the size of a page, also lines that name no order."""
         await book(inbox, tmp_path, *(f"B-{n},1.00,KES,paid,," for n in range(5)), at=1)
         nameless = [f"p{n},,1.00,0,KES,po,payment" for n in range(5)]
         await statement(inbox, tmp_path, *nameless, "q,B-2,1.00,0,KES,po,payment", at=2)
@@ -366,10 +358,9 @@ class ImportContract:
             assert await past_imports(at, kind=kind, limit=9, before=only.number) == []
         assert await finished_runs(at, limit=9, before=5) == []
 
-    async def test_old_phones_are_met_once_each_however_they_are_paged(
+    async def test_old_phones_are_listed_once_each_however_they_are_paged(
         self, inbox: Inbox, tmp_path: Path
     ) -> None:
-        """Versions and kinds of one reference among them."""
         for line in ("A,1.00,KES,unpaid,254700000001,", "A,2.00,KES,unpaid,254700000001,"):
             await book(inbox, tmp_path, line, at=7)
         await book(inbox, tmp_path, "B,1.00,KES,,254700000002,", at=7)
@@ -384,7 +375,7 @@ class ImportContract:
     async def test_imports_are_listed_newest_first_each_after_the_one_before(
         self, inbox: Inbox, tmp_path: Path
     ) -> None:
-        """Even where the clock stands still: what was known at an instant stays what was known."""
+        """Even where the clock stands still."""
         for line in ("A,1.00,KES,,,", "A,2.00,KES,,,"):
             await book(inbox, tmp_path, line, at=7)
         found = await fetch(inbox, imports, kind="book", limit=9)
@@ -426,8 +417,7 @@ class ImportContract:
         left: str,
         restored: int,
     ) -> None:
-        """From then on; as of before, every line is what it was. Line by line, as a million are
-        some thousands at a time."""
+        """As of an earlier instant every line is what it was."""
         monkeypatch.setattr(import_store, "LOOKING", 1)
         for place, said_then in enumerate(files, 1):
             pairs = [pair.split("=") for pair in said_then.split()]
@@ -470,7 +460,7 @@ class ImportContract:
     async def test_a_withdrawal_is_refused_where_there_is_nothing_to_take_back(
         self, inbox: Inbox, tmp_path: Path
     ) -> None:
-        """In a sentence each; the file can be imported again, and counts then."""
+        """A withdrawn file can be imported again."""
         await book(inbox, tmp_path, "A,1.00,KES,paid,,", at=1)
         await book(inbox, tmp_path, "A,1.00,KES,paid,,", "B,1.00,KES,paid,,", at=2)
         now = context(inbox, at=9)
@@ -494,7 +484,6 @@ class ImportContract:
     async def test_no_import_begins_while_one_is_taken_back(
         self, inbox: Inbox, tmp_path: Path, monkeypatch: Any
     ) -> None:
-        """What else is under way is looked for when no other can begin any more."""
         await book(inbox, tmp_path, "A,1.00,KES,paid,,")
         calls: list[str] = []
         for name in ("importing_alone", "under_way"):
@@ -509,10 +498,9 @@ class ImportContract:
         looked, begun = ["importing_alone", "under_way"], ["importing_alone"]
         assert calls == [*looked, *begun]
 
-    async def test_lines_of_fees_alone_are_money_as_well(
+    async def test_the_withdrawal_of_fees_alone_states_their_money(
         self, inbox: Inbox, tmp_path: Path
     ) -> None:
-        """The second person reads what taking back leaves missing."""
         fee = "p1,,-11.00,,KES,,fee"
         await statement(inbox, tmp_path, fee, at=1)
         await statement(inbox, tmp_path, fee, at=2)
@@ -529,10 +517,10 @@ class ImportContract:
         assert entry.facts["later_imports"] == "2"
 
     @pytest.mark.alike
-    async def test_more_than_one_person_may_accept_is_taken_back_by_two(
+    async def test_more_than_one_person_may_accept_is_withdrawn_by_two(
         self, inbox: Inbox, tmp_path: Path
     ) -> None:
-        """The first proposes, the second approves; a file that came between ends the proposal."""
+        """A file in between ends the proposal."""
         at = context(inbox, at=9)
         people: tuple[tuple[str, Role], ...] = (("ann", "admin"), ("bob", "finance"))
         for name, role in people:

@@ -50,7 +50,7 @@ SIZES = [10, 100, 3_000]
 
 
 async def kept_in_ring(inbox: Inbox) -> tuple[int, int, list[str]]:
-    """How many rejections are kept, of how many bytes of body and headers, and which."""
+    """Return the number, bytes and ids of the rejections in the ring."""
     found = await rows(inbox, "SELECT id, body, headers FROM rejections ORDER BY id")
     size = sum(len(body) + len(headers.encode()) for _, body, headers in found)
     return len(found), size, [row[0] for row in found]
@@ -62,8 +62,7 @@ class KeepingContract:
     async def test_a_write_that_takes_too_long_keeps_no_sender_waiting(
         self, url: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """All are asked to try again, and nothing more is taken. What had been begun is stored in
-        the end, what had not been is not; and nobody is answered twice."""
+        """Senders are asked to try again. What had begun is stored in the end; the rest is not."""
         monkeypatch.setattr(inbox_queue, "PATIENCE_S", 0.2)
         begun, behind, late = (arrival(said(name, order="A")) for name in ("e1", "e2", "e3"))
         async with opened(url) as inbox:
@@ -87,11 +86,9 @@ class KeepingContract:
             assert await refusal(context(inbox)) is None
             assert await submit(inbox, behind) == "accepted"
 
-    async def test_nobody_waits_for_a_writer_that_does_not_end(
+    async def test_writers_give_up_on_one_that_does_not_end(
         self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Whoever has something to write is asked to try again; once the other has ended, it is
-        written."""
         monkeypatch.setattr(writer, "TURN_S", 0.05)
         async with inbox.database.writing():
             for _ in range(2):
@@ -99,10 +96,9 @@ class KeepingContract:
                     await issue_token(context(inbox), name="shop")
         assert await issue_token(context(inbox), name="shop")
 
-    async def test_nobody_waits_for_a_writer_that_has_just_been_given_its_turn(
+    async def test_writers_give_up_on_one_that_has_just_got_its_turn(
         self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Whoever asks as one writer ends and the next is to begin waits no longer than others."""
         monkeypatch.setattr(writer, "TURN_S", 0.05)
         over = asyncio.Event()
 
@@ -122,8 +118,7 @@ class KeepingContract:
             await next_one
 
     @pytest.mark.alike
-    async def test_the_ring_is_bounded(self, url: str) -> None:
-        """After every commit the ring holds no more than its count and bytes, the newest last."""
+    async def test_the_ring_is_bounded_after_every_commit(self, url: str) -> None:
         chance = random.Random(5)
         bounds = {"rejections_max_count": MAX_COUNT, "rejections_max_bytes": MAX_BYTES}
         async with opened(url, **bounds) as inbox:
@@ -145,8 +140,7 @@ class KeepingContract:
                 assert names, "the ring was emptied"
 
     @pytest.mark.alike
-    async def test_the_ring_keeps_what_fits(self, url: str) -> None:
-        """A ring that is not over a bound deletes nothing, also after it was opened again."""
+    async def test_a_ring_within_its_bounds_deletes_nothing(self, url: str) -> None:
         for _ in range(2):
             async with opened(url, rejections_max_count=MAX_COUNT) as inbox:
                 await keep(inbox, *(rejection() for _ in range(MAX_COUNT // 2)))
@@ -156,8 +150,7 @@ class KeepingContract:
             assert 1 < (await kept_in_ring(inbox))[0] <= MAX_COUNT
 
     @pytest.mark.alike
-    async def test_what_was_refused_is_read_as_it_was_kept(self, inbox: Inbox) -> None:
-        """Every member of it, alone and in the order of arrival."""
+    async def test_rejections_come_back_as_they_were_kept(self, inbox: Inbox) -> None:
         refused = [rejection(body=b"{1}", headers="c: d"), rejection()]
         await keep(inbox, *refused)
         async with inbox.database.reading() as connection:
@@ -168,15 +161,15 @@ class KeepingContract:
             assert await refusal_store.find_rejection(connection, "dlv_none") is None
 
     @pytest.mark.parametrize("bound", ["rejections_max_count", "rejections_max_bytes"])
-    async def test_a_ring_of_nothing(self, url: str, bound: str) -> None:
-        """Bounds of zero keep no rejection and stop nothing."""
+    async def test_a_ring_of_size_zero_keeps_nothing_and_stops_nothing(
+        self, url: str, bound: str
+    ) -> None:
         async with opened(url, **{bound: 0}) as inbox:
             assert await keep(inbox, rejection(), arrival(said("e1", order="A"))) == ["stored"] * 2
             assert (await kept_in_ring(inbox))[0] == 0
 
     @pytest.mark.alike
-    async def test_what_was_not_committed_pushes_nothing_out(self, inbox: Inbox) -> None:
-        """Rejections whose transaction failed do not count against those that are kept."""
+    async def test_rejections_of_a_failed_transaction_push_nothing_out(self, inbox: Inbox) -> None:
         ring = refusal_store.RejectionRing(max_count=MAX_COUNT, max_bytes=10**6)
         for number in range(MAX_COUNT):
             with suppress(RuntimeError):
@@ -189,8 +182,8 @@ class KeepingContract:
         assert (await kept_in_ring(inbox))[0] == 6
 
     @pytest.mark.alike
-    async def test_tokens(self, inbox: Inbox) -> None:
-        """A token opens until it is revoked; its name is used once; no other text opens."""
+    async def test_a_token_is_valid_until_it_is_revoked(self, inbox: Inbox) -> None:
+        """Its name is used once."""
         at = context(inbox)
         token = await issue_token(at, name="shop")
         assert token.startswith("thk_sandbox_")
@@ -215,9 +208,8 @@ class KeepingContract:
         assert entry.changed_at == entry.revoked_at
 
     @pytest.mark.alike
-    async def test_what_a_token_is_for(self, inbox: Inbox) -> None:
-        """Without a name for them, three scopes; named, those alone; making and revoking one is in
-        the trail with them."""
+    async def test_a_token_has_the_scopes_it_was_made_with(self, inbox: Inbox) -> None:
+        """Three by default. Making and revoking it are in the trail."""
         at = context(inbox)
         await issue_token(at, name="a")
         await issue_token(at, name="b", scopes=["finance", "read", "read"], until="1d")
@@ -237,9 +229,8 @@ class KeepingContract:
         ]
         assert facts == [("token_added", document), ("token_revoked", document)]
 
-    async def test_the_end_of_a_token(self, inbox: Inbox) -> None:
-        """It opens until just before it. What ends within two weeks is found, the first first;
-        what has ended or was revoked is not."""
+    async def test_a_token_is_valid_until_its_end(self, inbox: Inbox) -> None:
+        """Tokens that end within two weeks are listed, the first to end first."""
         clock, now = SetClock(T), T
         at = replace(context(inbox), clock=clock)
         ends = {"a": "15d", "b": "13d", "c": format_instant(now + 2 * HOUR), "d": "1h", "e": "3h"}
@@ -276,16 +267,18 @@ class KeepingContract:
 
     @pytest.mark.alike
     @pytest.mark.parametrize("name", ["", "a b", "x" * 61, "é", "a\n"])
-    async def test_token_names(self, inbox: Inbox, name: str) -> None:
-        """A name that could not be typed or listed is refused."""
+    async def test_a_token_name_that_could_not_be_typed_or_listed_is_refused(
+        self, inbox: Inbox, name: str
+    ) -> None:
         with pytest.raises(UsageError):
             await issue_token(context(inbox), name=name)
 
     @pytest.mark.alike
     @pytest.mark.parametrize(("own", "other"), [("sandbox", "live"), ("live", "sandbox")])
     @pytest.mark.parametrize("purpose", ["serving", "writing", "reading"])
-    async def test_the_stamp(self, url: str, own: str, other: str, purpose: Purpose) -> None:
-        """A database that served one environment refuses the other, whatever it is opened for."""
+    async def test_a_database_of_one_environment_refuses_the_other(
+        self, url: str, own: str, other: str, purpose: Purpose
+    ) -> None:
         async with opened(url, environment=own):
             pass
         with pytest.raises(ConfigurationError, match=f"belongs to {own}"):
@@ -296,27 +289,23 @@ class KeepingContract:
 
     @pytest.mark.alike
     async def test_a_new_database_must_be_given_an_environment(self, url: str) -> None:
-        """A new database is not made without saying what it is for."""
         with pytest.raises(ConfigurationError, match="TALLYHOOK_ENVIRONMENT"):
             async with open_inbox(Settings(database_url=url), purpose="writing"):
                 pass
 
-    async def test_migrations_make_the_tables(self, inbox: Inbox) -> None:
-        """A database made by the migrations is the one that the tables describe."""
+    async def test_migrations_make_the_declared_tables(self, inbox: Inbox) -> None:
         async with inbox.database.reading() as connection:
             assert await schema.current_version(connection) == schema.NEWEST
             assert await connection.run_sync(differences) == []
 
     async def test_upgrading_again_changes_nothing(self, inbox: Inbox) -> None:
-        """An upgrade of an up-to-date database changes neither the version nor a row."""
         await keep(inbox, arrival(said("e1", order="A")), rejection())
         before = await dump(inbox, *metadata.tables)
         newest = schema.NEWEST
         assert await inbox.database.upgrade() == (newest, newest)
         assert await dump(inbox, *metadata.tables) == before
 
-    async def test_mapping_refuses_what_is_not_ours(self) -> None:
-        """A stored claim or kind outside the vocabulary is an error, not a value."""
+    async def test_an_unknown_claim_or_kind_in_a_row_is_an_error(self) -> None:
         with pytest.raises(ValueError, match="none of ours"):
             delivery_of(("A", "shop", "e", "d", "dlv", 1, "k", "paid", *[None] * 14))
         with pytest.raises(ValueError, match="none of ours"):

@@ -30,7 +30,7 @@ from tests.reconcile.build import DUE, seconds
 
 
 async def folded(inbox: Inbox, *, at: int) -> list[TakingRow]:
-    """What folding every history `at` seconds after T gives, without any cache."""
+    """Fold every history `at` seconds after T, without a cache."""
     found = []
     async with inbox.database.reading() as connection:
         async for part in scan(connection):
@@ -42,7 +42,7 @@ async def folded(inbox: Inbox, *, at: int) -> list[TakingRow]:
 
 
 async def cached(inbox: Inbox, *, at: int, within: Any = None) -> list[TakingRow]:
-    """What a run reads now, with what is stale in its snapshot folded anew."""
+    """Read ledger lines as a run does now."""
     found, now = [], seconds(at)
     async with inbox.database.reading() as connection:
         overlay = await overlay_of(context(inbox, at=at), connection, now=now)
@@ -53,7 +53,7 @@ async def cached(inbox: Inbox, *, at: int, within: Any = None) -> list[TakingRow
 
 
 async def then(inbox: Inbox, *, at: int) -> list[TakingRow]:
-    """What a run as of the past reads."""
+    """Read ledger lines as a run as of the past does."""
     found = []
     async with ledger_lines_then(
         context(inbox, at=99_999), as_of=seconds(at), progress=quiet
@@ -64,7 +64,7 @@ async def then(inbox: Inbox, *, at: int) -> list[TakingRow]:
 
 
 async def several(inbox: Inbox) -> None:
-    """Orders of every shape, whose keys are in another order than their references."""
+    """Keep orders of every shape, whose keys sort otherwise than their references."""
     yen = Money(minor=7, currency="JPY")
     refund = said("r", "refunded", order="b-1", payment="p-b-1", movement="re", money=DUE)
     await keep(
@@ -79,14 +79,12 @@ async def several(inbox: Inbox) -> None:
 
 
 class LedgerLinesContract:
-    """A cache that is never wrong. A subclass gives `url`."""
+    """The cache of ledger lines. A subclass gives `url`."""
 
     @pytest.mark.alike
-    async def test_takings_read_from_the_cache_are_those_that_folding_gives(
-        self, inbox: Inbox
-    ) -> None:
-        """Before the cache is filled, when it is, and when evidence or time has gone past it; each
-        row of the matcher once, in key order."""
+    async def test_cached_ledger_lines_equal_folded_ones(self, inbox: Inbox) -> None:
+        """Before the cache is filled, afterwards, and when it is behind. Each row comes once, in
+        key order."""
         await several(inbox)
         assert await cached(inbox, at=9) == await folded(inbox, at=9)
         assert await refresh_ledger_lines(context(inbox, at=9), progress=quiet) == 5
@@ -100,9 +98,7 @@ class LedgerLinesContract:
         assert len(newer) == 6
         assert newer != stored
 
-    async def test_a_deadline_that_passes_makes_a_taking_stale(self, inbox: Inbox) -> None:
-        """What waited when it was cached has timed out when its time has come, though nothing was
-        said; before that it stands."""
+    async def test_a_deadline_that_passes_makes_a_ledger_line_stale(self, inbox: Inbox) -> None:
         await keep(inbox, arrival(said("w", order="A", payment="p", order_money=DUE)))
         await refresh_ledger_lines(context(inbox), progress=quiet)
         async with inbox.database.reading() as connection:
@@ -113,8 +109,8 @@ class LedgerLinesContract:
         assert "timed_out" in (await rows(inbox, "SELECT told FROM takings"))[0][0]
 
     @pytest.mark.alike
-    async def test_an_order_that_shares_evidence_is_folded_with_it(self, inbox: Inbox) -> None:
-        """A payment that two orders claim pays neither, though only one of them was spoken of."""
+    async def test_orders_that_share_evidence_are_folded_together(self, inbox: Inbox) -> None:
+        """A payment that two orders claim pays neither."""
         await keep(inbox, arrival(paid("A"), at=1))
         await refresh_ledger_lines(context(inbox, at=2), progress=quiet)
         await keep(
@@ -129,7 +125,7 @@ class LedgerLinesContract:
     async def test_an_event_that_names_no_order_reaches_all_that_share_its_payment(
         self, inbox: Inbox
     ) -> None:
-        """It is kept under one of them; the ledger line of the other is not stale by itself."""
+        """It is kept under one order, and makes the others' lines stale, too."""
         both = [said(f"e-{order}", order=order, payment="p", order_money=DUE) for order in "AB"]
         await keep(inbox, arrival(both[0], at=1))
         await keep(inbox, arrival(both[1], at=1))
@@ -141,8 +137,7 @@ class LedgerLinesContract:
         assert [old != new for old, new in zip(before, after, strict=True)] == [True, True]
 
     @pytest.mark.alike
-    async def test_takings_of_the_past_are_those_of_what_was_known(self, inbox: Inbox) -> None:
-        """An order of which nothing had arrived is not among them."""
+    async def test_ledger_lines_of_the_past_rest_on_what_was_known(self, inbox: Inbox) -> None:
         await several(inbox)
         assert [row.order for row in await then(inbox, at=2)] == ["A 2", "b-1", "É5"]
         for at in (0, 2, 4, 9, WINDOW_S + 9):
@@ -150,7 +145,6 @@ class LedgerLinesContract:
 
     @pytest.mark.alike
     async def test_ranges_of_keys_together_are_everything(self, inbox: Inbox) -> None:
-        """Each row is in exactly one of two ranges, those of stale orders too."""
         await several(inbox)
         await refresh_ledger_lines(context(inbox, at=9), progress=quiet)
         await keep(inbox, arrival(paid("B-3"), at=10), arrival(paid("a0"), at=11))
@@ -161,7 +155,6 @@ class LedgerLinesContract:
 
     @pytest.mark.alike
     async def test_a_rebuild_drops_the_cache(self, inbox: Inbox) -> None:
-        """A changed policy shows in a rebuild of all ledgers, so they are made anew after it."""
         await several(inbox)
         await refresh_ledger_lines(context(inbox, at=9), progress=quiet)
         await refold_all(context(inbox, at=9), progress=quiet)
@@ -171,7 +164,6 @@ class LedgerLinesContract:
     async def test_an_order_that_cannot_be_folded_stops_no_other(
         self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """It stays stale, and has no taking until it can be."""
         await several(inbox)
 
         def broken(history: Any, **asked: Any) -> Any:
@@ -183,8 +175,7 @@ class LedgerLinesContract:
         monkeypatch.setattr(reconcile_rows, "fold_or_log", fold_or_log)
         assert len(await cached(inbox, at=9)) == 5
 
-    async def test_the_check_finds_a_cached_taking_that_is_wrong(self, inbox: Inbox) -> None:
-        """And has nothing to say of those that are right, or only behind."""
+    async def test_the_check_finds_a_wrong_ledger_line_and_no_stale_one(self, inbox: Inbox) -> None:
         await several(inbox)
         at = context(inbox, at=9)
         await refold_all(at, progress=quiet)

@@ -42,7 +42,7 @@ WINDOW_S = 35 * 60
 
 
 def quiet(count: int) -> None:
-    """Progress that nobody watches."""
+    """Show no progress."""
 
 
 async def folded(at: AppContext) -> int:
@@ -51,12 +51,10 @@ async def folded(at: AppContext) -> int:
 
 
 async def revisions(inbox: Inbox, *, after: int = 0, limit: int = 1000) -> list[Published]:
-    """A page of the feed."""
     return await fetch(inbox, ledger_store.feed, after=after, limit=limit)
 
 
 def paid(order: str, *, event_id: str | None = None) -> Any:
-    """The event that pays an order in full."""
     return said(
         event_id or f"paid-{order}", "succeeded", order=order, payment=f"p-{order}",
         money=DUE, order_money=DUE, occurred_at=T,
@@ -64,7 +62,7 @@ def paid(order: str, *, event_id: str | None = None) -> Any:
 
 
 async def mark(inbox: Inbox, order: str) -> tuple[Any, ...]:
-    """(due_at, generation) of an order."""
+    """Return (due_at, generation) of an order."""
     (found,) = await rows(
         inbox, "SELECT due_at, generation FROM order_due WHERE order_key = :order", order=order
     )
@@ -75,8 +73,7 @@ class LedgerContract:
     """Due marks, publishing and the feed. A subclass gives `url`."""
 
     async def test_new_evidence_sets_its_order_due(self, inbox: Inbox) -> None:
-        """Every arrival for an order, a redelivery too, sets it due and counts a generation; one
-        that is due already keeps its place before those that came later."""
+        """A redelivery does, too. An order that is due already keeps its place."""
         await keep(inbox, arrival(said("e1", order="A"), at=1))
         assert await mark(inbox, "A") == (seconds(1), 1)
         await keep(inbox, arrival(said("e1", order="A"), at=2))
@@ -88,7 +85,6 @@ class LedgerContract:
             assert await count_due(connection, now=seconds(1), enough=0) == 0
 
     async def test_the_next_due_order_is_found_by_its_index(self, inbox: Inbox) -> None:
-        """When the next one is due is asked all the time, and never of every order's mark."""
         async with inbox.database.reading() as connection:
             explain = "EXPLAIN"
             if connection.dialect.name == "sqlite":
@@ -98,8 +94,9 @@ class LedgerContract:
             rows = await connection.execute(text(f"{explain} {NEXT_DUE}"))
             assert "ix_order_due_due_at" in "\n".join(str(row) for row in rows)
 
-    async def test_what_changed_since_then_is_found_by_its_index(self, inbox: Inbox) -> None:
-        """Not by a look at every order that there is."""
+    async def test_orders_that_changed_since_an_instant_are_found_by_index(
+        self, inbox: Inbox
+    ) -> None:
         await keep(inbox, arrival(said("e1", order="A")), arrival(paid("B"), at=2))
         await folded(context(inbox, at=3))
         async with inbox.database.reading() as connection:
@@ -119,14 +116,12 @@ class LedgerContract:
 
     @pytest.mark.alike
     async def test_new_evidence_does_not_wait_for_the_deadline(self, inbox: Inbox) -> None:
-        """An order that waits for its deadline is due at once when something new is said."""
         await keep(inbox, arrival(said("e1", order="A")))
         await folded(context(inbox, at=1))
         await keep(inbox, arrival(paid("A"), at=2))
         assert (await mark(inbox, "A"))[0] == seconds(2)
 
     async def test_news_of_a_contested_payment_sets_both_orders_due(self, inbox: Inbox) -> None:
-        """What names another order and the payment of this one is news of this one, too."""
         await keep(inbox, arrival(said("a", order="A", payment="p")))
         await folded(context(inbox, at=1))
         await keep(inbox, arrival(said("b", order="B", payment="p"), at=2))
@@ -135,7 +130,7 @@ class LedgerContract:
 
     @pytest.mark.alike
     async def test_a_fold_moves_the_mark_to_the_deadline(self, inbox: Inbox) -> None:
-        """After a fold an open order is due at its deadline, and a settled one never."""
+        """A settled order is not due again."""
         await keep(inbox, arrival(said("e1", order="A")), arrival(paid("B")))
         assert await folded(context(inbox, at=1)) == 2
         assert (await mark(inbox, "A"))[0] == T + 35 * MINUTE
@@ -143,8 +138,8 @@ class LedgerContract:
         async with inbox.database.reading() as connection:
             assert await run(connection, next_due) == T + 35 * MINUTE
 
-    async def test_what_waits_for_a_clock_that_was_ahead_is_called_up(self, inbox: Inbox) -> None:
-        """Evidence that was dated ahead is folded now; a deadline that is ahead stays."""
+    async def test_evidence_dated_ahead_by_a_wrong_clock_is_folded_now(self, inbox: Inbox) -> None:
+        """A deadline that is ahead stays."""
         await keep(inbox, arrival(said("e1", order="A")))
         await folded(context(inbox, at=1))
         deadline = await mark(inbox, "A")
@@ -159,7 +154,7 @@ class LedgerContract:
 
     @pytest.mark.alike
     async def test_the_deadline_is_published_without_an_event(self, inbox: Inbox) -> None:
-        """Past its deadline an order is folded again, and says timed_out, once."""
+        """Once."""
         await keep(inbox, arrival(said("e1", order="A")))
         outcomes = []
         for at in (1, WINDOW_S - 1, WINDOW_S, WINDOW_S + 1, WINDOW_S + 99):
@@ -168,7 +163,6 @@ class LedgerContract:
         assert outcomes == [["pending"], ["pending"], *[["pending", "timed_out"]] * 3]
 
     async def test_due_orders_come_longest_waiting_first(self, inbox: Inbox) -> None:
-        """The order that has waited longest is folded first, and no more than asked for."""
         for order, at in (("A", 3), ("B", 1), ("C", 2), ("D", 9)):
             await keep(inbox, arrival(said(order, order=order), at=at))
         async with inbox.database.reading() as connection:
@@ -179,7 +173,6 @@ class LedgerContract:
     async def test_evidence_between_fold_and_publishing_keeps_the_order_due(
         self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """What arrives while an order is being folded is folded in the next round, never missed."""
         await keep(inbox, arrival(said("e1", order="A")))
 
         async def late(*arguments: Any) -> Any:
@@ -199,7 +192,6 @@ class LedgerContract:
     async def test_two_folders_of_one_order_publish_once(
         self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A fold that was overtaken by another one of the same order publishes nothing."""
         await keep(inbox, arrival(said("e1", order="A")))
 
         async def overtaken(*arguments: Any) -> Any:
@@ -214,8 +206,7 @@ class LedgerContract:
         assert (await outcomes_in(inbox)) == {"timed_out": 1}
 
     @pytest.mark.alike
-    async def test_revisions_have_no_gaps(self, inbox: Inbox) -> None:
-        """Numbers run from 1 without a gap, also where a publishing transaction failed."""
+    async def test_revisions_have_no_gaps_after_a_failed_publication(self, inbox: Inbox) -> None:
         for number in range(7):
             await keep(inbox, arrival(said(f"e{number}", order=f"O{number}"), at=number))
         with pytest.raises(RuntimeError, match="planned"):
@@ -229,7 +220,6 @@ class LedgerContract:
         assert {r.before_outcome for r in found[7:]} == {"pending"}
 
     async def test_concurrent_publishers_share_one_numbering(self, inbox: Inbox) -> None:
-        """Several publishers at once take numbers without a gap and without sharing one."""
         names = [f"O{number:02}" for number in range(30)]
         await keep(inbox, *(arrival(said(name, order=name)) for name in names))
         await asyncio.gather(*(refold_due(context(inbox, at=1), limit=7) for _ in range(8)))
@@ -240,8 +230,9 @@ class LedgerContract:
 
     @pytest.mark.alike
     @pytest.mark.parametrize("limit", [1, 2, 3, 100])
-    async def test_paging_through_the_feed(self, inbox: Inbox, limit: int) -> None:
-        """Pages of any size, each from the last cursor, are together the whole feed."""
+    async def test_pages_of_any_size_are_together_the_whole_feed(
+        self, inbox: Inbox, limit: int
+    ) -> None:
         await keep(inbox, *(arrival(said(f"e{n}", order=f"O{n}")) for n in range(7)))
         await folded(context(inbox, at=1))
         found: list[Published] = []
@@ -252,8 +243,7 @@ class LedgerContract:
         assert len(found) == 7
 
     @pytest.mark.alike
-    async def test_latest_positions(self, inbox: Inbox) -> None:
-        """The latest position is what the last revision of the order said; none for others."""
+    async def test_the_latest_position_is_that_of_the_last_revision(self, inbox: Inbox) -> None:
         await keep(inbox, arrival(said("e1", order="A")), arrival(said("e2", order="B")))
         await folded(context(inbox, at=1))
         await keep(inbox, arrival(paid("A")))
@@ -266,8 +256,9 @@ class LedgerContract:
             for order in ("A", "B")
         }
 
-    async def test_listing_by_outcome_and_finding(self, inbox: Inbox) -> None:
-        """Orders are listed in key order, after a key, by outcome and by finding."""
+    async def test_orders_are_listed_by_outcome_and_finding_in_key_order(
+        self, inbox: Inbox
+    ) -> None:
         for order in ("B", "A", "D", "C"):
             await keep(inbox, arrival(said(order, order=order)))
         await keep(inbox, arrival(paid("A")), arrival(paid("C")), arrival(paid("C")))
@@ -287,7 +278,7 @@ class LedgerContract:
     async def test_the_counters_of_orders_are_what_a_full_count_gives(
         self, inbox: Inbox, seed: int
     ) -> None:
-        """After generated histories, whatever was folded between; and after a rebuild."""
+        """After generated histories, folded at any time between, and after a rebuild."""
         chosen = random.Random(seed)
         claims: tuple[ClaimKind, ...] = ("pending", "succeeded", "declined", "refunded", "disputed")
         for at in range(1, 25):
@@ -309,7 +300,6 @@ class LedgerContract:
         assert await outcomes_in(inbox) == counted
 
     async def test_a_publication_that_fails_counts_nothing(self, inbox: Inbox) -> None:
-        """What is counted commits with the ledgers, or not at all."""
         await keep(inbox, arrival(said("e1", order="A")))
         with pytest.raises(RuntimeError, match="planned"):
             await published_then_failing(inbox, "A")
@@ -317,8 +307,7 @@ class LedgerContract:
         await full_count_agrees(inbox)
 
     @pytest.mark.alike
-    async def test_rebuilding_the_caches(self, inbox: Inbox) -> None:
-        """Dropping every ledger and folding all again gives equal rows, and publishes nothing."""
+    async def test_rebuilt_ledgers_are_equal_and_publish_nothing(self, inbox: Inbox) -> None:
         for number in range(6):
             await keep(inbox, arrival(said(f"e{number}", order=f"O{number}"), at=number))
         await keep(inbox, arrival(paid("O1")), arrival(paid("O4")), arrival(paid("O4")))
@@ -332,8 +321,7 @@ class LedgerContract:
         assert after == before
 
     @pytest.mark.alike
-    async def test_rebuilding_publishes_what_differs(self, inbox: Inbox) -> None:
-        """Where a rebuilt ledger says something else than was published, a revision says so."""
+    async def test_a_rebuild_publishes_ledgers_that_differ(self, inbox: Inbox) -> None:
         await keep(inbox, arrival(said("e1", order="A")), arrival(said("e2", order="B")))
         await folded(context(inbox, at=1))
         await refold_all(context(inbox, at=WINDOW_S), progress=quiet)
@@ -361,7 +349,7 @@ LISTINGS: list[dict[str, Any]] = [
 
 
 async def full_count_agrees(inbox: Inbox) -> None:
-    """The counters of orders are what the ledgers give."""
+    """Compare the counters of orders with the ledgers."""
     async with inbox.database.reading() as connection:
         assert await differing_tallies(connection) == []
         assert await differing_listings(connection) == []
@@ -369,8 +357,7 @@ async def full_count_agrees(inbox: Inbox) -> None:
 
 
 async def listed_as_published(inbox: Inbox) -> None:
-    """Orders of each outcome and finding come newest first by their last revision, a page at a
-    time."""
+    """List orders of each outcome and finding, newest revision first, in pages."""
     last = "SELECT max(seq) FROM revisions WHERE revisions.order_key = ledgers.order_key"
     found = await rows(inbox, f"SELECT order_key, outcome, findings, ({last}) FROM ledgers")
     codes = {(None, code) for row in found for code in row[2].split("|") if code}
@@ -399,7 +386,7 @@ async def listed_as_published(inbox: Inbox) -> None:
 
 
 async def outcomes_in(inbox: Inbox) -> dict[str, int]:
-    """How many orders have each outcome."""
+    """Return the number of orders by outcome."""
     return await fetch(inbox, outcome_counts)
 
 

@@ -31,7 +31,7 @@ LEASE = 60 * SECOND
 
 
 async def publish_two(inbox: Inbox, *orders: str, at: int = 0) -> None:
-    """Two revisions of each order, pending and succeeded, of which the shop is to be notified."""
+    """Publish two revisions of each order, of which the shop is to be notified."""
     inbox.settings = inbox.settings.model_copy(update={"shop": NOTIFIED})
     for make in (lambda order: said(f"e-{order}", order=order, payment=f"p-{order}"), paid):
         await keep(inbox, *(arrival(make(order), at=at) for order in orders))
@@ -39,33 +39,30 @@ async def publish_two(inbox: Inbox, *orders: str, at: int = 0) -> None:
 
 
 async def take(inbox: Inbox, *, at: int = 0, limit: int = 100) -> list[Notification]:
-    """What one worker gets."""
     return await commit(inbox, take_notifications, now=seconds(at), limit=limit, lease=LEASE)
 
 
 async def settle(inbox: Inbox, *results: SendResult, at: int = 0) -> None:
-    """What became of it."""
     await commit(inbox, settle_notifications, results, now=seconds(at))
 
 
 def names(taken: list[Notification]) -> list[tuple[str, str]]:
-    """(order, outcome) of each, sorted."""
+    """Return (order, outcome) of each, sorted."""
     return sorted((each.published.order, each.published.outcome) for each in taken)
 
 
 async def counts(inbox: Inbox, *, enough: int = 9) -> tuple[int, int]:
-    """(waiting, given up)"""
+    """Return how many wait, and how many were given up."""
     return await fetch(inbox, notification_counts, enough=enough)
 
 
 class OutboxContract:
-    """Rows are written with their revisions, taken once, and in the order of each order's."""
+    """The outbox of notifications. A subclass gives `url`."""
 
     async def test_a_revision_and_its_notification_are_one_transaction(
         self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Where publishing fails at its end, there is neither; where it succeeds, there are both;
-        and none where no shop is to be notified."""
+        """There is none where no shop is to be notified."""
         inbox.settings = inbox.settings.model_copy(update={"shop": NOTIFIED})
         await keep(inbox, arrival(paid("A")))
 
@@ -88,7 +85,7 @@ class OutboxContract:
 
     @pytest.mark.alike
     async def test_an_order_is_notified_in_order(self, inbox: Inbox) -> None:
-        """Only the first of an order is given out, until it was delivered or given up."""
+        """The next is given out once the first was delivered or given up."""
         await publish_two(inbox, "A", "B")
         first = await take(inbox)
         assert names(first) == [("A", "pending"), ("B", "pending")]
@@ -106,8 +103,8 @@ class OutboxContract:
         await settle(inbox, SendResult(sent=again[0], problem="status_500"), at=21)
         assert names(await take(inbox, at=21)) == [(first[1].published.order, "succeeded")]
 
-    async def test_who_dies_loses_the_lease(self, inbox: Inbox) -> None:
-        """After the lease another gets the same, and what the first says late changes nothing."""
+    async def test_a_worker_that_died_loses_its_lease(self, inbox: Inbox) -> None:
+        """Its late results change nothing."""
         await publish_two(inbox, "A")
         (lost,) = await take(inbox)
         (found,) = await take(inbox, at=60)
@@ -122,8 +119,7 @@ class OutboxContract:
         assert (there.due_at, there.delivered_at) == (None, seconds(62))
         assert (there.published_at, there.problem) == (seconds(0), None)
 
-    async def test_several_share_the_work(self, inbox: Inbox) -> None:
-        """Whoever takes at the same time never gets the same."""
+    async def test_no_two_workers_take_the_same_notification(self, inbox: Inbox) -> None:
         await publish_two(inbox, *(f"O{n}" for n in range(12)))
         parts = await asyncio.gather(*(take(inbox, limit=4) for _ in range(4)))
         taken = [each.published.seq for part in parts for each in part]
@@ -131,8 +127,7 @@ class OutboxContract:
         rest = [each.published.seq for _ in range(3) for each in await take(inbox, limit=4)]
         assert len({*taken, *rest}) == len(taken) + len(rest) == 12
 
-    async def test_what_is_new_and_what_was_tried_each_have_places(self, inbox: Inbox) -> None:
-        """Of twelve that were refused and of twelve that are new: none holds up the others."""
+    async def test_new_and_retried_notifications_each_have_places(self, inbox: Inbox) -> None:
         await publish_two(inbox, *(f"O{n}" for n in range(12)))
         tried = await take(inbox, limit=12)
         later = [SendResult(sent=each, problem="status_404", again_at=seconds(5)) for each in tried]
@@ -143,8 +138,7 @@ class OutboxContract:
         rest = [each.published.order[0] for _ in range(4) for each in await take(inbox, at=6)]
         assert (rest.count("N"), rest.count("O")) == (6, 10)
 
-    async def test_what_was_given_up_is_listed_and_sent_again(self, inbox: Inbox) -> None:
-        """A dead letter stays, with its problem, until somebody asks for it again."""
+    async def test_a_given_up_notification_is_listed_and_sent_again(self, inbox: Inbox) -> None:
         await publish_two(inbox, "A")
         (sent,) = await take(inbox)
         await settle(inbox, SendResult(sent=sent, problem="status_410"))

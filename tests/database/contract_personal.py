@@ -74,35 +74,33 @@ DECIDED = Decided(decision="approved", who="Ben", role="finance", reason="seen",
 
 
 def paid(event_id: str, order: str, payment: str = "p1") -> Event:
-    """An event after which nothing of the order waits."""
+    """Return an event that settles its order."""
     return said(event_id, "succeeded", order=order, payment=payment, money=PRICE, order_money=PRICE)
 
 
 def of_customer(event_id: str, digest: bytes = DIGEST, **words: Any) -> Any:
-    """An arrival whose event names a customer."""
+    """Return an arrival whose event names a customer."""
     body = f'{{"{event_id}": "{PHONE}"}}'.encode()
     return arrival(said(event_id, **words), body=body, customer=digest)
 
 
 def a_month_later(inbox: Inbox, folder: Path) -> AppContext:
-    """A context that may erase."""
+    """Return a context that may erase."""
     later = context(inbox, at=40 * DAY // SECOND)
     return replace(later, phone_key=KEY, erasure_journal=folder / "erasures")
 
 
 def erasing(then: AppContext, phone: str = PHONE) -> Awaitable[Erasure]:
-    """An erasure as a person asks for it."""
     asked = ErasureRequest(phone=f"+{phone}", reason="asked", by="Ann")
     return erase(then, asked, sources={}, rules=ErasureRules(), dry_run=False, progress=quiet)
 
 
 def again(then: AppContext) -> ErasureReplay:
-    """Who erases again."""
     return ErasureReplay(then, sources={}, rules=ErasureRules(), progress=quiet)
 
 
 async def with_bodies(inbox: Inbox) -> list[str]:
-    """The events of which the bodies are there."""
+    """Return the events whose bodies are there."""
     sql = "SELECT event_id FROM deliveries WHERE body IS NOT NULL ORDER BY 1"
     return [row[0] for row in await rows(inbox, sql)]
 
@@ -127,7 +125,7 @@ FOUND_BY |= ORPHANED | {"events of an order": (OF_ORDERS, {}, "ix_events_order_k
 
 
 class PersonalContract:
-    """Phones by digest, erasure, and tables that are only added to; `store` is the fixture."""
+    """Phones by digest, erasure, and append-only tables. A subclass gives `url`."""
 
     @pytest.mark.alike
     async def test_an_order_is_found_by_its_customers_digest(self, inbox: Inbox) -> None:
@@ -158,7 +156,6 @@ class PersonalContract:
 
     @pytest.mark.parametrize("asked", FOUND_BY)
     async def test_large_tables_are_asked_by_index(self, inbox: Inbox, asked: str) -> None:
-        """Nobody looks through what millions of deliveries have left."""
         sql, values, index = FOUND_BY[asked]
         async with inbox.database.reading() as connection:
             explain = "EXPLAIN"
@@ -181,7 +178,7 @@ class PersonalContract:
             assert not await phone_store.has_other_keys(connection, other.name)
 
     async def test_numbers_that_are_not_noted_are_counted(self, inbox: Inbox) -> None:
-        """Each once for each order; one that is noted for the delivery is noted for its order."""
+        """Each once for each order. A number noted for the delivery is noted for its order."""
         await keep(inbox, of_customer("e1", order="A"))
         other = PhoneKey(b"o" * 32).digest(PHONE)
         named = [(DIGEST, "order", "A", T), (DIGEST, "order", "B", T), (other, "order", "A", T)]
@@ -223,10 +220,7 @@ class PersonalContract:
         for table in ("phones", "rejections"):
             assert await rows(inbox, f"SELECT 1 FROM {table}") == []
 
-    async def test_what_is_not_read_yet_keeps_the_body_that_it_shares(
-        self, inbox: Inbox, tmp_path: Path
-    ) -> None:
-        """Then the whole body does not come back with what nobody can read."""
+    async def test_an_unread_part_keeps_the_whole_body(self, inbox: Inbox, tmp_path: Path) -> None:
         body, whole = f'{{"phone": "{PHONE}"}}'.encode(), Envelope("d" * 64, PHONE.encode())
         event = paid("e1", "A")
         unread = arrival(None, whole=whole)
@@ -252,7 +246,7 @@ class PersonalContract:
 
     @pytest.mark.alike
     async def test_nobody_is_erased_without_a_journal(self, inbox: Inbox) -> None:
-        """On PostgreSQL it has no place unless it is given one."""
+        """On PostgreSQL its place must be given."""
         await keep(inbox, of_customer("e1", order="A"))
         with pytest.raises(ConfigurationError, match="TALLYHOOK_ERASURE_JOURNAL: is not set"):
             await erasing(context(inbox, at=40 * DAY // SECOND))
@@ -260,10 +254,10 @@ class PersonalContract:
         state = await journal_state(context(inbox))
         assert (state.problem, state.begun) == (None, False)
 
-    async def test_who_is_in_the_journal_is_erased_again(
+    async def test_people_in_the_journal_are_erased_again(
         self, inbox: Inbox, tmp_path: Path
     ) -> None:
-        """As after a restore: what was there then goes, what came afterwards stays."""
+        """What came after the erasure stays."""
         then = a_month_later(inbox, tmp_path)
         journal = make_journal(tmp_path / "erasures", at=T)
         journal.append([("phone", PHONE), ("phone_note", DIGEST.hex())], at=T + DAY)
@@ -285,7 +279,7 @@ class PersonalContract:
     async def test_an_erasure_that_was_cut_short_is_ended_by_the_next(
         self, inbox: Inbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Its line is in the journal before the first row is touched."""
+        """Its line is in the journal before the first row changes."""
         other = "254799888777"
         for name, phone in (("A", PHONE), ("B", other)):
             event = paid(f"e-{name}", name, f"p-{name}")
@@ -310,7 +304,6 @@ class PersonalContract:
 
     @pytest.mark.parametrize("table", ONLY_ADDED_TO)
     async def test_some_rows_can_only_be_added(self, inbox: Inbox, table: str) -> None:
-        """The database itself refuses, whoever asks."""
         await commit(
             inbox,
             add_entry,

@@ -25,17 +25,16 @@ ORDERS = "ABCDE"
 
 
 def waiting_long(inbox: Inbox, *, at: int = 0) -> AppContext:
-    """A context whose merchant waits two hours for a payment."""
+    """Return a context whose merchant waits two hours for a payment."""
     return replace(context(inbox, at=at), policy=Policy(payment_window=2 * HOUR))
 
 
 async def noted(inbox: Inbox) -> str | None:
-    """What the database says of the policy."""
     return await fetch(inbox, noted_policy)
 
 
 async def taken_up(at: AppContext) -> list[int]:
-    """The sizes of the batches in which orders were set due."""
+    """Take up the policy; return the sizes of the batches of orders set due."""
     taking_up, found = TakingUp(at), []
     while done := await taking_up.some():
         found.append(done)
@@ -43,12 +42,12 @@ async def taken_up(at: AppContext) -> list[int]:
 
 
 async def marks(inbox: Inbox) -> list[tuple[Any, ...]]:
-    """(order, due_at, generation), in key order."""
+    """Return (order, due_at, generation), in key order."""
     return await rows(inbox, "SELECT order_key, due_at, generation FROM order_due ORDER BY 1")
 
 
 async def orders(inbox: Inbox) -> None:
-    """Paid orders, the first of which is open, folded by the ordinary policy."""
+    """Fold paid orders by the ordinary policy; the first is open."""
     at = context(inbox, at=9)
     assert await taken_up(at) == []
     await keep(inbox, arrival(said("a", order="A")), *(arrival(paid(each)) for each in ORDERS[1:]))
@@ -56,12 +55,11 @@ async def orders(inbox: Inbox) -> None:
 
 
 class PolicyContract:
-    """Taking up a policy. A subclass gives `url`."""
+    """Changes of the policy. A subclass gives `url`."""
 
     @pytest.mark.alike
     async def test_a_changed_policy_sets_every_order_due(self, inbox: Inbox) -> None:
-        """Those that were settled and those that waited, each one generation on; then it is noted,
-        and the next start sets none due."""
+        """Once, with a new generation; then it is noted."""
         await orders(inbox)
         before = await marks(inbox)
         assert await taken_up(waiting_long(inbox, at=20)) == [5]
@@ -72,8 +70,7 @@ class PolicyContract:
         assert [mark[1] for mark in await marks(inbox)] == [T + 125 * MINUTE, *[None] * 4]
 
     @pytest.mark.alike
-    async def test_what_is_due_already_keeps_its_place(self, inbox: Inbox) -> None:
-        """New evidence from before the change is folded before what the change sets due."""
+    async def test_orders_that_are_due_already_keep_their_place(self, inbox: Inbox) -> None:
         await orders(inbox)
         await keep(inbox, arrival(said("news", order="C"), at=12))
         await taken_up(waiting_long(inbox, at=20))
@@ -82,7 +79,6 @@ class PolicyContract:
 
     @pytest.mark.alike
     async def test_the_same_policy_and_an_empty_store_set_nothing_due(self, inbox: Inbox) -> None:
-        """A new database notes its first policy; an ordinary start changes nothing."""
         assert await taken_up(context(inbox)) == []
         assert await noted(inbox) == policy_text(Policy())
         await orders(inbox)
@@ -104,7 +100,7 @@ class PolicyContract:
     async def test_a_change_that_was_broken_off_begins_anew(
         self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch, at_once: int
     ) -> None:
-        """It is noted with the last batch, not before; each order is in one batch."""
+        """The policy is noted with the last batch. Each order is in one batch."""
         monkeypatch.setattr(refold, "AT_ONCE", at_once)
         await orders(inbox)
         at = waiting_long(inbox, at=20)
@@ -119,10 +115,9 @@ class PolicyContract:
         assert await noted(inbox) == policy_text(at.policy)
 
     @pytest.mark.alike
-    async def test_going_back_in_the_middle_of_a_change(
+    async def test_going_back_during_a_change_sets_all_due_again(
         self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Some orders may be folded by the new policy already: all are set due again."""
         monkeypatch.setattr(refold, "AT_ONCE", 2)
         await orders(inbox)
         await TakingUp(waiting_long(inbox, at=20)).some()
@@ -133,7 +128,6 @@ class PolicyContract:
     async def test_a_fold_under_way_while_the_policy_changes_is_dropped(
         self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """What another process folded by the old policy is not published over the new mark."""
         await orders(inbox)
         await keep(inbox, arrival(paid("A"), at=12))
 
@@ -148,9 +142,8 @@ class PolicyContract:
         assert await fetch(inbox, count_due, now=seconds(20), enough=9) == 5
 
     @pytest.mark.alike
-    async def test_who_folds_by_an_older_policy_is_found_out(self, inbox: Inbox) -> None:
-        """A process that was started before the change folds on: what is noted is no longer true,
-        so the next start sets every order due, whichever of the two policies it has."""
+    async def test_a_process_that_folds_by_an_older_policy_is_noticed(self, inbox: Inbox) -> None:
+        """The next start sets every order due, whichever of the two policies it has."""
         await orders(inbox)
         await taken_up(waiting_long(inbox, at=20))
         await refold_due(context(inbox, at=21), limit=2)
@@ -161,10 +154,9 @@ class PolicyContract:
         await refold_due(waiting_long(inbox, at=31), limit=2)
         assert await taken_up(waiting_long(inbox, at=32)) == []
 
-    async def test_who_folds_by_an_older_policy_during_a_change_is_found_out(
+    async def test_a_process_that_folds_by_an_older_policy_during_a_change_is_noticed(
         self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The end of the change does not say that all were folded by one policy."""
         monkeypatch.setattr(refold, "AT_ONCE", 2)
         await orders(inbox)
         change = TakingUp(waiting_long(inbox, at=20))
@@ -174,10 +166,9 @@ class PolicyContract:
             pass
         assert await noted(inbox) == "several"
 
-    async def test_two_that_take_up_one_policy_at_once(
+    async def test_two_processes_take_up_one_policy_at_once(
         self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Both end, neither takes the other for one of another policy, and folds go on."""
         monkeypatch.setattr(refold, "AT_ONCE", 2)
         await orders(inbox)
         at = waiting_long(inbox, at=20)
@@ -190,8 +181,7 @@ class PolicyContract:
         assert await noted(inbox) == policy_text(at.policy)
 
     @pytest.mark.alike
-    async def test_takings_are_behind_a_changed_policy(self, inbox: Inbox) -> None:
-        """The next reconciliation folds every order again, by the policy of now."""
+    async def test_ledger_lines_are_behind_a_changed_policy(self, inbox: Inbox) -> None:
         await orders(inbox)
         assert await refresh_ledger_lines(context(inbox, at=20), progress=quiet) == 5
         assert await refresh_ledger_lines(context(inbox, at=20), progress=quiet) == 0
@@ -202,8 +192,8 @@ class PolicyContract:
     async def test_a_rebuild_notes_its_policy(
         self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The next start sets nothing due; after a rebuild that was broken off it sets all due,
-        even by the policy of before."""
+        """After a rebuild that was broken off, the next start sets all due, even by the earlier
+        policy."""
         await orders(inbox)
         await refold_all(waiting_long(inbox, at=20), progress=quiet)
         assert await taken_up(waiting_long(inbox, at=21)) == []

@@ -17,11 +17,11 @@ from tests.database.contract_ledgers import paid
 
 
 class PreviewContract:
-    """Previews. A subclass gives `inbox` and `empty_url`, a database without any table."""
+    """Previews of an upgrade. A subclass gives `url` and `empty_url`, a database without any
+    table."""
 
-    async def test_a_preview_says_what_the_next_start_then_does(self, inbox: Inbox) -> None:
-        """The outcomes, and exactly the orders that are held after it; what came since is not
-        counted, and nothing is written."""
+    async def test_a_preview_states_what_the_next_start_does(self, inbox: Inbox) -> None:
+        """Later evidence is not counted, and nothing is written."""
         await before_the_upgrade(inbox, "A", "B")
         with rules_of_before():
             await keep(inbox, arrival(said("c", order="C")))
@@ -43,8 +43,10 @@ class PreviewContract:
         assert [each[0] for each in await hold_records(inbox)] == ["A", "B"]
         assert (await preview_of(inbox)).rows() == []
 
-    async def test_a_preview_of_a_database_without_any_table(self, empty_url: str) -> None:
-        """All is due, and there is nothing in it. On SQLite such a file is not there yet."""
+    async def test_a_preview_of_an_empty_database_lists_all_migrations(
+        self, empty_url: str
+    ) -> None:
+        """On SQLite there is no such file yet."""
         inbox = Inbox(settings_of(empty_url), purpose="upgrading")
         try:
             if not inbox.database.shared:
@@ -59,7 +61,7 @@ class PreviewContract:
 
 
 async def preview_of(inbox: Inbox) -> Preview:
-    """What `db upgrade --dry-run` finds."""
+    """Return what `db upgrade --dry-run` finds."""
 
     def show(done: int, total: int) -> None:
         assert done <= total

@@ -41,7 +41,7 @@ TRUTH = Found(found for case in MONTH.cases() for found in case.breaks)
 
 
 async def filled(inbox: Inbox) -> AppContext:
-    """A store with the month, seen when it is long over."""
+    """Keep the month, and return a context long after it."""
     async with inbox.database.writing() as connection:
         for table, columns, filling in tables(MONTH):
             await run(connection, insert_rows, table=table, columns=columns, rows=list(filling))
@@ -49,7 +49,6 @@ async def filled(inbox: Inbox) -> AppContext:
 
 
 async def found_by(context: AppContext, done: Ran) -> Found:
-    """What a run found."""
     found = Found()
     async for part in breaks_of_run(context, done.number):
         found.update((b.seen.cause, b.seen.order, b.seen.money.minor) for b in part)
@@ -57,20 +56,19 @@ async def found_by(context: AppContext, done: Ran) -> Found:
 
 
 class ReconcilingContract:
-    """A month with every cause of a break in a known number. A subclass gives `url`."""
+    """A month with known numbers of every cause of breaks. A subclass gives `url`."""
 
     async def test_a_run_finds_every_break_and_none_besides(self, inbox: Inbox) -> None:
-        """With the totals that tie; kept, it can be read again to the last sum."""
+        """The totals tie, and a saved run can be read again completely."""
         context = await filled(inbox)
         done = await reconcile_period(context, RunRequest(rules=RULES), progress=quiet)
         assert await found_by(context, done) == TRUTH
         assert (done.breaks, done.open, done.control.holds) == (TRUTH.total(), TRUTH.total(), True)
         assert await ran(context, await finished_run(context, done.number)) == done
 
-    async def test_who_pauses_in_reading_breaks_holds_no_connection(
+    async def test_a_paused_reader_of_breaks_holds_no_connection(
         self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A pager waits for as long as a person likes, or is closed."""
         context = await filled(inbox)
         done = await reconcile_period(context, RunRequest(), progress=quiet)
         reading, held = inbox.database.reading, list[object]()
@@ -88,7 +86,7 @@ class ReconcilingContract:
             assert held == []
 
     async def test_two_halves_of_a_month_are_the_month(self, inbox: Inbox) -> None:
-        """Every order is in one of two periods that meet: so is every break, and every sum."""
+        """Every order, break and sum is in one of two adjacent periods."""
         context = await filled(inbox)
         middle = START + 15 * DAY
         halves = [
@@ -111,9 +109,8 @@ class ReconcilingContract:
     async def test_ranges_of_keys_in_processes_come_to_what_one_process_writes(
         self, url: str, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The same breaks in the same versions, the same totals and as many rows reported, wherever
-        the keys are cut, and whatever is written once the snapshot is shared. Groups, matches by
-        date and the bank cross the cuts. The processes are threads here."""
+        """Wherever the keys are cut, and whatever is written after the snapshot is shared. Groups,
+        matches by date and the bank cross the cuts. The processes are threads here."""
         context, progress = await filled(inbox), list[int]()
         asked = RunRequest(rules=f'date_window = "2 days"\n{RULES}')
         one = await kept(context, await reconcile_period(context, asked, progress=progress.append))
@@ -133,18 +130,18 @@ class ReconcilingContract:
 
 
 async def kept(context: AppContext, done: Ran) -> tuple[object, ...]:
-    """All that a run wrote, but for its number."""
+    """Return all rows of a run but its number."""
     sql = "SELECT break_id, version FROM break_seen WHERE run = :run ORDER BY break_id"
     return done.control, done.breaks, await rows(context, sql, run=done.number)
 
 
 async def tamper_takings(inbox: Inbox, minor: str) -> None:
-    """Another amount of every order."""
+    """Change the amount of every order's ledger line."""
     await change(inbox, f"UPDATE takings SET minor = {minor}")
 
 
 def written_once_shared(monkeypatch: pytest.MonkeyPatch, inbox: Inbox) -> None:
-    """Every order has another amount as soon as the processes hold their snapshot."""
+    """Change every amount as soon as the processes share their snapshot."""
     share = Ranges.share
 
     async def shared(ranges: Ranges, context: AppContext, snapshot: Snapshot) -> None:
@@ -155,7 +152,6 @@ def written_once_shared(monkeypatch: pytest.MonkeyPatch, inbox: Inbox) -> None:
 
 
 def in_thread(inbox: Settings) -> tuple[object, Connection]:
-    """A process that matches, as a thread."""
     ours, theirs = Pipe()
     thread = Thread(target=reconciling.answer, args=(theirs, inbox))
     thread.start()

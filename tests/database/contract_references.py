@@ -32,7 +32,6 @@ PRICE = Money(minor=1_500, currency="KES")
 
 
 def stated(order: str, *references: Reference, minor: int = 1_500) -> OrderFacts:
-    """An order at its price, with what it was paid by."""
     money = Money(minor=minor, currency="KES")
     return OrderFacts(order=order, money=money, references=references)
 
@@ -42,15 +41,14 @@ SESSION = Reference(source="shop", session="s")
 
 
 class ReferenceContract:
-    """References that the shop names, and who stated what. A subclass gives `url`."""
+    """References that the shop names, and their authors. A subclass gives `url`."""
 
     @pytest.mark.parametrize("reference", [PAYMENT, SESSION])
     @pytest.mark.parametrize("event_first", [True, pytest.param(False, marks=pytest.mark.alike)])
     async def test_a_reference_leads_an_event_to_its_order(
         self, inbox: Inbox, reference: Reference, event_first: bool
     ) -> None:
-        """Whichever came first, the order is due and folded with it; the index that is built again
-        is the same."""
+        """Whichever came first. The rebuilt index is the same."""
         at = context(inbox, at=5)
         event = arrival(said("n", "succeeded", payment="p", session="s", money=PRICE))
         if event_first:
@@ -78,7 +76,6 @@ class ReferenceContract:
     async def test_an_opened_session_leads_its_events_to_its_order(
         self, inbox: Inbox, opened_first: bool
     ) -> None:
-        """Nobody has to name it."""
         event = said("n", "succeeded", session="s", money=PRICE)
         opened = session_opened("A", "s")
         await deliver(inbox, [opened, event] if opened_first else [event, opened])
@@ -87,8 +84,7 @@ class ReferenceContract:
         assert await rows(inbox, "SELECT order_key, outcome FROM ledgers") == [("A", "succeeded")]
 
     async def test_a_reference_is_of_one_order(self, inbox: Inbox) -> None:
-        """Named before, opened as a session, or said by the provider's own event: another order is
-        refused it, is answered whose it is, and nothing of what it stated is written."""
+        """Another order is refused it, is told whose it is, and nothing is written."""
         at = context(inbox, at=5)
         await tell_order(at, stated("A", PAYMENT))
         await deliver(inbox, [session_opened("B", "s"), said("c", order="C", payment="q")])
@@ -109,8 +105,7 @@ class ReferenceContract:
         assert len(await tell_order(at, stated("D", *elsewhere))) == 3
 
     @pytest.mark.alike
-    async def test_the_same_again_is_no_news(self, inbox: Inbox) -> None:
-        """Named twice in one call, or in two, by whomever: one record."""
+    async def test_a_reference_named_twice_is_one_record(self, inbox: Inbox) -> None:
         at = context(inbox, at=5)
         assert len(await tell_order(at, stated("A", PAYMENT, PAYMENT, SESSION))) == 3
         assert await tell_order(at, stated("A", SESSION, PAYMENT), author="token:other") == []
@@ -118,8 +113,7 @@ class ReferenceContract:
         fresh = await tell_order(at, stated("B", Reference(source="shop", session="t")))
         assert [record.kind for record in fresh] == ["order_placed"]
 
-    async def test_of_many_at_once_one_order_gets_it(self, inbox: Inbox) -> None:
-        """All others are refused, and the payment ships one order at most."""
+    async def test_of_many_orders_at_once_one_gets_a_reference(self, inbox: Inbox) -> None:
         at = context(inbox, at=5)
         calls = [tell_order(at, stated(f"O{n}", PAYMENT)) for n in range(8)]
         found = await asyncio.gather(*calls, return_exceptions=True)
@@ -128,8 +122,9 @@ class ReferenceContract:
         assert len([each for each in found if isinstance(each, list)]) == 1
         assert len(await rows(inbox, "SELECT order_key FROM links")) == 1
 
-    async def test_who_stated_it_is_kept_another_price_is_in_the_trail(self, inbox: Inbox) -> None:
-        """Of each record its author; of a change of price both, once, with who did it."""
+    async def test_the_author_of_a_record_is_kept_and_a_new_price_is_in_the_trail(
+        self, inbox: Inbox
+    ) -> None:
         at = context(inbox, at=5)
         await tell_order(at, stated("A", PAYMENT), author="token:shop")
         await tell_order(at, stated("A", PAYMENT), author="token:other")
@@ -148,9 +143,8 @@ class ReferenceContract:
         named = [r for r in (await histories(inbox, ["A"]))["A"].records if r.payment is not None]
         assert [(r.source, r.payment, r.author) for r in named] == [("shop", "p", "token:shop")]
 
-    async def test_an_unconfirmed_event_leads_nobody_anywhere(self, inbox: Inbox) -> None:
-        """A stranger's unsigned event that names a payment for an order of his own, before or after
-        the genuine one, neither takes the payment's nameless events to it nor makes orders meet."""
+    async def test_an_unconfirmed_event_makes_no_link_and_no_contest(self, inbox: Inbox) -> None:
+        """Neither before nor after the genuine event."""
         for place, early in enumerate((True, False)):
             payment, victim, thief = f"pay_{place}", f"VICTIM-{place}", f"THIEF-{place}"
             forged = said(

@@ -33,19 +33,19 @@ LATER = 40 * DAY // SECOND
 
 
 def scope(basis: Basis = "captured", **changes: Any) -> Scope:
-    """From T on for ten days, as known in the end."""
+    """Return the ten days from T on, as known in the end."""
     given = {"start": T, "end": T + 10 * DAY, "as_of": seconds(LATER), "basis": basis}
     return Scope(**{**given, "environment": "sandbox", **changes})
 
 
 def declined(order: str, at: int) -> Any:
-    """An attempt that failed `at` seconds after T."""
+    """Return an attempt that failed `at` seconds after T."""
     return said(f"no-{order}", "declined", order=order, payment=f"n-{order}", order_money=DUE,
                 occurred_at=seconds(at))  # fmt: skip
 
 
 async def settle(inbox: Inbox, *payments: str, at: int) -> None:
-    """A statement of these payments, imported and settled `at` seconds after T."""
+    """Import a statement of these payments, settled `at` seconds after T."""
     minor, fee = DUE.minor, 1_000
     rows = [
         (f"p:{each}", "payment", "shop", None, each, None, DUE.currency, minor, fee, minor - fee,
@@ -60,7 +60,7 @@ async def settle(inbox: Inbox, *payments: str, at: int) -> None:
 
 
 def unsettled(minor: int) -> Break:
-    """A capture that no statement holds."""
+    """Return the break of a capture that no statement holds."""
     money = Money(minor=minor, currency="KES")
     return Break(
         cause="not_settled",
@@ -75,7 +75,7 @@ def unsettled(minor: int) -> Break:
 
 
 async def booked(inbox: Inbox, *, at: int, start: int, end: int) -> list[tuple[str, int, int]]:
-    """(what, change of clearing, when) of the journal of a stretch of time, as of `at`."""
+    """Return (what, change of clearing, when) of the journal of a stretch, as of `at`."""
     found: list[Transaction] = []
     wanted = scope(start=start, end=end, as_of=seconds(at))
     await report_journal(context(inbox, at=LATER), wanted, write=found.append, progress=quiet)
@@ -83,8 +83,8 @@ async def booked(inbox: Inbox, *, at: int, start: int, end: int) -> list[tuple[s
 
 
 async def across(inbox: Inbox, folder: Path, border: Instant) -> None:
-    """Invoices of the minute before it and payments of the minute after it, by group; an invoice
-    and an order that nothing joins; a line that names one order and another one's payment."""
+    """Keep invoices and payments on both sides of an instant: joined by group, by hand, by another
+    order's payment, and not at all."""
     day = DAY // SECOND
     last, first = (format_instant(at) for at in (border - MINUTE, border))
     third, whole = f"{DUE.minor // 300}.00", f"{DUE.minor // 100}.00"
@@ -111,13 +111,13 @@ async def across(inbox: Inbox, folder: Path, border: Instant) -> None:
 
 
 class ReportingContract:
-    """What reports read. A subclass gives `url`."""
+    """Reports. A subclass gives `url`."""
 
     @pytest.mark.alike
-    async def test_an_outcome_that_changed_within_a_period_is_reported_with_its_ends(
+    async def test_an_outcome_that_changed_within_a_period_is_one_change(
         self, inbox: Inbox
     ) -> None:
-        """Only where it was final at the start; whatever happened between, it is one change."""
+        """Only where it was final at the start."""
         back = said("r", "refunded", order="A", payment="p-A", movement="r", money=DUE)
         await keep(inbox, arrival(declined("A", 1), at=1), arrival(declined("B", 1), at=1))
         await folded(context(inbox, at=2))
@@ -140,10 +140,8 @@ class ReportingContract:
         assert found == [[("A", "failed", "refunded", seconds(96))], early, early, []]
 
     @pytest.mark.alike
-    async def test_what_was_written_off_is_reported_as_it_was_then_whatever_came_since(
-        self, inbox: Inbox
-    ) -> None:
-        """At the money of then, in the period of then; what ends it is a transaction of its own."""
+    async def test_a_write_off_stays_in_its_period_at_its_money(self, inbox: Inbox) -> None:
+        """What ends it is a transaction of its own."""
         some, more = unsettled(100), unsettled(120)
         await run(inbox, some, missing("B"), at=10)
         for at in (20, 30):
@@ -166,7 +164,6 @@ class ReportingContract:
     async def test_a_break_without_a_date_is_as_old_as_the_run_that_saw_it_first(
         self, inbox: Inbox, tmp_path: Path
     ) -> None:
-        """A report of its own looks anew, and would find it born a moment ago."""
         await book(inbox, tmp_path, "A,1.00,KES,paid,,", at=0)
         ages = []
         for day in (1, 3):
@@ -179,11 +176,10 @@ class ReportingContract:
         assert ages == [("book_paid_not_received", 0), ("book_paid_not_received", 2)]
 
     @pytest.mark.alike
-    async def test_what_is_joined_across_the_end_of_a_period_is_of_one_report(
+    async def test_lines_joined_across_the_end_of_a_period_are_in_one_report(
         self, inbox: Inbox, tmp_path: Path
     ) -> None:
-        """Invoices of a group, lines that a person matched, and lines of another order's payment:
-        by the earliest date in the book, as of then and as of now."""
+        """By the earliest date in the book, as of then and as of now."""
         border = T + DAY
         await across(inbox, tmp_path, border)
         now = context(inbox, at=LATER)
@@ -224,7 +220,6 @@ class ReportingContract:
         assert reported[1] == ({}, [])
 
     async def test_a_report_heeds_an_acceptance_at_its_own_money_only(self, inbox: Inbox) -> None:
-        """What came since the last run may have made it another break than was accepted."""
         second = said("again", "succeeded", order="A", payment="q", money=DUE, order_money=DUE)
         await keep(inbox, arrival(paid("A"), at=5), arrival(second, at=6))
         await reconcile_period(context(inbox, at=100), RunRequest(), progress=quiet)
@@ -246,7 +241,6 @@ class ReportingContract:
     async def test_a_report_is_the_same_bytes_whatever_came_after_its_instant(
         self, inbox: Inbox
     ) -> None:
-        """Money, fees and outcomes of one moment; what comes later changes later reports."""
         await keep(inbox, *(arrival(paid(name), at=5) for name in ("A", "B")))
         await keep(inbox, arrival(declined("C", 3), at=6))
         await settle(inbox, "p-A", at=60)
@@ -267,8 +261,7 @@ class ReportingContract:
         assert now.ties_hold
 
     @pytest.mark.alike
-    async def test_breaks_of_a_report_carry_what_people_made_of_them(self, inbox: Inbox) -> None:
-        """Paid twice, and accepted by a person before the report's instant."""
+    async def test_breaks_of_a_report_show_acts_before_its_instant(self, inbox: Inbox) -> None:
         second = said("again", "succeeded", order="A", payment="q", money=DUE, order_money=DUE)
         await keep(inbox, arrival(paid("A"), at=5), arrival(second, at=6))
         await reconcile_period(context(inbox, at=100), RunRequest(), progress=quiet)
@@ -284,7 +277,7 @@ class ReportingContract:
         assert seen == [["open", "open"], ["accepted", "accepted"]]
 
     async def test_a_journal_has_every_movement_and_line_once(self, inbox: Inbox) -> None:
-        """Captures on the provider's date, settlement on the statement's."""
+        """Captures on the provider's date, settlements on the statement's."""
         await keep(inbox, *(arrival(paid(name), at=5) for name in ("A", "B")))
         await settle(inbox, "p-A", "p-unknown", at=60)
         written: list[Transaction] = []
@@ -302,8 +295,7 @@ class ReportingContract:
         assert totals.sums["fees", "KES"] == 2_000
 
     @pytest.mark.alike
-    async def test_a_period_that_is_none_is_refused(self, inbox: Inbox) -> None:
-        """In one sentence that says what to do."""
+    async def test_an_impossible_period_is_refused(self, inbox: Inbox) -> None:
         for changes, said_so in (
             ({"end": T}, "--from must be before --to"),
             ({"as_of": seconds(LATER + 1)}, "--as-of lies in the future"),

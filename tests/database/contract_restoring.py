@@ -46,28 +46,25 @@ SECONDS = T // SECOND
 
 
 def quiet(count: int) -> None:
-    """Progress that nobody watches."""
+    """Show no progress."""
 
 
 async def publish_orders(inbox: Inbox, *orders: str) -> None:
-    """One paid order for each reference, folded and published."""
+    """Publish one paid order for each reference."""
     events = [said(f"e-{o}", "succeeded", order=o, payment=f"p-{o}") for o in orders]
     await keep(inbox, *(arrival(each) for each in events))
     await refold_until_quiet(context(inbox), limit=100, progress=quiet)
 
 
 async def numbers(inbox: Inbox) -> list[int]:
-    """The numbers that the feed has given."""
     return [each.seq for each in await read_feed(context(inbox), after=0, limit=1_000, wait_s=0)]
 
 
 async def head(inbox: Inbox) -> int:
-    """The last place of the feed."""
     return await fetch(inbox, published_store.head_of)
 
 
 async def gaps(inbox: Inbox) -> list[str]:
-    """What is wrong with the numbers."""
     return await fetch(inbox, published_store.feed_gaps)
 
 
@@ -156,7 +153,7 @@ PLANTED: dict[str, dict[str, tuple[list[str], str]]] = {
 
 
 async def put_back(inbox: Inbox) -> Followed:
-    """What `db restored` does, where nobody was ever erased."""
+    """Do what `db restored` does where nobody was ever erased."""
     then = context(inbox)
     again = ErasureReplay(then, sources={}, rules=ErasureRules(), progress=lambda count: None)
     followed, _ = await after_restore(then, again, without=None)
@@ -164,17 +161,16 @@ async def put_back(inbox: Inbox) -> Followed:
 
 
 class _TakenBack(Exception):
-    """Ends a transaction of which nothing is to stay."""
+    """Raised to roll a transaction back."""
 
 
 class RestoringContract:
-    """Numbers, people and schema after a restore. A subclass gives `store`."""
+    """Numbers, people and schema after a restore. A subclass gives `url`."""
 
     # --- numbers ---------------------------------------------------------------------------------
 
     async def test_numbers_never_go_back(self, inbox: Inbox) -> None:
-        """The next one is the larger of two; the head is the one before it, and nothing is a gap
-        but what is missing."""
+        """The next is the larger of two. Only missing numbers are gaps."""
         await publish_orders(inbox, "A", "B")
         done = await put_back(inbox)
         assert (done.head, done.first) == (2, max(2 + 2**40, SECONDS * 2**20))
@@ -192,8 +188,9 @@ class RestoringContract:
         assert await gaps(inbox) == ["the outcome feed has gaps"]
 
     @pytest.mark.alike
-    async def test_what_is_sealed_after_a_restore(self, inbox: Inbox) -> None:
-        """Numbers that were left out are not waited for."""
+    async def test_a_sealer_does_not_wait_for_numbers_left_out_by_a_restore(
+        self, inbox: Inbox
+    ) -> None:
         await publish_orders(inbox, "A")
         await seal(inbox)
         await put_back(inbox)
@@ -203,8 +200,7 @@ class RestoringContract:
         assert await fetch(inbox, count_unsealed) == 0
 
     @pytest.mark.alike
-    async def test_a_cursor_beyond_the_head(self, inbox: Inbox) -> None:
-        """It is given from where to read on; one up to the head is not."""
+    async def test_a_cursor_beyond_the_head_is_told_where_to_read_on(self, inbox: Inbox) -> None:
         await publish_orders(inbox, "A", "B")
         assert await read_from(context(inbox), after=2) is None
         assert await read_from(context(inbox), after=3) == 0, "no restore was noted"
@@ -218,7 +214,7 @@ class RestoringContract:
         assert found.order == "C"
 
     async def test_the_log_goes_on_under_another_origin(self, inbox: Inbox) -> None:
-        """Twice, if it must. Each origin is that of checkpoints up to its size; the log fits."""
+        """Twice, if it must. Each origin is that of checkpoints up to its size."""
         assert (await put_back(inbox)).log == FollowedLog(leaves=0)
         async with inbox.database.writing() as connection:
             public = SIGNER.key.public.raw.hex()
@@ -248,8 +244,7 @@ class RestoringContract:
 
     # --- people ----------------------------------------------------------------------------------
 
-    async def test_who_may_come_in_is_reported(self, inbox: Inbox) -> None:
-        """All tokens and operators in force; what was done is in the trail."""
+    async def test_tokens_and_operators_in_force_are_reported(self, inbox: Inbox) -> None:
         at = context(inbox)
         for name in ("old", "new"):
             await issue_token(at, name=name)
@@ -267,26 +262,23 @@ class RestoringContract:
     # --- schema ----------------------------------------------------------------------------------
 
     async def test_the_kept_digest_is_what_the_migrations_make(self, inbox: Inbox) -> None:
-        """Else each start would run them all."""
         async with inbox.database.reading() as connection:
             found = schema.digest_of(await schema.objects_of(connection))
             assert await schema.is_own(connection), f"write {found} into app.database.schema"
         assert await inbox.database.strange_objects() == []
 
     @pytest.mark.alike
-    async def test_a_digest_that_was_forgotten_refuses_nobody(
+    async def test_a_digest_that_was_not_updated_refuses_nobody(
         self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Then the migrations are run, and what they make is compared."""
         monkeypatch.setitem(schema.DIGESTS, inbox.database.writer.dialect, "0")
         assert await inbox.database.strange_objects() == []
         await commit(inbox, schema.require_own)
 
-    async def test_what_was_planted_is_found(
+    async def test_every_strange_or_missing_object_is_named(
         self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Each object that is no migration's, or is missing, is named, and nothing is served. What
-        the migrations make is made once for all."""
+        """The migrations run once for all of them."""
         monkeypatch.setattr(schema, "_made_on_sqlite", cache(schema._made_on_sqlite))
         monkeypatch.setattr(schema, "_made_on_postgresql", _once(schema._made_on_postgresql))
         for name, (statements, expected) in PLANTED[inbox.database.writer.dialect].items():
@@ -305,8 +297,9 @@ class RestoringContract:
 
     # --- writes that fail ------------------------------------------------------------------------
 
-    async def test_writes_that_fail_again_and_again(self, inbox: Inbox) -> None:
-        """After some in a row it is reported, until one succeeds, or would."""
+    async def test_repeated_failures_to_append_are_reported_until_one_succeeds(
+        self, inbox: Inbox
+    ) -> None:
         broken, mended = _REFUSING[inbox.database.writer.dialect]
         await _do(inbox, *broken)
         try:
@@ -327,7 +320,7 @@ class RestoringContract:
 
 
 def _once(make: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    """What it made at first is given again, whatever is asked for."""
+    """Make a function return its first result for ever."""
     made: list[Any] = []
 
     async def kept(*given: Any) -> Any:

@@ -50,7 +50,7 @@ PAID: dict[str, Any] = {"order": "A", "payment": "p", "session": "s", "money": P
 
 
 async def pruned(inbox: Inbox, *, at: int = LATER, dry_run: bool = False) -> prune.Pruning:
-    """Fold what is due, seal it, then one pass, all `at` seconds after T."""
+    """Fold, seal and prune once, all `at` seconds after T."""
     then = context(inbox, at=at)
     await refold_until_quiet(then, limit=100, progress=quiet)
     await seal(inbox)
@@ -58,7 +58,7 @@ async def pruned(inbox: Inbox, *, at: int = LATER, dry_run: bool = False) -> pru
 
 
 async def emptied(inbox: Inbox) -> set[str]:
-    """The event ids of deliveries that were pruned; every row is whole or empty."""
+    """Return the event ids of pruned deliveries; every row is whole or empty."""
     found = await rows(inbox, "SELECT event_id, body, headers, pruned_at, verdict FROM deliveries")
     for _, body, headers, pruned_at, verdict in found:
         assert (pruned_at is not None) == (headers == "")
@@ -87,8 +87,9 @@ UNSETTLED: dict[str, list[Part]] = {
 class RetentionContract:
     """Pruning. A subclass gives `url`."""
 
-    async def test_what_is_kept_and_what_goes(self, inbox: Inbox) -> None:
-        """Bodies and headers of all deliveries of a settled order go; everything else stays."""
+    async def test_bodies_and_headers_of_settled_orders_go_and_all_else_stays(
+        self, inbox: Inbox
+    ) -> None:
         paid, declined = said("e1", "succeeded", **PAID), said("e2", "declined", **PAID)
         await deliver(inbox, [paid, declined, paid, session_opened("A", "s")])
         await keep(inbox, arrival(None), rejection())
@@ -112,8 +113,6 @@ class RetentionContract:
     async def test_what_was_deleted_is_in_the_trail_however_the_pass_ended(
         self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A disk that fails in the middle of it, for example."""
-
         async def failing(*_: Any, **__: Any) -> AsyncIterator[tuple[str, int]]:
             raise StoreUnavailable("the disk")
             yield  # type: ignore[unreachable] # by which it is a generator
@@ -131,8 +130,9 @@ class RetentionContract:
         assert (entry.who, entry.action, entry.facts) == ("ann", "pruned", {"bodies": 1})
 
     @pytest.mark.alike
-    async def test_never_too_early(self, inbox: Inbox) -> None:
-        """A month after the last word and not a second before; a redelivery is a word, too."""
+    async def test_nothing_is_pruned_before_a_month_after_the_last_delivery(
+        self, inbox: Inbox
+    ) -> None:
         event = said("e1", "declined", **PAID)
         await keep(inbox, arrival(event))
         await keep(inbox, arrival(event, at=5 * DAY // SECOND))
@@ -143,16 +143,14 @@ class RetentionContract:
     @pytest.mark.alike
     @pytest.mark.parametrize("kind", UNSETTLED)
     async def test_what_is_not_settled_is_kept(self, inbox: Inbox, kind: str) -> None:
-        """Whatever waits for somebody, is wrong, or cannot be judged keeps its bodies."""
         await deliver(inbox, UNSETTLED[kind])
         assert (await pruned(inbox)).orders == 0
         assert await emptied(inbox) == set()
 
-    async def test_what_tells_of_no_order_and_no_payment(
+    async def test_events_of_no_order_and_no_payment_go_a_month_after_they_arrived(
         self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """An account's own news, such as a customer's new address, goes a month after it arrived;
-        what may be about a payment stays, and so does what nobody knows of."""
+        """What may be about a payment stays, and so do unknown kinds."""
         monkeypatch.setattr("app.privacy.prune.PRUNED_AT_ONCE", 2)
         news = [said(f"n{n}", "ignored") for n in range(5)]
         await deliver(inbox, [*news, news[0], said("u1", "unrecognized"), said("p1", "pending")])
@@ -180,8 +178,9 @@ class RetentionContract:
         )
         assert [each for each in report.problems if not of_the_builders(each)] == []
 
-    async def test_news_that_is_read_anew_in_between(self, inbox: Inbox) -> None:
-        """A newer profile may read a payment in it, and then its body stays."""
+    async def test_an_event_in_which_a_newer_profile_reads_a_payment_keeps_its_body(
+        self, inbox: Inbox
+    ) -> None:
         await deliver(inbox, [said("n1", "ignored"), said("n2", "ignored")])
         then = context(inbox, at=LATER)
         await seal(inbox)
@@ -198,8 +197,7 @@ class RetentionContract:
         assert (did.deliveries, await emptied(inbox)) == (1, {"n2"})
 
     @pytest.mark.alike
-    async def test_evidence_in_between(self, inbox: Inbox) -> None:
-        """What is said of an order after it was looked at keeps its bodies."""
+    async def test_evidence_after_the_look_keeps_an_orders_bodies(self, inbox: Inbox) -> None:
         await keep(inbox, arrival(said("e1", "succeeded", **PAID)))
         then = context(inbox, at=LATER)
         await refold_until_quiet(then, limit=100, progress=quiet)
@@ -211,8 +209,7 @@ class RetentionContract:
         assert await emptied(inbox) == set()
 
     @pytest.mark.alike
-    async def test_redeliveries_of_what_was_pruned(self, inbox: Inbox) -> None:
-        """The same is a duplicate, another body is kept apart, and news is judged with the rest."""
+    async def test_redeliveries_of_pruned_events_are_judged_as_before(self, inbox: Inbox) -> None:
         paid = said("e1", "succeeded", **PAID)
         await keep(inbox, arrival(paid))
         assert (await pruned(inbox)).orders == 1
@@ -224,8 +221,7 @@ class RetentionContract:
         history = (await histories(inbox, ["A"]))["A"]
         assert len(history.deliveries) == 4
 
-    async def test_everything_can_be_rebuilt(self, inbox: Inbox) -> None:
-        """After reindex and refold --all nothing of a pruned order is lost or changed."""
+    async def test_reindex_and_refold_lose_nothing_of_a_pruned_order(self, inbox: Inbox) -> None:
         paid = said("e1", "succeeded", **PAID)
         nameless = said("n1", "pending", payment="p")
         await deliver(inbox, [nameless, paid, session_opened("A", "s"), paid])
@@ -246,8 +242,7 @@ class RetentionContract:
         proof = await prove_orders(then, None, shuffles=20, seed=1, progress=quiet)
         assert proof.counter_examples == ()
 
-    async def test_the_check_knows_what_was_pruned(self, inbox: Inbox) -> None:
-        """A body that is gone without having been pruned, and a pruned event that is lost."""
+    async def test_the_check_tells_a_pruned_body_from_a_lost_one(self, inbox: Inbox) -> None:
         await keep(inbox, arrival(said("e1", "succeeded", **PAID)))
         await pruned(inbox)
         then = context(inbox, at=LATER)
@@ -264,10 +259,9 @@ class RetentionContract:
             assert len(found) == (words is not None), report.problems
 
     @pytest.mark.alike
-    async def test_many_deliveries_of_one_order(
+    async def test_pages_and_transactions_of_two_rows_count_each_order_once(
         self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Pages and transactions of two rows prune all of it, and count each order once."""
         for name in ("PAGE", "PRUNED_AT_ONCE"):
             monkeypatch.setattr(f"app.privacy.prune.{name}", 2)
         events = [said(f"e{n}", "declined", **{**PAID, "payment": f"p{n}"}) for n in range(7)]

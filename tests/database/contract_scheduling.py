@@ -26,7 +26,7 @@ FIRST = scheduled_store.ScheduledRun(
 
 
 class SchedulingContract:
-    """Claims, leases, what is newest. A subclass gives `url`."""
+    """Rows of the schedule. A subclass gives `url`."""
 
     async def test_of_several_who_claim_a_time_one_has_it(self, inbox: Inbox) -> None:
         async def claim() -> bool:

@@ -64,7 +64,7 @@ TABLES = "deliveries", "records", "revisions", "audit", "order_trees"
 
 
 def genuine(event_id: str, **fields: Any) -> Arrival:
-    """A delivery whose digest is that of its body."""
+    """Return a delivery whose digest is that of its body."""
     found = arrival(said(event_id, "succeeded", **fields))
     digest = hashlib.sha256(found.body).hexdigest()
     assert found.event is not None
@@ -72,7 +72,6 @@ def genuine(event_id: str, **fields: Any) -> Arrival:
 
 
 def placed(number: int, order: str = "A") -> Record:
-    """A record of the shop's."""
     return Record(
         record_id=f"rec_{number:08}",
         recorded_at=T,
@@ -84,13 +83,14 @@ def placed(number: int, order: str = "A") -> Record:
 
 
 async def begin(inbox: Inbox) -> None:
-    """Say whose log it is, as a start does."""
+    """Begin the log, as a start does."""
     public = SIGNER.key.public.raw.hex()
     await commit(inbox, begin_log, origin=SIGNER.origin, public=public, now=T)
 
 
 async def some_of_each(inbox: Inbox) -> None:
-    """Deliveries of several verdicts, a record, an audit entry, and the revisions of a fold."""
+    """Keep deliveries of several verdicts, a record, an audit entry, and the revisions of a
+    fold."""
     again = genuine("e1", order="A")
     await keep(inbox, again, replace(again, delivery_id="dlv_again"), arrival(None))
     async with inbox.database.writing() as connection:
@@ -102,7 +102,7 @@ async def some_of_each(inbox: Inbox) -> None:
 
 
 async def everything_is_sealed_once(inbox: Inbox) -> int:
-    """As many leaves as rows, numbered without gaps, all of them verified. Returns how many."""
+    """Check that each row has one leaf, numbered without gaps and verified. Return their number."""
     counts = [await rows(inbox, f"SELECT count(*) FROM {table}") for table in TABLES]
     total: int = sum(count for ((count,),) in counts)
     numbers = await rows(inbox, "SELECT number FROM log_leaves ORDER BY number")
@@ -113,15 +113,14 @@ async def everything_is_sealed_once(inbox: Inbox) -> int:
 
 
 async def sealed(inbox: Inbox) -> list[dict[str, Any]]:
-    """What every leaf says, in the log's order."""
+    """Return the members of every leaf, in the log's order."""
     return [leaf.members() for leaf in await fetch(inbox, leaves_after, 0, limit=1_000)]
 
 
 class SealingContract:
-    """Sealing, with one sealer and with several."""
+    """Sealing, with one sealer and with several. A subclass gives `url`."""
 
-    async def test_everything_is_sealed(self, inbox: Inbox) -> None:
-        """Deliveries of every verdict, records, revisions, audit entries; then nothing is left."""
+    async def test_rows_of_every_kind_are_sealed(self, inbox: Inbox) -> None:
         await begin(inbox)
         await some_of_each(inbox)
         async with inbox.database.reading() as connection:
@@ -158,7 +157,7 @@ class SealingContract:
         bound: str,
         rests: list[float],
     ) -> None:
-        """Then rows gather; where there may be more, it goes on at once."""
+        """So that rows gather. Where there may be more, it goes on at once."""
         await begin(inbox)
         await seal(inbox)
         await keep(inbox, genuine("e0", order="A"))
@@ -172,8 +171,7 @@ class SealingContract:
         assert await everything_is_sealed_once(inbox) == 4
 
     @pytest.mark.alike
-    async def test_rows_of_before_the_log(self, inbox: Inbox) -> None:
-        """What nothing has marked is found by its id, in steps, while marked rows come in."""
+    async def test_rows_without_a_mark_are_found_by_id_in_steps(self, inbox: Inbox) -> None:
         await begin(inbox)
         await keep(inbox, *(genuine(f"e{n}", order="A") for n in range(30)))
         async with inbox.database.writing() as connection:
@@ -183,8 +181,9 @@ class SealingContract:
         assert await seal(inbox) >= 36
         assert await everything_is_sealed_once(inbox) == 36
 
-    async def test_a_row_that_lost_its_mark(self, inbox: Inbox) -> None:
-        """Once the sweep is over it is reported as a stray, and sealed by a sweep on request."""
+    async def test_a_row_that_lost_its_mark_is_reported_and_sealed_by_a_sweep(
+        self, inbox: Inbox
+    ) -> None:
         await begin(inbox)
         await keep(inbox, genuine("e1", order="A"))
         await seal(inbox)
@@ -197,10 +196,9 @@ class SealingContract:
         await seal_all(context(inbox), SIGNER, sweep=True)
         assert await everything_is_sealed_once(inbox) == 2
 
-    async def test_a_mark_of_what_is_sealed_already(
+    async def test_a_row_that_the_sweep_sealed_is_not_sealed_by_its_mark(
         self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The sweep comes to rows whose marks have not been read yet: each is sealed once."""
         monkeypatch.setattr(log_queue_store, "MARKS_AT_ONCE", 2)
         await begin(inbox)
         for number in range(5):
@@ -209,8 +207,7 @@ class SealingContract:
         assert await everything_is_sealed_once(inbox) == 5
         assert await rows(inbox, "SELECT * FROM unsealed") == []
 
-    async def test_several_that_seal_at_once(self, inbox: Inbox) -> None:
-        """Whoever is second writes nothing; together they seal everything once."""
+    async def test_several_sealers_seal_everything_once(self, inbox: Inbox) -> None:
         await begin(inbox)
         for part in range(6):
             await keep(inbox, *(genuine(f"e{part}.{n}", order="A") for n in range(50)))
@@ -220,8 +217,7 @@ class SealingContract:
         assert await everything_is_sealed_once(inbox) == 300
 
     @pytest.mark.alike
-    async def test_ids_that_do_not_come_in_order(self, inbox: Inbox) -> None:
-        """A row with a lower id than all that are sealed is sealed all the same."""
+    async def test_a_row_with_a_lower_id_than_sealed_ones_is_sealed(self, inbox: Inbox) -> None:
         await begin(inbox)
         late = genuine("late", order="A")
         await keep(inbox, *(genuine(f"e{n}", order="A") for n in range(3)))
@@ -230,9 +226,8 @@ class SealingContract:
         assert await seal(inbox) == 1
         assert await everything_is_sealed_once(inbox) == 4
 
-    async def test_proofs(self, inbox: Inbox) -> None:
-        """Every leaf is proved by the newest checkpoint, and by the first that covers it, which
-        stays the same; and each checkpoint is proved to have grown from the ones before."""
+    async def test_every_leaf_and_every_growth_is_proved(self, inbox: Inbox) -> None:
+        """By the newest checkpoint, and by the first that covers the leaf, which stays the same."""
         await begin(inbox)
         await some_of_each(inbox)
         await seal(inbox)
@@ -265,8 +260,7 @@ class SealingContract:
         return {"size": size, "head": head, "note": found.note, "proofs": documents}
 
     @pytest.mark.alike
-    async def test_what_there_is_no_proof_of(self, inbox: Inbox) -> None:
-        """What is not sealed is not proved, and says what to do."""
+    async def test_an_unsealed_row_has_no_proof(self, inbox: Inbox) -> None:
         await begin(inbox)
         waiting = genuine("e1", order="A")
         await keep(inbox, waiting)
@@ -275,8 +269,7 @@ class SealingContract:
                 await prove_sealed(context(inbox), subject)
 
     @pytest.mark.alike
-    async def test_leaves_name_their_order_one_after_the_other(self, inbox: Inbox) -> None:
-        """Across batches, each order by a name of its own, and what belongs to none by none."""
+    async def test_leaves_of_an_order_are_chained_under_its_own_name(self, inbox: Inbox) -> None:
         await begin(inbox)
         for part in range(2):
             await keep(inbox, *(genuine(f"{order}{part}", order=order) for order in "ABA"[part:]))
@@ -293,8 +286,9 @@ class SealingContract:
         assert await everything_is_sealed_once(inbox) == 7
 
     @pytest.mark.alike
-    async def test_a_delivery_that_is_joined_to_its_order_later(self, inbox: Inbox) -> None:
-        """Its leaf names none; another one says which, and what was read, once."""
+    async def test_a_delivery_joined_to_its_order_later_gets_a_second_leaf(
+        self, inbox: Inbox
+    ) -> None:
         await begin(inbox)
         orphan = genuine("e1", payment="p")
         await keep(inbox, orphan, replace(orphan, delivery_id="dlv_again"))
@@ -315,8 +309,7 @@ class SealingContract:
         assert (found.problems, found.reread) == ([], 2)
         assert await fetch(inbox, prove_log, limit=5) == []
 
-    async def test_what_is_read_otherwise_is_sealed_again(self, inbox: Inbox) -> None:
-        """And what is read as before is not."""
+    async def test_only_a_changed_reading_is_sealed_again(self, inbox: Inbox) -> None:
         await begin(inbox)
         await keep(inbox, genuine("e1", order="A"), genuine("e2", order="A"))
         await seal(inbox)
@@ -332,8 +325,7 @@ class SealingContract:
         assert leaves[2]["reading"] not in (None, leaves[0]["reading"])
 
     @pytest.mark.alike
-    async def test_an_order_that_was_erased_is_named_anew(self, inbox: Inbox) -> None:
-        """Which order the leaves before are of cannot be determined, and the log still fits."""
+    async def test_an_erased_order_gets_a_new_name_and_the_log_verifies(self, inbox: Inbox) -> None:
         await begin(inbox)
         await keep(inbox, genuine("e1", order="A"))
         await commit(inbox, add_records, [placed(1)])
@@ -346,8 +338,7 @@ class SealingContract:
         assert len({each["of"] for each in leaves}) == 2
         assert await everything_is_sealed_once(inbox) == 3
 
-    async def test_a_leaf_that_was_put_between_an_orders_leaves(self, inbox: Inbox) -> None:
-        """What is kept of an order is not what its leaves give."""
+    async def test_a_leaf_inserted_into_an_orders_chain_is_found(self, inbox: Inbox) -> None:
         await begin(inbox)
         await keep(inbox, genuine("e1", order="A"))
         await seal(inbox)
@@ -368,10 +359,9 @@ class SealingContract:
             ("DELETE FROM order_states", "order_states"),
         ],
     )  # fmt: skip
-    async def test_what_the_next_tree_would_grow_from_is_verified(
+    async def test_a_changed_hash_of_the_order_tree_is_found_before_it_is_sealed(
         self, inbox: Inbox, sql: str, table: str
     ) -> None:
-        """A hash that was changed would be sealed in each tree from then on."""
         await begin(inbox)
         for day in (1, 2):
             await keep(inbox, *(genuine(f"e{day}-{n}", order=f"order {n * day}") for n in range(9)))
@@ -385,10 +375,7 @@ class SealingContract:
         (found,) = (await verify_log(context(inbox), progress=lambda done, of: None)).problems
         assert f"a row of {table} was changed or deleted" in found
 
-    async def test_a_tree_of_a_clock_that_was_ahead_is_waited_for_by_none(
-        self, inbox: Inbox
-    ) -> None:
-        """Once the clock is set right there is one each day again, and the log verifies."""
+    async def test_after_a_tree_dated_ahead_there_is_one_each_day_again(self, inbox: Inbox) -> None:
         await begin(inbox)
         await keep(inbox, genuine("e1", order="A"))
         await seal(inbox)
@@ -401,9 +388,8 @@ class SealingContract:
         await seal(inbox)
         assert (await verify_log(context(inbox), progress=lambda done, of: None)).problems == []
 
-    async def test_the_tree_of_all_orders(self, inbox: Inbox) -> None:
-        """Grown from day to day it is that of the log's leaves, and has each order's count of then,
-        also of an order that was erased."""
+    async def test_the_tree_of_all_orders_grows_as_the_log_does(self, inbox: Inbox) -> None:
+        """It has each order's count of that day, also of an erased order."""
         await begin(inbox)
         await keep(inbox, *(genuine(f"e{n}", order=f"order {n % 40}") for n in range(60)))
         await seal(inbox)
@@ -433,7 +419,8 @@ class SealingContract:
     async def _counts(
         self, connection: Connection, named: Mapping[str, NamedOrder], tree: SealedTree
     ) -> dict[str, int]:
-        """How many leaves each order has in a tree, by entries that lead to its root."""
+        """Return the number of leaves of each order in a tree, from entries that lead to its
+        root."""
         counts = {}
         for order, each in named.items():
             found = await entry_in(connection, each.commitment, tree)
@@ -442,8 +429,7 @@ class SealingContract:
                 counts[order] = found[0].leaves
         return counts
 
-    async def test_what_left_is_kept_for_ever(self, inbox: Inbox) -> None:
-        """By size and way; a second time by the same way changes nothing."""
+    async def test_published_checkpoints_are_kept_by_size_and_way(self, inbox: Inbox) -> None:
         first, second = (
             departure_store.Departure(size=n, way="mail", head=bytes(32), at=T) for n in (3, 9)
         )
@@ -503,8 +489,7 @@ class SealingContract:
         assert await fetch(inbox, departure_store.witness_states) == {"a+1": state}
 
     @pytest.mark.alike
-    async def test_a_long_log(self, inbox: Inbox) -> None:
-        """Over several tiles, kept hashes are as few as they must be, and every proof holds."""
+    async def test_a_long_log_keeps_few_hashes_and_proves_every_leaf(self, inbox: Inbox) -> None:
         await begin(inbox)
         for part in range(3):
             await keep(inbox, *(genuine(f"e{part}.{n}", order="A") for n in range(250)))

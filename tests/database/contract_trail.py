@@ -178,7 +178,7 @@ PLANTED: Final[tuple[tuple[str, str, str, str], ...]] = (
 
 
 async def found(inbox: Inbox) -> list[str]:
-    """What the check says, which goes through every line."""
+    """Return the problems that a check of every line finds."""
     looked: list[int] = []
     problems = await fetch(inbox, prove_trail, looked.append)
     assert sum(looked) >= 5
@@ -186,7 +186,7 @@ async def found(inbox: Inbox) -> list[str]:
 
 
 async def everything(inbox: Inbox, folder: Path) -> None:
-    """One of each kind of act, by people."""
+    """Do one act of each kind."""
     await book(inbox, folder, "A-1,1.00,KES,,254711223344,", "A-2,2.00,KES,,,", at=1)
     await book(inbox, folder, "A-2,3.00,KES,,,", at=2)
     await statement(inbox, folder, "p1,A-1,1.00,0.10,KES,P-1,payment", at=3)
@@ -217,7 +217,7 @@ DIGESTS: Final = {
 
 
 class TrailContract:
-    """What people did, in the tables and in the trail. A subclass gives `store`."""
+    """Acts of people, in their tables and in the trail. A subclass gives `url`."""
 
     async def test_a_row_that_was_changed_behind_the_trail_is_reported(
         self, inbox: Inbox, tmp_path: Path
@@ -256,8 +256,8 @@ class TrailContract:
     async def test_numbers_that_an_erasure_takes_out_change_no_digest_that_counts(
         self, inbox: Inbox, tmp_path: Path
     ) -> None:
-        """A book's phone is in no digest; a bank's texts are in one of their own, which counts
-        until an erasure says that it rewrote some."""
+        """Phones of a book are in no digest. Texts of a bank have one of their own, which counts
+        until an erasure rewrites some."""
         await everything(inbox, tmp_path)
         async with inbox.database.writing() as connection:
             lines = await lines_with(connection, phones=["254711223344"])

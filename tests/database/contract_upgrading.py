@@ -38,7 +38,7 @@ def before_each_statement(inbox: Inbox, then: Callable[[int, Connection], None])
 
 
 async def cut_short(inbox: Inbox, number: int) -> bool:
-    """Upgrade as far as before the statement of this number. False where it came to its end."""
+    """Upgrade until the statement of this number. Return False where the upgrade ended before."""
 
     def then(reached: int, connection: Connection) -> None:
         if reached != number:
@@ -58,15 +58,12 @@ async def cut_short(inbox: Inbox, number: int) -> bool:
 
 
 class UpgradingContract:
-    """A database stays whole when bringing it up to date is cut short. A subclass gives
-    `empty_url`, a database without any table."""
+    """Upgrades that are cut short. A subclass gives `empty_url`, a database without any table."""
 
     statements_between = 12
     """From one statement that the upgrade is cut short before to the next."""
 
     async def test_an_upgrade_that_is_cut_short_leaves_nothing(self, empty_url: str) -> None:
-        """Before whichever statement it ends; the next upgrade comes further, and the last one to
-        its end."""
         assert await always_whole(empty_url, between=self.statements_between) > 5
 
     @pytest.mark.soak
@@ -76,7 +73,7 @@ class UpgradingContract:
 
 
 async def always_whole(url: str, *, between: int) -> int:
-    """Cut the upgrade of an empty database short, again and again. Returns how often."""
+    """Cut the upgrade of an empty database short, again and again. Return how often."""
     inbox = Inbox(settings_of(url), purpose="upgrading")
     number, cuts = 1, 0
     try:

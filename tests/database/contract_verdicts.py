@@ -50,20 +50,18 @@ EVENTS: dict[str, Any] = {
 
 
 class VerdictContract:
-    """Verdicts and rows. A subclass gives `url`."""
+    """Verdicts and rows of arrivals. A subclass gives `url`."""
 
     @pytest.mark.parametrize(
         ("batches", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
     )
-    async def test_verdict(
+    async def test_each_arrival_is_judged_against_all_before_it(
         self, inbox: Inbox, batches: list[list[str]], expected: list[list[str]]
     ) -> None:
-        """Each arrival is judged against all that came before it, in its batch and in others."""
         found = [await keep(inbox, *(arrival(EVENTS[name]) for name in b)) for b in batches]
         assert found == expected
 
     async def test_every_arrival_is_kept_and_one_body_of_each(self, inbox: Inbox) -> None:
-        """Every arrival has a row; the same bytes are kept once, every other body whole."""
         arrivals = [arrival(EVENTS[name]) for name in ("a", "a", "A", "-")]
         await keep(inbox, *arrivals)
         await keep(inbox, arrival(EVENTS["a"]))
@@ -78,7 +76,6 @@ class VerdictContract:
 
     @pytest.mark.alike
     async def test_history_counts_redeliveries(self, inbox: Inbox) -> None:
-        """Every redelivery is in the history, each with its own time of arrival."""
         await keep(inbox, arrival(EVENTS["a"], at=1), arrival(EVENTS["a"], at=2))
         await keep(inbox, arrival(EVENTS["A"], at=3), arrival(EVENTS["a"], at=4))
         await keep(inbox, arrival(EVENTS["A"], at=5))
@@ -94,15 +91,13 @@ class VerdictContract:
 
     @pytest.mark.parametrize("minor", [0, 1, -1, 2**63 - 1, -(2**63)])
     async def test_money_comes_back_exactly(self, inbox: Inbox, minor: int) -> None:
-        """Amounts up to the last of 64 bits come back as they went in."""
         money, due = Money(minor=minor, currency="KES"), Money(minor=-minor - 1, currency="JPY")
         event = said("evt_1", "succeeded", order="ORD-1", money=money, order_money=due)
         await keep(inbox, arrival(event))
         (delivery,) = (await histories(inbox, ["ORD-1"]))["ORD-1"].deliveries
         assert delivery.event == event
 
-    async def test_every_field_comes_back(self, inbox: Inbox) -> None:
-        """All that an event says comes back, beyond ASCII too, and what it leaves unsaid."""
+    async def test_every_field_of_an_event_comes_back(self, inbox: Inbox) -> None:
         full = said(
             "evt_1", "refunded", order="Ü/ñ 注文", session="cs 'x'", payment='p"y', movement="re",
             reason="𝔷", money=Money(minor=1, currency="KES"), occurred_at=seconds(-5),
@@ -113,10 +108,9 @@ class VerdictContract:
         assert {delivery.event for delivery in history.deliveries} == {full, empty}
 
     @pytest.mark.parametrize("limit", [1, 22, 23, 40])
-    async def test_batches_beyond_the_parameter_limit(
+    async def test_a_batch_of_several_statements_loses_no_row(
         self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch, limit: int
     ) -> None:
-        """A batch that needs several statements loses no row and reads back whole."""
         monkeypatch.setattr(statements, "MAX_PARAMETERS", max(limit, 22))
         orders = [f"ORD-{n}" for n in range(50)]
         events = [said(f"evt_{n}", order=order, payment=f"p{n}") for n, order in enumerate(orders)]
@@ -129,8 +123,7 @@ class VerdictContract:
         assert [len(found[order].deliveries) for order in orders] == [5, *[2] * 49]
 
     @pytest.mark.parametrize("width", [1, 3, 18, 19])
-    def test_no_statement_goes_beyond_the_limit(self, width: int) -> None:
-        """However many rows there are, a statement has no more parameters than SQLite allows."""
+    def test_no_statement_has_more_parameters_than_sqlite_allows(self, width: int) -> None:
         columns = tuple(f"c{number}" for number in range(width))
         rows = [(number,) * width for number in range(70_000 // width)]
         sizes: list[int] = []
@@ -147,8 +140,8 @@ class VerdictContract:
         assert max(sizes) <= statements.MAX_PARAMETERS
 
     def test_few_statements_stay_prepared(self) -> None:
-        """Whatever sizes batches have, statements have a few only, and each row and each value is
-        in one: of every size there is they filled hundreds of megabytes."""
+        """Whatever the sizes of batches. Statements of every size would fill hundreds of
+        megabytes."""
         inserted, asked = dict[str, int](), dict[str, int]()
         seen: list[Any] = []
 
@@ -171,8 +164,7 @@ class VerdictContract:
         assert len(inserted) <= 10
         assert len(asked) <= 11
 
-    async def test_the_real_parameter_limit(self, inbox: Inbox) -> None:
-        """The database takes statements of the size that we believe it takes."""
+    async def test_the_database_takes_statements_up_to_our_limit(self, inbox: Inbox) -> None:
         count = 2 * statements.MAX_PARAMETERS // 3 + 7
         table: dict[str, Any] = {
             "table": "order_due",
@@ -190,7 +182,6 @@ class VerdictContract:
         assert sorted(found) == sorted(marks)
 
     async def test_a_refused_row_leaves_nothing_of_its_transaction(self, inbox: Inbox) -> None:
-        """Neither the rows before it nor what came earlier; and the next transaction is taken."""
         table: dict[str, Any] = {
             "table": "order_due",
             "columns": ("order_key", "due_at", "generation"),
@@ -207,8 +198,7 @@ class VerdictContract:
             found = await connection.execute(text("SELECT order_key, generation FROM order_due"))
             assert sorted(map(tuple, found)) == [("a", 2), ("d", 2)]
 
-    async def test_the_log_shows_deliveries_and_rejections(self, inbox: Inbox) -> None:
-        """The log lists both kinds of arrival newest first, all of them or one verdict's."""
+    async def test_the_delivery_log_lists_both_kinds_newest_first(self, inbox: Inbox) -> None:
         first, refused, last = arrival(EVENTS["a"]), rejection(), arrival(None)
         for item in (first, refused, last):
             await keep(inbox, item)
@@ -229,7 +219,6 @@ class VerdictContract:
 
     @pytest.mark.alike
     async def test_events_without_an_order_are_in_no_history(self, inbox: Inbox) -> None:
-        """An event that nothing ties to an order is kept and shown in no order's history."""
         await keep(inbox, arrival(said("evt_1", payment="pay_1")), arrival(EVENTS["b"]))
         found = await histories(inbox, ["ORD-1", ""])
         assert events_in(found["ORD-1"]) == {EVENTS["b"].key}

@@ -25,11 +25,10 @@ CODES = ("same_id_different_body", "paid_twice")
 
 
 class WatchingContract:
-    """Stretches of time, sessions, findings and statements. A subclass gives `url`."""
+    """Queries of the watchdog and the checklist. A subclass gives `url`."""
 
     @pytest.mark.alike
-    async def test_deliveries_of_a_stretch(self, inbox: Inbox) -> None:
-        """From the first moment until before the last, and no more than were asked for."""
+    async def test_deliveries_of_a_stretch_exclude_its_end(self, inbox: Inbox) -> None:
         assert await fetch(inbox, monitoring_store.last_delivery) is None
         for at in range(5):
             await keep(
@@ -50,9 +49,8 @@ class WatchingContract:
                 assert found == count
 
     @pytest.mark.alike
-    async def test_deliveries_that_could_not_be_read(self, inbox: Inbox) -> None:
-        """By source, from the first moment on; the latest of them, where only so many are asked
-        for; what could be read does not count."""
+    async def test_unreadable_deliveries_are_counted_by_source(self, inbox: Inbox) -> None:
+        """The latest of them, where only so many are asked for."""
         for at, source in enumerate(("shop", "shop", "other", "shop")):
             name = new_id("dlv_", seconds(at))
             await keep(inbox, arrival(None, at=at, delivery_id=name, source=source))
@@ -69,8 +67,7 @@ class WatchingContract:
                 )
                 assert counted == found
 
-    async def test_they_are_found_by_their_index(self, inbox: Inbox) -> None:
-        """The look for what could not be read passes over all other deliveries."""
+    async def test_unreadable_deliveries_are_found_by_their_index(self, inbox: Inbox) -> None:
         values = {"start": first_id("dlv_", T), "tried": TRIED, "enough": 9}
         async with inbox.database.reading() as connection:
             explain = "EXPLAIN"
@@ -84,8 +81,7 @@ class WatchingContract:
             assert "ix_deliveries_unreadable" in "\n".join(str(row) for row in rows)
 
     @pytest.mark.alike
-    async def test_payments_until_a_moment(self, inbox: Inbox) -> None:
-        """Only what says that one succeeded, of the last deliveries before; each event once."""
+    async def test_successes_among_the_last_deliveries_come_once_each(self, inbox: Inbox) -> None:
         events = [
             said("e0", "succeeded", order="A", payment="p0"),
             said("e1", "succeeded", payment="p1"),
@@ -114,8 +110,7 @@ class WatchingContract:
             assert await monitoring_store.tied_since(connection, seconds(0), looked_at=4) == set()
 
     @pytest.mark.alike
-    async def test_sessions_after_a_moment(self, inbox: Inbox) -> None:
-        """The first that were opened after it; other records do not count."""
+    async def test_the_first_sessions_after_an_instant_are_found(self, inbox: Inbox) -> None:
         kinds: tuple[RecordKind, ...] = (
             "session_opened",
             "session_opened",
@@ -142,8 +137,7 @@ class WatchingContract:
             ]
 
     @pytest.mark.alike
-    async def test_orders_with_a_finding(self, inbox: Inbox) -> None:
-        """Counted by the whole code."""
+    async def test_orders_are_counted_by_the_whole_code_of_a_finding(self, inbox: Inbox) -> None:
         for order in ("A", "B"):
             for claim in ("succeeded", "declined"):
                 await keep(inbox, arrival(said(f"e-{order}", claim, order=order, payment=order)))
@@ -151,8 +145,7 @@ class WatchingContract:
         found = await fetch(inbox, finding_counts, CODES)
         assert found == {"same_id_different_body": 2, "paid_twice": 0}
 
-    async def test_statements_are_added(self, inbox: Inbox) -> None:
-        """In their order, the same item again too."""
+    async def test_statements_of_the_checklist_are_append_only_in_order(self, inbox: Inbox) -> None:
         said_ = [
             Signoff(item=item, state="passed", at=T, signer=signer, note="ö\n")
             for item, signer in (("rollback", "Ann"), ("rehearsal", "Ben"), ("rollback", "Ann"))
@@ -161,15 +154,14 @@ class WatchingContract:
             await commit(inbox, add_signoff, each)
         assert await fetch(inbox, signoffs) == said_
 
-    async def test_the_database_says_what_it_is(self, inbox: Inbox) -> None:
-        """A sound database has nothing switched off."""
+    async def test_a_sound_database_has_nothing_switched_off(self, inbox: Inbox) -> None:
         facts = await fetch(inbox, database_facts)
         assert facts.version > (3, 0)
         assert (facts.off, facts.standbys) == ((), ())
         assert facts.journal_mode == ("wal" if facts.kind == "SQLite" else None)
 
-    async def test_messages_about_alarms(self, inbox: Inbox) -> None:
-        """One row for each alarm and way: claimed by one, sent once, over when it is not seen."""
+    async def test_a_message_about_an_alarm_is_claimed_and_sent_once(self, inbox: Inbox) -> None:
+        """It is over when the alarm is not seen any more."""
         async with inbox.database.writing() as connection:
             assert not await monitoring_store.any_lasts(connection)
             for way in ("mail", "post"):

@@ -13,7 +13,7 @@ from app.database.database import Database
 
 
 def put_new(path: Path) -> None:
-    """Put a database of the newest version, without a row, there, unless there is one."""
+    """Put an empty database of the newest version there, unless there is one."""
     if not path.exists():
         path.touch(mode=0o600)
         path.write_bytes(_made())

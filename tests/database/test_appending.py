@@ -24,7 +24,6 @@ from tests.database.made import put_new
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    """A database without a row."""
     put_new(tmp_path / "t.db")
     return f"sqlite+aiosqlite:///{tmp_path}/t.db"
 
@@ -37,9 +36,9 @@ WRONG: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG.keys())
-async def test_a_row_that_is_refused_leaves_nothing(inbox: Inbox, wrong: dict[str, Any]) -> None:
-    """Neither those before it nor a transaction; all are answered with the error, and later ones
-    are kept."""
+async def test_a_refused_row_fails_its_batch_and_no_later_one(
+    inbox: Inbox, wrong: dict[str, Any]
+) -> None:
     await keep(inbox, arrival(said("first", order="A"), delivery_id="dlv_first"))
     batch = [arrival(said(f"e{n}", order=f"O{n}", payment=f"p{n}")) for n in range(5)]
     batch[2] = replace(batch[2], **wrong)
@@ -53,7 +52,6 @@ async def test_a_row_that_is_refused_leaves_nothing(inbox: Inbox, wrong: dict[st
 
 @contextmanager
 def no_more_files() -> Iterator[None]:
-    """This process can open no file."""
     lowest = os.dup(0)
     os.close(lowest)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -65,13 +63,13 @@ def no_more_files() -> Iterator[None]:
 
 
 def wide(name: str) -> list[Arrival]:
-    """Deliveries of 3 MB in all, for orders whose marks fill many pages."""
+    """Return deliveries of 3 MB for orders whose marks fill many pages."""
     events = [said(f"{name} {n}", order=f"{n:0200}", payment=f"{name} {n}") for n in range(400)]
     return [arrival(event, body=event.digest.encode() + b"x" * 7_500) for event in events]
 
 
 async def test_a_batch_needs_no_temporary_file(inbox: Inbox) -> None:
-    """What such a file held nobody would erase."""
+    """Nobody would erase what is in it."""
     await keep(inbox, *wide("first"))
     with no_more_files():
         assert set(await keep(inbox, *wide("new"))) == {"stored"}
@@ -79,8 +77,9 @@ async def test_a_batch_needs_no_temporary_file(inbox: Inbox) -> None:
         assert set(await keep(inbox, *again)) == {"duplicate"}
 
 
-async def test_a_temporary_file_is_caught(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same sees the file that is made where it is not forbidden."""
+async def test_control_a_temporary_file_is_seen_where_it_is_allowed(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(engine, "IN_MEMORY", "PRAGMA temp_store=FILE")
     async with opened(url) as inbox:
         await keep(inbox, *wide("first"))
@@ -88,9 +87,8 @@ async def test_a_temporary_file_is_caught(url: str, monkeypatch: pytest.MonkeyPa
             await keep(inbox, *wide("new"))
 
 
-async def test_a_known_delivery_is_passed_over(inbox: Inbox) -> None:
-    """Its row of the inbox was read before, by a database that was put back since: it is no
-    redelivery, and nothing is written."""
+async def test_a_delivery_with_a_known_id_is_skipped(inbox: Inbox) -> None:
+    """Its row was read before, by a database that was restored since."""
     first = arrival(said("first", order="A"))
     await keep(inbox, first)
     assert await inbox.append([Ready(None, [first])]) == []

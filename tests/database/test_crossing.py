@@ -39,7 +39,7 @@ async def connection(tmp_path: Path) -> AsyncIterator[AsyncConnection]:
 
 @contextmanager
 def crossing() -> Iterator[list[str]]:
-    """What crosses into the driver's thread in the test's own task, by name."""
+    """Count crossings into the driver's thread by the test's own task, by name."""
     crossings: list[str] = []
     own = asyncio.current_task()
     execute: Any = aiosqlite.Connection._execute
@@ -84,8 +84,9 @@ async def test_what_a_later_statement_gives_is_not_mixed_with_an_earlier_ones(
     assert first.scalars().all() == [2]
 
 
-async def test_what_the_driver_refuses_is_reported(connection: AsyncConnection) -> None:
-    """Before the first row, and in the middle of them; what comes after is none the worse."""
+async def test_an_error_of_the_driver_is_reported_and_later_statements_work(
+    connection: AsyncConnection,
+) -> None:
     await connection.execute(text("INSERT INTO t VALUES (1, '1'), (2, '{')"))
     with pytest.raises(IntegrityError):
         await connection.execute(text("INSERT INTO t VALUES (3, '1')"))
@@ -95,7 +96,6 @@ async def test_what_the_driver_refuses_is_reported(connection: AsyncConnection) 
 
 
 async def test_a_reader_that_is_cancelled_leaves_nothing_open(tmp_path: Path) -> None:
-    """The statement goes on in its thread; whoever has the connection next is not in its way."""
     engine = writing_engine(f"sqlite+aiosqlite:///{tmp_path}/t.db")
 
     async def alone(sql: str) -> None:
@@ -124,8 +124,7 @@ def test_a_statement_is_whole_and_takes_its_fragments() -> None:
             statement(template, **fragments)
 
 
-async def test_values_before_a_list(connection: AsyncConnection) -> None:
-    """Each part of a long list is asked with them; lists may be of whole numbers."""
+async def test_values_before_a_list_go_with_each_part_of_it(connection: AsyncConnection) -> None:
     await connection.execute(text("INSERT INTO t VALUES (1, 'x'), (2, 'y'), (3, 'z')"))
     asked = range(-5_000, 4)
     sql = "SELECT a FROM t WHERE a > ? AND b <> ? AND a IN ({})"
@@ -135,7 +134,6 @@ async def test_values_before_a_list(connection: AsyncConnection) -> None:
 
 @pytest.fixture
 async def readers(tmp_path: Path, database_in_threads: None) -> AsyncIterator[AsyncEngine]:
-    """One reading connection to a database with one row."""
     path = f"sqlite+aiosqlite:///{tmp_path}/t.db"
     writing, reading = writing_engine(path), reading_engine(path, readers=1)
     try:
@@ -153,13 +151,12 @@ def _count(connection: PlainConnection) -> int:
 
 
 async def counted(engine: AsyncEngine) -> int:
-    """On a snapshot of its own."""
     async with engine.connect() as connection:
         return await run_snapshot(connection, _count)
 
 
 async def test_a_snapshot_is_one_crossing(readers: AsyncEngine) -> None:
-    """Its beginning, its end and the way back to the pool with it."""
+    """With its beginning, its end and its return to the pool."""
     assert await counted(readers) == 1
     with crossing() as crossings:
         assert await counted(readers) == 1
@@ -167,10 +164,10 @@ async def test_a_snapshot_is_one_crossing(readers: AsyncEngine) -> None:
 
 
 @pytest.mark.parametrize("ends", ["cancelled", "refused", "raised"])
-async def test_a_snapshot_that_comes_to_nothing_leaves_nothing_open(
+async def test_a_failed_snapshot_leaves_nothing_open(
     readers: AsyncEngine, tmp_path: Path, ends: str
 ) -> None:
-    """Whoever has the only connection next sees what has been written since."""
+    """The next one sees later rows."""
     began, may_end = threading.Event(), threading.Event()
 
     def asking(connection: PlainConnection) -> None:

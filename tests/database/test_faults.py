@@ -14,10 +14,9 @@ from app.database.faults import as_store_error, driver_errors, is_not_there_yet
 
 
 @pytest.mark.parametrize("named", [False, True])
-async def test_a_file_of_authorities_that_is_not_there_is_told(
+async def test_a_missing_file_of_authorities_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
 ) -> None:
-    """Not as a fault of ours, nor as a server that is away."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("PGSSLROOTCERT", raising=False)
     if named:
@@ -28,8 +27,8 @@ async def test_a_file_of_authorities_that_is_not_there_is_told(
     assert "PGSSLROOTCERT" in str(as_store_error(refused.value))
 
 
-def test_a_certificate_that_is_not_trusted_is_told() -> None:
-    """Nobody waits for the server either: it has answered."""
+def test_an_untrusted_certificate_is_reported() -> None:
+    """A start does not wait for that server."""
     error = as_store_error(ssl.SSLCertVerificationError("self-signed"))
     assert "certificate is not trusted" in str(error)
     assert str(as_store_error(ConnectionRefusedError())).startswith("the database does not answer")
@@ -52,8 +51,9 @@ def test_a_certificate_that_is_not_trusted_is_told() -> None:
     ],
     ids=lambda each: type(each).__name__,
 )
-def test_a_start_waits_for_what_passes_within_moments(cause: Exception, waits: bool) -> None:
-    """A server without a free connection, or of which a standby has not taken over yet."""
+def test_a_start_waits_for_a_server_that_is_full_or_no_primary_yet(
+    cause: Exception, waits: bool
+) -> None:
     told = as_store_error(cause)
     assert told is not None
     told.__cause__ = cause
@@ -76,9 +76,9 @@ def test_a_start_waits_for_what_passes_within_moments(cause: Exception, waits: b
     ],
     ids=lambda each: type(each).__name__,
 )
-def test_what_a_server_lacks_is_named(cause: Exception, begins: str, reason: str) -> None:
-    """Room, connections and memory are each mended in another place; a pooler by another
-    address."""
+def test_what_a_server_lacks_is_named_with_what_to_do(
+    cause: Exception, begins: str, reason: str
+) -> None:
     told = as_store_error(cause)
     assert isinstance(told, StoreUnavailable)
     assert (str(told).startswith(begins), told.reason) == (True, reason)

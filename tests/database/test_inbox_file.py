@@ -46,31 +46,28 @@ from tests.database.made import put_new
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """The file of a new database."""
     put_new(tmp_path / "t.db")
     return tmp_path / "t.db"
 
 
 @pytest.fixture
 def url(path: Path) -> str:
-    """Its URL."""
     return url_of(path)
 
 
 def url_of(path: Path) -> str:
-    """The URL of a database's file."""
     return f"sqlite+aiosqlite:///{path}"
 
 
 async def read(inbox: Inbox) -> list[str]:
-    """Read all that is in the inbox. The events that are stored then."""
+    """Read all rows of the inbox; return the stored events."""
     while await read_some(ReaderContext(context(inbox), inbox, SOURCES, "sandbox", HOLDING)):
         pass
     return await stored(inbox)
 
 
 async def stored(inbox: Inbox) -> list[str]:
-    """The events that are stored, one for each delivery."""
+    """Return the event of each stored delivery."""
     return [row[0] for row in await rows(inbox, "SELECT event_id FROM deliveries ORDER BY 1")]
 
 
@@ -81,13 +78,12 @@ async def take(inbox: Inbox, *event_ids: str) -> None:
 
 
 def in_inbox(path: Path, sql: str) -> list[tuple[int]]:
-    """What another program does to the file."""
+    """Run a statement on the file, as another program."""
     with closing(sqlite3.connect(path_of(path))) as inbox, inbox:
         return inbox.execute(sql).fetchall()
 
 
-async def test_what_is_kept_is_read_once_and_leaves(url: str, path: Path) -> None:
-    """It is deleted by the commits of what comes after it, and only once it has been read."""
+async def test_a_row_is_deleted_by_later_commits_once_it_is_read(url: str, path: Path) -> None:
     async with opened(url) as inbox:
         await take(inbox, "e1", "e2")
         await inbox.writer._look()
@@ -101,11 +97,10 @@ async def test_what_is_kept_is_read_once_and_leaves(url: str, path: Path) -> Non
 
 
 @pytest.mark.parametrize(("suspects", "unread"), [(True, 1), (False, 0)])
-async def test_a_row_that_leaves_while_the_backlog_is_counted_is_counted_where_it_has_gone(
+async def test_a_row_that_becomes_a_suspect_while_the_backlog_is_counted_counts(
     url: str, path: Path, monkeypatch: pytest.MonkeyPatch, suspects: bool, unread: int
 ) -> None:
-    """The database was asked before it had suspects, and the file after it had the row. An order
-    that they speak of would be published as if nothing had come."""
+    """Otherwise its order would be published as if nothing had come."""
     monkeypatch.setattr(inbox_writer_store, "IDLE_S", 0.0)
     async with opened(url) as inbox:
         await take(inbox, "e1")
@@ -129,10 +124,8 @@ async def test_a_row_that_leaves_while_the_backlog_is_counted_is_counted_where_i
         assert not found
 
 
-async def test_a_gap_that_nobody_makes_meanwhile_is_no_reason_to_ask_for_ever(
-    url: str, path: Path
-) -> None:
-    """A database that takes over a file begins before all that was read of it and has left."""
+async def test_counting_the_backlog_ends_though_numbers_have_a_gap(url: str, path: Path) -> None:
+    """A database that takes over a file begins before the rows that have left it."""
     async with opened(url) as inbox:
         await take(inbox, "e1", "e2", "e3")
         in_inbox(path, "DELETE FROM inbox WHERE seq = 1")
@@ -150,11 +143,9 @@ async def test_where_nothing_comes_it_is_deleted_all_the_same(
         assert in_inbox(path, "SELECT count(*) FROM inbox") == [(0,)]
 
 
-async def test_no_delivery_is_held_up_by_what_cannot_be_deleted(
+async def test_a_commit_without_room_to_delete_only_keeps(
     url: str, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To delete takes room in the log: where there is just none, the next commit keeps only."""
-
     def full(*given: object) -> None:
         raise StoreUnavailable("planted", reason="disk")
 
@@ -172,10 +163,10 @@ async def test_no_delivery_is_held_up_by_what_cannot_be_deleted(
         assert await read(inbox) == ["e1", "e2", "e3", "e4"]
 
 
-async def test_nothing_is_deleted_while_no_reader_has_made_sure_of_the_disk(
+async def test_nothing_is_deleted_before_a_reader_has_synced_the_disk(
     url: str, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a reader wrote that ended may be seen, and not be on the disk."""
+    """Rows of a reader that ended may be visible and not on the disk."""
     monkeypatch.setattr(inbox_writer_store, "IDLE_S", 0.0)
     async with opened(url) as inbox:
         inbox.writer.may_delete = lambda: False
@@ -187,7 +178,7 @@ async def test_nothing_is_deleted_while_no_reader_has_made_sure_of_the_disk(
 
 
 async def test_the_room_that_unread_deliveries_need_is_kept_free(url: str) -> None:
-    """Beside the low water: three times their bytes, or 4 KiB for each, whichever is more."""
+    """Three times their bytes, or 4 KiB for each, whichever is more."""
     async with opened(url) as inbox:
         space = inbox.writer.writer.space
         assert space.reserved() == 0
@@ -214,17 +205,16 @@ async def test_too_much_unread_is_refused(url: str) -> None:
 
 
 def emptied(path: Path) -> None:
-    """Somebody has deleted all rows, and the memory of their numbers."""
+    """Delete all rows and the memory of their numbers."""
     in_inbox(path, "DELETE FROM inbox")
     in_inbox(path, "DELETE FROM sqlite_sequence")
 
 
 @pytest.mark.parametrize("given_after", [True, False], ids=["numbers go on", "control"])
-async def test_a_file_that_was_emptied_is_not_taken_for_read(
+async def test_rows_after_the_file_was_emptied_are_read(
     url: str, path: Path, given_after: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What comes next has a number that was never read under. Where it had not, it would be
-    lost."""
+    """Their numbers were never read; else they would be lost."""
     async with opened(url) as inbox:
         await take(inbox, "e1", "e2", "e3")
         await read(inbox)
@@ -256,7 +246,6 @@ async def test_an_older_copy_that_is_put_back_is_read_from_where_it_was(
 
 
 async def test_a_file_that_is_just_being_made_has_no_rows(url: str, path: Path) -> None:
-    """Whoever asks while the first start makes it finds nothing unread, and no fault."""
     path_of(path).touch()
     settings = settings_of(url)
     async with open_inbox(settings, purpose="writing") as inbox:
@@ -267,12 +256,12 @@ async def test_a_file_that_is_just_being_made_has_no_rows(url: str, path: Path) 
 
 
 def gone(path: Path) -> None:
-    """Somebody has deleted the file."""
+    """Delete the file."""
     path_of(path).unlink()
 
 
 def another(path: Path) -> None:
-    """It is another database's."""
+    """Put another database's file in its place."""
     in_inbox(path, "UPDATE meta SET value='inbox_other' WHERE name='inbox'")
 
 
@@ -280,7 +269,7 @@ def another(path: Path) -> None:
 async def test_a_file_that_this_database_has_not_read_stops_the_start(
     url: str, path: Path, what: Callable[[Path], None]
 ) -> None:
-    """Until somebody says that it is meant; then all that is in it is read."""
+    """Until `db adopt-inbox`; then all of it is read."""
     async with opened(url) as inbox:
         await take(inbox, "e1", "e2")
         await read(inbox)
@@ -317,11 +306,10 @@ async def test_a_file_with_a_trigger_of_anybodys_stops_the_start(url: str, path:
 
 
 @pytest.mark.parametrize("judged_again", [False, True])
-async def test_a_refused_request_that_is_read_again_is_neither_kept_nor_counted_again(
+async def test_a_rejection_read_twice_is_neither_kept_nor_counted_twice(
     url: str, judged_again: bool
 ) -> None:
-    """Also where it was judged again meanwhile, and is a delivery now: it would be judged for ever,
-    and could not be stored."""
+    """Also where it was reverified meanwhile and is a delivery now."""
     refused = rejection()
     async with opened(url) as inbox:
         await inbox.queue.submit(refused)
@@ -342,11 +330,10 @@ async def test_a_refused_request_that_is_read_again_is_neither_kept_nor_counted_
 # --- backups and erasures ------------------------------------------------------------------------
 
 
-async def test_a_backup_has_what_was_accepted_and_not_read(
+async def test_a_backup_holds_unread_deliveries_which_are_read_once(
     url: str, path: Path, tmp_path: Path
 ) -> None:
-    """It is one file. Put in another's place it is read from there; in its own place, where the
-    inbox has the same, it is read once."""
+    """Also where it is restored beside an inbox that has them, too."""
     async with opened(url) as inbox:
         await take(inbox, "e1")
         await read(inbox)
@@ -367,8 +354,8 @@ async def test_a_backup_has_what_was_accepted_and_not_read(
 async def test_a_restore_reads_all_of_the_inbox_that_is_there(
     url: str, path: Path, tmp_path: Path
 ) -> None:
-    """By another history of the same file the backup had read beyond its numbers: the machine was
-    put back to what it was before the backup, and served from there."""
+    """The backup may have read beyond the numbers of the inbox, where the machine itself was put
+    back."""
     async with opened(url):
         pass
     for each in (path, path_of(path)):
@@ -390,8 +377,6 @@ async def test_a_restore_reads_all_of_the_inbox_that_is_there(
 
 
 async def put_back(url: str, backup: Path) -> None:
-    """Restore a backup in the database's place, of which nobody was erased."""
-
     async def nobody(inbox: Inbox) -> Replayed:
         return Replayed()
 
@@ -406,8 +391,8 @@ async def put_back(url: str, backup: Path) -> None:
 
 
 def holding(path: Path, text: str) -> list[str]:
-    """Files of the inbox that hold this. Looked at by another process: to close a file in ours
-    would drop the locks that SQLite holds on it."""
+    """Return files of the inbox that contain this. Another process looks: closing a file here would
+    drop SQLite's locks."""
     files = sorted(path.parent.glob("t.db.inbox*"))
     found = subprocess.run(
         ["grep", "-laF", text, *files], capture_output=True, text=True, check=False
@@ -415,8 +400,8 @@ def holding(path: Path, text: str) -> list[str]:
     return found.stdout.split()
 
 
-async def test_nothing_of_what_was_read_is_left_when_it_is_tidied(url: str, path: Path) -> None:
-    """Neither in the file nor in its log: while a receiver runs, by it; else by who asks."""
+async def test_tidying_leaves_nothing_read_in_file_or_log(url: str, path: Path) -> None:
+    """Done by the receiver while one runs, else by the caller."""
     body = b'{"phone": "+254700000001"}'
     async with opened(url) as inbox:
         await submit(inbox, arrival(said("e1", order="A"), body=body))

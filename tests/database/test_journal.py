@@ -40,18 +40,16 @@ from tests.waiting import PATIENCE_S
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """The database's file."""
     return tmp_path / "t.db"
 
 
 @pytest.fixture
 def url(path: Path) -> str:
-    """A database that does not exist yet."""
     return f"sqlite+aiosqlite:///{path}"
 
 
 def on_disk(path: Path) -> set[str]:
-    """The deliveries that another process would find now, through a connection of its own."""
+    """Return the deliveries that another connection sees now."""
     with closing(sqlite3.connect(path)) as other:
         kept = {row[0] for row in other.execute("SELECT id FROM deliveries")}
     with closing(sqlite3.connect(f"{path}.inbox")) as other:
@@ -60,7 +58,7 @@ def on_disk(path: Path) -> set[str]:
 
 
 async def answered_but_not_there(inbox: Inbox, path: Path) -> list[str]:
-    """Deliveries that were acknowledged while nobody else could see them yet."""
+    """Return deliveries that were acknowledged before another connection saw them."""
     missing = []
 
     async def send(number: int) -> None:
@@ -74,12 +72,12 @@ async def answered_but_not_there(inbox: Inbox, path: Path) -> list[str]:
 
 
 async def test_acknowledges_only_after_the_commit(inbox: Inbox, path: Path) -> None:
-    """When `submit` returns, another connection already sees the delivery."""
     assert await answered_but_not_there(inbox, path) == []
 
 
-async def test_a_journal_that_answers_too_soon_is_caught(inbox: Inbox, path: Path) -> None:
-    """The check above finds a journal that answers before it commits."""
+async def test_control_a_queue_that_answers_before_the_commit_is_caught(
+    inbox: Inbox, path: Path
+) -> None:
     slow, running = inbox.queue.submit, []
 
     async def hasty(item: Any) -> Any:
@@ -90,8 +88,8 @@ async def test_a_journal_that_answers_too_soon_is_caught(inbox: Inbox, path: Pat
     await asyncio.gather(*running)
 
 
-async def test_a_failing_transaction_answers_all_with_an_error(inbox: Inbox, path: Path) -> None:
-    """One arrival that cannot be written fails its whole batch, openly; later ones are kept."""
+async def test_one_arrival_that_cannot_be_written_fails_its_batch(inbox: Inbox, path: Path) -> None:
+    """Later ones are kept."""
     good: list[Any] = [arrival(said(f"e{n}", order="A")) for n in range(5)]
     bad = arrival(said("bad", order="A"), received_at="never")
     answers = await asyncio.gather(
@@ -103,8 +101,7 @@ async def test_a_failing_transaction_answers_all_with_an_error(inbox: Inbox, pat
     assert on_disk(path) == {each.delivery_id for each in good}
 
 
-async def test_a_full_queue_refuses(url: str) -> None:
-    """What goes over the queue's limit is refused at once; what was in it is kept."""
+async def test_a_full_queue_refuses_at_once_and_keeps_what_it_has(url: str) -> None:
     async with opened(url, inbox_queue=3) as inbox:
         items = [arrival(said(f"e{n}", order="A")) for n in range(5)]
         answers = await asyncio.gather(
@@ -115,8 +112,8 @@ async def test_a_full_queue_refuses(url: str) -> None:
         assert await keep(inbox, items[3]) == ["stored"]
 
 
-async def test_rejections_leave_room_for_deliveries(url: str) -> None:
-    """They may fill half of the queue, rounded up, and no more; a delivery still has a place."""
+async def test_rejections_may_fill_half_of_the_queue(url: str) -> None:
+    """Rounded up."""
     async with opened(url, inbox_queue=3) as inbox:
         items: list[Any] = [rejection(), rejection(), rejection(), arrival(said("e1", order="A"))]
         answers = await asyncio.gather(
@@ -125,8 +122,7 @@ async def test_rejections_leave_room_for_deliveries(url: str) -> None:
         assert [type(answer) for answer in answers] == [str, str, StoreUnavailable, str]
 
 
-async def test_what_was_committed_is_counted(inbox: Inbox) -> None:
-    """Deliveries are, redelivered ones too; rejections are not."""
+async def test_committed_deliveries_are_counted_and_rejections_not(inbox: Inbox) -> None:
     known = said("e1", order="A")
     for item in (arrival(known), arrival(known), rejection()):
         await submit(inbox, item)
@@ -135,8 +131,7 @@ async def test_what_was_committed_is_counted(inbox: Inbox) -> None:
     assert inbox.queue.committed == 2
 
 
-async def test_closing_drains(url: str, path: Path) -> None:
-    """Whatever waits when the journal closes is written; later arrivals are refused."""
+async def test_closing_the_queue_writes_what_waits_and_refuses_more(url: str, path: Path) -> None:
     async with open_inbox(settings_of(url, inbox_batch=4)) as inbox:
         items = [arrival(said(f"e{n}", order="A")) for n in range(30)]
         waiting = [asyncio.create_task(submit(inbox, item)) for item in items]
@@ -154,7 +149,7 @@ async def test_closing_drains(url: str, path: Path) -> None:
 
 @contextmanager
 def files_cannot_grow(size: int) -> Iterator[None]:
-    """Every write beyond `size` bytes of a file fails in the kernel, as on a broken disk."""
+    """Fail every write beyond `size` bytes of a file in the kernel, as a broken disk does."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -164,7 +159,7 @@ def files_cannot_grow(size: int) -> Iterator[None]:
 
 
 async def refuses_for_good(inbox: Inbox, known: Any) -> None:
-    """Nothing is acknowledged any more: not the new, not the duplicate, not a rejection."""
+    """Check that nothing is acknowledged any more."""
     for item in (arrival(said("new", order="A")), arrival(known), rejection()):
         with pytest.raises(StorePoisoned):
             await submit(inbox, item)
@@ -176,14 +171,14 @@ async def refuses_for_good(inbox: Inbox, known: Any) -> None:
 
 @asynccontextmanager
 async def a_failing_disk(writer: Writer, file: Path) -> AsyncIterator[None]:
-    """What would make the log longer fails."""
+    """Fail writes that make the log longer."""
     with files_cannot_grow(file.with_name(f"{file.name}-wal").stat().st_size):
         yield
 
 
 @asynccontextmanager
 async def a_read_only_file(writer: Writer, file: Path) -> AsyncIterator[None]:
-    """From now on SQLite refuses to write, as to a file that can only be opened for reading."""
+    """Have SQLite refuse to write, as to a read-only file."""
     async with writer.transaction() as connection:
         await connection.exec_driver_sql("PRAGMA query_only=ON")
     yield
@@ -191,11 +186,10 @@ async def a_read_only_file(writer: Writer, file: Path) -> AsyncIterator[None]:
 
 @pytest.mark.parametrize("fault", [a_failing_disk, a_read_only_file])
 @pytest.mark.parametrize("where", ["inbox", "database"])
-async def test_a_fault_of_the_disk_poisons(
+async def test_a_disk_fault_under_either_file_poisons_both(
     inbox: Inbox, path: Path, fault: Any, where: str
 ) -> None:
-    """After one such error, under whichever file, nothing more is acknowledged, even where the disk
-    works again."""
+    """Even where the disk works again."""
     reported: list[str] = []
     inbox.database.on_poison = reported.append
     known = said("e1", order="A")
@@ -232,12 +226,11 @@ with open(path, "r+b") as file:
 
 
 def damage(path: Path) -> None:
-    """Overwrite a page. In another process: closing the file in ours would drop its locks."""
+    """Overwrite a page, in another process: closing the file here would drop its locks."""
     subprocess.run([sys.executable, "-c", CORRUPT, str(path)], check=True, timeout=PATIENCE_S)
 
 
 async def test_a_damaged_database_is_not_served(url: str, path: Path) -> None:
-    """Start-up looks at the whole file, and says what to do."""
     async with opened(url) as inbox:
         await keep(inbox, arrival(said("e1", order="A")))
     damage(path)
@@ -249,10 +242,9 @@ async def test_a_damaged_database_is_not_served(url: str, path: Path) -> None:
     assert "\n" not in str(raised.value)
 
 
-async def test_a_damaged_page_poisons(
+async def test_damage_found_while_receiving_poisons(
     url: str, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A database that is found to be damaged while receiving acknowledges nothing more."""
     known = said("e1", order="A")
     async with opened(url) as inbox:
         await keep(inbox, arrival(known))
@@ -274,7 +266,6 @@ async def test_a_damaged_page_poisons(
 
 @asynccontextmanager
 async def a_full_disk(inbox: Inbox) -> AsyncIterator[None]:
-    """The inbox may not grow by a page."""
     async with inbox.writer.writer.transaction() as connection:
         pages = (await connection.exec_driver_sql("PRAGMA page_count")).scalar_one()
         await connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
@@ -285,7 +276,7 @@ async def a_full_disk(inbox: Inbox) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def a_busy_inbox(inbox: Inbox) -> AsyncIterator[None]:
-    """A program that knows nothing of our lock is writing."""
+    """Write to the inbox as a program that does not know our lock."""
     async with inbox.writer.writer.transaction() as connection:
         await connection.exec_driver_sql("PRAGMA busy_timeout=20")
     assert inbox.file is not None
@@ -297,8 +288,9 @@ async def a_busy_inbox(inbox: Inbox) -> AsyncIterator[None]:
 
 
 @pytest.mark.parametrize("trouble", [a_full_disk, a_busy_inbox])
-async def test_passing_trouble_passes(inbox: Inbox, trouble: Any, path: Path) -> None:
-    """While the disk is full or the inbox busy, arrivals are refused; afterwards all is well."""
+async def test_a_full_disk_or_busy_inbox_refuses_until_it_is_over(
+    inbox: Inbox, trouble: Any, path: Path
+) -> None:
     big = arrival(said("e1", order="A"), body=b"x" * 500_000)
     async with trouble(inbox):
         for _ in range(2):
@@ -309,10 +301,10 @@ async def test_passing_trouble_passes(inbox: Inbox, trouble: Any, path: Path) ->
     assert on_disk(path) == {big.delivery_id}
 
 
-async def test_after_a_commit_that_was_not_made_it_is_tried_whether_one_can_be(
+async def test_readiness_tries_a_commit_after_one_failed(
     inbox: Inbox,
 ) -> None:
-    """As readiness asks, to which no delivery may come any more; before, nothing is written."""
+    """Before, it writes nothing."""
     writer, item = inbox.writer.writer, arrival(said("e1", order="A"))
     async with a_busy_inbox(inbox):
         await writer.check()
@@ -329,7 +321,7 @@ async def test_after_a_commit_that_was_not_made_it_is_tried_whether_one_can_be(
 
 
 async def test_a_second_serving_process_is_refused(inbox: Inbox, url: str) -> None:
-    """Only one process serves a database; others may read and write beside it."""
+    """Others may read and write beside it."""
     settings = settings_of(url)
     with pytest.raises(ConfigurationError, match=r"another process already serves \S+t\.db;"):
         async with open_inbox(settings, purpose="serving"):
@@ -340,8 +332,7 @@ async def test_a_second_serving_process_is_refused(inbox: Inbox, url: str) -> No
     assert await keep(inbox, arrival(said("e1", order="A"))) == ["stored"]
 
 
-async def test_a_database_may_be_served_again(url: str) -> None:
-    """A process that ended leaves nothing behind that would refuse the next one."""
+async def test_a_database_can_be_served_again_after_its_process_ended(url: str) -> None:
     for _ in range(2):
         async with opened(url) as inbox:
             await keep(inbox, arrival(said("e1", order="A")))
@@ -349,10 +340,9 @@ async def test_a_database_may_be_served_again(url: str) -> None:
         assert len(await rows(inbox, "SELECT id FROM deliveries")) == 2
 
 
-async def test_one_writer_at_a_time_among_processes(
+async def test_nothing_is_written_while_another_process_holds_the_lock(
     inbox: Inbox, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While another process holds the writers' lock nothing is written, and then all is well."""
     monkeypatch.setattr(locks, "WAIT_S", 0.05)
     other = os.open(path.with_name("t.db.writing"), os.O_RDWR)
     fcntl.flock(other, fcntl.LOCK_EX)
@@ -386,10 +376,9 @@ asyncio.run(work(*sys.argv[1:]))
 """Writes until a file is there, and says how much."""
 
 
-async def test_another_process_writes_beside_the_service(
+async def test_two_processes_that_write_at_once_both_keep_all(
     inbox: Inbox, url: str, tmp_path: Path
 ) -> None:
-    """Two processes that write at the same time both keep all that they wrote."""
     tokens, sent, ended = "SELECT count(*) FROM tokens", 0, tmp_path / "ended"
     words = [sys.executable, "-c", BESIDE, url, str(ended)]
     other = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
@@ -406,12 +395,10 @@ async def test_another_process_writes_beside_the_service(
 
 
 def all_bytes(folder: Path) -> bytes:
-    """Every file of the folder, one after another."""
     return b"".join(file.read_bytes() for file in sorted(folder.iterdir()))
 
 
-async def test_only_hashes_of_tokens_are_in_the_file(url: str, path: Path) -> None:
-    """No byte of a token but its kind is in any file of the database."""
+async def test_no_byte_of_a_token_but_its_kind_is_in_any_file(url: str, path: Path) -> None:
     async with opened(url) as inbox:
         tokens = [await issue_token(context(inbox), name=f"t{number}") for number in range(3)]
         files = all_bytes(path.parent)

@@ -51,7 +51,7 @@ asyncio.run(write())
 def a_writer(
     name: str, database: Path, *, turns: int = -1, pause: float = 0.0
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that writes so many times, or for ever, with seconds of pause between."""
+    """Start a process that writes so many times, or for ever, and pauses in between."""
     words = [name, str(database), str(database.with_name("written")), str(turns), str(pause)]
     process = subprocess.Popen([sys.executable, "-c", WRITERS, *words])
     try:
@@ -67,17 +67,16 @@ def lines(database: Path) -> list[str]:
 
 
 def waits(database: Path) -> bool:
-    """Whether some process has a place in the queue."""
     with database.with_name(database.name + ".waiting").open("rb+") as queue:
         form = struct.Struct("hhqqi4x")
         answer = fcntl.fcntl(queue, fcntl.F_OFD_GETLK, form.pack(fcntl.F_WRLCK, 0, 0, 0, 0))
         return bool(form.unpack(answer)[0] != fcntl.F_UNLCK)
 
 
-def test_who_comes_beside_two_that_write_without_a_pause_has_its_turn_after_them(
+def test_a_third_writer_beside_two_busy_ones_gets_its_turn(
     tmp_path: Path,
 ) -> None:
-    """Each of the two writes once more, or twice where it was between two transactions."""
+    """Each of the two writes at most twice more."""
     database = tmp_path / "t.db"
     with a_writer("a", database), a_writer("b", database):
         until(lambda: {"a writes", "b writes"} <= set(lines(database)))
@@ -97,7 +96,6 @@ def test_who_comes_beside_two_that_write_without_a_pause_has_its_turn_after_them
 
 @contextmanager
 def one_that_waits(database: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process in the queue of a lock that is held."""
     with a_writer("waiter", database, turns=1) as process:
         until(lambda: lines(database) == ["waiter asks"] and waits(database))
         yield process
@@ -125,10 +123,10 @@ async def test_who_died_while_it_waited_has_no_place_any_more(
     held.close()
 
 
-async def test_who_is_suspended_while_it_waits_is_passed_by(
+async def test_a_suspended_waiter_is_skipped(
     database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first time after a moment, afterwards at once; and it comes in when it wakes up."""
+    """The first time after a moment, then at once. It gets its turn when it wakes up."""
     held, other = WriteLock(database), WriteLock(database)
     await held.take()
     with one_that_waits(database) as process:
@@ -150,8 +148,7 @@ async def test_who_is_suspended_while_it_waits_is_passed_by(
     held.close()
 
 
-async def test_of_those_who_pass_one_by_the_first_comes_first(database: Path) -> None:
-    """It does not wait for those behind it, either."""
+async def test_waiters_that_skip_one_keep_their_order(database: Path) -> None:
     asleep, *awake = (WriteLock(database) for _ in range(4))
     order: list[int] = []
 
@@ -168,10 +165,9 @@ async def test_of_those_who_pass_one_by_the_first_comes_first(database: Path) ->
 
 
 @pytest.mark.parametrize("held", [True, False])
-def test_who_serves_goes_on_serving_after_it_has_asked_whether_it_may(
+def test_asking_whether_the_service_lock_is_free_changes_nothing(
     database: Path, held: bool
 ) -> None:
-    """And who does not lets the next one serve."""
     ours, theirs = ServiceLock(database), ServiceLock(database)
     if held:
         ours.take()

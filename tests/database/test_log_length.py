@@ -28,14 +28,13 @@ BODY = bytes(20_000)
 
 @pytest.fixture
 def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A database whose log is short, and insisted on at any time."""
     monkeypatch.setattr(wal, "FOLD_PAGES", PAGES)
     monkeypatch.setattr(wal, "INSIST_S", 0)
     return f"sqlite+aiosqlite:///{tmp_path}/t.db"
 
 
 async def look(inbox: Inbox, over: asyncio.Event, *, seconds: float | None) -> None:
-    """Read a snapshot, and hold it for so long, or until all is over."""
+    """Hold a snapshot for so long, or until all is over."""
     async with inbox.database.reading() as connection:
         await connection.execute(text("SELECT count(*) FROM deliveries"))
         if seconds is None:
@@ -46,7 +45,7 @@ async def look(inbox: Inbox, over: asyncio.Event, *, seconds: float | None) -> N
 
 @asynccontextmanager
 async def looked_at(inbox: Inbox) -> AsyncIterator[None]:
-    """Short readers, one after another: each has its snapshot before the last releases its."""
+    """Read with overlapping snapshots, one after another."""
     over, reading = asyncio.Event(), asyncio.Event()
 
     async def one_after_another() -> None:
@@ -68,7 +67,7 @@ async def looked_at(inbox: Inbox) -> AsyncIterator[None]:
 
 
 async def longest(inbox: Inbox) -> int:
-    """The most pages that the log has while sixty batches are written."""
+    """Write sixty batches; return the most pages of the log."""
     log, pages = inbox.database.writer._log, 0
     assert log is not None
     for number in range(60):
@@ -79,14 +78,15 @@ async def longest(inbox: Inbox) -> int:
 
 @pytest.mark.usefixtures("database_in_threads")
 async def test_readers_that_overlap_do_not_keep_the_log_growing(url: str) -> None:
-    """It comes to twice its length, and to what is written until its readers are done."""
+    """It reaches twice its length, and what is written until its readers end."""
     async with opened(url) as inbox, looked_at(inbox):
         assert 2 * PAGES <= await longest(inbox) < 4 * PAGES
 
 
 @pytest.mark.usefixtures("database_in_threads")
-async def test_without_waiting_for_them_it_grows(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same readers, and a service that never waits."""
+async def test_control_without_waiting_for_readers_the_log_grows(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(LogLength, "_may_insist", lambda log: False)
     async with opened(url) as inbox, looked_at(inbox):
         assert await longest(inbox) > 5 * PAGES
@@ -95,7 +95,7 @@ async def test_without_waiting_for_them_it_grows(url: str, monkeypatch: pytest.M
 async def test_a_long_reader_is_waited_for_once_in_a_while(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As for a backup: deliveries go on, and the log begins anew when it is over."""
+    """Deliveries go on, and the log begins anew when the reader ends."""
     tried, over, fold = [], asyncio.Event(), wal.fold_log
 
     def fold_log(connection: PlainConnection, mode: wal.Mode) -> None:
@@ -117,8 +117,9 @@ async def test_a_long_reader_is_waited_for_once_in_a_while(
         assert inbox.database.writer._log.pages() < PAGES
 
 
-async def test_a_log_that_is_held_up_takes_room(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it has grown by must be free beside the low water, until it can be emptied."""
+async def test_room_is_kept_for_a_log_that_is_too_long(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     free, over = [2**40], asyncio.Event()
     monkeypatch.setattr(Space, "free_bytes", lambda space: free[0])
     monkeypatch.setattr(wal, "INSIST_S", 1_000)
@@ -140,10 +141,9 @@ async def test_a_log_that_is_held_up_takes_room(url: str, monkeypatch: pytest.Mo
         assert await keep(inbox, arrival(said("after", order="A"), body=BODY)) == ["stored"]
 
 
-async def test_a_fold_that_fails_leaves_the_writer_as_patient_as_it_was(
+async def test_a_failed_fold_restores_the_busy_timeout(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It waits for readers for a moment; whoever holds the database later is waited for longer."""
     monkeypatch.setattr(wal, "ROOM_PAGES", 1)
     async with opened(url, disk_low_water_mb=1) as inbox:
         for number in range(2):
@@ -163,7 +163,7 @@ async def test_a_fold_that_fails_leaves_the_writer_as_patient_as_it_was(
 async def test_a_full_disk_empties_the_log_once_in_a_while(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each try waits for readers, and deliveries with it: the next refusals come at once."""
+    """Each try waits for readers, and deliveries wait with it."""
     monkeypatch.setattr(wal, "ROOM_PAGES", 0)
     monkeypatch.setattr(wal, "INSIST_S", 1_000)
     folds, fold = list[str](), wal.fold_log

@@ -43,18 +43,17 @@ sys.stdin.readline()
 
 
 class Reader:
-    """Another process with the database open: it holds a snapshot until asked to release it."""
+    """Another process that holds a snapshot until asked to release it."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
     def heard(self, word: str) -> None:
-        """It says that it has come so far."""
         assert self._process.stdout is not None
         assert self._process.stdout.readline().strip() == word
 
     def release(self) -> None:
-        """End its snapshot. It stays connected, so that it does not fold the log itself."""
+        """End the snapshot. The process stays connected, so that it does not fold the log."""
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()
@@ -63,7 +62,6 @@ class Reader:
 
 @contextmanager
 def a_reader(path: Path) -> Iterator[Reader]:
-    """A process that looks at the database as it is now."""
     words = [sys.executable, "-c", READER, str(path)]
     with subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -77,15 +75,14 @@ def a_reader(path: Path) -> Iterator[Reader]:
 
 
 def warnings(log: io.StringIO) -> list[str]:
-    """The warnings in a log."""
     lines = [json.loads(line) for line in log.getvalue().splitlines()]
     return [line["event"] for line in lines if line["level"] == "warning"]
 
 
-async def test_starting_while_another_process_reads(
+async def test_a_reader_of_another_process_keeps_no_service_from_starting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A reader's snapshot keeps no service from starting; a later start empties the log."""
+    """A later start empties the log."""
     monkeypatch.setattr(engine, "PATIENT", statement("PRAGMA busy_timeout={ms}", ms="50"))
     path = tmp_path / "t.db"
     url, written = f"sqlite+aiosqlite:///{path}", path.with_name("t.db-wal")
@@ -112,8 +109,7 @@ async def test_starting_while_another_process_reads(
             assert await rows(inbox, "SELECT count(*) FROM deliveries") == [(3,)]
 
 
-async def test_a_file_that_cannot_be_looked_at(tmp_path: Path) -> None:
-    """As in a folder of another user: reported as what it is, with the exit code of the store."""
+async def test_a_file_that_cannot_be_inspected_is_unavailable(tmp_path: Path) -> None:
     url = f"sqlite+aiosqlite:///{tmp_path}/{'x' * 300}.db"
     with pytest.raises(StoreUnavailable, match="cannot be opened: File name too long"):
         async with open_inbox(settings_of(url), purpose="reading"):
@@ -121,15 +117,14 @@ async def test_a_file_that_cannot_be_looked_at(tmp_path: Path) -> None:
 
 
 def test_a_file_of_another_user_is_named_with_what_to_do() -> None:
-    """The most usual reason: a first try as root."""
     said = why_not_opened(PermissionError(errno.EACCES, "Permission denied", "var/t.db"))
     assert said.startswith("Permission denied: var/t.db; run this as the user of the service, or")
 
 
-async def test_a_database_that_this_user_may_not_read(
+async def test_an_unreadable_database_is_named_with_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A command that only reads names it with what to do, too: SQLite does not say which file."""
+    """SQLite does not name the file."""
     url = f"sqlite+aiosqlite:///{tmp_path}/t.db"
     async with opened(url):
         pass
@@ -142,8 +137,9 @@ async def test_a_database_that_this_user_may_not_read(
 
 
 @pytest.mark.parametrize("purpose", ["serving", "writing"])
-async def test_a_folder_that_cannot_be_made(tmp_path: Path, purpose: Purpose) -> None:
-    """Where a file stands in the folder's place, the reason is the system's own."""
+async def test_a_folder_that_cannot_be_made_gives_the_systems_reason(
+    tmp_path: Path, purpose: Purpose
+) -> None:
     (tmp_path / "file").write_text("in the way")
     url = f"sqlite+aiosqlite:///{tmp_path}/file/t.db"
     with pytest.raises(StoreUnavailable, match="cannot be opened: "):
@@ -155,7 +151,7 @@ PAGE = 4_096
 
 
 def share_cached(path: Path) -> float:
-    """The share of a file that reading would find in the page cache."""
+    """Return the share of a file that is in the page cache."""
     descriptor = os.open(path, os.O_RDONLY)
     pages, found, room = range(0, path.stat().st_size, PAGE), 0, bytearray(PAGE)
     try:
@@ -172,7 +168,7 @@ def share_cached(path: Path) -> float:
 
 
 async def large(path: Path) -> Settings:
-    """A database of four MB, closed."""
+    """Make a database of four MB, and close it."""
     url = f"sqlite+aiosqlite:///{path}"
     async with opened(url) as inbox:
         for number in range(16):
@@ -182,10 +178,9 @@ async def large(path: Path) -> Settings:
 
 @pytest.mark.disk
 @pytest.mark.parametrize(("purpose", "whole"), [("alone", True), ("serving", False)])
-async def test_what_reads_everything_has_it_read_ahead(
+async def test_a_command_alone_reads_the_file_ahead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, purpose: Purpose, whole: bool
 ) -> None:
-    """The start drops the page cache; a command that has the database alone fills it again."""
     monkeypatch.setattr(opening, "LOOKED_AT_FIRST", 0)
     path = tmp_path / "t.db"
     settings = await large(path)
@@ -198,10 +193,9 @@ async def test_what_reads_everything_has_it_read_ahead(
 
 
 @pytest.mark.disk
-async def test_more_than_memory_takes_is_not_read_ahead(
+async def test_a_file_larger_than_memory_is_not_read_ahead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its end would drive out its beginning."""
     monkeypatch.setattr(opening, "LOOKED_AT_FIRST", 0)
     path = tmp_path / "t.db"
     settings = await large(path)
@@ -222,10 +216,10 @@ async def test_more_than_memory_takes_is_not_read_ahead(
         (None, 50 * 1024),  # another system
     ],
 )
-def test_room_for_a_file_is_most_of_what_nobody_else_needs(
+def test_room_for_a_file_is_most_of_the_available_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str | None, room: int
 ) -> None:
-    """Where that is not said, half of all memory."""
+    """Or half of all memory, where that is unknown."""
     pages = {"SC_PHYS_PAGES": 100, "SC_PAGE_SIZE": 1024}
     if said is not None:
         (tmp_path / "meminfo").write_text(said)
@@ -234,8 +228,7 @@ def test_room_for_a_file_is_most_of_what_nobody_else_needs(
     assert engine._room_for_pages() == room
 
 
-def test_who_waits_sees_how_much_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A large file takes a while, even in its own order."""
+def test_reading_ahead_shows_its_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, shown = tmp_path / "t.db", list[tuple[int, int]]()
     path.write_bytes(bytes(250))
     monkeypatch.setattr(engine, "READ_BYTES", 100)
@@ -247,14 +240,13 @@ class Unreadable(io.RawIOBase):
     """A file on a disk that has failed."""
 
     def read(self, _size: int = -1) -> bytes:
-        """What every read of it comes to."""
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 async def test_a_disk_that_cannot_be_read_ahead_refuses_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It could not be rebuilt from either; and nothing is held that the next start needs."""
+    """Nothing stays locked."""
     path = tmp_path / "t.db"
     settings = await large(path)
     real = Path.open
@@ -283,7 +275,6 @@ async def test_a_disk_that_cannot_be_read_ahead_refuses_the_start(
 async def test_a_database_that_is_not_ours_is_refused_and_left_alone(
     tmp_path: Path, statement: str, words: str
 ) -> None:
-    """Also where it is only looked at, or was named to be brought up to date."""
     path = tmp_path / "t.db"
     with closing(sqlite3.connect(path)) as database, database:
         database.execute(statement)
@@ -305,8 +296,7 @@ async def test_a_database_that_is_not_ours_is_refused_and_left_alone(
 async def test_one_reader_at_a_time_opens_a_database(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A second one waits for its turn, and gives up after a time; once the first has ended, it is
-    let in at once."""
+    """A second waits for a time, and is let in once the first has ended."""
     settings = Settings(database_url=f"sqlite+aiosqlite:///{tmp_path}/t.db", environment="sandbox")
     monkeypatch.setattr(opening, "SERVER_S", 0.0)
     async with open_inbox(settings, purpose="serving"):
@@ -332,11 +322,10 @@ def test_where_a_database_is_is_said_without_user_and_password(url: str, place: 
     assert engine.database_place(url) == place
 
 
-async def test_who_works_behind_a_receiver_makes_sure_of_the_disk_first(
+async def test_a_worker_drops_cached_pages_and_folds_the_log_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The receiver deletes what it has read from then on: what the one before it left in the page
-    cache alone is dropped, and its log is folded and synced."""
+    """From then on the receiver deletes what it has read."""
     url = f"sqlite+aiosqlite:///{tmp_path}/t.db"
     async with opened(url):
         pass

@@ -17,19 +17,15 @@ class TestSqlite(Contract):
 
     @pytest.fixture
     def url(self, tmp_path: Path) -> str:
-        """A database of the newest version, without a row."""
         put_new(tmp_path / "t.db")
         return f"sqlite+aiosqlite:///{tmp_path}/t.db"
 
     @pytest.fixture
     def empty_url(self, tmp_path: Path) -> str:
-        """A database that does not exist yet."""
         return f"sqlite+aiosqlite:///{tmp_path}/empty.db"
 
 
-async def test_how_connections_are_opened(tmp_path: Path) -> None:
-    """Those that read cannot write; the one that writes folds its log when we say so, not SQLite by
-    itself, overwrites what it deletes, and syncs every commit."""
+async def test_connections_have_their_pragmas(tmp_path: Path) -> None:
     async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as inbox:
         async with inbox.database.reading() as connection:
             with pytest.raises(OperationalError, match="readonly"):

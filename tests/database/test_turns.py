@@ -68,10 +68,9 @@ async def test_small_writes_of_one_process_share_a_turn_while_it_is_short(
 
 
 @pytest.mark.parametrize("gone", [True, False])
-async def test_a_turn_that_was_kept_for_who_does_not_write_is_given_away(
+async def test_a_lock_kept_for_a_writer_that_gives_up_is_released(
     one: Writer, other: Writer, monkeypatch: pytest.MonkeyPatch, gone: bool
 ) -> None:
-    """Who waited does so no more, or is refused when it comes to it."""
     monkeypatch.setattr(writer, "KEEP_S", 100.0)
     monkeypatch.setattr(locks, "WAIT_S", 0.1)
     said: list[str] = []
@@ -114,11 +113,10 @@ async def test_how_long_a_transaction_held_the_database_is_without_the_wait_for_
     assert 0 < one.held_s < 0.2 <= other.held_s
 
 
-async def test_who_is_cancelled_has_the_lock_until_the_thread_is_done_with_its_transaction(
+async def test_a_cancelled_writer_holds_the_lock_until_its_transaction_ends(
     database_in_threads: None, one: Writer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A console that ends cancels its jobs. The transaction goes on in the driver's thread, and
-    meanwhile no other process may write, or fold the log under it."""
+    """The transaction goes on in the driver's thread."""
     monkeypatch.setattr(locks, "WAIT_S", 0.05)
     begun, ending, lock = Event(), Event(), WriteLock(tmp_path / "t.db")
 
@@ -140,8 +138,7 @@ async def test_who_is_cancelled_has_the_lock_until_the_thread_is_done_with_its_t
     lock.close()
 
 
-async def test_why_nothing_more_may_be_written_is_told_once(one: Writer) -> None:
-    """The first reason: what comes after it follows from it."""
+async def test_only_the_first_reason_of_a_poisoned_writer_is_reported(one: Writer) -> None:
     told: list[str] = []
     one.on_poison = told.append
     for reason in ("the disk has failed", "the file is gone"):

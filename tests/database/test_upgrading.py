@@ -27,11 +27,10 @@ def test_the_versions_are_those_of_the_migrations() -> None:
     assert scripts.get_current_head() == schema.NEWEST
 
 
-async def test_who_folds_beside_brings_nothing_up_to_date(
+async def test_a_folding_process_upgrades_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A newer program that is put in place under a service that runs is started by it: what reads
-    and receives meanwhile is of the older one, and nobody has made a backup."""
+    """A newer program put in place under a running service would start it."""
     path = tmp_path / "t.db"
     put_new(path)
     monkeypatch.setattr(schema, "NEWEST", "9.0.0")
@@ -83,5 +82,5 @@ async def test_a_kill_before_any_statement_of_an_upgrade(tmp_path: Path, spill: 
 
 
 def open_at(path: Path) -> Inbox:
-    """An inbox whose database has not been brought up to date."""
+    """Return an inbox whose database has not been brought up to date."""
     return Inbox(settings_of(path), purpose="upgrading")
