@@ -23,15 +23,13 @@ def source(folder: Path, **sections: Any) -> Source:
     return Source(name="acme", profile=load_profile(path), secrets=[SECRET])
 
 
-def test_a_constant_acknowledgement(tmp_path: Path) -> None:
-    """A constant text goes out as it stands, with its media type and status."""
+def test_a_constant_acknowledgement_is_sent_as_it_is(tmp_path: Path) -> None:
     made = source(tmp_path, acknowledgement={"body": "[accepted]", "type": "text/plain"})
     reply = made.acknowledge(Incoming([], b"{}", url=""))
     assert reply == (200, ((b"content-type", b"text/plain"),), b"[accepted]")
 
 
-def test_no_acknowledgement_of_its_own(tmp_path: Path) -> None:
-    """Most providers are content with ours."""
+def test_a_profile_without_an_acknowledgement_has_none(tmp_path: Path) -> None:
     assert source(tmp_path).acknowledge(Incoming([], b"{}", url="")) is None
 
 
@@ -45,8 +43,9 @@ def test_no_acknowledgement_of_its_own(tmp_path: Path) -> None:
         (b'{"id": "a"', "/hooks", None),
     ],
 )
-def test_an_echo_is_json_whatever_came(body: bytes, url: str, echo: Any, tmp_path: Path) -> None:
-    """Named fields are echoed in JSON with constants beside them; what is not there is null."""
+def test_fields_are_echoed_in_json_and_absent_ones_are_null(
+    body: bytes, url: str, echo: Any, tmp_path: Path
+) -> None:
     path = Path(profile_file(tmp_path))
     fields = 'status = 200\nword = "text:ok"\ntracking = ["json:id", "query:tracking"]\n'
     path.write_text(path.read_text() + "[acknowledgement.fields]\n" + fields)
@@ -76,10 +75,9 @@ GET = {
         (f"hub.verify_token=%FF&hub.challenge={'9' * 300}", None),
     ],
 )
-def test_a_challenge_is_echoed_to_who_knows_the_token(
+def test_a_challenge_is_echoed_only_with_the_right_token(
     query: str, body: bytes | None, tmp_path: Path
 ) -> None:
-    """Only with the secret, and only what is one short printable word."""
     made = source(tmp_path, handshake=GET)
     assert made.handshake is not None
     assert made.methods == {"POST", "GET"}
@@ -100,7 +98,6 @@ def test_the_body_of_an_unsigned_challenge_is_not_parsed(tmp_path: Path) -> None
 
 
 def test_a_signed_challenge_is_answered_after_verification(tmp_path: Path) -> None:
-    """A question that is posted is answered in the body, once its signature was checked."""
     asks = {"method": "POST", "when": "json:type", "equals": "url_verification"}
     says = {"echo": "json:challenge", "answer": "json:challenge"}
     made = source(tmp_path, handshake={**asks, **says})
@@ -114,8 +111,7 @@ def test_a_signed_challenge_is_answered_after_verification(tmp_path: Path) -> No
         assert made.handshake.answer(Incoming([], other, method="POST", url="")) is None
 
 
-def test_an_origin_is_allowed_by_name(tmp_path: Path) -> None:
-    """An OPTIONS is answered to the one origin that the profile names."""
+def test_options_is_answered_to_the_origin_of_the_profile(tmp_path: Path) -> None:
     origin = "header:webhook-request-origin"
     asks = {"method": "OPTIONS", "when": origin, "equals": "events.example", "echo": origin}
     made = source(tmp_path, handshake={**asks, "answer": "header:webhook-allowed-origin"})
@@ -139,7 +135,6 @@ def test_an_origin_is_allowed_by_name(tmp_path: Path) -> None:
 def test_an_unsafe_handshake_is_reported(
     change: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
-    """Nothing is echoed to strangers."""
     rule = {key: value for key, value in {**GET, **change}.items() if value is not ...}
     with pytest.raises(ConfigurationError, match=message):
         source(tmp_path, handshake=rule)

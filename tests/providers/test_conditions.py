@@ -61,14 +61,12 @@ def read(folder: Path, document: dict[str, Any]) -> Event:
         ([{"object": "charge", "id": "ch_1"}], "ch_1"),
     ],
 )
-def test_a_condition_chooses_the_object(data: Any, payment: str | None, tmp_path: Path) -> None:
-    """The id is a payment's only where the object says that it is one."""
+def test_a_condition_selects_the_object(data: Any, payment: str | None, tmp_path: Path) -> None:
     assert read(tmp_path, {"data": data}).payment == payment
 
 
 @pytest.mark.parametrize("word", ["true", "false"])
-def test_a_condition_may_be_true_or_false(word: str, tmp_path: Path) -> None:
-    """JSON true and false are these words, and not the text in another spelling."""
+def test_a_condition_matches_json_booleans(word: str, tmp_path: Path) -> None:
     event = {**EVENT, "payment": f"json:data[captured={word}].id"}
     path = profile_file(tmp_path, event=event)
     source = Source(name="s", profile=load_profile(path), secrets=["k" * 24])
@@ -82,10 +80,9 @@ def test_a_condition_may_be_true_or_false(word: str, tmp_path: Path) -> None:
     ("message", "payment"),
     [("PRE_AUTH|OK", "p_1"), ("PRE_AUTH", "p_1"), ("00:PRE_AUTH", None), (7, None), (None, None)],
 )
-def test_a_condition_may_be_how_a_text_begins(
+def test_a_condition_with_an_asterisk_matches_the_beginning_of_a_text(
     message: Any, payment: str | None, tmp_path: Path
 ) -> None:
-    """A word before free text says what the text is of; anywhere else in it, it says nothing."""
     event = {**EVENT, "payment": "json:data[message=PRE_AUTH*].id"}
     path = profile_file(tmp_path, event=event)
     source = Source(name="s", profile=load_profile(path), secrets=["k" * 24])
@@ -95,8 +92,9 @@ def test_a_condition_may_be_how_a_text_begins(
 
 
 @pytest.mark.parametrize(("sent", "payment"), [("DB", "p_1"), ("RF", None), ("DB2", None)])
-def test_a_condition_may_be_asked_of_a_form(sent: str, payment: str | None, tmp_path: Path) -> None:
-    """One field of a form stands for another thing where a second one says so."""
+def test_a_condition_may_select_a_form_field(
+    sent: str, payment: str | None, tmp_path: Path
+) -> None:
     event = {"id": "form:id", "kind": "text:paid", "order": "form:order"}
     path = profile_file(
         tmp_path, event=event | {"payment": "form:[type=DB].id"}, request={"body": "form"}
@@ -107,8 +105,7 @@ def test_a_condition_may_be_asked_of_a_form(sent: str, payment: str | None, tmp_
     assert found.payment == payment
 
 
-def test_a_condition_is_asked_of_objects_only(tmp_path: Path) -> None:
-    """A text where an object or a list of them should stand is an error, never just absent."""
+def test_a_condition_on_a_text_is_unreadable(tmp_path: Path) -> None:
     with pytest.raises(Unreadable, match="not a list or an object"):
         read(tmp_path, {"data": "charge"})
 
@@ -120,7 +117,6 @@ def test_a_condition_is_asked_of_objects_only(tmp_path: Path) -> None:
 def test_only_a_success_names_its_capture(
     kind: str, claim: str, capture: str | None, tmp_path: Path
 ) -> None:
-    """Of a payment that is taken in parts each success says which; nothing else does."""
     words = {"paid": "succeeded", "held": "authorized", "noise": "ignored"}
     path = profile_file(tmp_path, event={**EVENT, "capture": "json:part"}, claims=words)
     source = Source(name="s", profile=load_profile(path), secrets=["k" * 24])
@@ -129,8 +125,7 @@ def test_only_a_success_names_its_capture(
     assert (found.claim, found.capture) == (claim, capture)
 
 
-def test_what_means_nothing_is_not_asked_about(tmp_path: Path) -> None:
-    """A kind that the profile ignores stays ignored, also where everything else is unconfirmed."""
+def test_an_ignored_kind_stays_ignored_where_events_are_fetched_back(tmp_path: Path) -> None:
     path = profile_file(tmp_path, event=EVENT, claims={"noise": "ignored", "paid": "succeeded"})
     text = Path(path).read_text()
     Path(path).write_text('confirm = "fetch_back"\n' + text + FETCH_BACK)
@@ -173,10 +168,9 @@ in = "succeeded"
         ({"kind": "back", "back": 3, "so_far": 4, "refund": "r"}, ("3", "4", "r", None)),
     ],
 )
-def test_the_answer_states_sums_and_captures(
+def test_an_answer_states_sums_and_captures_and_has_the_events_date(
     answer: dict[str, Any], says: tuple[str | None, ...], tmp_path: Path
 ) -> None:
-    """As an event does; and it is dated as the event that was asked about, where that says when."""
     path = profile_file(tmp_path, event={**EVENT, "occurred_at": "json:at"})
     text = Path(path).read_text()
     Path(path).write_text('confirm = "fetch_back"\n' + text + SUMS)
@@ -194,8 +188,7 @@ def test_the_answer_states_sums_and_captures(
     assert event.occurred_at == parse_instant(AT)
 
 
-def test_the_answer_names_its_own_refund(tmp_path: Path) -> None:
-    """Asked back, reference and date of a refund are the answer's, not what nobody signed."""
+def test_the_answers_refund_and_date_replace_those_of_the_unsigned_event(tmp_path: Path) -> None:
     path = profile_file(tmp_path, event={**EVENT, "movement": "json:data.link"})
     text = Path(path).read_text()
     Path(path).write_text('confirm = "fetch_back"\n' + text + FETCH_BACK)
@@ -215,9 +208,10 @@ LINES = """\
 
 
 @pytest.mark.parametrize("before", ['{"code": 7, "amount": "900.00"},', '{"code": 7},'])
-def test_what_is_signed_is_what_is_read_also_of_numbers(before: str, tmp_path: Path) -> None:
-    """An object that reading would choose and the signature would pass over could be laid before
-    the one that was signed."""
+def test_signing_and_reading_select_the_same_object_by_a_number(
+    before: str, tmp_path: Path
+) -> None:
+    """Else an object that only reading selects could be put before the signed one."""
     amount = "json:lines[code=7].amount"
     fields = ("json:id", "json:type", "json:order", "json:currency", amount)
     signed = "|".join(f"{{{each}}}" for each in fields)
@@ -237,7 +231,7 @@ def test_what_is_signed_is_what_is_read_also_of_numbers(before: str, tmp_path: P
 
 
 @pytest.mark.parametrize("number", ["7", "-0", "7.0", "7e0", '"7"', "70"])
-def test_a_condition_holds_of_a_number_alike_wherever_it_is_asked(number: str) -> None:
+def test_a_number_matches_a_condition_alike_in_reading_signing_and_slicing(number: str) -> None:
     body = f'[{{"code": {number}}}]'
     for wanted in ("7", "0", "-0", "7.0"):
         path = compile_path(f"[code={wanted}]")

@@ -180,10 +180,9 @@ def priced(text: str) -> Money:
 
 
 @cases("events")
-def test_a_payload_says_what_its_provider_documents(
+def test_each_documented_payload_gives_its_events(
     profile: str, lines: list[dict[str, Any]]
 ) -> None:
-    """Signed, verified and read, each example gives exactly the events that are written beside."""
     for line in lines:
         with row(line["name"]):
             reading = read(source_of(profile), line)
@@ -199,10 +198,7 @@ def test_a_payload_says_what_its_provider_documents(
 
 
 @cases("answer")
-def test_an_answer_says_what_its_provider_documents(
-    profile: str, lines: list[dict[str, Any]]
-) -> None:
-    """What a provider says when asked back gives exactly the event that is written beside."""
+def test_each_documented_answer_gives_its_event(profile: str, lines: list[dict[str, Any]]) -> None:
     source = source_of(profile)
     for line in lines:
         with row(line["name"]):
@@ -214,8 +210,10 @@ def test_an_answer_says_what_its_provider_documents(
 
 
 @cases("fold")
-def test_a_sequence_folds_to_the_right_outcome(profile: str, lines: list[dict[str, Any]]) -> None:
-    """In the order in which it arrives, and in the reverse, with every delivery made twice."""
+def test_each_sequence_folds_to_its_outcome_in_any_order(
+    profile: str, lines: list[dict[str, Any]]
+) -> None:
+    """As it arrives, reversed, and with every delivery twice."""
     for line in lines:
         with row(line["name"]):
             for names in (line["fold"], line["fold"][::-1], line["fold"] * 2):
@@ -277,13 +275,11 @@ def records(line: dict[str, Any], *, at: int) -> frozenset[Record]:
 
 
 def test_every_profile_that_moves_money_has_payloads() -> None:
-    """None is left without examples, and no file of examples is left without its profile."""
     moving = {name for name in shipped_profiles() if not load_profile(name).verifies_only}
     assert moving - {"checkout"} <= set(LINES) <= set(shipped_profiles())
 
 
 @pytest.mark.parametrize("profile", LINES)
-def test_names_of_examples_are_their_own(profile: str) -> None:
-    """No two lines of a file have one name."""
+def test_names_of_examples_are_unique_in_their_file(profile: str) -> None:
     names = [line["name"] for line in LINES[profile]]
     assert len(set(names)) == len(names)

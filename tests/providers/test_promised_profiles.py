@@ -24,8 +24,7 @@ OURS = ("checkout",)
 
 
 @pytest.mark.parametrize("name", PROMISED.split())
-def test_it_is_shipped_with_known_answers_and_its_sources(name: str) -> None:
-    """It loads, names what it rests on, begins with plain words, and has known answers."""
+def test_each_promised_profile_has_known_answers_and_sources(name: str) -> None:
     profile = load_profile(name)
     assert name in OURS or (profile.rests_on is not None and profile.rests_on.source)
     assert (SHIPPED / f"{name}.toml").read_text(encoding="utf-8").startswith("# ")

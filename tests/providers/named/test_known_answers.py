@@ -53,8 +53,9 @@ def request_of(vector: dict[str, Any]) -> Incoming:
 
 
 @EACH
-def test_the_verdict_is_the_published_one(profile: str, vector: dict[str, Any]) -> None:
-    """Each request is accepted, or refused for the reason that its line gives."""
+def test_each_published_request_has_its_published_verdict(
+    profile: str, vector: dict[str, Any]
+) -> None:
     verifier = verifier_of(profile, vector)
     refusal = verifier.verify(request_of(vector), now=vector.get("now", 0) * SECOND)
     assert (refusal is None) is vector["valid"]
@@ -64,16 +65,16 @@ def test_the_verdict_is_the_published_one(profile: str, vector: dict[str, Any]) 
 @pytest.mark.parametrize(
     ("profile", "vector"), GENUINE, ids=[f"{p}-{vector['name']}" for p, vector in GENUINE]
 )
-def test_no_genuine_request_survives_another_body(profile: str, vector: dict[str, Any]) -> None:
-    """Every published request with one bit of its body changed is refused."""
+def test_a_published_request_with_one_changed_bit_is_refused(
+    profile: str, vector: dict[str, Any]
+) -> None:
     request = request_of(vector)
     changed = request._replace(body=flip(request.body, 8 * (len(request.body) // 2)))
     verifier = verifier_of(profile, vector)
     assert verifier.verify(changed, now=vector.get("now", 0) * SECOND) is not None
 
 
-def test_the_documented_example_is_decrypted() -> None:
-    """The OPPWA example gives the plaintext that its page shows."""
+def test_the_documented_oppwa_example_decrypts_to_its_plaintext() -> None:
     (vector, *_) = vectors_of("peach_oppwa")
     assert verifier_of("peach_oppwa", vector).payload(request_of(vector)) == b'{"type": "PAYMENT"}'
 
@@ -93,8 +94,10 @@ def test_the_documented_example_is_decrypted() -> None:
         ),
     ],
 )
-def test_rfc_9421_signatures_that_cover_no_body(keyid: str, covered: str, signature: str) -> None:
-    """B.2.5 and B.2.6: genuine where a profile asks for no digest and there is no body."""
+def test_rfc_9421_examples_without_a_body_are_genuine_without_a_digest(
+    keyid: str, covered: str, signature: str
+) -> None:
+    """Examples B.2.5 and B.2.6 of the RFC."""
     vector = next(v for v in vectors_of("rfc9421") if v["name"] == "missing")
     stated = f'sig=({covered});created={vector["now"]};keyid="{keyid}"'
     request = having(
