@@ -7,14 +7,20 @@ import copy
 import hashlib
 import hmac
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from app.core.errors import ConfigurationError
 from app.providers.profile import load_profile
 from app.providers.request import Incoming
+from app.providers.sections import Profile
 from app.providers.source import Refusal, Source
 from reconcile.instants import EARLIEST, SECOND, Instant
+from reconcile.ledger.events import Event
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OTHER_SECRET = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX"
@@ -155,3 +161,38 @@ def profile_file(folder: Path, *, base: dict[str, Any] | None = None, **sections
     path = folder / "mine.toml"
     path.write_text(toml(document), encoding="utf-8")
     return str(path)
+
+
+def raw(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
+    """Return headers as a server receives them."""
+    return [(name.lower().encode(), value.encode("latin-1")) for name, value in headers]
+
+
+def made(
+    folder: Path, *, top: str = "", more: str = "", key: str = "k" * 24, **sections: Any
+) -> Source:
+    """Compile a source of `profile_file`, with text put before it and after it."""
+    path = Path(profile_file(folder, **sections))
+    path.write_text(top + path.read_text() + more)
+    return Source(name="acme", profile=load_profile(str(path)), secrets=[key])
+
+
+def only(source: Source, body: bytes | dict[str, Any]) -> Event:
+    """Read the only event of a body."""
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    (event,) = source.read(Incoming([], content), digest="d" * 64).events
+    return event
+
+
+def load(folder: Path, top: str = "", **sections: Any) -> Profile:
+    """Load the smallest profile with whole sections replaced, and text put before it."""
+    path = folder / "mine.toml"
+    path.write_text(top + toml({**MINIMAL, **sections}))
+    return load_profile(str(path))
+
+
+def problem_of(folder: Path, top: str = "", **sections: Any) -> str:
+    """Return the problems with which `load` fails."""
+    with pytest.raises(ConfigurationError) as caught:
+        load(folder, top, **sections)
+    return "\n".join(caught.value.problems)

@@ -12,7 +12,7 @@ from app.providers.named.contract import Signed
 from app.providers.profile import load_profile, shipped_profiles
 from app.providers.request import Incoming
 from app.providers.source import Refusal, Source
-from tests.providers.builders import NOW
+from tests.providers.builders import NOW, raw
 from tests.providers.kinds import kinds
 from tests.providers.samples import body_of, is_declared, source_of, url_of
 from tests.searching import examples
@@ -36,8 +36,8 @@ def signed(name: str) -> tuple[Source, Signed]:
 
 
 def verdict(source: Source, request: Signed) -> Refusal | None:
-    headers = [(key.encode(), value.encode("latin-1")) for key, value in request.headers]
-    return source.verify(Incoming(headers, request.body, url=request.url), now=NOW)
+    incoming = Incoming(raw(request.headers), request.body, url=request.url)
+    return source.verify(incoming, now=NOW)
 
 
 @pytest.mark.parametrize("name", DECLARED)

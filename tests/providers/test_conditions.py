@@ -12,42 +12,25 @@ from app.core.reading import Unreadable
 from app.core.strict_json import parse, parse_written
 from app.providers.fetched import keep_answer
 from app.providers.paths import compile_path, find, slices
-from app.providers.profile import load_profile
 from app.providers.request import Incoming
 from app.providers.source import Source
 from reconcile.instants import EARLIEST, parse_instant
 from reconcile.ledger.events import Event
-from tests.providers.builders import profile_file
+from tests.providers.builders import made, only, raw
 
-EVENT = {
+PAID = {"id": "e1", "type": "paid"}
+FIELDS = {
     "id": "json:id",
     "kind": "json:type",
     "payment": ["json:data[object=charge].id", "{json:data[object=refund].link|last_segment}"],
 }
-
-
 AT = "2026-11-20T10:00:00Z"
-FETCH_BACK = """
-[fetch_back]
-url = "https://api.example.com/{payment}"
-kind = "json:kind"
-order = "json:order"
-movement = "json:refund"
-occurred_at = "json:at"
-
-[fetch_back.claims]
-back = "refunded"
-in = "succeeded"
-"""
+TOP = 'confirm = "fetch_back"\n'
 
 
-def read(folder: Path, document: dict[str, Any]) -> Event:
-    source = Source(
-        name="s", profile=load_profile(profile_file(folder, event=EVENT)), secrets=["k" * 24]
-    )
-    body = json.dumps({"id": "e1", "type": "paid", **document}).encode()
-    (event,) = source.read(Incoming([], body), digest="0" * 64).events
-    return event
+def of_payment(folder: Path, location: str) -> Source:
+    """A source whose payment stands at this location."""
+    return made(folder, event={**FIELDS, "payment": location})
 
 
 @pytest.mark.parametrize(
@@ -62,17 +45,14 @@ def read(folder: Path, document: dict[str, Any]) -> Event:
     ],
 )
 def test_a_condition_selects_the_object(data: Any, payment: str | None, tmp_path: Path) -> None:
-    assert read(tmp_path, {"data": data}).payment == payment
+    assert only(made(tmp_path, event=FIELDS), {**PAID, "data": data}).payment == payment
 
 
 @pytest.mark.parametrize("word", ["true", "false"])
 def test_a_condition_matches_json_booleans(word: str, tmp_path: Path) -> None:
-    event = {**EVENT, "payment": f"json:data[captured={word}].id"}
-    path = profile_file(tmp_path, event=event)
-    source = Source(name="s", profile=load_profile(path), secrets=["k" * 24])
+    source = of_payment(tmp_path, f"json:data[captured={word}].id")
     for captured in (True, False):
-        body = {"id": "e1", "type": "paid", "data": {"captured": captured, "id": "ch_1"}}
-        (found,) = source.read(Incoming([], json.dumps(body).encode()), digest="0" * 64).events
+        found = only(source, {**PAID, "data": {"captured": captured, "id": "ch_1"}})
         assert (found.payment == "ch_1") == (word == json.dumps(captured))
 
 
@@ -83,12 +63,8 @@ def test_a_condition_matches_json_booleans(word: str, tmp_path: Path) -> None:
 def test_a_condition_with_an_asterisk_matches_the_beginning_of_a_text(
     message: Any, payment: str | None, tmp_path: Path
 ) -> None:
-    event = {**EVENT, "payment": "json:data[message=PRE_AUTH*].id"}
-    path = profile_file(tmp_path, event=event)
-    source = Source(name="s", profile=load_profile(path), secrets=["k" * 24])
-    body = json.dumps({"id": "e1", "type": "paid", "data": {"message": message, "id": "p_1"}})
-    (found,) = source.read(Incoming([], body.encode()), digest="0" * 64).events
-    assert found.payment == payment
+    source = of_payment(tmp_path, "json:data[message=PRE_AUTH*].id")
+    assert only(source, {**PAID, "data": {"message": message, "id": "p_1"}}).payment == payment
 
 
 @pytest.mark.parametrize(("sent", "payment"), [("DB", "p_1"), ("RF", None), ("DB2", None)])
@@ -96,18 +72,15 @@ def test_a_condition_may_select_a_form_field(
     sent: str, payment: str | None, tmp_path: Path
 ) -> None:
     event = {"id": "form:id", "kind": "text:paid", "order": "form:order"}
-    path = profile_file(
+    source = made(
         tmp_path, event=event | {"payment": "form:[type=DB].id"}, request={"body": "form"}
     )
-    source = Source(name="s", profile=load_profile(path), secrets=["k" * 24])
-    body = f"id=p_1&order=O&type={sent}".encode()
-    (found,) = source.read(Incoming([], body), digest="0" * 64).events
-    assert found.payment == payment
+    assert only(source, f"id=p_1&order=O&type={sent}".encode()).payment == payment
 
 
 def test_a_condition_on_a_text_is_unreadable(tmp_path: Path) -> None:
     with pytest.raises(Unreadable, match="not a list or an object"):
-        read(tmp_path, {"data": "charge"})
+        only(made(tmp_path, event=FIELDS), {**PAID, "data": "charge"})
 
 
 @pytest.mark.parametrize(
@@ -118,43 +91,42 @@ def test_only_a_success_names_its_capture(
     kind: str, claim: str, capture: str | None, tmp_path: Path
 ) -> None:
     words = {"paid": "succeeded", "held": "authorized", "noise": "ignored"}
-    path = profile_file(tmp_path, event={**EVENT, "capture": "json:part"}, claims=words)
-    source = Source(name="s", profile=load_profile(path), secrets=["k" * 24])
-    body = json.dumps({"id": "e1", "type": kind, "part": "c_1"}).encode()
-    (found,) = source.read(Incoming([], body), digest="0" * 64).events
+    source = made(tmp_path, event={**FIELDS, "capture": "json:part"}, claims=words)
+    found = only(source, {"id": "e1", "type": kind, "part": "c_1"})
     assert (found.claim, found.capture) == (claim, capture)
 
 
-def test_an_ignored_kind_stays_ignored_where_events_are_fetched_back(tmp_path: Path) -> None:
-    path = profile_file(tmp_path, event=EVENT, claims={"noise": "ignored", "paid": "succeeded"})
-    text = Path(path).read_text()
-    Path(path).write_text('confirm = "fetch_back"\n' + text + FETCH_BACK)
-    source = Source(name="s", profile=load_profile(path), secrets=["k" * 24])
-    claims = []
-    for kind in ("noise", "paid"):
-        body = json.dumps({"id": "e1", "type": kind, "data": {"object": "charge", "id": "c"}})
-        (found,) = source.read(Incoming([], body.encode()), digest="0" * 64).events
-        claims.append(found.claim)
-    assert claims == ["ignored", "pending"]
-
-
-SUMS = """
+FETCH_BACK = """
 [fetch_back]
 url = "https://api.example.com/{payment}"
 kind = "json:kind"
 order = "json:order"
-capture = "json:part"
 movement = "json:refund"
-dated_as_event = true
-amount = "json:amount"
-refund = "json:back"
-refunded_total = "json:so_far"
-currency = "text:KES"
-
+%s
 [fetch_back.claims]
 back = "refunded"
 in = "succeeded"
 """
+DATED = FETCH_BACK % 'occurred_at = "json:at"'
+SUMMED = FETCH_BACK % (
+    'capture = "json:part"\ndated_as_event = true\namount = "json:amount"\nrefund = "json:back"\n'
+    'refunded_total = "json:so_far"\ncurrency = "text:KES"'
+)
+
+
+def answered(source: Source, asked: Event, **answer: Any) -> Event:
+    """The event of an answer about an event."""
+    content = json.dumps({"order": "O", **answer}).encode()
+    kept = keep_answer(asked, question="GET", status=200, answer=content)
+    return source.read_answer(kept, digest="1" * 64)
+
+
+def test_an_ignored_kind_stays_ignored_where_events_are_fetched_back(tmp_path: Path) -> None:
+    claims = {"noise": "ignored", "paid": "succeeded"}
+    source = made(tmp_path, top=TOP, more=DATED, event=FIELDS, claims=claims)
+    for kind, claim in (("noise", "ignored"), ("paid", "pending")):
+        body = {"id": "e1", "type": kind, "data": {"object": "charge", "id": "c"}}
+        assert only(source, body).claim == claim
 
 
 @pytest.mark.parametrize(
@@ -171,16 +143,9 @@ in = "succeeded"
 def test_an_answer_states_sums_and_captures_and_has_the_events_date(
     answer: dict[str, Any], says: tuple[str | None, ...], tmp_path: Path
 ) -> None:
-    path = profile_file(tmp_path, event={**EVENT, "occurred_at": "json:at"})
-    text = Path(path).read_text()
-    Path(path).write_text('confirm = "fetch_back"\n' + text + SUMS)
-    source = Source(name="s", profile=load_profile(path), secrets=["k" * 24])
-    body = {"id": "e1", "type": "paid", "at": AT, "data": {"object": "charge", "id": "ch_1"}}
-    (asked,) = source.read(Incoming([], json.dumps(body).encode()), digest="0" * 64).events
-    kept = keep_answer(
-        asked, question="GET", status=200, answer=json.dumps({"order": "O", **answer}).encode()
-    )
-    event = source.read_answer(kept, digest="1" * 64)
+    source = made(tmp_path, top=TOP, more=SUMMED, event={**FIELDS, "occurred_at": "json:at"})
+    asked = only(source, {**PAID, "at": AT, "data": {"object": "charge", "id": "ch_1"}})
+    event = answered(source, asked, **answer)
     amounts = [
         None if m is None else str(m.minor // 100) for m in (event.money, event.refunded_total)
     ]
@@ -189,17 +154,11 @@ def test_an_answer_states_sums_and_captures_and_has_the_events_date(
 
 
 def test_the_answers_refund_and_date_replace_those_of_the_unsigned_event(tmp_path: Path) -> None:
-    path = profile_file(tmp_path, event={**EVENT, "movement": "json:data.link"})
-    text = Path(path).read_text()
-    Path(path).write_text('confirm = "fetch_back"\n' + text + FETCH_BACK)
-    source = Source(name="s", profile=load_profile(path), secrets=["k" * 24])
-    body = {"id": "e1", "type": "paid", "data": {"object": "charge", "id": "ch_1", "link": "no"}}
-    (asked,) = source.read(Incoming([], json.dumps(body).encode()), digest="0" * 64).events
+    source = made(tmp_path, top=TOP, more=DATED, event={**FIELDS, "movement": "json:data.link"})
+    asked = only(source, {**PAID, "data": {"object": "charge", "id": "ch_1", "link": "no"}})
     for kind, movement in (("back", "re_1"), ("in", None)):
-        answer = json.dumps({"kind": kind, "order": "O", "refund": "re_1", "at": AT}).encode()
-        kept = keep_answer(asked, question="GET", status=200, answer=answer)
-        answered = source.read_answer(kept, digest="1" * 64)
-        assert (answered.movement, answered.occurred_at) == (movement, parse_instant(AT))
+        event = answered(source, asked, kind=kind, refund="re_1", at=AT)
+        assert (event.movement, event.occurred_at) == (movement, parse_instant(AT))
 
 
 LINES = """\
@@ -213,19 +172,14 @@ def test_signing_and_reading_select_the_same_object_by_a_number(
 ) -> None:
     """Else an object that only reading selects could be put before the signed one."""
     amount = "json:lines[code=7].amount"
-    fields = ("json:id", "json:type", "json:order", "json:currency", amount)
-    signed = "|".join(f"{{{each}}}" for each in fields)
-    path = profile_file(
+    signed = ("json:id", "json:type", "json:order", "json:currency", amount)
+    source = made(
         tmp_path,
-        signature={"signed": signed},
+        signature={"signed": "|".join(f"{{{each}}}" for each in signed)},
         amounts={"payment": amount, "payment_currency": "json:currency"},
     )
-    source = Source(name="s", profile=load_profile(path), secrets=["k" * 24])
     genuine = (LINES % "").encode()
-    headers = [
-        (name.encode(), value.encode())
-        for name, value in source.sign(genuine, event_id="e1", now=EARLIEST)
-    ]
+    headers = raw(source.sign(genuine, event_id="e1", now=EARLIEST))
     assert source.verify(Incoming(headers, genuine), now=EARLIEST) is None
     assert source.verify(Incoming(headers, (LINES % before).encode()), now=EARLIEST) is not None
 

@@ -11,25 +11,13 @@ from app.core.errors import ConfigurationError
 from app.providers.profile import load_profile
 from app.providers.request import Incoming
 from app.providers.source import Source
-from tests.providers.builders import MINIMAL, NOW, toml
+from tests.providers.builders import MINIMAL, NOW, load, made, only, problem_of, raw
 
 TOP = 'confirm = "fetch_back"\n'
 FETCH: dict[str, Any] = {
     "fetch_back": {"url": "https://api.example/v1/{order}", "kind": "json:status"}
 }
 PRICED = {"unit": "major", "payment": "json:sum", "payment_currency": "text:KES"}
-
-
-def load(folder: Path, top: str = "", **sections: Any) -> Any:
-    path = folder / "mine.toml"
-    path.write_text(top + toml({**MINIMAL, **sections}))
-    return load_profile(str(path))
-
-
-def problem_of(folder: Path, top: str = "", **sections: Any) -> str:
-    with pytest.raises(ConfigurationError) as caught:
-        load(folder, top, **sections)
-    return str(caught.value)
 
 
 def signature(signed: str | None, mac: str = "hmac-sha256") -> dict[str, Any]:
@@ -94,13 +82,12 @@ def test_a_profile_that_covers_every_counting_field_needs_no_fetch_back(
 
 def test_a_get_with_a_body_is_refused_where_only_its_query_is_signed(tmp_path: Path) -> None:
     """MoonPay signs the query of a GET; a body behind a captured query would be unsigned."""
-    made = Source(name="acme", profile=load_profile("moonpay"), secrets=["k" * 32])
-    sent = made.signed(b"", event_id="e1", now=NOW, method="GET", url="https://shop.example/?a=1")
-    headers = [(name.encode(), value.encode()) for name, value in sent.headers]
-    genuine = Incoming(headers, b"", "GET", sent.url or "/?a=1")
-    assert made.verify(genuine, now=NOW) is None
+    source = Source(name="acme", profile=load_profile("moonpay"), secrets=["k" * 32])
+    sent = source.signed(b"", event_id="e1", now=NOW, method="GET", url="https://shop.example/?a=1")
+    genuine = Incoming(raw(sent.headers), b"", "GET", sent.url or "/?a=1")
+    assert source.verify(genuine, now=NOW) is None
     forged = b'{"type": "transaction_updated", "data": {"id": "t", "status": "completed"}}'
-    assert made.verify(genuine._replace(body=forged), now=NOW) is not None
+    assert source.verify(genuine._replace(body=forged), now=NOW) is not None
 
 
 def test_a_query_beside_a_signed_body_is_not_covered(tmp_path: Path) -> None:
@@ -170,20 +157,21 @@ def test_what_stands_around_a_signed_item_is_not_signed(
 
 
 def test_a_profile_that_only_verifies_needs_no_coverage(tmp_path: Path) -> None:
-    path = tmp_path / "mine.toml"
-    path.write_text('verifies_only = true\n[signature]\nmac = "token"\nwhere = "header:x-token"\n')
-    profile = load_profile(str(path))
-    made = Source(name="acme", profile=profile, secrets=["k" * 24])
-    (event,) = made.read(Incoming([], b"{}"), digest="d" * 64).events
+    source = made(
+        tmp_path,
+        base={"signature": {"mac": "token", "where": "header:x-token"}},
+        top="verifies_only = true\n",
+    )
+    event = only(source, {})
     assert (event.event_id, event.kind, event.claim) == ("d" * 64, "delivery", "ignored")
 
 
 def test_an_event_is_pending_and_unconfirmed_until_it_was_fetched_back(tmp_path: Path) -> None:
     profile = load(tmp_path, TOP, signature={"mac": "none"}, amounts=PRICED, **FETCH)
-    made = Source(name="acme", profile=profile, secrets=[])
+    source = Source(name="acme", profile=profile, secrets=[])
     body = b'{"id": "e1", "type": "paid", "order": "o1", "sum": 5}'
-    assert made.verify(Incoming([], body), now=NOW) is None
-    (event,) = made.read(Incoming([], body), digest="d" * 64).events
+    assert source.verify(Incoming([], body), now=NOW) is None
+    event = only(source, body)
     assert (event.claim, event.standing, event.kind) == ("pending", "unconfirmed", "paid")
 
 
@@ -201,11 +189,11 @@ def test_a_blank_token_starts_no_source_and_matches_no_header(
 
 def test_basic_authentication_compares_user_and_password(tmp_path: Path) -> None:
     profile = load(tmp_path, TOP, signature={"mac": "basic"}, secret={"least_bytes": 8}, **FETCH)
-    made = Source(name="acme", profile=profile, secrets=["user:passw\u00f6rd"])
+    source = Source(name="acme", profile=profile, secrets=["user:passw\u00f6rd"])
     good, bad = b"basic dXNlcjpwYXNzd8O2cmQ=", b"Basic dXNlcjpwYXNzd29yZA=="
-    assert made.verify(Incoming([(b"authorization", good)], b""), now=NOW) is None
+    assert source.verify(Incoming([(b"authorization", good)], b""), now=NOW) is None
     for value in (bad, b"Basic", b"Basic \xff", b"", good[6:], b"Bearer " + good[6:]):
-        assert made.verify(Incoming([(b"authorization", value)], b""), now=NOW) is not None
+        assert source.verify(Incoming([(b"authorization", value)], b""), now=NOW) is not None
 
 
 @pytest.mark.parametrize(

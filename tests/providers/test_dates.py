@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
@@ -13,12 +12,9 @@ from hypothesis import strategies as st
 
 from app.core.reading import Unreadable
 from app.providers.dates import DATES
-from app.providers.profile import load_profile
-from app.providers.request import Incoming
-from app.providers.source import Source
 from reconcile.instants import format_instant
 from reconcile.money import Money
-from tests.providers.builders import profile_file
+from tests.providers.builders import made, only
 from tests.searching import examples
 
 ZONE = "+03:00"
@@ -96,11 +92,9 @@ def test_no_value_of_a_date_raises_anything_but_unreadable(form: str, value: obj
 
 def price(folder: Path, amount: object, currency: str) -> Money | None:
     amounts = {"unit": "minor", "payment": "json:sum", "payment_currency": "json:currency"}
-    path = Path(profile_file(folder, amounts=amounts))
-    path.write_text(path.read_text() + "[amounts.decimals]\nUGX = 2\nKWD = 2\n")
-    made = Source(name="acme", profile=load_profile(str(path)), secrets=["k" * 24])
+    source = made(folder, more="[amounts.decimals]\nUGX = 2\nKWD = 2\n", amounts=amounts)
     body = {"id": "e", "type": "paid", "order": "o", "sum": amount, "currency": currency}
-    return made.read(Incoming([], json.dumps(body).encode()), digest="d" * 64).events[0].money
+    return only(source, body).money
 
 
 def test_a_profiles_own_decimals_replace_those_of_iso_4217(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from app.providers.source import Source
 from reconcile.instants import SECOND, parse_instant
 from reconcile.money import from_major
 from tests.api.driving import SECRET
-from tests.providers.test_payloads import VECTORS, raw_headers
+from tests.providers.builders import raw
+from tests.providers.test_payloads import VECTORS
 
 NOW = parse_instant("2026-11-20T10:00:00.25Z")
 ADDRESS = "https://hooks.shop.example"
@@ -45,14 +46,10 @@ def shaped(source: Source, example: Example, wanted: WantedEvent) -> tuple[Signe
     """The event, which verifies, and what the profile reads in it."""
     url = f"{ADDRESS}/webhooks/s"
     request = shape_event(source, example, wanted, now=NOW, url=url)
-    headers, to = raw_headers(request), request.url or url
-    refusal = source.verify(Incoming(headers, request.body, method=example.method, url=to), now=NOW)
+    incoming = Incoming(raw(request.headers), request.body, example.method, request.url or url)
+    refusal = source.verify(incoming, now=NOW)
     assert refusal is None, refusal
-    digest = hashlib.sha256(request.body).hexdigest()
-    reading = source.read(
-        Incoming(headers, request.body, method=example.method, url=to), digest=digest
-    )
-    return request, reading
+    return request, source.read(incoming, digest=hashlib.sha256(request.body).hexdigest())
 
 
 def test_every_profile_has_examples_but_those_of_anybodys_bodies() -> None:

@@ -14,9 +14,8 @@ from app.core.reading import Unreadable
 from app.providers.profile import load_profile
 from app.providers.request import Incoming
 from app.providers.source import Source
-from tests.providers.builders import NOW, profile_file
+from tests.providers.builders import NOW, made, only, profile_file
 
-SECRET = "k" * 24
 ITEM = "notificationItems[*].NotificationRequestItem"
 SIGNED = "{json:id}:{json:order}:{json:type?}:{json:amount?}"
 
@@ -32,13 +31,12 @@ def body_of(*items: Any) -> bytes:
 
 def each_signed(folder: Path) -> Source:
     """Every item carries its own signature, as Adyen's do."""
-    path = profile_file(
+    return made(
         folder,
         signature={"where": "json:more.sig", "signed": SIGNED, "per_item": True},
         event={"items": ITEM},
         environment={"where": "root:live", "sandbox": "false", "live": "true"},
     )
-    return Source(name="acme", profile=load_profile(path), secrets=[SECRET])
 
 
 def signed(source: Source, *items: Any) -> bytes:
@@ -78,8 +76,7 @@ def test_a_body_without_signed_items_is_refused(body: bytes, tmp_path: Path) -> 
 
 def batched(folder: Path, items: str = "events[*]") -> Source:
     """One signature over the whole body."""
-    path = profile_file(folder, event={"items": items})
-    return Source(name="acme", profile=load_profile(path), secrets=[SECRET])
+    return made(folder, event={"items": items})
 
 
 def test_an_event_in_another_batch_is_equal_and_has_its_own_digest(tmp_path: Path) -> None:
@@ -106,18 +103,12 @@ def test_an_unreadable_event_does_not_affect_the_others(tmp_path: Path) -> None:
 def test_an_event_that_is_one_object_of_the_body_is_equal_on_redelivery(tmp_path: Path) -> None:
     source = batched(tmp_path, "event")
     body = b'{"attempt_number": %d, "event": {"id": "e1", "type": "paid"}}'
-    assert (
-        source.read(Incoming([], body % 1), digest="a").events
-        == source.read(Incoming([], body % 2), digest="b").events
-    )
+    assert only(source, body % 1) == only(source, body % 2)
 
 
 def test_the_body_itself_may_be_the_list_of_events(tmp_path: Path) -> None:
-    source = batched(tmp_path, "[*]")
-    assert (
-        len(source.read(Incoming([], json.dumps([item(1), item(2)]).encode()), digest="d").events)
-        == 2
-    )
+    body = json.dumps([item(1), item(2)]).encode()
+    assert len(batched(tmp_path, "[*]").read(Incoming([], body), digest="d").events) == 2
 
 
 @pytest.mark.parametrize("events", [b"[]", b"1", b"{}", b"null", b"[1]", b"[{}, null]", b"["])

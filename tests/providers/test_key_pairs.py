@@ -21,7 +21,7 @@ from app.providers.request import Incoming
 from app.providers.schemes import SCHEMES, UNSIGNED
 from app.providers.source import Source
 from reconcile.instants import SECOND
-from tests.providers.builders import NOW, SECRET
+from tests.providers.builders import NOW, SECRET, raw
 from tests.providers.named.builders import (
     certificate,
     ec_key,
@@ -121,8 +121,7 @@ def test_an_asymmetric_profile_signs_and_verifies_with_its_key(name: str) -> Non
     profile = load_profile(name)
     source = source_of(profile)
     made = source.signed(body_of(profile), event_id="evt_1", now=NOW, url=url_of(profile))
-    headers = [(key.encode(), value.encode()) for key, value in made.headers]
-    assert source.verify(Incoming(headers, made.body, url=made.url), now=NOW) is None
+    assert source.verify(Incoming(raw(made.headers), made.body, url=made.url), now=NOW) is None
 
 
 @pytest.mark.parametrize("name", BOTH)
@@ -131,7 +130,7 @@ def test_a_public_key_beside_a_shared_secret_verifies_only_its_own_signatures(na
     key = Source(name="acme", profile=profile, secrets=[PRIVATE])
     for secrets in ([PUBLIC], [SECRET, PUBLIC], [PUBLIC, SECRET]):
         source = Source(name="acme", profile=profile, secrets=secrets)
-        genuine = [(n.encode(), v.encode()) for n, v in key.sign(b"{}", event_id="e", now=NOW)]
+        genuine = raw(key.sign(b"{}", event_id="e", now=NOW))
         assert source.verify(Incoming(genuine, b"{}"), now=NOW) is None
         for known in (PUBLIC.encode(), PUBLIC[5:].encode(), RAW, b""):
             forged = with_hash(genuine, known)

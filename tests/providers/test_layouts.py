@@ -12,10 +12,8 @@ import pytest
 
 from app.providers.encodings import FORMATS
 from app.providers.paths import PLACES
-from app.providers.profile import load_profile
 from app.providers.request import Incoming
-from app.providers.source import Source
-from tests.providers.builders import NOW, profile_file
+from tests.providers.builders import NOW, made
 
 SECRET = "k" * 24
 MAC = hmac.digest(SECRET.encode(), b"{}", "sha256")
@@ -35,15 +33,10 @@ WORDS: dict[str, dict[str, str]] = {
 
 def verdict(folder: Path, value: bytes | list[bytes], **signature: Any) -> str | None:
     """The reason for which `{}` with this signature header is refused."""
-    made = source(folder, **signature)
+    source = made(folder, signature=signature)
     values = value if isinstance(value, list) else [value]
-    refusal = made.verify(Incoming([(b"x-signature", each) for each in values], b"{}"), now=NOW)
+    refusal = source.verify(Incoming([(b"x-signature", each) for each in values], b"{}"), now=NOW)
     return None if refusal is None else refusal.reason
-
-
-def source(folder: Path, **signature: Any) -> Source:
-    path = profile_file(folder, signature=signature)
-    return Source(name="acme", profile=load_profile(path), secrets=[SECRET])
 
 
 GOOD = [
@@ -118,13 +111,14 @@ def test_each_encoding_accepts_its_own_spellings_only(
 
 def at_place(folder: Path, where: str, body: bytes, url: str) -> str | None:
     """The verdict where the content is only the query field `q` and the signature stands there."""
-    path = profile_file(
-        folder, signature={"where": where, "signed": "{query:q}"}, event={"order": "query:q"}
+    source = made(
+        folder,
+        top="verifies_only = true\n",
+        signature={"where": where, "signed": "{query:q}"},
+        event={"order": "query:q"},
+        claims=...,
     )
-    text = Path(path).read_text()
-    Path(path).write_text("verifies_only = true\n" + text.replace('"paid" = "succeeded"', ""))
-    made = Source(name="acme", profile=load_profile(path), secrets=[SECRET])
-    refusal = made.verify(Incoming([(b"x-sig", HEX)], body, url=url), now=NOW)
+    refusal = source.verify(Incoming([(b"x-sig", HEX)], body, url=url), now=NOW)
     return None if refusal is None else refusal.reason
 
 

@@ -47,6 +47,7 @@ from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.policy import Policy
 from reconcile.ledger.records import Record
 from reconcile.money import Money, from_major, major_text
+from tests.providers.builders import raw
 from tests.rows import row
 
 PAYLOADS = Path(__file__).parent / "payloads"
@@ -104,26 +105,17 @@ def sent(source: Source, line: dict[str, Any]) -> Signed:
     made = {name for name, _ in request.headers}
     kept = [pair for pair in line.get("headers", {}).items() if pair[0].lower() not in made]
     request = request._replace(headers=[*request.headers, *kept])
-    raw = raw_headers(request)
-    refusal = source.verify(
-        Incoming(raw, request.body, method=method, url=request.url), now=ARRIVAL
-    )
+    incoming = Incoming(raw(request.headers), request.body, method, request.url)
+    refusal = source.verify(incoming, now=ARRIVAL)
     assert refusal is None, refusal
     return request
 
 
-def raw_headers(request: Signed) -> list[tuple[bytes, bytes]]:
-    return [(name.lower().encode(), value.encode()) for name, value in request.headers]
-
-
 def read(source: Source, line: dict[str, Any]) -> Reading:
     request = sent(source, line)
-    return source.read(
-        Incoming(
-            raw_headers(request), request.body, method=line.get("method", "POST"), url=request.url
-        ),
-        digest=hashlib.sha256(request.body).hexdigest(),
-    )
+    method = line.get("method", "POST")
+    incoming = Incoming(raw(request.headers), request.body, method, request.url)
+    return source.read(incoming, digest=hashlib.sha256(request.body).hexdigest())
 
 
 def answer_to(source: Source, line: dict[str, Any], asked: Event) -> Event:

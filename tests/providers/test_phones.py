@@ -18,7 +18,7 @@ from app.providers.request import Incoming
 from app.providers.source import Source
 from tests.api.driving import driving, event
 from tests.cli.test_commands import Run, run
-from tests.providers.builders import profile_file
+from tests.providers.builders import made, profile_file
 
 __all__ = ["run"]
 
@@ -58,11 +58,7 @@ def test_phone_numbers_are_read_in_each_form_that_providers_use(
 
 def test_country_code_and_number_may_stand_in_two_fields(tmp_path: Path) -> None:
     customer = {"phone": "{json:phone.country_code}{json:phone.number}"}
-    source = Source(
-        name="s",
-        profile=load_profile(profile_file(tmp_path, customer=customer)),
-        secrets=["k" * 24],
-    )
+    source = made(tmp_path, customer=customer)
     body = json.dumps({"phone": {"country_code": "234", "number": "8012345678"}}).encode()
     assert source.phones(Incoming([], body)) == ["2348012345678"]
 

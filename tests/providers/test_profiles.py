@@ -61,8 +61,8 @@ def test_a_copied_profile_reads_a_merchants_own_names(tmp_path: Path) -> None:
     shop = Source(name="shop", profile=load_profile(str(path)), secrets=["A" * 32])
     payment = {"reference": "p1", "amount": 5, "currency": "KES"}
     body = {"uid": "e1", "what": "PAID", "when": "2026-11-20T10:00:00Z", "mode": "test"}
-    raw = json.dumps({**body, "payload": {"payment": payment}}).encode()
-    reading = shop.read(Incoming([], raw), digest="d" * 64)
+    content = json.dumps({**body, "payload": {"payment": payment}}).encode()
+    reading = shop.read(Incoming([], content), digest="d" * 64)
     (event,) = reading.events
     assert (event.event_id, event.claim, event.payment) == ("e1", "succeeded", "p1")
     assert event.money is not None

@@ -18,7 +18,7 @@ from app.providers.source import Source
 from reconcile.instants import parse_instant
 from reconcile.ledger.events import CLAIM_KINDS, Event
 from reconcile.money import Money
-from tests.providers.builders import EVENT, body_of, changed, profile_file, source
+from tests.providers.builders import EVENT, body_of, changed, made, only, source
 from tests.searching import examples
 
 DIGEST = "d" * 64
@@ -382,10 +382,8 @@ MINOR = {"unit": "minor", "payment": "json:amount", "payment_currency": "json:cu
 
 
 def minor_units(folder: Path, amount: object) -> Money | None:
-    profile = load_profile(profile_file(folder, amounts=MINOR))
-    other = Source(name="minor", profile=profile, secrets=["k" * 24])
     body = {"id": "e", "type": "paid", "order": "o", "amount": amount, "currency": "KES"}
-    return other.read(Incoming([], json.dumps(body).encode()), digest=DIGEST).events[0].money
+    return only(made(folder, amounts=MINOR), body).money
 
 
 def test_a_profile_may_count_in_minor_units(tmp_path: Path) -> None:

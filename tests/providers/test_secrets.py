@@ -11,7 +11,7 @@ from app.core.errors import ConfigurationError
 from app.providers.profile import load_profile
 from app.providers.request import Incoming
 from app.providers.source import Source
-from tests.providers.builders import CHECKOUT, NOW, SECRET, profile_file, source
+from tests.providers.builders import CHECKOUT, NOW, SECRET, made, profile_file, raw, source
 
 
 def problems(*secrets: str, encoding: str = "whsec", folder: Path | None = None) -> tuple[str, ...]:
@@ -107,13 +107,9 @@ def test_each_encoding_refuses_bad_secrets(
     ],
 )
 def test_good_secrets_are_accepted(encoding: str, secret: str, tmp_path: Path) -> None:
-    profile = load_profile(profile_file(tmp_path, secret={"encoding": encoding}))
-    good = Source(name="acme", profile=profile, secrets=[secret])
-    headers = good.sign(b"{}", event_id="e", now=NOW)
-    assert (
-        good.verify(Incoming([(n.encode(), v.encode()) for n, v in headers], b"{}"), now=NOW)
-        is None
-    )
+    good = made(tmp_path, key=secret, secret={"encoding": encoding})
+    headers = raw(good.sign(b"{}", event_id="e", now=NOW))
+    assert good.verify(Incoming(headers, b"{}"), now=NOW) is None
 
 
 def test_all_bad_secrets_are_reported_at_once() -> None:
@@ -122,8 +118,8 @@ def test_all_bad_secrets_are_reported_at_once() -> None:
 
 
 def test_no_representation_shows_a_secret() -> None:
-    made = source()
-    inside = [repr(made), repr(vars(made)), repr(vars(made._verifier))]
+    acme = source()
+    inside = [repr(acme), repr(vars(acme)), repr(vars(acme._verifier))]
     assert not any(SECRET[6:] in text or "1\\xf2\\x90" in text for text in inside)
 
 
@@ -134,10 +130,8 @@ def test_an_id_with_characters_that_no_provider_sends_is_not_signed(event_id: st
 
 
 def test_a_covered_header_is_made_up_and_an_absent_covered_member_reported(tmp_path: Path) -> None:
-    path = profile_file(tmp_path, signature={"signed": "{header:x-nonce}.{body}"})
-    made = Source(name="acme", profile=load_profile(path), secrets=["k" * 24])
-    assert ("x-nonce", "e") in made.sign(b"{}", event_id="e", now=NOW)
-    path = profile_file(tmp_path, signature={"signed": "{json:total}.{body}"})
-    made = Source(name="acme", profile=load_profile(path), secrets=["k" * 24])
+    covering = made(tmp_path, signature={"signed": "{header:x-nonce}.{body}"})
+    assert ("x-nonce", "e") in covering.sign(b"{}", event_id="e", now=NOW)
+    covering = made(tmp_path, signature={"signed": "{json:total}.{body}"})
     with pytest.raises(ConfigurationError, match="cannot be signed"):
-        made.sign(b"{}", event_id="e", now=NOW)
+        covering.sign(b"{}", event_id="e", now=NOW)

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from app.providers.profile import load_profile
 from app.providers.request import Incoming, Refusal
 from app.providers.source import Source
 from reconcile.instants import EARLIEST, MILLISECOND, SECOND, TICK, Instant
-from tests.providers.builders import NOW, Request, profile_file
+from tests.providers.builders import NOW, Request, made, raw
 
 
 @pytest.mark.parametrize(
@@ -82,8 +81,7 @@ def test_the_signature_is_judged_before_the_timestamp(text: bytes, fault: str) -
 def _stamping(folder: Path, **timestamp: object) -> Source:
     """A source whose provider signs the header x-time before the body."""
     timestamp = {"where": "header:x-time", **timestamp}
-    path = profile_file(folder, signature={"signed": "{ts}.{body}"}, timestamp=timestamp)
-    return Source(name="stamping", profile=load_profile(path), secrets=["k" * 24])
+    return made(folder, signature={"signed": "{ts}.{body}"}, timestamp=timestamp)
 
 
 def _refusal(source: Source, written: bytes, *, now: Instant) -> Refusal | None:
@@ -188,7 +186,7 @@ def test_past_and_future_have_their_own_tolerance(
 ) -> None:
     source = _stamping(tmp_path, unit="ms", past_s=60, future_s=5)
     signed = source.sign(b"{}", event_id="evt_01", now=NOW)
-    headers = [(name.encode(), value.encode()) for name, value in signed]
     assert dict(signed)["x-time"] == "1614265330000"
-    refusal = source.verify(Incoming(headers, b"{}"), now=NOW + milliseconds * MILLISECOND)
+    now = NOW + milliseconds * MILLISECOND
+    refusal = source.verify(Incoming(raw(signed), b"{}"), now=now)
     assert (refusal and refusal.reason) == reason

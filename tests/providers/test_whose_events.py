@@ -24,7 +24,18 @@ from app.providers.profile import list_profiles, load_profile, shipped_profiles,
 from app.providers.request import Incoming
 from app.providers.source import Source
 from reconcile.ledger.events import Event
-from tests.providers.builders import CHECKOUT, MINIMAL, NOW, SECRET, body_of, toml
+from tests.providers.builders import (
+    CHECKOUT,
+    MINIMAL,
+    NOW,
+    SECRET,
+    body_of,
+    load,
+    only,
+    problem_of,
+    raw,
+    toml,
+)
 from tests.providers.samples import private_key
 
 PRICED = {"unit": "major", "payment": "json:sum", "payment_currency": "text:KES"}
@@ -34,19 +45,6 @@ PROVIDERS = {
     *("wise", "wise_sha1", "woovi"),
 }
 """Those of the shipped ones whose key signs the events of all the provider's merchants."""
-
-
-def load(folder: Path, top: str = "", **sections: Any) -> Any:
-    path = folder / "mine.toml"
-    whole = {**MINIMAL, **sections}
-    path.write_text(top + toml(whole).replace('"undocumented" = true', "undocumented = true"))
-    return load_profile(str(path))
-
-
-def problem_of(folder: Path, top: str = "", **sections: Any) -> str:
-    with pytest.raises(ConfigurationError) as caught:
-        load(folder, top, **sections)
-    return "\n".join(caught.value.problems)
 
 
 def signature(**keys: Any) -> dict[str, Any]:
@@ -108,9 +106,7 @@ def test_profiles_list_and_show_state_the_owner_of_the_key() -> None:
 def test_events_of_an_undocumented_account_are_pending_and_not_asked_about(tmp_path: Path) -> None:
     profile = load(tmp_path, signature=signature(key="provider"), account={"undocumented": True})
     source = Source(name="s", profile=profile, secrets=["k" * 24])
-    (event,) = source.read(
-        Incoming([], b'{"id": "e", "type": "paid", "order": "o"}'), digest="d" * 64
-    ).events
+    event = only(source, {"id": "e", "type": "paid", "order": "o"})
     assert (event.claim, event.standing, source.asks) == ("pending", "unconfirmed", False)
 
 
@@ -249,7 +245,7 @@ def test_a_peach_form_that_was_split_anew_claims_nothing() -> None:
     body = "&".join(f"{name}={value}" for name, value in split.items()).encode()
     source = Source(name="peach", profile=load_profile("peach_checkout"), secrets=[key])
     assert source.verify(Incoming([], body), now=NOW) is None
-    (event,) = source.read(Incoming([], body), digest="d" * 64).events
+    event = only(source, body)
     assert (event.order, event.kind) == ("ORD-1", "DB:000.100.110")
     assert (event.claim, event.standing, source.asks) == ("pending", "unconfirmed", True)
 
@@ -346,16 +342,14 @@ def test_an_answer_of_the_other_environment_is_unreadable(
 def test_a_sources_own_orders_are_named_after_it() -> None:
     own = Source(name="till", profile=CHECKOUT, secrets=[SECRET], own_orders=True)
     shared = Source(name="web", profile=CHECKOUT, secrets=[SECRET])
-    (event,) = own.read(Incoming([], body_of()), digest="d" * 64).events
-    assert event.order == "@till:ORD-1042"
+    assert only(own, body_of()).order == "@till:ORD-1042"
     said = body_of(data__order__reference="@till:ORD-1042")
     with pytest.raises(Unreadable, match="orders of its own"):
-        shared.read(Incoming([], said), digest="d" * 64)
+        only(shared, said)
     other = Source(name="other", profile=CHECKOUT, secrets=[SECRET], own_orders=True)
-    (event,) = other.read(Incoming([], said), digest="d" * 64).events
-    assert event.order == "@other:@till:ORD-1042"
+    assert only(other, said).order == "@other:@till:ORD-1042"
     with pytest.raises(Unreadable, match="longer than 200"):
-        own.read(Incoming([], body_of(data__order__reference="o" * 195)), digest="d" * 64)
+        only(own, body_of(data__order__reference="o" * 195))
 
 
 def test_a_key_has_one_identity_in_every_spelling() -> None:
@@ -398,7 +392,7 @@ def test_pawapay_signatures_verify_in_both_forms_and_only_for_our_host(written: 
             name="p", profile=dataclasses.replace(pawapay, signature=rule), secrets={"k": key}
         )
         made = signer.signed(body, event_id="e", now=NOW, url=url)
-        return [(name.encode(), value.encode()) for name, value in made.headers]
+        return raw(made.headers)
 
     whole = ("content-digest", "@method", "@authority", "@path")
     assert source.verify(Incoming(sent(whole, url), body, url=url), now=NOW) is None
