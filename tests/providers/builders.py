@@ -196,3 +196,9 @@ def problem_of(folder: Path, top: str = "", **sections: Any) -> str:
     with pytest.raises(ConfigurationError) as caught:
         load(folder, top, **sections)
     return "\n".join(caught.value.problems)
+
+
+def refused(refusal: Refusal | None) -> Refusal:
+    """Check that a request was refused."""
+    assert refusal is not None
+    return refusal

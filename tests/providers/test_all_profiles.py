@@ -17,8 +17,7 @@ from tests.providers.kinds import kinds
 from tests.providers.samples import body_of, is_declared, source_of, url_of
 from tests.searching import examples
 
-SHIPPED = {name: load_profile(name) for name in shipped_profiles()}
-PROFILES = {**SHIPPED, **kinds()}
+PROFILES = {**{name: load_profile(name) for name in shipped_profiles()}, **kinds()}
 DECLARED = sorted(name for name, profile in PROFILES.items() if is_declared(profile))
 SOURCES: dict[str, tuple[Source, Signed]] = {}
 
@@ -103,9 +102,3 @@ def test_arbitrary_requests_are_refused_without_an_exception(
     for method in ("POST", "GET"):
         refusal = source.verify(Incoming(headers, body, method=method, url=url), now=NOW)
         assert isinstance(refusal, Refusal)
-
-
-@pytest.mark.parametrize("name", sorted(SHIPPED))
-def test_each_shipped_profile_states_its_sources(name: str) -> None:
-    """The form of `checkout` is this project's own choice."""
-    assert name == "checkout" or SHIPPED[name].rests_on is not None

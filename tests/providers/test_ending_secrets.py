@@ -13,6 +13,7 @@ from app.providers.request import Incoming
 from app.providers.source import Source
 from reconcile.instants import DAY, TICK, format_instant
 from tests.api.driving import SECRET, environ, signed
+from tests.providers.builders import refused
 from tests.reconcile.build import T
 
 NEW = "whsec_bmV3ZXIgc2VjcmV0IG9mIHRoZSBzYW1lIHNob3AhIQ=="
@@ -37,8 +38,7 @@ def test_an_ended_secret_verifies_nothing_from_its_end_on(
 
 def test_a_source_whose_secrets_have_all_ended_says_so(tmp_path: Path) -> None:
     shop = source(tmp_path, f"{SECRET} until {format_instant(T)}")
-    refusal = shop.verify(Incoming(signed(BODY, at=T), BODY), now=T)
-    assert refusal is not None
+    refusal = refused(shop.verify(Incoming(signed(BODY, at=T), BODY), now=T))
     assert refusal.sentence.startswith("Every secret of the source has ended")
     assert shop.verify(Incoming(signed(BODY, at=T - TICK), BODY), now=T - TICK) is None
 

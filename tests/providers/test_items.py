@@ -14,7 +14,7 @@ from app.core.reading import Unreadable
 from app.providers.profile import load_profile
 from app.providers.request import Incoming
 from app.providers.source import Source
-from tests.providers.builders import NOW, made, only, profile_file
+from tests.providers.builders import NOW, made, only, profile_file, refused
 
 ITEM = "notificationItems[*].NotificationRequestItem"
 SIGNED = "{json:id}:{json:order}:{json:type?}:{json:amount?}"
@@ -58,8 +58,7 @@ def test_one_forged_item_refuses_all(forged: int, key: str, tmp_path: Path) -> N
     source = each_signed(tmp_path)
     document = json.loads(signed(source, item(1), item(2), item(3)))
     document["notificationItems"][forged]["NotificationRequestItem"][key] = "other"
-    refusal = source.verify(Incoming([], json.dumps(document).encode()), now=NOW)
-    assert refusal is not None
+    refusal = refused(source.verify(Incoming([], json.dumps(document).encode()), now=NOW))
     assert refusal.reason == "signature_mismatch"
 
 
@@ -69,8 +68,7 @@ def test_one_forged_item_refuses_all(forged: int, key: str, tmp_path: Path) -> N
      b'{"notificationItems": {}}', b'{"notificationItems": [1, "x", null, {}]}'],
 )  # fmt: skip
 def test_a_body_without_signed_items_is_refused(body: bytes, tmp_path: Path) -> None:
-    refusal = each_signed(tmp_path).verify(Incoming([], body), now=NOW)
-    assert refusal is not None
+    refusal = refused(each_signed(tmp_path).verify(Incoming([], body), now=NOW))
     assert refusal.reason == "signature_missing"
 
 

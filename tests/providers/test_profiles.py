@@ -23,9 +23,28 @@ def problems(name_or_path: str) -> list[str]:
     return list(caught.value.problems)
 
 
+PROMISED = """
+    adyen adyen_platform bitso braintree cashfree chapa chargebee checkout checkout_com
+    coinbase_cdp coinbase_commerce convoy finch flutterwave flutterwave_v3 github gocardless
+    intasend integrated_finance kopokopo korapay lemonsqueezy line lithic mercadopago midtrans
+    modern_treasury mollie monnify moonpay moov mpesa_stk mtn_momo nowpayments openai paddle
+    pawapay payfast paymob paypal paystack peach_checkout peach_oppwa pesapal plaid razorpay
+    revolut rfc9421 sendgrid shopify slack snap_winpay square standard_webhooks stripe svix
+    twilio wise wise_sha1 woovi workos xendit yoco
+"""
+
+
+def test_every_promised_profile_is_shipped() -> None:
+    assert {*PROMISED.split()} <= {*shipped_profiles()}
+
+
 @pytest.mark.parametrize("name", shipped_profiles())
-def test_every_shipped_profile_loads(name: str) -> None:
-    assert load_profile(name).name == name
+def test_every_shipped_profile_loads_and_states_its_sources(name: str) -> None:
+    """The form of `checkout` is this project's own choice."""
+    profile = load_profile(name)
+    assert profile.name == name
+    assert name == "checkout" or (profile.rests_on is not None and profile.rests_on.source)
+    assert (SHIPPED / f"{name}.toml").read_text(encoding="utf-8").startswith("# ")
 
 
 def test_checkout_is_shipped_and_is_standard_webhooks() -> None:

@@ -12,7 +12,7 @@ import pytest
 from app.providers.request import Incoming, Refusal
 from app.providers.source import Source
 from reconcile.instants import EARLIEST, MILLISECOND, SECOND, TICK, Instant
-from tests.providers.builders import NOW, Request, made, raw
+from tests.providers.builders import NOW, Request, made, raw, refused
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,7 @@ NO_TIMESTAMP = [
 
 @pytest.mark.parametrize(("text", "fault"), NO_TIMESTAMP)
 def test_a_signed_text_that_is_not_digits_is_a_missing_timestamp(text: bytes, fault: str) -> None:
-    refusal = Request.stamped(text).refusal()
-    assert refusal is not None
+    refusal = refused(Request.stamped(text).refusal())
     assert refusal.reason == "timestamp_missing"
     assert fault in refusal.sentence
 
@@ -91,25 +90,21 @@ def _refusal(source: Source, written: bytes, *, now: Instant) -> Refusal | None:
 
 
 def test_milliseconds_in_place_of_seconds_are_recognised() -> None:
-    refusal = Request.stamped(b"1614265330123").refusal()
-    assert refusal is not None
+    refusal = refused(Request.stamped(b"1614265330123").refusal())
     assert refusal.reason == "timestamp_too_new"
     assert "milliseconds where seconds are meant" in refusal.sentence
 
 
 def test_the_finer_unit_is_recognised_up_to_three_digits_more() -> None:
     year_33658 = EARLIEST + 999_999_999_999 * SECOND
-    finer = replace(Request.stamped(b"999999999999000"), now=year_33658).refusal()
-    assert finer is not None
+    finer = refused(replace(Request.stamped(b"999999999999000"), now=year_33658).refusal())
     assert "counts milliseconds where seconds are meant" in finer.sentence
-    longer = replace(Request.stamped(b"9999999999990000"), now=year_33658).refusal()
-    assert longer is not None
+    longer = refused(replace(Request.stamped(b"9999999999990000"), now=year_33658).refusal())
     assert "has more than 12 digits" in longer.sentence
 
 
 def test_microseconds_in_place_of_milliseconds_are_recognised(tmp_path: Path) -> None:
-    refusal = _refusal(_stamping(tmp_path, unit="ms"), b"1614265330000000", now=NOW)
-    assert refusal is not None
+    refusal = refused(_refusal(_stamping(tmp_path, unit="ms"), b"1614265330000000", now=NOW))
     assert "counts microseconds where milliseconds are meant" in refusal.sentence
 
 
@@ -148,8 +143,7 @@ def test_the_extreme_timestamps_are_too_old_or_too_new() -> None:
 
 
 def test_a_refusal_for_age_says_the_age_and_the_bound() -> None:
-    refusal = Request.signed(at=NOW - 3600 * SECOND).refusal()
-    assert refusal is not None
+    refusal = refused(Request.signed(at=NOW - 3600 * SECOND).refusal())
     assert "1 h old; at most 5 min is allowed" in refusal.sentence
 
 

@@ -12,7 +12,7 @@ from app.providers.profile import load_profile
 from app.providers.request import Incoming, Refusal
 from app.providers.source import Source
 from reconcile.instants import SECOND
-from tests.providers.builders import MINIMAL, profile_file, raw
+from tests.providers.builders import MINIMAL, profile_file, raw, refused
 
 FILE = Path(__file__).parents[1] / "vectors" / "signatures.json"
 VECTORS = json.loads(FILE.read_text())["vectors"]
@@ -49,8 +49,7 @@ def test_a_published_request_verifies(vector: dict[str, Any], tmp_path: Path) ->
 def test_a_published_request_with_another_body_is_refused(
     vector: dict[str, Any], tmp_path: Path
 ) -> None:
-    verdict = refusal(vector, tmp_path, body_of(vector) + b"\n")
-    assert verdict is not None
+    verdict = refused(refusal(vector, tmp_path, body_of(vector) + b"\n"))
     assert verdict.reason == "signature_mismatch"
 
 
@@ -83,8 +82,7 @@ def test_a_published_signature_in_another_layout_is_refused(
     genuine = dict(vector["headers"])[header]
     assert old in genuine
     changed = {header: genuine.replace(old, new)}
-    verdict = refusal(vector, tmp_path, body_of(vector), **changed)
-    assert verdict is not None
+    verdict = refused(refusal(vector, tmp_path, body_of(vector), **changed))
     assert verdict.reason == "signature_mismatch"
 
 

@@ -11,6 +11,7 @@ import pytest
 from app.providers.named.contract import NamedVerifier, Secrets, factory_of
 from app.providers.request import Incoming
 from reconcile.instants import SECOND
+from tests.providers.builders import refused
 from tests.providers.named.builders import flip, having, header
 
 VECTORS = Path(__file__).parents[2] / "vectors"
@@ -31,11 +32,9 @@ def vectors_of(profile: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (VECTORS / f"{profile}.jsonl").read_text().splitlines()]
 
 
-ALL = [(profile, vector) for profile in PROFILES for vector in vectors_of(profile)]
-EACH = pytest.mark.parametrize(
-    ("profile", "vector"), ALL, ids=[f"{profile}-{vector['name']}" for profile, vector in ALL]
-)
-GENUINE = [(profile, vector) for profile, vector in ALL if vector["valid"]]
+GENUINE = [
+    (profile, vector) for profile in PROFILES for vector in vectors_of(profile) if vector["valid"]
+]
 
 
 def verifier_of(profile: str, vector: dict[str, Any], **options: object) -> NamedVerifier:
@@ -50,16 +49,6 @@ def request_of(vector: dict[str, Any]) -> Incoming:
     headers = [(name.lower().encode(), value.encode()) for name, value in vector["headers"].items()]
     body = vector["body"].encode()
     return Incoming(headers, body, vector.get("method", "POST"), vector.get("url", ""))
-
-
-@EACH
-def test_each_published_request_has_its_published_verdict(
-    profile: str, vector: dict[str, Any]
-) -> None:
-    verifier = verifier_of(profile, vector)
-    refusal = verifier.verify(request_of(vector), now=vector.get("now", 0) * SECOND)
-    assert (refusal is None) is vector["valid"]
-    assert refusal is None or refusal.reason == vector["reason"]
 
 
 @pytest.mark.parametrize(
@@ -108,8 +97,7 @@ def test_rfc_9421_examples_without_a_body_are_genuine_without_a_digest(
     verifier = verifier_of("rfc9421", vector, required=["date"])
     now = vector["now"] * SECOND
     assert verifier.verify(request, now=now) is None
-    with_body = verifier.verify(request._replace(body=b'{"hello": "world"}'), now=now)
-    assert with_body is not None
+    with_body = refused(verifier.verify(request._replace(body=b'{"hello": "world"}'), now=now))
     assert "content-digest" in with_body.sentence
     forged = having(request, date=flip(header(request, "date"), 3))
     assert verifier.verify(forged, now=now) is not None

@@ -11,6 +11,7 @@ import pytest
 from app.core.reading import Unreadable
 from app.providers.request import Incoming
 from reconcile.instants import SECOND, Instant
+from tests.providers.builders import refused
 from tests.providers.named.builders import (
     CERTIFICATE_URL,
     NOW,
@@ -29,8 +30,7 @@ from tests.providers.named.builders import (
 def sentence(name: str, change: Callable[[Incoming], Incoming], *, now: Instant = NOW) -> str:
     """The sentence of a genuine request after a change."""
     sample = samples()[name]
-    refusal = sample.verifier.verify(change(sample.request()), now=now)
-    assert refusal is not None
+    refusal = refused(sample.verifier.verify(change(sample.request()), now=now))
     return refusal.sentence
 
 
@@ -109,8 +109,9 @@ def test_a_repeated_header_is_refused_as_ambiguous() -> None:
 def test_a_repeated_covered_header_is_refused_as_ambiguous() -> None:
     request = samples()["covered_headers"].request()
     twice = [*request.headers, (b"x-event-id", b"evt_02")]
-    refusal = samples()["covered_headers"].verifier.verify(request._replace(headers=twice), now=NOW)
-    assert refusal is not None
+    refusal = refused(
+        samples()["covered_headers"].verifier.verify(request._replace(headers=twice), now=NOW)
+    )
     assert "more than once" in refusal.sentence
 
 
@@ -145,9 +146,7 @@ def test_a_signature_with_another_tag_than_the_profiles_is_refused(tag: bytes) -
         else sample.request()
     )
     request = replaced("signature-input", b'alg="ed25519"', b'alg="hmac-sha256"')(request)
-    refusal = verifier.verify(request, now=NOW)
-    assert refusal is not None
-    assert "tag" in refusal.sentence
+    assert "tag" in refused(verifier.verify(request, now=NOW)).sentence
 
 
 def test_the_xml_of_braintree_is_read_as_json() -> None:
@@ -206,8 +205,7 @@ def test_no_more_than_eight_signatures_of_rfc_9421_are_tried(
         signature_input=", ".join(f'{each}=({covered});keyid="key-1"' for each in labels).encode(),
         signature=", ".join(f"{each}=:AA==:" for each in labels).encode(),
     )
-    refusal = sample.verifier.verify(request, now=NOW)
-    assert refusal is not None
+    refusal = refused(sample.verifier.verify(request, now=NOW))
     assert ("more than 8 signatures" in refusal.sentence) == (not judged)
 
 
