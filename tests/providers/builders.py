@@ -56,12 +56,12 @@ MINIMAL: dict[str, Any] = {
 
 
 def source(*secrets: str) -> Source:
-    """A source of the default profile."""
+    """Return a source of the default profile."""
     return Source(name="acme", profile=CHECKOUT, secrets=secrets or (SECRET,))
 
 
 def changed(**values: Any) -> dict[str, Any]:
-    """The example event with dotted paths (`__` for the dot) set to values; ... takes one away."""
+    """Return the example event with dotted paths (`__` for the dot) set; ... removes one."""
     event = copy.deepcopy(EVENT)
     for path, value in values.items():
         *parents, last = path.split("__")
@@ -76,7 +76,7 @@ def changed(**values: Any) -> dict[str, Any]:
 
 
 def body_of(**values: Any) -> bytes:
-    """The changed example event as JSON bytes."""
+    """Return the changed example event as JSON bytes."""
     return json.dumps(changed(**values)).encode()
 
 
@@ -98,14 +98,14 @@ class Request:
         event_id: str = "evt_01",
         by: Source | None = None,
     ) -> Request:
-        """A genuine request made at `at`."""
+        """Sign a genuine request at `at`."""
         made = (by or source()).sign(body, event_id=event_id, now=at)
         headers = tuple((name.encode(), value.encode()) for name, value in made)
         return cls(headers=headers, body=body, source=by or source())
 
     @classmethod
     def stamped(cls, timestamp: bytes, *, body: bytes = b"{}") -> Request:
-        """A request genuinely signed over any timestamp text at all."""
+        """Sign a request over any timestamp text."""
         key = base64.b64decode(SECRET.removeprefix("whsec_"))
         mac = hmac.new(key, b"evt_01." + timestamp + b"." + body, hashlib.sha256).digest()
         return cls.signed(body).having(
@@ -113,11 +113,10 @@ class Request:
         )
 
     def header(self, name: str) -> bytes:
-        """The value of one header."""
         return dict(self.headers)[name.encode()]
 
     def having(self, **values: bytes | list[bytes] | None) -> Request:
-        """With headers replaced: by one value, by several, or by none."""
+        """Replace headers by one value, several, or none."""
         headers = dict.fromkeys(name for name, _ in self.headers)
         found: list[tuple[bytes, bytes]] = []
         for name in headers:
@@ -131,17 +130,15 @@ class Request:
         return replace(self, headers=tuple(found))
 
     def refusal(self) -> Refusal | None:
-        """The verdict of the source."""
         return self.source.verify(Incoming(self.headers, self.body), now=self.now)
 
     def reason(self) -> str | None:
-        """The reason alone; None where genuine."""
         refusal = self.refusal()
         return None if refusal is None else refusal.reason
 
 
 def toml(document: dict[str, Any]) -> str:
-    """Enough TOML for these tests: sections of texts, numbers and lists."""
+    """Write enough TOML for these tests: sections of texts, numbers and lists."""
     lines = []
     for section, keys in document.items():
         lines.append(f"[{section}]")
@@ -150,7 +147,8 @@ def toml(document: dict[str, Any]) -> str:
 
 
 def profile_file(folder: Path, *, base: dict[str, Any] | None = None, **sections: Any) -> str:
-    """A profile file with keys replaced; ... takes a section or a key away. Gives its path."""
+    """Write a profile file with keys replaced, and return its path; ... removes a section or a
+    key."""
     document = copy.deepcopy(MINIMAL if base is None else base)
     for section, keys in sections.items():
         if keys is ...:

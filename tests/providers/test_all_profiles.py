@@ -23,7 +23,7 @@ SOURCES: dict[str, tuple[Source, Signed]] = {}
 
 
 def signed(name: str) -> tuple[Source, Signed]:
-    """A source of the profile, and one genuine request; made once: RSA keys take time."""
+    """Make a source of the profile and one genuine request, once: RSA keys take time."""
     if name not in SOURCES:
         profile = PROFILES[name]
         source = source_of(profile)

@@ -22,7 +22,7 @@ def source(folder: Path, *, more: str = "", **sections: Any) -> Source:
 
 
 def answer(source: Source, body: bytes = b"", **request: Any) -> Reply | None:
-    """What a handshake is answered."""
+    """Return the answer to a handshake."""
     assert source.handshake is not None
     return source.handshake.answer(Incoming(request.pop("headers", []), body, **request))
 

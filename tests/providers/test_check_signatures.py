@@ -38,13 +38,13 @@ GOOD: dict[str, Any] = {
 def verdicts(
     *lines: object, profile: str | None = None, now: Instant = EARLIEST
 ) -> list[dict[str, Any]]:
-    """What is printed for these lines."""
+    """Return the verdicts on these lines."""
     written = [each if isinstance(each, bytes) else json.dumps(each).encode() for each in lines]
     return [json.loads(line) for line in check_lines(written, profile=profile, now=now)]
 
 
 def verdict(**change: Any) -> dict[str, Any]:
-    """Of the published line with members changed; ... takes one away."""
+    """Return the verdict on the published line with members changed; ... removes one."""
     line = {key: value for key, value in {**GOOD, **change}.items() if value is not ...}
     (only,) = verdicts(line)
     return only

@@ -29,7 +29,6 @@ TOP = 'confirm = "fetch_back"\n'
 
 
 def of_payment(folder: Path, location: str) -> Source:
-    """A source whose payment stands at this location."""
     return made(folder, event={**FIELDS, "payment": location})
 
 
@@ -115,7 +114,7 @@ SUMMED = FETCH_BACK % (
 
 
 def answered(source: Source, asked: Event, **answer: Any) -> Event:
-    """The event of an answer about an event."""
+    """Read the provider's answer about an event."""
     content = json.dumps({"order": "O", **answer}).encode()
     kept = keep_answer(asked, question="GET", status=200, answer=content)
     return source.read_answer(kept, digest="1" * 64)

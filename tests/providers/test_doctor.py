@@ -47,12 +47,12 @@ TILL = Account(name="till", profile=load_profile("checkout"), secrets=[OTHER])
 
 
 def request(body: bytes, sent: bytes | None = None, **words: Any) -> Incoming:
-    """A request signed over `body` that arrived with `sent` as its body."""
+    """Sign a request over `body` that arrives with `sent` as its body."""
     return Incoming(signed(body, **words), sent or body, url="/webhooks/shop")
 
 
 def hmac_profile(folder: Path, signed_content: str = "{ts}.{body}") -> Account:
-    """A plain profile of our own: hex HMAC under a text secret, with its own timestamp header."""
+    """Write a plain profile: hex HMAC under a text secret, with its own timestamp header."""
     text = f"""
 verifies_only = true
 [signature]
@@ -82,7 +82,7 @@ def own_case(
     stamp: bytes = str(T // SECOND).encode(),
     **words: str,
 ) -> Callable[[Path], Made]:
-    """A request for `hmac_profile`, signed with these bytes as the key, and over an address."""
+    """Sign a request for `hmac_profile` with these bytes as the key, and over an address."""
 
     def made(folder: Path) -> Made:
         content = stamp + b"." + BODY
@@ -98,7 +98,7 @@ def own_case(
 
 
 def registered_with(address: str) -> Callable[[Path], Made]:
-    """An address as registered at the provider, where https://shop.example is said to be."""
+    """Sign over an address registered at the provider, where https://shop.example is configured."""
     return own_case(address=address, known="https://shop.example")
 
 
@@ -113,12 +113,10 @@ class Case:
 
 
 def plain(changed: Incoming) -> Callable[[Path], Made]:
-    """The default profile with another source beside it."""
     return lambda folder: (SHOP, [TILL], changed)
 
 
 def of_other() -> Incoming:
-    """A request signed with the other source's secret."""
     stamp = str(T // SECOND).encode()
     mac = hmac.new(OTHER_KEY, b"msg_1." + stamp + b"." + BODY, hashlib.sha256).digest()
     headers = [*signed(BODY)[:-1], (b"webhook-signature", b"v1," + base64.b64encode(mac))]
@@ -244,7 +242,7 @@ def test_a_request_without_a_signature_is_not_blamed_on_the_secret(
 
 
 async def _refuse(folder: Path, *, secret: str) -> None:
-    """A service under this secret hears three events signed with KEY, one of them long ago."""
+    """Send three events signed with KEY, one of them old, to a service with this secret."""
     async with driving(folder, SOURCES__SHOP__SECRETS=secret) as driver:
         for number, at in enumerate((T, T, T - 900 * SECOND)):
             content = json.dumps(event(f"e{number}")).encode()

@@ -21,7 +21,6 @@ BODY = b"{}"
 
 
 def source(folder: Path, *secrets: str) -> Source:
-    """The shop with these secrets, as configured."""
     listed = ",".join(secrets)
     settings = load_settings(environ(folder, SOURCES__SHOP__SECRETS=listed), serving=True)
     return compile_sources(settings)["shop"]

@@ -43,7 +43,7 @@ def source_of(profile: str) -> Source:
 
 
 def shaped(source: Source, example: Example, wanted: WantedEvent) -> tuple[Signed, Reading]:
-    """The event, which verifies, and what the profile reads in it."""
+    """Shape a request that verifies, and read it."""
     url = f"{ADDRESS}/webhooks/s"
     request = shape_event(source, example, wanted, now=NOW, url=url)
     incoming = Incoming(raw(request.headers), request.body, example.method, request.url or url)

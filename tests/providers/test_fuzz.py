@@ -26,7 +26,7 @@ def all_targets() -> tuple[Target, ...]:
 
 
 def fuzzed(*, seed: int, runs: int) -> Counter[str]:
-    """Every profile, so often. Prints what was answered."""
+    """Fuzz every profile, and print the counts of the answers."""
     began, total = time.monotonic(), Counter[str]()
     for target in all_targets():
         total += fuzz(target, seed=seed, runs=runs)
@@ -58,7 +58,7 @@ class Broken:
 
 
 def fragile(incoming: Incoming, **_: Any) -> None:
-    """As a verifier that believes all headers to be text."""
+    """Verify like a verifier that decodes every header as text."""
     for _name, value in incoming.headers:
         value.decode("utf-8")
 

@@ -28,7 +28,6 @@ def test_the_corpus_has_four_hundred_different_documents() -> None:
 
 
 def as_python_reads(document: bytes) -> str:
-    """To the type and the last digit, with every fraction as a Decimal."""
     return repr(json.loads(document.decode("utf-8"), parse_float=Decimal))
 
 
@@ -40,7 +39,7 @@ def test_readable_documents_are_read_as_python_reads_them() -> None:
 
 
 def why(document: bytes) -> str:
-    """The sentence with which it is refused; nothing where it is read."""
+    """Return the sentence of the refusal; empty where it is read."""
     try:
         parse(document)
     except Unreadable as refused:
@@ -70,7 +69,7 @@ def test_python_reads_the_documents_where_we_are_stricter() -> None:
 
 
 def cut(document: bytes, places: int) -> Iterator[bytes]:
-    """Cut short, and with one byte left out."""
+    """Yield the document truncated, and with one byte left out."""
     for place in range(0, len(document), max(1, len(document) // places)):
         yield document[:place]
         yield document[:place] + document[place + 1 :]

@@ -69,7 +69,7 @@ NO_SECRET = "is a public key, or its private half, where a secret is needed"
 
 
 def refusal(name: str, given: Sequence[str] | Secrets, *, strict: bool = True) -> str:
-    """The one sentence with which a source of this profile does not start."""
+    """Return the sentence with which a source of this profile does not start."""
     with pytest.raises(ConfigurationError) as caught:
         Source(name="acme", profile=load_profile(name), secrets=given, strict=strict)
     shown = "".join(traceback.format_exception(caught.value))
@@ -80,7 +80,7 @@ def refusal(name: str, given: Sequence[str] | Secrets, *, strict: bool = True) -
 
 
 def with_secret(shape: Secrets, secret: str) -> Secrets:
-    """The secret in the place of each text of the shape."""
+    """Put the secret in place of each text of the shape."""
     return Secrets(listed=[secret for _ in shape.listed], named=dict.fromkeys(shape.named, secret))
 
 
@@ -139,7 +139,7 @@ def test_a_public_key_beside_a_shared_secret_verifies_only_its_own_signatures(na
 
 
 def with_hash(headers: list[tuple[bytes, bytes]], key: bytes) -> list[tuple[bytes, bytes]]:
-    """The same request, signed by a keyed hash instead."""
+    """Sign the same request by a keyed hash."""
     content = b"e.%d.{}" % (NOW // SECOND)
     mac = base64.b64encode(hmac.digest(key, content, hashlib.sha256))
     return [

@@ -32,7 +32,7 @@ WORDS: dict[str, dict[str, str]] = {
 
 
 def verdict(folder: Path, value: bytes | list[bytes], **signature: Any) -> str | None:
-    """The reason for which `{}` with this signature header is refused."""
+    """Return the reason of refusal of `{}` with this signature header."""
     source = made(folder, signature=signature)
     values = value if isinstance(value, list) else [value]
     refusal = source.verify(Incoming([(b"x-signature", each) for each in values], b"{}"), now=NOW)
@@ -110,7 +110,7 @@ def test_each_encoding_accepts_its_own_spellings_only(
 
 
 def at_place(folder: Path, where: str, body: bytes, url: str) -> str | None:
-    """The verdict where the content is only the query field `q` and the signature stands there."""
+    """Return the verdict where only the query field `q` is signed, by a signature at this place."""
     source = made(
         folder,
         top="verifies_only = true\n",

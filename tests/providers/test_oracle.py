@@ -23,7 +23,7 @@ FIXED = settings(derandomize=True, database=None, max_examples=examples(150))
 
 
 def accepted_by_oracle(headers: dict[str, str], body: str) -> bool | None:
-    """Its verdict as of NOW; None where it breaks down instead of judging."""
+    """Return its verdict as of NOW; None where it raises another error."""
     with time_machine.travel(MOMENT, tick=False):
         try:
             Webhook(SECRET).verify(body, headers, json_parse=False)

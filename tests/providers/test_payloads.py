@@ -59,7 +59,7 @@ MOVES = ("captured", "refunded", "reversed", "lost")
 
 
 def _line(profile: str, text: str) -> dict[str, Any]:
-    """A line, with the request of the shipped example that it names."""
+    """Parse a line, with the request of the shipped example that it names."""
     line: dict[str, Any] = json.loads(text)
     if not line.pop("example", False):
         return line
@@ -76,7 +76,7 @@ LINES: dict[str, list[dict[str, Any]]] = {
 
 
 def cases(key: str) -> pytest.MarkDecorator:
-    """A test for the lines of each profile that have this key."""
+    """Parametrize a test with the lines of each profile that have this key."""
     having = {name: [each for each in lines if key in each] for name, lines in LINES.items()}
     found = [(name, lines) for name, lines in having.items() if lines]
     return pytest.mark.parametrize(("profile", "lines"), found, ids=[name for name, _ in found])
@@ -92,7 +92,7 @@ def source_of(profile: str) -> Source:
 
 
 def sent(source: Source, line: dict[str, Any]) -> Signed:
-    """As the provider sends it; as it stands where only the provider has the private key."""
+    """Sign a payload as the provider would, unless only the provider has the private key."""
     body = line["body"] if type(line["body"]) is str else json.dumps(line["body"])
     url, method = line.get("url", ""), line.get("method", "POST")
     event_id = line["events"][0].get("event_id", PLACEHOLDER)
@@ -126,7 +126,7 @@ def answer_to(source: Source, line: dict[str, Any], asked: Event) -> Event:
 
 
 def question_about(profile: str, asked: Event) -> str:
-    """Method and address by which the provider is asked about this event; it can be asked."""
+    """Return method and address of the question about this event."""
     rule = load_profile(profile).fetch_back
     assert rule is not None
     credentials = dict.fromkeys(credentials_of(rule), "id:secret")
@@ -137,7 +137,7 @@ def question_about(profile: str, asked: Event) -> str:
 
 
 def as_written(event: Event, *, with_id: bool) -> dict[str, Any]:
-    """An event as a line writes it, without what is absent."""
+    """Write an event as a line does, without absent fields."""
     fields = {
         "kind": event.kind,
         "claim": event.claim,
@@ -217,7 +217,7 @@ def test_each_sequence_folds_to_its_outcome_in_any_order(
 
 
 def balances(ledger: Ledger) -> dict[str, str]:
-    """What came in, and what went back in each way."""
+    """Write the amount that moved in each way."""
     moved = {}
     for each in ledger.balances:
         for way in MOVES:
@@ -239,7 +239,7 @@ def folded(profile: str, line: dict[str, Any], names: list[str]) -> Ledger:
 
 
 def arriving(profile: str, name: str) -> list[Event]:
-    """The events of one payload, and of what the provider answered where the name asks for it."""
+    """Return the events of one payload, and of the provider's answer where the name asks for it."""
     name, _, asked = name.partition("+")
     (line,) = (line for line in LINES[profile] if line["name"] == name)
     source = source_of(profile)

@@ -29,17 +29,17 @@ class _Answer(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *words: object) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: object, address: object) -> None:
-        """A handshake that the caller broke off."""
+        """Ignore a handshake that the caller broke off."""
 
 
 @contextmanager
 def served(context: ssl.SSLContext | None = None) -> Iterator[int]:
-    """A server on a free port."""
+    """Run a server on a free port."""
     server = _Server(("127.0.0.1", 0), _Answer)
     if context is not None:
         server.socket = context.wrap_socket(server.socket, server_side=True)
@@ -60,7 +60,6 @@ def certificate(tmp_path: Path) -> Path:
 
 
 async def seen(url: str) -> Probe:
-    """What is seen of it."""
     async with outgoing_client(timeout_s=10) as client:
         return await probe(client, url)
 

@@ -43,7 +43,7 @@ def event(**values: Any) -> Event:
 
 
 def raw(amount: str, currency: str = '"KES"') -> bytes:
-    """The example with the payment's amount and currency as written."""
+    """Write the example with the payment's amount and currency as given."""
     body = body_of(data__payment__amount="AMOUNT", data__payment__currency="CURRENCY").decode()
     return body.replace('"AMOUNT"', amount).replace('"CURRENCY"', currency).encode()
 

@@ -6,88 +6,15 @@ import json
 import sys
 import time
 from contextlib import suppress
-from decimal import Decimal
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core.reading import Unreadable
-from app.core.strict_json import MAX_DEPTH, NumberText, parse, parse_written
+from app.core.strict_json import NumberText, parse, parse_written
 
 FIXED = settings(derandomize=True, database=None)
-
-
-@pytest.mark.parametrize(
-    ("body", "fault"),
-    [
-        (b"", "empty"),
-        (b" \r\n\t", "empty"),
-        (b"{", "not JSON"),
-        (b'{"a": 1} x', "not JSON"),
-        (b"{'a': 1}", "not JSON"),
-        (b'{"a": 1,}', "not JSON"),
-        (b'{"a": 01}', "not JSON"),
-        (b'{"a": .5}', "not JSON"),
-        (b'{"a": +5}', "not JSON"),
-        (b'{"a": 0x1}', "not JSON"),
-        (b'{"a": "\n"}', "not JSON"),
-        (b'{"a": "\x00"}', "not JSON"),
-        (b'{"a": "\\x41"}', "not JSON"),
-        (b"\xef\xbb\xbf{}", "not JSON"),
-        (b"a=1&b=2", "not JSON"),
-        (b"<xml/>", "not JSON"),
-        ("{}".encode("utf-16-le"), "not JSON"),
-        ("{}".encode("utf-16"), "not UTF-8"),
-        ("{}".encode("utf-32"), "not UTF-8"),
-        (b'{"a": "\xff"}', "not UTF-8"),
-        (b'{"a": "\xed\xa0\x80"}', "not UTF-8"),
-        (b'{"a": "\xc0\x80"}', "not UTF-8"),
-        (b'{"a": 1, "a": 1}', "same key twice"),
-        (b'{"a": 1, "\\u0061": 2}', "same key twice"),
-        (b'{"x": [{"a": 1, "b": 2, "a": 3}]}', "same key twice"),
-        (b'{"a": NaN}', "NaN"),
-        (b"[Infinity]", "NaN or Infinity"),
-        (b'{"a": -Infinity}', "NaN or Infinity"),
-        (b'{"a": 9223372036854775808}', "64 bits"),
-        (b'{"a": -9223372036854775809}', "64 bits"),
-        (b"1" * 100_000, "64 bits"),
-        (b'{"a": 1e99999999999999999999}', "exponent"),
-        (b"0." + b"1" * 99, "more than 100 characters"),
-        (b"[" * 33 + b"]" * 33, "deeper than 32"),
-        (b"[" * 1_000_000, "deeper than 32"),
-        (b'{"a":' * 1_000_000, "deeper than 32"),
-        (b'"' + b"[" * 40 + b'" ' + b"[" * 33, "deeper than 32"),
-    ],
-)
-def test_an_ambiguous_or_malformed_body_is_unreadable(body: bytes, fault: str) -> None:
-    with pytest.raises(Unreadable, match=fault):
-        parse(body)
-
-
-@pytest.mark.parametrize(
-    ("body", "value"),
-    [
-        (b"{}", {}),
-        (b' [1, -2, true, null, "x"] \n', [1, -2, True, None, "x"]),
-        (b"1500.00", Decimal("1500.00")),
-        (b"0.1", Decimal("0.1")),
-        (b"1e3", Decimal("1e3")),
-        (b"9223372036854775807", 2**63 - 1),
-        (b"-9223372036854775808", -(2**63)),
-        (b'"\\ud83d\\ude00"', "\U0001f600"),
-        (b'{"a": {"b": 1}, "b": {"a": 1}}', {"a": {"b": 1}, "b": {"a": 1}}),
-        (b"[" * MAX_DEPTH + b"]" * MAX_DEPTH, json.loads("[" * 32 + "]" * 32)),
-        (b'"' + b"[{" * 500 + b'"', "[{" * 500),
-        (b'"' + b'\\"[' * 500 + b'"', '"[' * 500),
-        (b"[" + b"[]," * 500 + b"[]]", [[]] * 501),
-        (b"[" * 31 + b"[],[]" + b"]" * 31, json.loads("[" * 31 + "[],[]" + "]" * 31)),
-    ],
-)
-def test_exact_json_is_read(body: bytes, value: object) -> None:
-    parsed = parse(body)
-    assert parsed == value
-    assert repr(parsed) == repr(value)
 
 
 @pytest.mark.parametrize(("body", "place"), [(b"x", 1), (b'{"a": 1,}', 9), (b"{} x", 4)])

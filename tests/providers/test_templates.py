@@ -31,7 +31,7 @@ def request(body: bytes = BODY, method: str = "POST", url: str = URL) -> Request
 
 
 def filled(template: str, made: Request | None = None) -> bytes | str:
-    """The content, or the reason of the refusal."""
+    """Return the content, or the reason of the refusal."""
     content = compile_template(template).fill(made or request())
     return content.reason if isinstance(content, Refusal) else content
 

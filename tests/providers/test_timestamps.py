@@ -78,13 +78,13 @@ def test_the_signature_is_judged_before_the_timestamp(text: bytes, fault: str) -
 
 
 def _stamping(folder: Path, **timestamp: object) -> Source:
-    """A source whose provider signs the header x-time before the body."""
+    """Make a source whose provider signs the header x-time before the body."""
     timestamp = {"where": "header:x-time", **timestamp}
     return made(folder, signature={"signed": "{ts}.{body}"}, timestamp=timestamp)
 
 
 def _refusal(source: Source, written: bytes, *, now: Instant) -> Refusal | None:
-    """What the source says to a request that is genuinely signed over this timestamp."""
+    """Return the verdict on a request that is signed over this timestamp."""
     mac = hmac.new(b"k" * 24, written + b".{}", hashlib.sha256).hexdigest().encode()
     return source.verify(Incoming([(b"x-time", written), (b"x-signature", mac)], b"{}"), now=now)
 

@@ -34,7 +34,7 @@ def body_of(vector: dict[str, Any]) -> bytes:
 
 
 def refusal(vector: dict[str, Any], folder: Path, body: bytes, **changed: str) -> Refusal | None:
-    """The verdict on the request with this body and these headers changed."""
+    """Return the verdict on the request with this body and these headers changed."""
     headers = raw((name, changed.get(name, value)) for name, value in vector["headers"])
     source = source_of(vector, folder)
     return source.verify(Incoming(headers, body), now=vector["now"] * SECOND)

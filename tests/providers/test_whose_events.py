@@ -115,7 +115,7 @@ def test_events_of_an_undocumented_account_are_pending_and_not_asked_about(tmp_p
 
 
 def foreign(source: Source, document: Any) -> bool:
-    """What the door says; the reader says the same of whatever it can read."""
+    """Return what the receiver finds, and check that the reader finds the same."""
     body = json.dumps(document).encode()
     foreign = source.belonging(Incoming([], body)).foreign
     with suppress(Unreadable):

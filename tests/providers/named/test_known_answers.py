@@ -28,7 +28,6 @@ PROFILES = {
 
 
 def vectors_of(profile: str) -> list[dict[str, Any]]:
-    """The lines of one file."""
     return [json.loads(line) for line in (VECTORS / f"{profile}.jsonl").read_text().splitlines()]
 
 

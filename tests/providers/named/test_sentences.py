@@ -28,14 +28,14 @@ from tests.providers.named.builders import (
 
 
 def sentence(name: str, change: Callable[[Incoming], Incoming], *, now: Instant = NOW) -> str:
-    """The sentence of a genuine request after a change."""
+    """Return the refusal's sentence for a changed genuine request."""
     sample = samples()[name]
     refusal = refused(sample.verifier.verify(change(sample.request()), now=now))
     return refusal.sentence
 
 
 def replaced(name: str, old: bytes, new: bytes) -> Callable[[Incoming], Incoming]:
-    """A change of one header's text."""
+    """Make a change of one header's text."""
 
     def change(request: Incoming) -> Incoming:
         value = header(request, name)
