@@ -7,14 +7,20 @@ import copy
 import hashlib
 import hmac
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from app.core.errors import ConfigurationError
 from app.providers.profile import load_profile
 from app.providers.request import Incoming
+from app.providers.sections import Profile
 from app.providers.source import Refusal, Source
 from reconcile.instants import EARLIEST, SECOND, Instant
+from reconcile.ledger.events import Event
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OTHER_SECRET = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX"
@@ -50,12 +56,12 @@ MINIMAL: dict[str, Any] = {
 
 
 def source(*secrets: str) -> Source:
-    """A source of the default profile."""
+    """Return a source of the default profile."""
     return Source(name="acme", profile=CHECKOUT, secrets=secrets or (SECRET,))
 
 
 def changed(**values: Any) -> dict[str, Any]:
-    """The example event with dotted paths (`__` for the dot) set to values; ... takes one away."""
+    """Return the example event with dotted paths (`__` for the dot) set; ... removes one."""
     event = copy.deepcopy(EVENT)
     for path, value in values.items():
         *parents, last = path.split("__")
@@ -70,7 +76,7 @@ def changed(**values: Any) -> dict[str, Any]:
 
 
 def body_of(**values: Any) -> bytes:
-    """The changed example event as JSON bytes."""
+    """Return the changed example event as JSON bytes."""
     return json.dumps(changed(**values)).encode()
 
 
@@ -92,14 +98,14 @@ class Request:
         event_id: str = "evt_01",
         by: Source | None = None,
     ) -> Request:
-        """A genuine request made at `at`."""
+        """Sign a genuine request at `at`."""
         made = (by or source()).sign(body, event_id=event_id, now=at)
         headers = tuple((name.encode(), value.encode()) for name, value in made)
         return cls(headers=headers, body=body, source=by or source())
 
     @classmethod
     def stamped(cls, timestamp: bytes, *, body: bytes = b"{}") -> Request:
-        """A request genuinely signed over any timestamp text at all."""
+        """Sign a request over any timestamp text."""
         key = base64.b64decode(SECRET.removeprefix("whsec_"))
         mac = hmac.new(key, b"evt_01." + timestamp + b"." + body, hashlib.sha256).digest()
         return cls.signed(body).having(
@@ -107,11 +113,10 @@ class Request:
         )
 
     def header(self, name: str) -> bytes:
-        """The value of one header."""
         return dict(self.headers)[name.encode()]
 
     def having(self, **values: bytes | list[bytes] | None) -> Request:
-        """With headers replaced: by one value, by several, or by none."""
+        """Replace headers by one value, several, or none."""
         headers = dict.fromkeys(name for name, _ in self.headers)
         found: list[tuple[bytes, bytes]] = []
         for name in headers:
@@ -125,17 +130,15 @@ class Request:
         return replace(self, headers=tuple(found))
 
     def refusal(self) -> Refusal | None:
-        """The verdict of the source."""
         return self.source.verify(Incoming(self.headers, self.body), now=self.now)
 
     def reason(self) -> str | None:
-        """The reason alone; None where genuine."""
         refusal = self.refusal()
         return None if refusal is None else refusal.reason
 
 
 def toml(document: dict[str, Any]) -> str:
-    """Enough TOML for these tests: sections of texts, numbers and lists."""
+    """Write enough TOML for these tests: sections of texts, numbers and lists."""
     lines = []
     for section, keys in document.items():
         lines.append(f"[{section}]")
@@ -144,7 +147,8 @@ def toml(document: dict[str, Any]) -> str:
 
 
 def profile_file(folder: Path, *, base: dict[str, Any] | None = None, **sections: Any) -> str:
-    """A profile file with keys replaced; ... takes a section or a key away. Gives its path."""
+    """Write a profile file with keys replaced, and return its path; ... removes a section or a
+    key."""
     document = copy.deepcopy(MINIMAL if base is None else base)
     for section, keys in sections.items():
         if keys is ...:
@@ -155,3 +159,44 @@ def profile_file(folder: Path, *, base: dict[str, Any] | None = None, **sections
     path = folder / "mine.toml"
     path.write_text(toml(document), encoding="utf-8")
     return str(path)
+
+
+def raw(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
+    """Return headers as a server receives them."""
+    return [(name.lower().encode(), value.encode("latin-1")) for name, value in headers]
+
+
+def made(
+    folder: Path, *, top: str = "", more: str = "", key: str = "k" * 24, **sections: Any
+) -> Source:
+    """Compile a source of `profile_file`, with text put before it and after it."""
+    path = Path(profile_file(folder, **sections))
+    path.write_text(top + path.read_text() + more)
+    return Source(name="acme", profile=load_profile(str(path)), secrets=[key])
+
+
+def only(source: Source, body: bytes | dict[str, Any]) -> Event:
+    """Read the only event of a body."""
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    (event,) = source.read(Incoming([], content), digest="d" * 64).events
+    return event
+
+
+def load(folder: Path, top: str = "", **sections: Any) -> Profile:
+    """Load the smallest profile with whole sections replaced, and text put before it."""
+    path = folder / "mine.toml"
+    path.write_text(top + toml({**MINIMAL, **sections}))
+    return load_profile(str(path))
+
+
+def problem_of(folder: Path, top: str = "", **sections: Any) -> str:
+    """Return the problems with which `load` fails."""
+    with pytest.raises(ConfigurationError) as caught:
+        load(folder, top, **sections)
+    return "\n".join(caught.value.problems)
+
+
+def refused(refusal: Refusal | None) -> Refusal:
+    """Check that a request was refused."""
+    assert refusal is not None
+    return refusal

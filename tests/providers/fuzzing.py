@@ -73,7 +73,6 @@ class Target:
 
 
 def targets() -> list[Target]:
-    """Every shipped profile."""
     return [_target(name) for name in shipped_profiles()]
 
 
@@ -104,7 +103,7 @@ def _target(name: str) -> Target:
 
 
 def worse(rng: Random, data: bytes) -> bytes:
-    """The same bytes with one thing done to them."""
+    """Mutate some bytes once."""
     start = rng.randrange(len(data) + 1)
     end = min(len(data), start + rng.choice((0, 1, 1, 2, 8, 200)))
     piece = data[start:end]
@@ -132,7 +131,7 @@ def worse(rng: Random, data: bytes) -> bytes:
 
 
 def _number(rng: Random, text: bytes) -> bytes:
-    """A time, or another number, near what it was or written otherwise."""
+    """Write a number near the old one, or in another spelling."""
     value = int(text[:300])
     near = value + rng.choice((-301, -300, -299, -1, 1, 299, 300, 301, 10**6, -value))
     forms = (
@@ -153,7 +152,7 @@ def _number(rng: Random, text: bytes) -> bytes:
 
 
 def mutated(rng: Random, target: Target) -> tuple[Any, Asked]:
-    """A genuine request with one to four things done to it, now and then with none."""
+    """Mutate a genuine request up to four times."""
     source, asked = rng.choice(target.genuine)
     for _ in range(rng.choice((0, 1, 1, 1, 2, 3, 4))):
         other = rng.choice(target.genuine)[1].request
@@ -195,8 +194,8 @@ def _once(rng: Random, request: Incoming, other: Incoming) -> Incoming:
 
 
 def fuzz(target: Target, *, seed: int, runs: int) -> Counter[str]:
-    """Ask so often; what was answered, counted. Raises AssertionError with the request that a
-    profile did not answer, or took for genuine though what was signed had another body."""
+    """Fuzz a profile and count its answers. Raises AssertionError with the request that it did
+    not answer, or accepted with another body than was signed."""
     rng = Random(f"{seed} {target.name}")
     bodies, counts = target.bodies(), Counter[str]()
     for number in range(runs):
@@ -214,7 +213,7 @@ def fuzz(target: Target, *, seed: int, runs: int) -> Counter[str]:
 
 
 def _answers(source: Any, asked: Asked) -> Iterator[str]:
-    """What a source says at each step; a step is asked though the one before it refuses."""
+    """Yield the answer of each step; a step runs even after the one before it refused."""
     incoming = asked.request._replace(source=source.name, address="192.0.2.1")
     refusal = source.verify(incoming, now=asked.now)
     assert refusal is None or isinstance(refusal, Refusal)

@@ -23,7 +23,7 @@ def nested(depth: int, opening: bytes = b"[", inside: bytes = b"", closing: byte
 
 
 def numbered(documents: list[bytes]) -> dict[str, bytes]:
-    """Each under a name that shows it."""
+    """Name each document by its beginning."""
     return {f"{number} {document[:40]!r}": document for number, document in enumerate(documents)}
 
 
@@ -35,6 +35,7 @@ _NUMBERS_READ = [
     b"1e-400", b"-1e400", b"1e99999", b"123456789012345678.25", b"1.7976931348623157e309",
     b"0." + b"1" * (MAX_NUMBER_LENGTH - 2), b"[1,2]", b"[1 ]", b"[ 1]", b"[1\n,\n2]",
     b"1e000000000000000000000001", b"100e-2", b"0.000000000000000000000000000000000001",
+    b"1500.00", b"1e3",
 ]  # fmt: skip
 
 _STRINGS_READ = [
@@ -62,6 +63,9 @@ _STRUCTURES_READ = [
     b"[" + b"0," * 9_999 + b"0]", b"[" + b"{}," * 2_000 + b"[]]", b" " * 50_000 + b"1",
     b"{" + b",".join(b'"k%d":%d' % (n, n) for n in range(3_000)) + b"}",
     b"[" + b" " * 20_000 + b"]", b'{"' + b"k" * 60_000 + b'":1}', b'"' + b"x" * 200_000 + b'"',
+    b' [1, -2, true, null, "x"] \n', b'{"a": {"b": 1}, "b": {"a": 1}}', b'"' + b"[{" * 500 + b'"',
+    b'"' + b'\\"[' * 500 + b'"', b"[" + b"[]," * 500 + b"[]]",
+    nested(31, inside=b"[],[]", closing=b"]"),
 ]  # fmt: skip
 
 READ: Final[dict[str, bytes]] = numbered([*_NUMBERS_READ, *_STRINGS_READ, *_STRUCTURES_READ])
@@ -97,6 +101,9 @@ _STRUCTURES = [
     b"\xef\xbb\xbf\xef\xbb\xbf{}", b"[]\xef\xbb\xbf", b")]}',\n[]", b"while(1);[]", b"cb([])",
     b"\x1e[]\n", b"[]\n[]", b"*", b"&a []", b"!!int 1", b"---\n[]", b"a: 1",
     b"[" * MAX_DEPTH, b'{"a":' * MAX_DEPTH, b"," * 5_000, b":" * 5_000, b'"a":1',
+    b'{"a": 1} x', b"{'a': 1}", b'{"a": 1,}', b'{"a": 01}', b'{"a": .5}', b'{"a": +5}',
+    b'{"a": 0x1}', b'{"a": "\n"}', b'{"a": "\x00"}', b'{"a": "\\x41"}', b"\xef\xbb\xbf{}",
+    b"<xml/>", "{}".encode("utf-16-le"),
 ]  # fmt: skip
 
 _ENCODED = [
@@ -108,6 +115,7 @@ _ENCODED = [
     b'"\xfc\x84\x80\x80\x80\x80"', b'"\xfe"', b'"\xf0\x9f\x98"', b"\xe9", b'{"\xff":1}',
     '"é"'.encode("latin-1"), b"\x81",
     b"\x1f\x8b\x08\x00", b"[1]\x80",
+    b'{"a": "\xff"}', b'{"a": "\xed\xa0\x80"}', b'{"a": "\xc0\x80"}',
 ]  # fmt: skip
 
 _TWICE = [
@@ -115,14 +123,17 @@ _TWICE = [
     b'{"":1,"":1}', b'[{"a":1,"a":1}]', b'{"x":{"a":1,"a":1}}', b'{"a":{},"a":{}}',
     b'{"\\/":1,"/":2}', b'{"\xc3\xa9":1,"\\u00e9":2}', b'{"\\ud800":1,"\\ud800":2}',
     b'{"\\u0000":1,"\\u0000":1}', b'{"\xf0\x9f\x98\x80":1,"\\ud83d\\ude00":2}',
+    b'{"a": 1, "a": 1}', b'{"a": 1, "\\u0061": 2}', b'{"x": [{"a": 1, "b": 2, "a": 3}]}',
 ]  # fmt: skip
 
-_NAN = [b"NaN", b"-Infinity", b"Infinity", b"[NaN]", b'{"a":NaN}', b"[1,-Infinity]"]
+_NAN = [b"NaN", b"-Infinity", b"Infinity", b"[NaN]", b'{"a":NaN}', b"[1,-Infinity]",
+        b'{"a": NaN}', b"[Infinity]", b'{"a": -Infinity}']  # fmt: skip
 
 _BITS = [
     b"9223372036854775808", b"-9223372036854775809", b"18446744073709551616", b"1" * 20, b"1" * 21,
     b"-" + b"9" * 4_300, b"1" * 5_000, b"9" * 100_000, b"[" + b"1" * 400 + b"]",
     b"100000000000000000000000",
+    b'{"a": 9223372036854775808}', b'{"a": -9223372036854775809}', b"1" * 100_000,
 ]  # fmt: skip
 
 _DEEP = [
@@ -130,6 +141,7 @@ _DEEP = [
     nested(100_000), b"[" * 100_000, b'{"a":' * 100_000, b'[{"":' * 50_000,
     nested(MAX_DEPTH + 1, b"[", b'"]]]"'), b'"[" ' + b"[" * 40,
     b"[" * MAX_DEPTH + b"]" * 2 + b"[[[",
+    b"[" * 1_000_000, b'{"a":' * 1_000_000, b'"' + b"[" * 40 + b'" ' + b"[" * 33,
 ]  # fmt: skip
 
 _LONG = [
@@ -137,9 +149,10 @@ _LONG = [
     b"1" * 200 + b".5", b"-0." + b"0" * 100_000 + b"1",
 ]  # fmt: skip
 
-_POWER = [b"1e9999999999999999999", b"1e-9999999999999999999", b"0.1E+99999999999999999999"]
+_POWER = [b"1e9999999999999999999", b"1e-9999999999999999999", b"0.1E+99999999999999999999",
+          b'{"a": 1e99999999999999999999}']  # fmt: skip
 
-_EMPTY = [b"", b" ", b"\n", b"\t\r\n ", b" " * 10_000]
+_EMPTY = [b"", b" ", b" \r\n\t", b"\n", b"\t\r\n ", b" " * 10_000]
 
 REFUSED: Final[dict[str, tuple[bytes, str]]] = {
     f"{reason}: {name}": (document, reason)

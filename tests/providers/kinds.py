@@ -145,7 +145,7 @@ KINDS: Final[dict[str, str]] = {
 
 
 def kinds() -> dict[str, Profile]:
-    """Each loaded as a file would be."""
+    """Load each made-up profile."""
     loaded = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, text in KINDS.items():

@@ -31,7 +31,7 @@ _SECRETS = {
 
 @cache
 def private_key(mac: str) -> str:
-    """A private key in PEM that this scheme can sign with."""
+    """Make a private key in PEM for this scheme."""
     made: Any
     if mac.startswith("rsa"):
         made = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -43,12 +43,11 @@ def private_key(mac: str) -> str:
 
 
 def is_declared(profile: Profile) -> bool:
-    """Whether the engine itself signs for this profile."""
     return profile.signature.mac in SCHEMES
 
 
 def source_of(profile: Profile) -> Source:
-    """A source of this profile that can sign."""
+    """Make a source of this profile that can sign."""
     mac = profile.signature.mac
     asymmetric = SCHEMES[mac].asymmetric
     if mac == "basic":
@@ -59,12 +58,11 @@ def source_of(profile: Profile) -> Source:
 
 
 def url_of(profile: Profile) -> str:
-    """An address; the query fields that a profile signs are added when it is signed."""
     return "https://shop.example/webhooks/in?n=1"
 
 
 def body_of(profile: Profile) -> bytes:
-    """A body that has every member and field that the profile's signature covers."""
+    """Make a body with every member and field that the profile's signature covers."""
     kind = profile.request.body
     signed = [
         each

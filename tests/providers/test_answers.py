@@ -10,29 +10,31 @@ from typing import Any
 import pytest
 
 from app.core.errors import ConfigurationError
-from app.providers.profile import load_profile
 from app.providers.request import Incoming
-from app.providers.source import Source
-from tests.providers.builders import profile_file
+from app.providers.source import Reply, Source
+from tests.providers.builders import made
 
 SECRET = "verify-token-0123456789ab"
 
 
-def source(folder: Path, **sections: Any) -> Source:
-    path = profile_file(folder, **sections)
-    return Source(name="acme", profile=load_profile(path), secrets=[SECRET])
+def source(folder: Path, *, more: str = "", **sections: Any) -> Source:
+    return made(folder, key=SECRET, more=more, **sections)
 
 
-def test_a_constant_acknowledgement(tmp_path: Path) -> None:
-    """A constant text goes out as it stands, with its media type and status."""
-    made = source(tmp_path, acknowledgement={"body": "[accepted]", "type": "text/plain"})
-    reply = made.acknowledge(Incoming([], b"{}", url=""))
+def answer(source: Source, body: bytes = b"", **request: Any) -> Reply | None:
+    """Return the answer to a handshake."""
+    assert source.handshake is not None
+    return source.handshake.answer(Incoming(request.pop("headers", []), body, **request))
+
+
+def test_a_constant_acknowledgement_is_sent_as_it_is(tmp_path: Path) -> None:
+    shop = source(tmp_path, acknowledgement={"body": "[accepted]", "type": "text/plain"})
+    reply = shop.acknowledge(Incoming([], b"{}"))
     assert reply == (200, ((b"content-type", b"text/plain"),), b"[accepted]")
 
 
-def test_no_acknowledgement_of_its_own(tmp_path: Path) -> None:
-    """Most providers are content with ours."""
-    assert source(tmp_path).acknowledge(Incoming([], b"{}", url="")) is None
+def test_a_profile_without_an_acknowledgement_has_none(tmp_path: Path) -> None:
+    assert source(tmp_path).acknowledge(Incoming([], b"{}")) is None
 
 
 @pytest.mark.parametrize(
@@ -45,13 +47,12 @@ def test_no_acknowledgement_of_its_own(tmp_path: Path) -> None:
         (b'{"id": "a"', "/hooks", None),
     ],
 )
-def test_an_echo_is_json_whatever_came(body: bytes, url: str, echo: Any, tmp_path: Path) -> None:
-    """Named fields are echoed in JSON with constants beside them; what is not there is null."""
-    path = Path(profile_file(tmp_path))
+def test_fields_are_echoed_in_json_and_absent_ones_are_null(
+    body: bytes, url: str, echo: Any, tmp_path: Path
+) -> None:
     fields = 'status = 200\nword = "text:ok"\ntracking = ["json:id", "query:tracking"]\n'
-    path.write_text(path.read_text() + "[acknowledgement.fields]\n" + fields)
-    made = Source(name="acme", profile=load_profile(str(path)), secrets=[SECRET])
-    reply = made.acknowledge(Incoming([], body, url=url))
+    shop = source(tmp_path, more="[acknowledgement.fields]\n" + fields)
+    reply = shop.acknowledge(Incoming([], body, url=url))
     assert reply is not None
     assert json.loads(reply.body) == {"status": 200, "word": "ok", "tracking": echo}
 
@@ -76,53 +77,42 @@ GET = {
         (f"hub.verify_token=%FF&hub.challenge={'9' * 300}", None),
     ],
 )
-def test_a_challenge_is_echoed_to_who_knows_the_token(
+def test_a_challenge_is_echoed_only_with_the_right_token(
     query: str, body: bytes | None, tmp_path: Path
 ) -> None:
-    """Only with the secret, and only what is one short printable word."""
-    made = source(tmp_path, handshake=GET)
-    assert made.handshake is not None
-    assert made.methods == {"POST", "GET"}
-    reply = made.handshake.answer(Incoming([], b"", method="GET", url=f"/hooks?{query}"))
+    shop = source(tmp_path, handshake=GET)
+    assert shop.methods == {"POST", "GET"}
+    reply = answer(shop, method="GET", url=f"/hooks?{query}")
     assert (reply and reply.body) == body
-    assert made.handshake.answer(Incoming([], b"", method="POST", url=f"/hooks?{query}")) is None
+    assert answer(shop, url=f"/hooks?{query}") is None
 
 
 def test_the_body_of_an_unsigned_challenge_is_not_parsed(tmp_path: Path) -> None:
-    made = source(tmp_path, handshake=GET)
-    assert made.handshake is not None
+    shop = source(tmp_path, handshake=GET)
     body, began = b"[" + b"0," * 500_000 + b"0]", time.process_time()
-    assert (
-        made.handshake.answer(Incoming([], body, method="GET", url="/hooks?hub.challenge=1"))
-        is None
-    )
+    assert answer(shop, body, method="GET", url="/hooks?hub.challenge=1") is None
     assert time.process_time() - began < 0.1
 
 
 def test_a_signed_challenge_is_answered_after_verification(tmp_path: Path) -> None:
-    """A question that is posted is answered in the body, once its signature was checked."""
     asks = {"method": "POST", "when": "json:type", "equals": "url_verification"}
     says = {"echo": "json:challenge", "answer": "json:challenge"}
-    made = source(tmp_path, handshake={**asks, **says})
-    assert made.handshake is not None
-    assert made.handshake.after_verification
-    body = b'{"type": "url_verification", "challenge": "3eZbrw1aB"}'
-    reply = made.handshake.answer(Incoming([], body, method="POST", url=""))
+    shop = source(tmp_path, handshake={**asks, **says})
+    assert shop.handshake is not None
+    assert shop.handshake.after_verification
+    reply = answer(shop, b'{"type": "url_verification", "challenge": "3eZbrw1aB"}')
     assert reply is not None
     assert json.loads(reply.body) == {"challenge": "3eZbrw1aB"}
     for other in (b'{"type": "paid"}', b"", b"\xff", b'{"type": ["url_verification"]}'):
-        assert made.handshake.answer(Incoming([], other, method="POST", url="")) is None
+        assert answer(shop, other) is None
 
 
-def test_an_origin_is_allowed_by_name(tmp_path: Path) -> None:
-    """An OPTIONS is answered to the one origin that the profile names."""
+def test_options_is_answered_to_the_origin_of_the_profile(tmp_path: Path) -> None:
     origin = "header:webhook-request-origin"
     asks = {"method": "OPTIONS", "when": origin, "equals": "events.example", "echo": origin}
-    made = source(tmp_path, handshake={**asks, "answer": "header:webhook-allowed-origin"})
-    assert made.handshake is not None
+    shop = source(tmp_path, handshake={**asks, "answer": "header:webhook-allowed-origin"})
     for name, wanted in ((b"events.example", b"events.example"), (b"evil.example", None)):
-        headers = [(b"webhook-request-origin", name)]
-        reply = made.handshake.answer(Incoming(headers, b"", method="OPTIONS", url=""))
+        reply = answer(shop, headers=[(b"webhook-request-origin", name)], method="OPTIONS")
         assert (reply and dict(reply.headers)[b"webhook-allowed-origin"]) == wanted
 
 
@@ -139,7 +129,6 @@ def test_an_origin_is_allowed_by_name(tmp_path: Path) -> None:
 def test_an_unsafe_handshake_is_reported(
     change: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
-    """Nothing is echoed to strangers."""
     rule = {key: value for key, value in {**GET, **change}.items() if value is not ...}
     with pytest.raises(ConfigurationError, match=message):
         source(tmp_path, handshake=rule)

@@ -50,8 +50,7 @@ def key_for(scheme: str) -> str:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_what_a_private_key_signs_its_public_key_verifies(scheme: str) -> None:
-    """And nothing else: another message, a changed, shortened or lengthened signature, nothing."""
+def test_a_key_verifies_its_own_signature_and_no_other(scheme: str) -> None:
     private = ASYMMETRIC_SCHEMES[scheme](key_for(scheme).encode())
     signature = private.sign(b"message")
     assert private.matches(b"message", [b"", signature])
@@ -66,16 +65,14 @@ def test_what_a_private_key_signs_its_public_key_verifies(scheme: str) -> None:
         assert not private.matches(b"message", [other])
 
 
-def test_two_hundred_signatures_are_not_tried() -> None:
-    """A head has room for them, and each takes longer than all else about a refusal."""
+def test_no_more_than_sixteen_signatures_are_tried() -> None:
     key = ASYMMETRIC_SCHEMES["ed25519"](key_for("ed25519").encode())
     others, own = key.sign(b"another message"), key.sign(b"message")
     assert key.matches(b"message", [others] * 15 + [own])
     assert not key.matches(b"message", [others] * 16 + [own])
 
 
-def test_a_key_is_read_in_every_form() -> None:
-    """PEM of either half, a certificate, a JWK, DER, and an ed25519 key as it is."""
+def test_a_key_is_read_once_in_each_form() -> None:
     spki = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     seed = ed25519_key().private_bytes_raw()
     forms = {
@@ -109,8 +106,7 @@ def test_a_key_is_read_in_every_form() -> None:
         b"\xff" * 70,
     ],
 )
-def test_what_is_no_key_is_refused_without_showing_it(material: bytes) -> None:
-    """Malformed keys and shared secrets; the sentence has none of their text."""
+def test_an_invalid_key_is_refused_without_being_shown(material: bytes) -> None:
     with pytest.raises(ValueError, match="is not a public or private key") as caught:
         load_key(material)
     assert "secret" not in str(caught.value)
@@ -119,7 +115,6 @@ def test_what_is_no_key_is_refused_without_showing_it(material: bytes) -> None:
 
 @pytest.mark.parametrize("encoded", SMALL_ORDER)
 def test_an_ed25519_key_of_small_order_is_refused(encoded: str) -> None:
-    """In every encoding; eight times such a point is the neutral element."""
     y = int.from_bytes(bytes.fromhex(encoded), "little") % 2**255 % P
     with pytest.raises(ValueError, match="small order"):
         load_key(bytes.fromhex(encoded))
@@ -130,16 +125,14 @@ def test_an_ed25519_key_of_small_order_is_refused(encoded: str) -> None:
     assert y == 1
 
 
-def test_a_forged_signature_shows_why_small_order_is_refused() -> None:
-    """Under the neutral point one fixed signature fits every message, as OpenSSL judges."""
+def test_one_signature_fits_every_message_under_a_key_of_small_order() -> None:
     neutral = ed25519.Ed25519PublicKey.from_public_bytes(bytes.fromhex(SMALL_ORDER[0]))
     signature = bytes.fromhex(SMALL_ORDER[0]) + bytes(32)
     neutral.verify(signature, b"any message")
     neutral.verify(signature, b"any other message")
 
 
-def test_a_short_rsa_key_is_refused() -> None:
-    """Below 1024 bits."""
+def test_an_rsa_key_below_1024_bits_is_refused() -> None:
     # A modulus of 512 bits, made for this test.
     der = base64.b64decode(
         "MFwwDQYJKoZIhvcNAQEBBQADSwAwSAJBALpjv3VOnuo36yNfoK2qqLl+d3MBncDa7xv4/MmaC/m/0Aa+"
@@ -160,7 +153,6 @@ def test_a_short_rsa_key_is_refused() -> None:
     ],
 )
 def test_a_key_of_another_kind_is_refused(scheme: str, key: str) -> None:
-    """A scheme takes no key that is not its own."""
     with pytest.raises(ValueError, match="is not a"):
         ASYMMETRIC_SCHEMES[scheme](key_for(key).encode())
 
@@ -173,8 +165,7 @@ def test_a_key_of_another_kind_is_refused(scheme: str, key: str) -> None:
         ("ecdsa-p256-sha256", "ecdsa-p256-sha256-raw"),
     ],
 )
-def test_schemes_of_one_key_do_not_take_each_others_signatures(one: str, other: str) -> None:
-    """SHA-1 for SHA-256, PKCS #1 for PSS, DER for raw, and the other way round."""
+def test_a_signature_of_another_scheme_under_the_same_key_is_refused(one: str, other: str) -> None:
     first, second = (ASYMMETRIC_SCHEMES[name](key_for(one).encode()) for name in (one, other))
     assert not second.matches(b"m", [first.sign(b"m")])
     assert not first.matches(b"m", [second.sign(b"m")])
@@ -182,7 +173,6 @@ def test_schemes_of_one_key_do_not_take_each_others_signatures(one: str, other: 
 
 @pytest.mark.parametrize("scheme", ["rsa-pss-sha512", "ed25519", "ecdsa-p256-sha256-raw"])
 def test_a_public_key_cannot_sign(scheme: str) -> None:
-    """It says so in words."""
     kind = {"r": rsa_key, "e": ec_key}[scheme[0]] if scheme != "ed25519" else ed25519_key
     with pytest.raises(ConfigurationError, match="only the public half"):
         ASYMMETRIC_SCHEMES[scheme](public_pem(kind()).encode()).sign(b"m")

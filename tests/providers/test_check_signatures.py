@@ -38,13 +38,13 @@ GOOD: dict[str, Any] = {
 def verdicts(
     *lines: object, profile: str | None = None, now: Instant = EARLIEST
 ) -> list[dict[str, Any]]:
-    """What is printed for these lines."""
+    """Return the verdicts on these lines."""
     written = [each if isinstance(each, bytes) else json.dumps(each).encode() for each in lines]
     return [json.loads(line) for line in check_lines(written, profile=profile, now=now)]
 
 
 def verdict(**change: Any) -> dict[str, Any]:
-    """Of the published line with members changed; ... takes one away."""
+    """Return the verdict on the published line with members changed; ... removes one."""
     line = {key: value for key, value in {**GOOD, **change}.items() if value is not ...}
     (only,) = verdicts(line)
     return only
@@ -54,14 +54,12 @@ def reason(**change: Any) -> str | None:
     return verdict(**change).get("reason")
 
 
-def test_a_genuine_request_is_valid() -> None:
-    """A valid line is its name and nothing more."""
+def test_a_valid_line_has_its_name_and_nothing_more() -> None:
     assert verdict() == {"name": "published", "valid": True}
     assert verdict(name=...) == {"name": None, "valid": True}
 
 
-def test_a_refused_request_has_reason_and_sentence() -> None:
-    """An invalid line says why, in one word and in one sentence."""
+def test_an_invalid_line_has_a_reason_and_a_sentence() -> None:
     seen = verdict(body="{}")
     assert seen.pop("sentence").endswith(".")
     assert seen == {"name": "published", "valid": False, "reason": "signature_mismatch"}
@@ -87,8 +85,7 @@ PAIRS = [[name, value] for name, value in GOOD["headers"].items()]
         {"name": None, "method": None, "url": None, "tolerance": None},
     ],
 )
-def test_every_way_to_write_a_request(change: dict[str, Any]) -> None:
-    """Headers as object or pairs, the body as text or base64, one secret, several, or named."""
+def test_a_request_may_be_written_in_each_documented_way(change: dict[str, Any]) -> None:
     assert reason(**change) is None
 
 
@@ -109,8 +106,7 @@ def test_every_way_to_write_a_request(change: dict[str, Any]) -> None:
         ({"headers": {**GOOD["headers"], "webhook-signature": "v1,\u00e9\uff11"}}, None),
     ],
 )
-def test_every_reason(change: dict[str, Any], expected: str | None) -> None:
-    """The door's own reasons, at the instant and the tolerance of the line."""
+def test_each_reason_is_that_of_the_receiver(change: dict[str, Any], expected: str | None) -> None:
     assert reason(**change) == expected
 
 
@@ -131,10 +127,9 @@ def test_every_reason(change: dict[str, Any], expected: str | None) -> None:
         (-(10**8), None, None),
     ],
 )
-def test_a_named_scheme_whose_profile_states_an_age_is_held_to_the_lines(
+def test_a_lines_tolerance_replaces_the_age_of_a_named_scheme(
     tmp_path: Path, after_s: int, tolerance: Any, expected: str | None
 ) -> None:
-    """In both directions, instead of the profile's own; None: whatever the age."""
     base = {
         **{name: MINIMAL[name] for name in ("event", "amounts", "claims")},
         "signature": {"mac": "named:covered_headers"},
@@ -193,8 +188,7 @@ def test_a_named_scheme_whose_profile_states_an_age_is_held_to_the_lines(
         b'{"profile": "checkout", "secret": "x", "body": "", "now": NaN}',
     ],
 )
-def test_a_line_that_is_no_request_stops_nothing(line: object) -> None:
-    """It is reported, in its place, and the lines around it are judged."""
+def test_a_line_that_is_no_request_does_not_stop_the_run(line: object) -> None:
     before, seen, after = verdicts(GOOD, line, GOOD)
     assert before["valid"]
     assert after["valid"]
@@ -203,16 +197,14 @@ def test_a_line_that_is_no_request_stops_nothing(line: object) -> None:
 
 
 @pytest.mark.parametrize("profile", ["stripe", "bitso"])
-def test_a_secret_of_many_brackets_stops_nothing(profile: str) -> None:
-    """It looks like a JSON Web Key and is nested deeper than is read: a shared secret may be so, a
-    key is none."""
+def test_a_deeply_nested_secret_does_not_stop_the_run(profile: str) -> None:
+    """It looks like a JSON Web Key; a shared secret may look so too."""
     line = {**GOOD, "profile": profile, "secret": '{"a":' + "[" * 100_000}
     before, seen, after = verdicts(GOOD, line, GOOD)
     assert (before["valid"], seen["valid"], after["valid"]) == (True, False, True)
 
 
-def test_what_every_line_needs_is_missed_by_name() -> None:
-    """A missing secret is reported as that, and not as a signature that differs."""
+def test_a_missing_member_is_reported_by_its_name() -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"profile": ...}, "profile is missing"),
         ({"secret": ...}, "secret is missing"),
@@ -226,21 +218,18 @@ def test_what_every_line_needs_is_missed_by_name() -> None:
 
 
 @pytest.mark.parametrize("profile", ["pesapal", "mtn_momo"])
-def test_where_nothing_is_signed_no_secret_is_missing(profile: str) -> None:
-    """Such a line is a request, whatever else is wrong with it."""
+def test_an_unsigned_profile_needs_no_secret(profile: str) -> None:
     assert reason(profile=profile, secret=...) is None
 
 
-def test_lines_may_leave_profile_and_instant_to_the_command() -> None:
-    """What a line does not say, the command says for all."""
+def test_profile_and_time_of_the_command_hold_for_lines_without_them() -> None:
     bare = {key: value for key, value in GOOD.items() if key not in ("profile", "now")}
     (seen,) = verdicts(bare, profile="checkout", now=EARLIEST + NOW * SECOND)
     assert seen["valid"]
     assert verdicts(bare)[0]["reason"] == "not_a_request"
 
 
-def test_a_profile_of_ones_own(tmp_path: Path) -> None:
-    """A path is a profile too, secrets may be short, and all mistakes of a file are reported."""
+def test_a_path_is_accepted_as_a_profile(tmp_path: Path) -> None:
     path = profile_file(tmp_path)
     mac = hmac.digest(b"k", b"{}", "sha256").hex()
     line = {"profile": path, "secret": "k", "headers": {"x-signature": mac}, "body": "{}"}
@@ -253,14 +242,12 @@ def test_a_profile_of_ones_own(tmp_path: Path) -> None:
 
 
 def test_no_sentence_shows_a_secret() -> None:
-    """Whatever is wrong with a secret, its text is not in the answer."""
     for secret in ("planted", "whsec_planted!", ["planted", ""], {"a": "planted"}):
         assert "planted" not in json.dumps(verdict(secret=secret))
 
 
 @pytest.mark.slow
-def test_a_line_without_end_is_no_request() -> None:
-    """A line beyond the bound is passed over, whatever its length, and the next one is read."""
+def test_an_overlong_line_is_skipped() -> None:
     size = 2 * MAX_LINE_BYTES + 7
     stream = io.BytesIO(b"x" * size + b"\n{}\n[]")
     assert list(lines_of(stream)) == [b"", b"{}\n", b"[]"]
@@ -275,13 +262,11 @@ JSON = st.recursive(
 
 @settings(derandomize=True, database=None, max_examples=examples(200))
 @given(key=st.sampled_from(sorted(GOOD)), value=JSON)
-def test_no_value_anywhere_stops_the_run(key: str, value: object) -> None:
-    """Whatever stands in a member, there is one verdict."""
+def test_no_value_of_a_member_stops_the_run(key: str, value: object) -> None:
     assert isinstance(verdict(**{key: value})["valid"], bool)
 
 
 @settings(derandomize=True, database=None, max_examples=examples(200))
 @given(lines=st.lists(st.binary(max_size=40), max_size=4))
 def test_no_bytes_stop_the_run(lines: list[bytes]) -> None:
-    """One verdict for each line, whatever the bytes."""
     assert len(verdicts(*lines)) == len(lines)

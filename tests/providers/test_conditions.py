@@ -12,42 +12,24 @@ from app.core.reading import Unreadable
 from app.core.strict_json import parse, parse_written
 from app.providers.fetched import keep_answer
 from app.providers.paths import compile_path, find, slices
-from app.providers.profile import load_profile
 from app.providers.request import Incoming
 from app.providers.source import Source
 from reconcile.instants import EARLIEST, parse_instant
 from reconcile.ledger.events import Event
-from tests.providers.builders import profile_file
+from tests.providers.builders import made, only, raw
 
-EVENT = {
+PAID = {"id": "e1", "type": "paid"}
+FIELDS = {
     "id": "json:id",
     "kind": "json:type",
     "payment": ["json:data[object=charge].id", "{json:data[object=refund].link|last_segment}"],
 }
-
-
 AT = "2026-11-20T10:00:00Z"
-FETCH_BACK = """
-[fetch_back]
-url = "https://api.example.com/{payment}"
-kind = "json:kind"
-order = "json:order"
-movement = "json:refund"
-occurred_at = "json:at"
-
-[fetch_back.claims]
-back = "refunded"
-in = "succeeded"
-"""
+TOP = 'confirm = "fetch_back"\n'
 
 
-def read(folder: Path, document: dict[str, Any]) -> Event:
-    source = Source(
-        name="s", profile=load_profile(profile_file(folder, event=EVENT)), secrets=["k" * 24]
-    )
-    body = json.dumps({"id": "e1", "type": "paid", **document}).encode()
-    (event,) = source.read(Incoming([], body), digest="0" * 64).events
-    return event
+def of_payment(folder: Path, location: str) -> Source:
+    return made(folder, event={**FIELDS, "payment": location})
 
 
 @pytest.mark.parametrize(
@@ -61,20 +43,15 @@ def read(folder: Path, document: dict[str, Any]) -> Event:
         ([{"object": "charge", "id": "ch_1"}], "ch_1"),
     ],
 )
-def test_a_condition_chooses_the_object(data: Any, payment: str | None, tmp_path: Path) -> None:
-    """The id is a payment's only where the object says that it is one."""
-    assert read(tmp_path, {"data": data}).payment == payment
+def test_a_condition_selects_the_object(data: Any, payment: str | None, tmp_path: Path) -> None:
+    assert only(made(tmp_path, event=FIELDS), {**PAID, "data": data}).payment == payment
 
 
 @pytest.mark.parametrize("word", ["true", "false"])
-def test_a_condition_may_be_true_or_false(word: str, tmp_path: Path) -> None:
-    """JSON true and false are these words, and not the text in another spelling."""
-    event = {**EVENT, "payment": f"json:data[captured={word}].id"}
-    path = profile_file(tmp_path, event=event)
-    source = Source(name="s", profile=load_profile(path), secrets=["k" * 24])
+def test_a_condition_matches_json_booleans(word: str, tmp_path: Path) -> None:
+    source = of_payment(tmp_path, f"json:data[captured={word}].id")
     for captured in (True, False):
-        body = {"id": "e1", "type": "paid", "data": {"captured": captured, "id": "ch_1"}}
-        (found,) = source.read(Incoming([], json.dumps(body).encode()), digest="0" * 64).events
+        found = only(source, {**PAID, "data": {"captured": captured, "id": "ch_1"}})
         assert (found.payment == "ch_1") == (word == json.dumps(captured))
 
 
@@ -82,35 +59,27 @@ def test_a_condition_may_be_true_or_false(word: str, tmp_path: Path) -> None:
     ("message", "payment"),
     [("PRE_AUTH|OK", "p_1"), ("PRE_AUTH", "p_1"), ("00:PRE_AUTH", None), (7, None), (None, None)],
 )
-def test_a_condition_may_be_how_a_text_begins(
+def test_a_condition_with_an_asterisk_matches_the_beginning_of_a_text(
     message: Any, payment: str | None, tmp_path: Path
 ) -> None:
-    """A word before free text says what the text is of; anywhere else in it, it says nothing."""
-    event = {**EVENT, "payment": "json:data[message=PRE_AUTH*].id"}
-    path = profile_file(tmp_path, event=event)
-    source = Source(name="s", profile=load_profile(path), secrets=["k" * 24])
-    body = json.dumps({"id": "e1", "type": "paid", "data": {"message": message, "id": "p_1"}})
-    (found,) = source.read(Incoming([], body.encode()), digest="0" * 64).events
-    assert found.payment == payment
+    source = of_payment(tmp_path, "json:data[message=PRE_AUTH*].id")
+    assert only(source, {**PAID, "data": {"message": message, "id": "p_1"}}).payment == payment
 
 
 @pytest.mark.parametrize(("sent", "payment"), [("DB", "p_1"), ("RF", None), ("DB2", None)])
-def test_a_condition_may_be_asked_of_a_form(sent: str, payment: str | None, tmp_path: Path) -> None:
-    """One field of a form stands for another thing where a second one says so."""
+def test_a_condition_may_select_a_form_field(
+    sent: str, payment: str | None, tmp_path: Path
+) -> None:
     event = {"id": "form:id", "kind": "text:paid", "order": "form:order"}
-    path = profile_file(
+    source = made(
         tmp_path, event=event | {"payment": "form:[type=DB].id"}, request={"body": "form"}
     )
-    source = Source(name="s", profile=load_profile(path), secrets=["k" * 24])
-    body = f"id=p_1&order=O&type={sent}".encode()
-    (found,) = source.read(Incoming([], body), digest="0" * 64).events
-    assert found.payment == payment
+    assert only(source, f"id=p_1&order=O&type={sent}".encode()).payment == payment
 
 
-def test_a_condition_is_asked_of_objects_only(tmp_path: Path) -> None:
-    """A text where an object or a list of them should stand is an error, never just absent."""
+def test_a_condition_on_a_text_is_unreadable(tmp_path: Path) -> None:
     with pytest.raises(Unreadable, match="not a list or an object"):
-        read(tmp_path, {"data": "charge"})
+        only(made(tmp_path, event=FIELDS), {**PAID, "data": "charge"})
 
 
 @pytest.mark.parametrize(
@@ -120,46 +89,43 @@ def test_a_condition_is_asked_of_objects_only(tmp_path: Path) -> None:
 def test_only_a_success_names_its_capture(
     kind: str, claim: str, capture: str | None, tmp_path: Path
 ) -> None:
-    """Of a payment that is taken in parts each success says which; nothing else does."""
     words = {"paid": "succeeded", "held": "authorized", "noise": "ignored"}
-    path = profile_file(tmp_path, event={**EVENT, "capture": "json:part"}, claims=words)
-    source = Source(name="s", profile=load_profile(path), secrets=["k" * 24])
-    body = json.dumps({"id": "e1", "type": kind, "part": "c_1"}).encode()
-    (found,) = source.read(Incoming([], body), digest="0" * 64).events
+    source = made(tmp_path, event={**FIELDS, "capture": "json:part"}, claims=words)
+    found = only(source, {"id": "e1", "type": kind, "part": "c_1"})
     assert (found.claim, found.capture) == (claim, capture)
 
 
-def test_what_means_nothing_is_not_asked_about(tmp_path: Path) -> None:
-    """A kind that the profile ignores stays ignored, also where everything else is unconfirmed."""
-    path = profile_file(tmp_path, event=EVENT, claims={"noise": "ignored", "paid": "succeeded"})
-    text = Path(path).read_text()
-    Path(path).write_text('confirm = "fetch_back"\n' + text + FETCH_BACK)
-    source = Source(name="s", profile=load_profile(path), secrets=["k" * 24])
-    claims = []
-    for kind in ("noise", "paid"):
-        body = json.dumps({"id": "e1", "type": kind, "data": {"object": "charge", "id": "c"}})
-        (found,) = source.read(Incoming([], body.encode()), digest="0" * 64).events
-        claims.append(found.claim)
-    assert claims == ["ignored", "pending"]
-
-
-SUMS = """
+FETCH_BACK = """
 [fetch_back]
 url = "https://api.example.com/{payment}"
 kind = "json:kind"
 order = "json:order"
-capture = "json:part"
 movement = "json:refund"
-dated_as_event = true
-amount = "json:amount"
-refund = "json:back"
-refunded_total = "json:so_far"
-currency = "text:KES"
-
+%s
 [fetch_back.claims]
 back = "refunded"
 in = "succeeded"
 """
+DATED = FETCH_BACK % 'occurred_at = "json:at"'
+SUMMED = FETCH_BACK % (
+    'capture = "json:part"\ndated_as_event = true\namount = "json:amount"\nrefund = "json:back"\n'
+    'refunded_total = "json:so_far"\ncurrency = "text:KES"'
+)
+
+
+def answered(source: Source, asked: Event, **answer: Any) -> Event:
+    """Read the provider's answer about an event."""
+    content = json.dumps({"order": "O", **answer}).encode()
+    kept = keep_answer(asked, question="GET", status=200, answer=content)
+    return source.read_answer(kept, digest="1" * 64)
+
+
+def test_an_ignored_kind_stays_ignored_where_events_are_fetched_back(tmp_path: Path) -> None:
+    claims = {"noise": "ignored", "paid": "succeeded"}
+    source = made(tmp_path, top=TOP, more=DATED, event=FIELDS, claims=claims)
+    for kind, claim in (("noise", "ignored"), ("paid", "pending")):
+        body = {"id": "e1", "type": kind, "data": {"object": "charge", "id": "c"}}
+        assert only(source, body).claim == claim
 
 
 @pytest.mark.parametrize(
@@ -173,20 +139,12 @@ in = "succeeded"
         ({"kind": "back", "back": 3, "so_far": 4, "refund": "r"}, ("3", "4", "r", None)),
     ],
 )
-def test_the_answer_states_sums_and_captures(
+def test_an_answer_states_sums_and_captures_and_has_the_events_date(
     answer: dict[str, Any], says: tuple[str | None, ...], tmp_path: Path
 ) -> None:
-    """As an event does; and it is dated as the event that was asked about, where that says when."""
-    path = profile_file(tmp_path, event={**EVENT, "occurred_at": "json:at"})
-    text = Path(path).read_text()
-    Path(path).write_text('confirm = "fetch_back"\n' + text + SUMS)
-    source = Source(name="s", profile=load_profile(path), secrets=["k" * 24])
-    body = {"id": "e1", "type": "paid", "at": AT, "data": {"object": "charge", "id": "ch_1"}}
-    (asked,) = source.read(Incoming([], json.dumps(body).encode()), digest="0" * 64).events
-    kept = keep_answer(
-        asked, question="GET", status=200, answer=json.dumps({"order": "O", **answer}).encode()
-    )
-    event = source.read_answer(kept, digest="1" * 64)
+    source = made(tmp_path, top=TOP, more=SUMMED, event={**FIELDS, "occurred_at": "json:at"})
+    asked = only(source, {**PAID, "at": AT, "data": {"object": "charge", "id": "ch_1"}})
+    event = answered(source, asked, **answer)
     amounts = [
         None if m is None else str(m.minor // 100) for m in (event.money, event.refunded_total)
     ]
@@ -194,19 +152,12 @@ def test_the_answer_states_sums_and_captures(
     assert event.occurred_at == parse_instant(AT)
 
 
-def test_the_answer_names_its_own_refund(tmp_path: Path) -> None:
-    """Asked back, reference and date of a refund are the answer's, not what nobody signed."""
-    path = profile_file(tmp_path, event={**EVENT, "movement": "json:data.link"})
-    text = Path(path).read_text()
-    Path(path).write_text('confirm = "fetch_back"\n' + text + FETCH_BACK)
-    source = Source(name="s", profile=load_profile(path), secrets=["k" * 24])
-    body = {"id": "e1", "type": "paid", "data": {"object": "charge", "id": "ch_1", "link": "no"}}
-    (asked,) = source.read(Incoming([], json.dumps(body).encode()), digest="0" * 64).events
+def test_the_answers_refund_and_date_replace_those_of_the_unsigned_event(tmp_path: Path) -> None:
+    source = made(tmp_path, top=TOP, more=DATED, event={**FIELDS, "movement": "json:data.link"})
+    asked = only(source, {**PAID, "data": {"object": "charge", "id": "ch_1", "link": "no"}})
     for kind, movement in (("back", "re_1"), ("in", None)):
-        answer = json.dumps({"kind": kind, "order": "O", "refund": "re_1", "at": AT}).encode()
-        kept = keep_answer(asked, question="GET", status=200, answer=answer)
-        answered = source.read_answer(kept, digest="1" * 64)
-        assert (answered.movement, answered.occurred_at) == (movement, parse_instant(AT))
+        event = answered(source, asked, kind=kind, refund="re_1", at=AT)
+        assert (event.movement, event.occurred_at) == (movement, parse_instant(AT))
 
 
 LINES = """\
@@ -215,29 +166,25 @@ LINES = """\
 
 
 @pytest.mark.parametrize("before", ['{"code": 7, "amount": "900.00"},', '{"code": 7},'])
-def test_what_is_signed_is_what_is_read_also_of_numbers(before: str, tmp_path: Path) -> None:
-    """An object that reading would choose and the signature would pass over could be laid before
-    the one that was signed."""
+def test_signing_and_reading_select_the_same_object_by_a_number(
+    before: str, tmp_path: Path
+) -> None:
+    """Else an object that only reading selects could be put before the signed one."""
     amount = "json:lines[code=7].amount"
-    fields = ("json:id", "json:type", "json:order", "json:currency", amount)
-    signed = "|".join(f"{{{each}}}" for each in fields)
-    path = profile_file(
+    signed = ("json:id", "json:type", "json:order", "json:currency", amount)
+    source = made(
         tmp_path,
-        signature={"signed": signed},
+        signature={"signed": "|".join(f"{{{each}}}" for each in signed)},
         amounts={"payment": amount, "payment_currency": "json:currency"},
     )
-    source = Source(name="s", profile=load_profile(path), secrets=["k" * 24])
     genuine = (LINES % "").encode()
-    headers = [
-        (name.encode(), value.encode())
-        for name, value in source.sign(genuine, event_id="e1", now=EARLIEST)
-    ]
+    headers = raw(source.sign(genuine, event_id="e1", now=EARLIEST))
     assert source.verify(Incoming(headers, genuine), now=EARLIEST) is None
     assert source.verify(Incoming(headers, (LINES % before).encode()), now=EARLIEST) is not None
 
 
 @pytest.mark.parametrize("number", ["7", "-0", "7.0", "7e0", '"7"', "70"])
-def test_a_condition_holds_of_a_number_alike_wherever_it_is_asked(number: str) -> None:
+def test_a_number_matches_a_condition_alike_in_reading_signing_and_slicing(number: str) -> None:
     body = f'[{{"code": {number}}}]'
     for wanted in ("7", "0", "-0", "7.0"):
         path = compile_path(f"[code={wanted}]")

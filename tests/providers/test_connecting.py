@@ -39,8 +39,7 @@ BARE = '[signature]\nmac = "hmac-sha256"\nkey = "merchant"\nwhere = "header:x-si
         ('credentials = {key = "it"}', "setup.credentials.key: is no credential: the profile asks"),
     ],
 )
-def test_a_mistake_is_named_with_file_line_and_key(line: str, said: str) -> None:
-    """Whatever is wrong in the section: its kind, its length, its number, a name not known."""
+def test_a_mistake_in_setup_is_reported_with_file_line_and_key(line: str, said: str) -> None:
     text = f"verifies_only = true\n\n[setup]\n{line}\n\n{BARE}"
     with pytest.raises(ConfigurationError) as caught:
         read_profile(Path("mine.toml"), text)
@@ -48,8 +47,7 @@ def test_a_mistake_is_named_with_file_line_and_key(line: str, said: str) -> None
     assert problem.startswith("mine.toml:4: " + said), problem
 
 
-def test_what_is_unsigned_has_no_secret() -> None:
-    """A file that says where to find the secret of a provider that signs nothing is refused."""
+def test_setup_of_an_unsigned_profile_may_not_describe_a_secret() -> None:
     text = (SHIPPED / "mpesa_stk.toml").read_text(encoding="utf-8")
     with pytest.raises(ConfigurationError, match=r"setup\.secret: means nothing"):
         read_profile(Path("mine.toml"), text.replace("[setup]", '[setup]\nsecret = "a passkey"', 1))
@@ -61,9 +59,7 @@ def test_a_file_without_the_section_says_that_nothing_is_documented() -> None:
 
 
 @pytest.mark.parametrize("name", shipped_profiles())
-def test_each_shipped_profile_tells_what_is_needed(name: str) -> None:
-    """The table itself, the secret where one is, every credential, and the order's field where
-    events move money."""
+def test_each_shipped_profile_documents_what_connecting_it_needs(name: str) -> None:
     profile = load_profile(name)
     assert "\n[setup]\n" in (SHIPPED / f"{name}.toml").read_text(encoding="utf-8")
     needed = credentials_of(profile.fetch_back) if profile.fetch_back else set()
@@ -74,8 +70,8 @@ def test_each_shipped_profile_tells_what_is_needed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in shipped_profiles() if load_profile(n).setup.events])
-def test_an_event_to_subscribe_to_is_one_that_the_profile_understands(name: str) -> None:
-    """Its claims know the word, or a documented example that it reads holds it."""
+def test_each_event_to_subscribe_to_is_known_to_the_profile(name: str) -> None:
+    """Its claims have the word, or a documented example does."""
     profile = load_profile(name)
     words = [word for word, claim in profile.claims if claim != "ignored"]
     examples = "\n".join(map(json.dumps, LINES.get(name, ())))

@@ -11,25 +11,13 @@ from app.core.errors import ConfigurationError
 from app.providers.profile import load_profile
 from app.providers.request import Incoming
 from app.providers.source import Source
-from tests.providers.builders import MINIMAL, NOW, toml
+from tests.providers.builders import MINIMAL, NOW, load, made, only, problem_of, raw
 
 TOP = 'confirm = "fetch_back"\n'
 FETCH: dict[str, Any] = {
     "fetch_back": {"url": "https://api.example/v1/{order}", "kind": "json:status"}
 }
 PRICED = {"unit": "major", "payment": "json:sum", "payment_currency": "text:KES"}
-
-
-def load(folder: Path, top: str = "", **sections: Any) -> Any:
-    path = folder / "mine.toml"
-    path.write_text(top + toml({**MINIMAL, **sections}))
-    return load_profile(str(path))
-
-
-def problem_of(folder: Path, top: str = "", **sections: Any) -> str:
-    with pytest.raises(ConfigurationError) as caught:
-        load(folder, top, **sections)
-    return str(caught.value)
 
 
 def signature(signed: str | None, mac: str = "hmac-sha256") -> dict[str, Any]:
@@ -51,10 +39,9 @@ WEAK = [
 
 
 @pytest.mark.parametrize(("rule", "unsigned"), WEAK)
-def test_what_is_not_signed_needs_a_fetch_back(
+def test_a_profile_that_leaves_out_a_counting_field_must_fetch_back(
     rule: dict[str, Any], unsigned: str, tmp_path: Path
 ) -> None:
-    """A profile whose signature leaves out what counts is refused, unless it confirms."""
     problem = problem_of(tmp_path, signature=rule, amounts=PRICED)
     assert f"does not cover {unsigned}" in problem
     assert 'confirm = "fetch_back"' in problem
@@ -69,10 +56,10 @@ def test_what_is_not_signed_needs_a_fetch_back(
         ({"event": MINIMAL["event"] | {"payment": "json:x[kind=sale].id"}}, "event.payment"),
     ],
 )
-def test_captures_and_sums_must_be_signed_too(
+def test_captures_sums_and_conditions_must_be_signed(
     sections: dict[str, Any], unsigned: str, tmp_path: Path
 ) -> None:
-    """Who could write a capture reference could make one capture two; a condition is signed too."""
+    """Who could write a capture reference could make one capture two."""
     some = "{json:order}|{json:type}|{json:sum}|{json:x.id}"
     sections = {"amounts": PRICED, **sections}
     assert f"does not cover {unsigned}," in problem_of(
@@ -87,21 +74,20 @@ def test_captures_and_sums_must_be_signed_too(
     ["{body}", "{body|sha256_hex}", "{canonical}", "{json:order}:{json:type}:{json:sum}",
      "{raw:order}|{compact:type}|{canonical:sum}", "{method}{body_or_query}"],
 )  # fmt: skip
-def test_what_is_signed_needs_none(signed: str, tmp_path: Path) -> None:
-    """Where kind, order and amount are covered, each by itself or together, the file loads."""
+def test_a_profile_that_covers_every_counting_field_needs_no_fetch_back(
+    signed: str, tmp_path: Path
+) -> None:
     assert load(tmp_path, signature=signature(signed), amounts=PRICED).confirm is None
 
 
-def test_a_body_behind_a_signed_query_is_not_read(tmp_path: Path) -> None:
-    """MoonPay also sends GET, and signs the query of one: whoever has seen one could lay a body of
-    their own behind it, which was read as any other."""
-    made = Source(name="acme", profile=load_profile("moonpay"), secrets=["k" * 32])
-    sent = made.signed(b"", event_id="e1", now=NOW, method="GET", url="https://shop.example/?a=1")
-    headers = [(name.encode(), value.encode()) for name, value in sent.headers]
-    genuine = Incoming(headers, b"", "GET", sent.url or "/?a=1")
-    assert made.verify(genuine, now=NOW) is None
+def test_a_get_with_a_body_is_refused_where_only_its_query_is_signed(tmp_path: Path) -> None:
+    """MoonPay signs the query of a GET; a body behind a captured query would be unsigned."""
+    source = Source(name="acme", profile=load_profile("moonpay"), secrets=["k" * 32])
+    sent = source.signed(b"", event_id="e1", now=NOW, method="GET", url="https://shop.example/?a=1")
+    genuine = Incoming(raw(sent.headers), b"", "GET", sent.url or "/?a=1")
+    assert source.verify(genuine, now=NOW) is None
     forged = b'{"type": "transaction_updated", "data": {"id": "t", "status": "completed"}}'
-    assert made.verify(genuine._replace(body=forged), now=NOW) is not None
+    assert source.verify(genuine._replace(body=forged), now=NOW) is not None
 
 
 def test_a_query_beside_a_signed_body_is_not_covered(tmp_path: Path) -> None:
@@ -143,10 +129,9 @@ paid = "succeeded"
         ("braintree", "", "query:type", False),
     ],
 )
-def test_a_named_scheme_covers_what_it_insists_on(
+def test_a_named_scheme_covers_only_what_it_requires(
     name: str, required: str, kind: str, covered: bool, tmp_path: Path
 ) -> None:
-    """It was taken to cover all of a request: a header that a captured one is given anew, too."""
     path = tmp_path / "mine.toml"
     path.write_text(NAMED.replace("{0}", name).replace("{1}", required).replace("{2}", kind))
     if covered:
@@ -171,30 +156,30 @@ def test_what_stands_around_a_signed_item_is_not_signed(
         assert "does not cover event.order" in problem_of(tmp_path, **sections)
 
 
-def test_a_profile_that_only_verifies_needs_none(tmp_path: Path) -> None:
-    """Where no event moves money, there is nothing to forge."""
-    path = tmp_path / "mine.toml"
-    path.write_text('verifies_only = true\n[signature]\nmac = "token"\nwhere = "header:x-token"\n')
-    profile = load_profile(str(path))
-    made = Source(name="acme", profile=profile, secrets=["k" * 24])
-    (event,) = made.read(Incoming([], b"{}"), digest="d" * 64).events
+def test_a_profile_that_only_verifies_needs_no_coverage(tmp_path: Path) -> None:
+    source = made(
+        tmp_path,
+        base={"signature": {"mac": "token", "where": "header:x-token"}},
+        top="verifies_only = true\n",
+    )
+    event = only(source, {})
     assert (event.event_id, event.kind, event.claim) == ("d" * 64, "delivery", "ignored")
 
 
-def test_an_unconfirmed_event_claims_nothing(tmp_path: Path) -> None:
-    """Until it was fetched back, a success is pending, and says what it stands on."""
+def test_an_event_is_pending_and_unconfirmed_until_it_was_fetched_back(tmp_path: Path) -> None:
     profile = load(tmp_path, TOP, signature={"mac": "none"}, amounts=PRICED, **FETCH)
-    made = Source(name="acme", profile=profile, secrets=[])
+    source = Source(name="acme", profile=profile, secrets=[])
     body = b'{"id": "e1", "type": "paid", "order": "o1", "sum": 5}'
-    assert made.verify(Incoming([], body), now=NOW) is None
-    (event,) = made.read(Incoming([], body), digest="d" * 64).events
+    assert source.verify(Incoming([], body), now=NOW) is None
+    event = only(source, body)
     assert (event.claim, event.standing, event.kind) == ("pending", "unconfirmed", "paid")
 
 
 @pytest.mark.parametrize("mac", ["token", "basic"])
 @pytest.mark.parametrize("secret", ["", " ", "\t"])
-def test_a_token_never_verifies_by_accident(mac: str, secret: str, tmp_path: Path) -> None:
-    """No source starts with a blank token, so a blank header equals none."""
+def test_a_blank_token_starts_no_source_and_matches_no_header(
+    mac: str, secret: str, tmp_path: Path
+) -> None:
     rule = {"mac": mac} | ({"where": "header:x-token"} if mac == "token" else {})
     profile = load(tmp_path, TOP, signature=rule, **FETCH)
     for strict in (True, False):
@@ -202,14 +187,13 @@ def test_a_token_never_verifies_by_accident(mac: str, secret: str, tmp_path: Pat
             Source(name="acme", profile=profile, secrets=[secret], strict=strict)
 
 
-def test_basic_authentication(tmp_path: Path) -> None:
-    """User and password together are the secret; the scheme's word is in any case."""
+def test_basic_authentication_compares_user_and_password(tmp_path: Path) -> None:
     profile = load(tmp_path, TOP, signature={"mac": "basic"}, secret={"least_bytes": 8}, **FETCH)
-    made = Source(name="acme", profile=profile, secrets=["user:passw\u00f6rd"])
+    source = Source(name="acme", profile=profile, secrets=["user:passw\u00f6rd"])
     good, bad = b"basic dXNlcjpwYXNzd8O2cmQ=", b"Basic dXNlcjpwYXNzd29yZA=="
-    assert made.verify(Incoming([(b"authorization", good)], b""), now=NOW) is None
+    assert source.verify(Incoming([(b"authorization", good)], b""), now=NOW) is None
     for value in (bad, b"Basic", b"Basic \xff", b"", good[6:], b"Bearer " + good[6:]):
-        assert made.verify(Incoming([(b"authorization", value)], b""), now=NOW) is not None
+        assert source.verify(Incoming([(b"authorization", value)], b""), now=NOW) is not None
 
 
 @pytest.mark.parametrize(
@@ -238,12 +222,10 @@ def test_basic_authentication(tmp_path: Path) -> None:
 def test_a_fetch_back_asks_a_fixed_host_only(
     change: dict[str, Any], sentence: str, tmp_path: Path
 ) -> None:
-    """Never an address that a payload could choose, never a credential by accident."""
     fetch = {"fetch_back": {**FETCH["fetch_back"], **change}}
     assert sentence in problem_of(tmp_path, TOP, signature={"mac": "none"}, **fetch)
 
 
 def test_confirm_and_its_section_belong_together(tmp_path: Path) -> None:
-    """One without the other is reported."""
     assert "fetch_back: belongs with confirm" in problem_of(tmp_path, **FETCH)
     assert "fetch_back: belongs with confirm" in problem_of(tmp_path, TOP)

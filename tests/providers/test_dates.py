@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
@@ -13,12 +12,9 @@ from hypothesis import strategies as st
 
 from app.core.reading import Unreadable
 from app.providers.dates import DATES
-from app.providers.profile import load_profile
-from app.providers.request import Incoming
-from app.providers.source import Source
 from reconcile.instants import format_instant
 from reconcile.money import Money
-from tests.providers.builders import profile_file
+from tests.providers.builders import made, only
 from tests.searching import examples
 
 ZONE = "+03:00"
@@ -50,7 +46,7 @@ ZONE = "+03:00"
         ("any", "17/11/2021 3:48:10 PM", "2021-11-17T12:48:10Z"),
     ],
 )
-def test_each_way_of_writing_a_date(form: str, value: object, written: str) -> None:
+def test_each_way_of_writing_a_date_is_read(form: str, value: object, written: str) -> None:
     """A date without a zone is in the zone that the profile declares."""
     assert format_instant(DATES[form](value, "when", ZONE)) == written
 
@@ -78,8 +74,7 @@ def test_each_way_of_writing_a_date(form: str, value: object, written: str) -> N
         ("any", None),
     ],
 )
-def test_what_is_no_date_is_unreadable(form: str, value: object) -> None:
-    """Impossible days, other types and lax spellings are refused in a sentence."""
+def test_an_invalid_date_is_unreadable(form: str, value: object) -> None:
     with pytest.raises(Unreadable, match=r"^when "):
         DATES[form](value, "when", ZONE)
 
@@ -90,23 +85,19 @@ NEAR = st.from_regex(r"[0-9/: T.+Z-]{0,25}( [AP]M)?", fullmatch=True)
 
 @settings(derandomize=True, database=None, max_examples=examples(200))
 @given(form=st.sampled_from(sorted(DATES)), value=ANY | NEAR)
-def test_no_date_raises_anything_else(form: str, value: object) -> None:
-    """Whatever stands where a date should, it is an instant or Unreadable."""
+def test_no_value_of_a_date_raises_anything_but_unreadable(form: str, value: object) -> None:
     with suppress(Unreadable):
         assert DATES[form](value, "when", ZONE) >= 0
 
 
 def price(folder: Path, amount: object, currency: str) -> Money | None:
     amounts = {"unit": "minor", "payment": "json:sum", "payment_currency": "json:currency"}
-    path = Path(profile_file(folder, amounts=amounts))
-    path.write_text(path.read_text() + "[amounts.decimals]\nUGX = 2\nKWD = 2\n")
-    made = Source(name="acme", profile=load_profile(str(path)), secrets=["k" * 24])
+    source = made(folder, more="[amounts.decimals]\nUGX = 2\nKWD = 2\n", amounts=amounts)
     body = {"id": "e", "type": "paid", "order": "o", "sum": amount, "currency": currency}
-    return made.read(Incoming([], json.dumps(body).encode()), digest="d" * 64).events[0].money
+    return only(source, body).money
 
 
-def test_a_provider_may_count_a_currency_in_its_own_way(tmp_path: Path) -> None:
-    """Where its minor unit is not that of ISO 4217, the profile says so; nothing is rounded."""
+def test_a_profiles_own_decimals_replace_those_of_iso_4217(tmp_path: Path) -> None:
     assert price(tmp_path, 500000, "UGX") == Money(minor=5000, currency="UGX")
     assert price(tmp_path, "500", "KWD") == Money(minor=5000, currency="KWD")
     assert price(tmp_path, 500, "KES") == Money(minor=500, currency="KES")

@@ -47,12 +47,12 @@ TILL = Account(name="till", profile=load_profile("checkout"), secrets=[OTHER])
 
 
 def request(body: bytes, sent: bytes | None = None, **words: Any) -> Incoming:
-    """A request signed over `body` that arrived with `sent` as its body."""
+    """Sign a request over `body` that arrives with `sent` as its body."""
     return Incoming(signed(body, **words), sent or body, url="/webhooks/shop")
 
 
 def hmac_profile(folder: Path, signed_content: str = "{ts}.{body}") -> Account:
-    """A plain profile of our own: hex HMAC under a text secret, with its own timestamp header."""
+    """Write a plain profile: hex HMAC under a text secret, with its own timestamp header."""
     text = f"""
 verifies_only = true
 [signature]
@@ -82,7 +82,7 @@ def own_case(
     stamp: bytes = str(T // SECOND).encode(),
     **words: str,
 ) -> Callable[[Path], Made]:
-    """A request for `hmac_profile`, signed with these bytes as the key, and over an address."""
+    """Sign a request for `hmac_profile` with these bytes as the key, and over an address."""
 
     def made(folder: Path) -> Made:
         content = stamp + b"." + BODY
@@ -98,7 +98,7 @@ def own_case(
 
 
 def registered_with(address: str) -> Callable[[Path], Made]:
-    """An address as registered at the provider, where https://shop.example is said to be."""
+    """Sign over an address registered at the provider, where https://shop.example is configured."""
     return own_case(address=address, known="https://shop.example")
 
 
@@ -113,12 +113,10 @@ class Case:
 
 
 def plain(changed: Incoming) -> Callable[[Path], Made]:
-    """The default profile with another source beside it."""
     return lambda folder: (SHOP, [TILL], changed)
 
 
 def of_other() -> Incoming:
-    """A request signed with the other source's secret."""
     stamp = str(T // SECOND).encode()
     mac = hmac.new(OTHER_KEY, b"msg_1." + stamp + b"." + BODY, hashlib.sha256).digest()
     headers = [*signed(BODY)[:-1], (b"webhook-signature", b"v1," + base64.b64encode(mac))]
@@ -178,8 +176,9 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_mistake_is_named(case: Case, tmp_path: Path) -> None:
-    """Each known mistake is found, first of all that are found, and no secret is shown."""
+def test_the_known_mistake_is_named_first_and_no_secret_is_shown(
+    case: Case, tmp_path: Path
+) -> None:
     account, others, refused = case.make(tmp_path)
     found = diagnose(account, others, refused, now=T)
     assert [each.mistake for each in found][:1] == [case.mistake], found
@@ -187,8 +186,7 @@ def test_the_mistake_is_named(case: Case, tmp_path: Path) -> None:
     assert not any(SECRET in each.sentence or OTHER in each.sentence for each in found)
 
 
-def test_a_secret_that_had_ended_is_not_called_right() -> None:
-    """Judging again would refuse it again, so it is not sent there; before its end it passes."""
+def test_a_secret_that_had_ended_is_diagnosed_as_ended() -> None:
     ended = replace(SHOP, secrets=[OTHER, SECRET], ends={SECRET: T})
     assert [each.mistake for each in diagnose(ended, [], request(BODY), now=T)] == ["secret_ended"]
     earlier = diagnose(ended, [], request(BODY), now=T - SECOND)
@@ -196,32 +194,25 @@ def test_a_secret_that_had_ended_is_not_called_right() -> None:
 
 
 def test_two_mistakes_at_once_are_both_reported() -> None:
-    """A wrong secret and an old request: the sentence says both."""
     (found,) = diagnose(SHOP, [TILL], of_other(), now=T + 900 * SECOND)
     assert found.mistake == "other_secret"
     assert "15 min old" in found.sentence
 
 
-def test_what_nobody_signed_has_no_diagnosis() -> None:
-    """A forged signature, no signature at all, and bytes that are nothing."""
+def test_a_forged_or_unsigned_request_has_no_diagnosis() -> None:
     forged = request(BODY)._replace(body=b'{"id": "evt_2"}')
     for each in (forged, forged._replace(headers=[]), forged._replace(body=b"\xff\x00[" * 50)):
         assert diagnose(SHOP, [TILL], each, now=T) == []
 
 
-def test_a_profile_that_verifies_nothing_explains_nothing() -> None:
-    """Under M-Pesa's profile any JSON passes, so a forged body is no mix-up of profiles."""
+def test_an_unsigned_profile_is_not_tried_on_a_forged_request() -> None:
     forged = request(BODY)._replace(headers=[(b"content-type", b"application/json")])
     unsigned = Account(name="shop", profile=load_profile("mpesa_stk"), secrets=[])
     assert [each.mistake for each in diagnose(unsigned, [], forged, now=T)] == ["none"]
     assert diagnose(SHOP, [TILL], forged, now=T) == []
 
 
-def test_an_event_of_the_other_environment_is_not_sent_to_reverify(
-    tmp_path: Path, run: Run
-) -> None:
-    """Its signature passes, and judging it again would refuse it again: the diagnosis says why."""
-
+def test_an_event_of_the_other_environment_is_diagnosed_as_such(tmp_path: Path, run: Run) -> None:
     async def refuse() -> None:
         async with driving(tmp_path) as driver:
             body = json.dumps(event("e1", environment="live")).encode()
@@ -235,9 +226,9 @@ def test_an_event_of_the_other_environment_is_not_sent_to_reverify(
     assert [each["mistake"] for each in diagnosed["diagnoses"]] == ["other_environment"]
 
 
-def test_of_a_request_without_a_signature_no_secret_is_blamed(tmp_path: Path, run: Run) -> None:
-    """There is nothing that a secret could have made: the sentence says what to look for."""
-
+def test_a_request_without_a_signature_is_not_blamed_on_the_secret(
+    tmp_path: Path, run: Run
+) -> None:
     async def refuse() -> None:
         async with driving(tmp_path) as driver:
             assert (await driver.send(b"{}", [])).status_code == 401
@@ -251,7 +242,7 @@ def test_of_a_request_without_a_signature_no_secret_is_blamed(tmp_path: Path, ru
 
 
 async def _refuse(folder: Path, *, secret: str) -> None:
-    """A service under this secret hears three events signed with KEY, one of them long ago."""
+    """Send three events signed with KEY, one of them old, to a service with this secret."""
     async with driving(folder, SOURCES__SHOP__SECRETS=secret) as driver:
         for number, at in enumerate((T, T, T - 900 * SECOND)):
             content = json.dumps(event(f"e{number}")).encode()
@@ -265,8 +256,9 @@ def _ids(run: Run) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_mended_secret_loses_nothing(tmp_path: Path, run: Run) -> None:
-    """Diagnosed under the wrong secret, accepted under the right one as of its arrival, once."""
+def test_reverify_accepts_after_the_secret_is_corrected_as_of_arrival_and_once(
+    tmp_path: Path, run: Run
+) -> None:
     asyncio.run(_refuse(tmp_path, secret=OTHER))
     ids = _ids(run)
     assert len(ids) == 3
@@ -297,8 +289,7 @@ async def _outcome(folder: Path) -> tuple[str, int]:
         return ledger["outcome"], received
 
 
-async def test_two_passes_at_once_accept_each_once(tmp_path: Path) -> None:
-    """What the other has taken out of the ring is left to it."""
+async def test_two_concurrent_passes_accept_each_delivery_once(tmp_path: Path) -> None:
     await _refuse(tmp_path, secret=OTHER)
     async with driving(tmp_path) as driver:
         sources = compile_sources(load_settings(environ(tmp_path)))
@@ -317,9 +308,7 @@ async def test_two_passes_at_once_accept_each_once(tmp_path: Path) -> None:
         assert driver.rows("SELECT count(*) FROM deliveries") == [(2,)]
 
 
-def test_of_a_body_that_was_cut_nothing_is_judged(tmp_path: Path, run: Run) -> None:
-    """Neither diagnosed nor judged again: a part has another signature than the whole."""
-
+def test_a_truncated_body_is_neither_diagnosed_nor_reverified(tmp_path: Path, run: Run) -> None:
     async def refuse() -> None:
         async with driving(tmp_path, SOURCES__SHOP__SECRETS=OTHER, REJECTED_BODY_BYTES="20") as d:
             assert (await d.send(event("e1"))).status_code == 401
@@ -333,8 +322,7 @@ def test_of_a_body_that_was_cut_nothing_is_judged(tmp_path: Path, run: Run) -> N
     assert (done["cut"], done["accepted"], done["refused"]) == (1, [], {})
 
 
-def test_a_request_without_a_body_is_distinguished_by_its_query() -> None:
-    """Its digest is the query's: two that differ are two, and the same one is the same."""
+def test_the_digest_of_a_request_without_a_body_is_its_querys() -> None:
     source = Source(name="weak", profile=load_profile("pesapal"), secrets=[])
     query = "OrderNotificationType=IPNCHANGE&OrderTrackingId=t&OrderMerchantReference="
     digests = []
@@ -355,8 +343,7 @@ def test_a_request_without_a_body_is_distinguished_by_its_query() -> None:
     assert digests[0] != digests[1]
 
 
-def test_nothing_is_accepted_by_a_diagnosis(tmp_path: Path, run: Run) -> None:
-    """A diagnosis changes no table, and says in words what would have passed."""
+def test_a_diagnosis_changes_nothing(tmp_path: Path, run: Run) -> None:
     asyncio.run(_refuse(tmp_path, secret=OTHER))
     before = _ids(run)
     diagnosed = run("deliveries", "diagnose", before[0])
@@ -366,9 +353,8 @@ def test_nothing_is_accepted_by_a_diagnosis(tmp_path: Path, run: Run) -> None:
     assert run("deliveries", "diagnose", "dlv_none").code == 5
 
 
-async def test_a_token_sent_to_a_wrong_name_is_not_kept(tmp_path: Path) -> None:
-    """The header of a configured source's token is kept as its digest under any name, and is
-    judged by it once the name is right."""
+async def test_a_token_sent_to_an_unknown_source_is_kept_as_a_digest(tmp_path: Path) -> None:
+    """The digest lets it be judged again once the name is right."""
     profile = tmp_path / "token.toml"
     profile.write_text(
         'verifies_only = true\n[signature]\nmac = "token"\nwhere = "header:verif-hash"\n'
@@ -395,7 +381,6 @@ async def test_a_token_sent_to_a_wrong_name_is_not_kept(tmp_path: Path) -> None:
 
 
 def test_reverifying_a_source_that_is_not_configured_is_refused(run: Run, tmp_path: Path) -> None:
-    """Its name is reported, with the variable to set."""
     asyncio.run(_refuse(tmp_path, secret=OTHER))
     ended = run("deliveries", "reverify", "--source", "till")
     assert ended.code == 3

@@ -175,22 +175,19 @@ ANSWERS: Final[dict[str, str]] = {
 
 @pytest.mark.parametrize("profile", DOCUMENTED)
 def test_documented_kinds_about_money_going_back_are_named(profile: str) -> None:
-    """No documented kind of a provider is left to its words alone."""
     meaning = ClaimWords(load_profile(profile).claims).meaning
     assert [k for k in DOCUMENTED[profile].split() if meaning(k) == "unrecognized"] == []
 
 
 @pytest.mark.parametrize("profile", ANSWERS)
 def test_documented_answers_about_money_going_back_are_named(profile: str) -> None:
-    """What a provider may answer when it is asked back is named as well."""
     loaded = load_profile(profile)
     assert loaded.fetch_back is not None
     meaning = ClaimWords(loaded.fetch_back.claims or loaded.claims).meaning
     assert [k for k in ANSWERS[profile].split() if meaning(k) == "unrecognized"] == []
 
 
-def test_every_line_about_money_going_back_has_its_documented_kind() -> None:
-    """A profile that names such kinds stands in the table: none was left out of it."""
+def test_each_profile_line_about_money_going_back_is_documented_here() -> None:
     names = {
         name
         for name in shipped_profiles()
@@ -213,13 +210,11 @@ def unread(events: list[dict[str, Any]]) -> list[str]:
 
 @pytest.mark.parametrize("profile", LINES)
 def test_no_documented_payload_is_an_unread_money_event(profile: str) -> None:
-    """Every example is read, whole or as one that means nothing."""
     stated = [event for line in LINES[profile] for event in line.get("events", ())]
     answered = [line["answered"] for line in LINES[profile] if "answered" in line]
     assert unread(stated) + unread(answered) == []
 
 
-def test_the_words_find_a_kind_that_nobody_named() -> None:
-    """What is judged above is judged by the words that the engine judges by."""
+def test_the_engines_words_find_a_kind_that_no_line_names() -> None:
     assert unread([{"kind": "payment.clawback_started", "claim": "unrecognized"}])
     assert not unread([{"kind": "payment.settled", "claim": "unrecognized"}])

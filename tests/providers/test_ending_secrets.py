@@ -13,6 +13,7 @@ from app.providers.request import Incoming
 from app.providers.source import Source
 from reconcile.instants import DAY, TICK, format_instant
 from tests.api.driving import SECRET, environ, signed
+from tests.providers.builders import refused
 from tests.reconcile.build import T
 
 NEW = "whsec_bmV3ZXIgc2VjcmV0IG9mIHRoZSBzYW1lIHNob3AhIQ=="
@@ -20,31 +21,28 @@ BODY = b"{}"
 
 
 def source(folder: Path, *secrets: str) -> Source:
-    """The shop with these secrets, as configured."""
     listed = ",".join(secrets)
     settings = load_settings(environ(folder, SOURCES__SHOP__SECRETS=listed), serving=True)
     return compile_sources(settings)["shop"]
 
 
 @pytest.mark.parametrize(("days", "genuine"), [(-1, True), (0, False), (1, False)])
-def test_an_ended_secret_proves_nothing(tmp_path: Path, days: int, genuine: bool) -> None:
-    """Valid before its end, from that moment on not."""
+def test_an_ended_secret_verifies_nothing_from_its_end_on(
+    tmp_path: Path, days: int, genuine: bool
+) -> None:
     shop = source(tmp_path, NEW, f"{SECRET} until {format_instant(T)}")
     now = T + days * DAY
     assert (shop.verify(Incoming(signed(BODY, at=now), BODY), now=now) is None) == genuine
 
 
-def test_a_source_whose_secrets_have_all_ended_refuses_with_a_reason(tmp_path: Path) -> None:
-    """It says what to do, and shows no secret."""
+def test_a_source_whose_secrets_have_all_ended_says_so(tmp_path: Path) -> None:
     shop = source(tmp_path, f"{SECRET} until {format_instant(T)}")
-    refusal = shop.verify(Incoming(signed(BODY, at=T), BODY), now=T)
-    assert refusal is not None
+    refusal = refused(shop.verify(Incoming(signed(BODY, at=T), BODY), now=T))
     assert refusal.sentence.startswith("Every secret of the source has ended")
     assert shop.verify(Incoming(signed(BODY, at=T - TICK), BODY), now=T - TICK) is None
 
 
-def test_an_end_that_is_no_moment_is_reported(tmp_path: Path) -> None:
-    """By variable, without the secret."""
+def test_an_invalid_end_is_reported_by_its_variable(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as caught:
         source(tmp_path, f"{SECRET} until tomorrow")
     assert "TALLYHOOK_SOURCES__SHOP__SECRETS" in str(caught.value)

@@ -17,7 +17,8 @@ from app.providers.source import Source
 from reconcile.instants import SECOND, parse_instant
 from reconcile.money import from_major
 from tests.api.driving import SECRET
-from tests.providers.test_payloads import VECTORS, raw_headers
+from tests.providers.builders import raw
+from tests.providers.test_payloads import VECTORS
 
 NOW = parse_instant("2026-11-20T10:00:00.25Z")
 ADDRESS = "https://hooks.shop.example"
@@ -42,17 +43,13 @@ def source_of(profile: str) -> Source:
 
 
 def shaped(source: Source, example: Example, wanted: WantedEvent) -> tuple[Signed, Reading]:
-    """The event, which verifies, and what the profile reads in it."""
+    """Shape a request that verifies, and read it."""
     url = f"{ADDRESS}/webhooks/s"
     request = shape_event(source, example, wanted, now=NOW, url=url)
-    headers, to = raw_headers(request), request.url or url
-    refusal = source.verify(Incoming(headers, request.body, method=example.method, url=to), now=NOW)
+    incoming = Incoming(raw(request.headers), request.body, example.method, request.url or url)
+    refusal = source.verify(incoming, now=NOW)
     assert refusal is None, refusal
-    digest = hashlib.sha256(request.body).hexdigest()
-    reading = source.read(
-        Incoming(headers, request.body, method=example.method, url=to), digest=digest
-    )
-    return request, reading
+    return request, source.read(incoming, digest=hashlib.sha256(request.body).hexdigest())
 
 
 def test_every_profile_has_examples_but_those_of_anybodys_bodies() -> None:
@@ -60,9 +57,7 @@ def test_every_profile_has_examples_but_those_of_anybodys_bodies() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(shipped_profiles()) - ONLY_THE_PROVIDER - WITHOUT))
-def test_each_example_can_be_sent_as_it_is_and_as_wanted(name: str) -> None:
-    """Genuine, of the same kind, dated now and of the sandbox; about the order and the money that
-    are asked for, where it has a place for them."""
+def test_each_example_is_sent_as_it_is_and_with_another_order_and_amount(name: str) -> None:
     source, profile = source_of(name), load_profile(name)
     for example in examples_of(name):
         _, plain = shaped(source, example, WantedEvent())
@@ -92,9 +87,8 @@ def test_what_only_the_provider_can_sign_is_reported(name: str) -> None:
         )
 
 
-def test_ids_are_of_the_order() -> None:
-    """The same words give the same event again; another order has another payment; of one order all
-    events are about one payment, and each is an event of its own."""
+def test_ids_derive_from_the_order() -> None:
+    """One order's events share its payment, and each has its own id."""
     source = source_of("stripe")
 
     def event(word: str, order: str) -> tuple[str, str | None]:
@@ -110,8 +104,7 @@ def test_ids_are_of_the_order() -> None:
     assert other[1] != paid[1]
 
 
-def test_a_refund_that_names_no_order_is_of_its_payment() -> None:
-    """Of the same order's payment, though it does not say so; not where no event could."""
+def test_a_refund_that_names_no_order_refers_to_the_orders_payment() -> None:
     source = source_of("stripe")
     found = {}
     for word in ("payment_intent.succeeded", "refund.created:succeeded"):
@@ -123,7 +116,6 @@ def test_a_refund_that_names_no_order_is_of_its_payment() -> None:
 
 
 def test_money_in_another_currency_is_written_as_the_provider_writes_it() -> None:
-    """Minor units, those of the provider's own too, decimal texts, and a currency of its case."""
     for name, word, money, written in (
         ("stripe", "payment_intent.succeeded", ("25.10", "USD"), '"amount": 2510'),
         ("stripe", "payment_intent.succeeded", ("25", "JPY"), '"amount": 25,'),
@@ -137,8 +129,7 @@ def test_money_in_another_currency_is_written_as_the_provider_writes_it() -> Non
         assert written in request.body.decode(), request.body
 
 
-def test_what_has_no_place_is_reported() -> None:
-    """M-Pesa names no order, and pays in shillings; a card that PayFast declines is in rand."""
+def test_a_value_that_the_event_cannot_hold_is_reported() -> None:
     mpesa, paid = source_of("mpesa_stk"), find_example("mpesa_stk", "paid")
     for wanted, said in (
         (WantedEvent(order="ORD-1"), "leave --order out"),
@@ -150,8 +141,7 @@ def test_what_has_no_place_is_reported() -> None:
     assert reading.events[0].session == "ws_CO_1"
 
 
-def test_an_example_is_found_by_its_word() -> None:
-    """By its name, its whole word, or the beginning of only one."""
+def test_an_example_is_found_by_name_word_or_unambiguous_beginning() -> None:
     assert find_example("mpesa_stk", "paid") == find_example("mpesa_stk", "0")
     assert find_example("stripe", "refund.failed").event == "refund.failed:failed"
     with pytest.raises(UsageError, match=r"charge\.completed:succeeded, charge\.completed:failed"):
@@ -163,8 +153,7 @@ def test_an_example_is_found_by_its_word() -> None:
     assert not examples_of("../profiles/stripe")
 
 
-def test_an_event_is_called_as_its_provider_calls_it() -> None:
-    """By the name under which `connect` says to subscribe to it, and by the profile's word."""
+def test_an_example_is_called_by_the_providers_own_name_of_the_event() -> None:
     won = find_example("stripe", "charge.dispute.closed:won")
     assert won == find_example("stripe", "charge.dispute:won") == find_example("stripe", won.name)
     assert (won.word, won.event) == ("charge.dispute.closed:won", "charge.dispute:won")

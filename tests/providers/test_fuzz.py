@@ -26,7 +26,7 @@ def all_targets() -> tuple[Target, ...]:
 
 
 def fuzzed(*, seed: int, runs: int) -> Counter[str]:
-    """Every profile, so often. Prints what was answered."""
+    """Fuzz every profile, and print the counts of the answers."""
     began, total = time.monotonic(), Counter[str]()
     for target in all_targets():
         total += fuzz(target, seed=seed, runs=runs)
@@ -34,16 +34,14 @@ def fuzzed(*, seed: int, runs: int) -> Counter[str]:
     return total
 
 
-def test_every_profile_is_fuzzed_from_requests_that_it_accepts() -> None:
-    """Whatever is found of a profile is found behind its first check, too."""
+def test_fuzzing_starts_from_requests_that_each_profile_accepts() -> None:
     assert [target.name for target in all_targets()] == list(shipped_profiles())
     for target in all_targets():
         source, asked = target.genuine[0]
         assert source.verify(asked.request, now=asked.now) is None, target.name
 
 
-def test_a_request_made_worse_is_accepted_or_refused() -> None:
-    """Each of the reasons is met, and bodies that can be read and others."""
+def test_a_mutated_request_is_accepted_or_refused() -> None:
     total = fuzzed(seed=SEED, runs=SHORT)
     assert total["runs"] == SHORT * len(all_targets())
     assert all(total[word] > 10 for word in ("accepted", "read", "unreadable", *REASONS))
@@ -60,7 +58,7 @@ class Broken:
 
 
 def fragile(incoming: Incoming, **_: Any) -> None:
-    """As a verifier that believes all headers to be text."""
+    """Verify like a verifier that decodes every header as text."""
     for _name, value in incoming.headers:
         value.decode("utf-8")
 
@@ -75,8 +73,7 @@ PLANTED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_a_planted_mistake_is_found(name: str) -> None:
-    """The same loop over a source that is wrong in one step."""
+def test_fuzzing_finds_a_planted_mistake(name: str) -> None:
     (target,) = (each for each in all_targets() if each.name == "stripe")
     broken = replace(
         target,
@@ -89,7 +86,6 @@ def test_a_planted_mistake_is_found(name: str) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(7_200)
-def test_more_than_a_million_requests_made_worse() -> None:
-    """The long form of the above."""
+def test_a_million_mutated_requests_are_accepted_or_refused() -> None:
     total = fuzzed(seed=SEED + 1, runs=LONG)
     assert total["runs"] > 1_000_000

@@ -14,9 +14,8 @@ from app.core.reading import Unreadable
 from app.providers.profile import load_profile
 from app.providers.request import Incoming
 from app.providers.source import Source
-from tests.providers.builders import NOW, profile_file
+from tests.providers.builders import NOW, made, only, profile_file, refused
 
-SECRET = "k" * 24
 ITEM = "notificationItems[*].NotificationRequestItem"
 SIGNED = "{json:id}:{json:order}:{json:type?}:{json:amount?}"
 
@@ -32,13 +31,12 @@ def body_of(*items: Any) -> bytes:
 
 def each_signed(folder: Path) -> Source:
     """Every item carries its own signature, as Adyen's do."""
-    path = profile_file(
+    return made(
         folder,
         signature={"where": "json:more.sig", "signed": SIGNED, "per_item": True},
         event={"items": ITEM},
         environment={"where": "root:live", "sandbox": "false", "live": "true"},
     )
-    return Source(name="acme", profile=load_profile(path), secrets=[SECRET])
 
 
 def signed(source: Source, *items: Any) -> bytes:
@@ -46,7 +44,6 @@ def signed(source: Source, *items: Any) -> bytes:
 
 
 def test_every_item_is_verified_and_read(tmp_path: Path) -> None:
-    """Two signed items are two events, in the order of the body."""
     source = each_signed(tmp_path)
     body = signed(source, item(1), item(2))
     assert source.verify(Incoming([], body), now=NOW) is None
@@ -58,12 +55,10 @@ def test_every_item_is_verified_and_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("forged", [0, 1, 2])
 @pytest.mark.parametrize("key", ["id", "order", "type"])
 def test_one_forged_item_refuses_all(forged: int, key: str, tmp_path: Path) -> None:
-    """Whichever item was changed, the first or the last, the request is not the provider's."""
     source = each_signed(tmp_path)
     document = json.loads(signed(source, item(1), item(2), item(3)))
     document["notificationItems"][forged]["NotificationRequestItem"][key] = "other"
-    refusal = source.verify(Incoming([], json.dumps(document).encode()), now=NOW)
-    assert refusal is not None
+    refusal = refused(source.verify(Incoming([], json.dumps(document).encode()), now=NOW))
     assert refusal.reason == "signature_mismatch"
 
 
@@ -73,20 +68,16 @@ def test_one_forged_item_refuses_all(forged: int, key: str, tmp_path: Path) -> N
      b'{"notificationItems": {}}', b'{"notificationItems": [1, "x", null, {}]}'],
 )  # fmt: skip
 def test_a_body_without_signed_items_is_refused(body: bytes, tmp_path: Path) -> None:
-    """No items, or items without a signature, are never genuine, and nothing is raised."""
-    refusal = each_signed(tmp_path).verify(Incoming([], body), now=NOW)
-    assert refusal is not None
+    refusal = refused(each_signed(tmp_path).verify(Incoming([], body), now=NOW))
     assert refusal.reason == "signature_missing"
 
 
 def batched(folder: Path, items: str = "events[*]") -> Source:
     """One signature over the whole body."""
-    path = profile_file(folder, event={"items": items})
-    return Source(name="acme", profile=load_profile(path), secrets=[SECRET])
+    return made(folder, event={"items": items})
 
 
-def test_an_event_is_the_same_in_another_batch(tmp_path: Path) -> None:
-    """An event is known by the digest of its own bytes, which another batch does not change."""
+def test_an_event_in_another_batch_is_equal_and_has_its_own_digest(tmp_path: Path) -> None:
     source = batched(tmp_path)
     body = b'{"n": 1, "events": [{"id":"e1", "type":"x"},{"id":"e2","type":"x"}]}'
     first = source.read(Incoming([], body), digest="a")
@@ -96,8 +87,7 @@ def test_an_event_is_the_same_in_another_batch(tmp_path: Path) -> None:
     assert again.events[0].digest == hashlib.sha256(again.raws[0]).hexdigest()
 
 
-def test_an_event_that_cannot_be_read_takes_no_other_with_it(tmp_path: Path) -> None:
-    """Of three events the readable two are kept, and of the third it is said why."""
+def test_an_unreadable_event_does_not_affect_the_others(tmp_path: Path) -> None:
     events = [item(1), {"id": 7, "type": "paid"}, item(3)]
     reading = batched(tmp_path).read(
         Incoming([], json.dumps({"events": events}).encode()), digest="d"
@@ -108,28 +98,19 @@ def test_an_event_that_cannot_be_read_takes_no_other_with_it(tmp_path: Path) -> 
     assert problem == "event 2 of 3: id is not a text"
 
 
-def test_the_one_object_that_is_the_event(tmp_path: Path) -> None:
-    """Where only a part of the body stays equal on retries, that part is the event."""
+def test_an_event_that_is_one_object_of_the_body_is_equal_on_redelivery(tmp_path: Path) -> None:
     source = batched(tmp_path, "event")
     body = b'{"attempt_number": %d, "event": {"id": "e1", "type": "paid"}}'
-    assert (
-        source.read(Incoming([], body % 1), digest="a").events
-        == source.read(Incoming([], body % 2), digest="b").events
-    )
+    assert only(source, body % 1) == only(source, body % 2)
 
 
-def test_a_body_that_is_a_list(tmp_path: Path) -> None:
-    """The events may be the body itself."""
-    source = batched(tmp_path, "[*]")
-    assert (
-        len(source.read(Incoming([], json.dumps([item(1), item(2)]).encode()), digest="d").events)
-        == 2
-    )
+def test_the_body_itself_may_be_the_list_of_events(tmp_path: Path) -> None:
+    body = json.dumps([item(1), item(2)]).encode()
+    assert len(batched(tmp_path, "[*]").read(Incoming([], body), digest="d").events) == 2
 
 
 @pytest.mark.parametrize("events", [b"[]", b"1", b"{}", b"null", b"[1]", b"[{}, null]", b"["])
 def test_a_body_without_events_is_unreadable(events: bytes, tmp_path: Path) -> None:
-    """Where the profile says there are events, none is no reading."""
     with pytest.raises(Unreadable):
         batched(tmp_path).read(Incoming([], b'{"events": %b}' % events), digest="d")
 
@@ -141,9 +122,8 @@ def test_a_body_without_events_is_unreadable(events: bytes, tmp_path: Path) -> N
         ({"signed": "{json:order}"}, "signature.signed: does not cover event.kind"),
     ],
 )
-def test_items_that_nothing_signs_are_reported(
+def test_a_profile_with_unsigned_items_is_reported(
     signature: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
-    """A member of the whole body does not sign the items in it."""
     with pytest.raises(ConfigurationError, match=message):
         load_profile(profile_file(tmp_path, signature=signature, event={"items": "events[*]"}))

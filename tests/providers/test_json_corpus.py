@@ -21,20 +21,17 @@ LENIENT = (ValueError, RecursionError, InvalidOperation)
 """How Python's own parser refuses; the last is Decimal's word."""
 
 
-def test_the_corpus_is_large() -> None:
-    """And no document is in it twice."""
+def test_the_corpus_has_four_hundred_different_documents() -> None:
     documents = [*READ.values(), *(document for document, _ in REFUSED.values())]
     assert len(documents) >= 400
     assert [each for each, count in Counter(documents).items() if count > 1] == []
 
 
 def as_python_reads(document: bytes) -> str:
-    """To the type and the last digit, with every fraction as a Decimal."""
     return repr(json.loads(document.decode("utf-8"), parse_float=Decimal))
 
 
-def test_what_is_read_is_what_python_reads() -> None:
-    """Every value, and every number that is kept as it is written."""
+def test_readable_documents_are_read_as_python_reads_them() -> None:
     for name, document in READ.items():
         assert repr(parse(document)) == as_python_reads(document), name
         written = compact(parse_written(document))
@@ -42,7 +39,7 @@ def test_what_is_read_is_what_python_reads() -> None:
 
 
 def why(document: bytes) -> str:
-    """The sentence with which it is refused; nothing where it is read."""
+    """Return the sentence of the refusal; empty where it is read."""
     try:
         parse(document)
     except Unreadable as refused:
@@ -50,8 +47,8 @@ def why(document: bytes) -> str:
     return ""
 
 
-def test_what_is_refused_has_its_reason() -> None:
-    """And Python's own parser refuses it too, unless it is one of those that we are stricter of."""
+def test_refused_documents_have_their_reason() -> None:
+    """Python refuses them too, unless the reason is one where we are stricter."""
     for name, (document, reason) in REFUSED.items():
         assert reason in why(document), name
         with suppress(Unreadable):  # what is signed as text may be a long integer
@@ -61,8 +58,7 @@ def test_what_is_refused_has_its_reason() -> None:
                 as_python_reads(document)
 
 
-def test_what_we_are_stricter_of_is_read_by_others() -> None:
-    """So it is a check of ours that refuses it."""
+def test_python_reads_the_documents_where_we_are_stricter() -> None:
     read = Counter[str]()
     for document, reason in REFUSED.values():
         if reason in STRICTER:
@@ -73,14 +69,13 @@ def test_what_we_are_stricter_of_is_read_by_others() -> None:
 
 
 def cut(document: bytes, places: int) -> Iterator[bytes]:
-    """Cut short, and with one byte left out."""
+    """Yield the document truncated, and with one byte left out."""
     for place in range(0, len(document), max(1, len(document) // places)):
         yield document[:place]
         yield document[:place] + document[place + 1 :]
 
 
-def test_what_is_left_of_a_document_is_read_as_python_reads_it_or_refused() -> None:
-    """Of every document that is read; what is left of a number or a list is often one, too."""
+def test_truncated_documents_are_read_as_python_reads_them_or_refused() -> None:
     counts = Counter[bool]()
     for document in READ.values():
         for part in cut(document, 30) if len(document) < 5_000 else ():
@@ -91,8 +86,7 @@ def test_what_is_left_of_a_document_is_read_as_python_reads_it_or_refused() -> N
 
 
 @pytest.mark.soak
-def test_a_million_mutations_of_the_corpus() -> None:
-    """Each read as Python reads it, or refused."""
+def test_a_million_mutated_documents_are_read_as_python_reads_them_or_refused() -> None:
     rng, counts = Random(1), Counter[bool]()
     seeds = [*READ.values(), *(document for document, _ in REFUSED.values())]
     short = [document for document in seeds if len(document) < 500]

@@ -21,7 +21,7 @@ from app.providers.request import Incoming
 from app.providers.schemes import SCHEMES, UNSIGNED
 from app.providers.source import Source
 from reconcile.instants import SECOND
-from tests.providers.builders import NOW, SECRET
+from tests.providers.builders import NOW, SECRET, raw
 from tests.providers.named.builders import (
     certificate,
     ec_key,
@@ -69,7 +69,7 @@ NO_SECRET = "is a public key, or its private half, where a secret is needed"
 
 
 def refusal(name: str, given: Sequence[str] | Secrets, *, strict: bool = True) -> str:
-    """The one sentence with which a source of this profile does not start."""
+    """Return the sentence with which a source of this profile does not start."""
     with pytest.raises(ConfigurationError) as caught:
         Source(name="acme", profile=load_profile(name), secrets=given, strict=strict)
     shown = "".join(traceback.format_exception(caught.value))
@@ -80,14 +80,13 @@ def refusal(name: str, given: Sequence[str] | Secrets, *, strict: bool = True) -
 
 
 def with_secret(shape: Secrets, secret: str) -> Secrets:
-    """The secret in the place of each text of the shape."""
+    """Put the secret in place of each text of the shape."""
     return Secrets(listed=[secret for _ in shape.listed], named=dict.fromkeys(shape.named, secret))
 
 
 @pytest.mark.parametrize("name", SHARED)
-def test_no_profile_takes_a_key_for_its_shared_secret(name: str) -> None:
-    """Each shipped profile of a keyed hash, a hash or a token refuses each way to write a key;
-    only where it has a second scheme, of keys, does it take those that are marked for that."""
+def test_no_profile_accepts_a_key_as_its_shared_secret(name: str) -> None:
+    """Only a second scheme of keys accepts keys, by their mark."""
     for kind, secret in KEYS.items():
         if name in BOTH and kind in ("public", "private"):
             continue
@@ -98,22 +97,19 @@ def test_no_profile_takes_a_key_for_its_shared_secret(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(n for n, mac in MACS.items() if mac in BY_CODE))
-def test_nor_does_a_scheme_in_code(name: str) -> None:
-    """Those that take a shared secret refuse a key, too; `oppwa` takes hex digits alone."""
+def test_no_named_scheme_accepts_a_key_as_its_shared_secret(name: str) -> None:
     for kind, secret in KEYS.items():
         for shape in BY_CODE[MACS[name]]:
             message = refusal(name, with_secret(shape, secret))
             assert NO_SECRET in message or "hex digits" in message, kind
 
 
-def test_nor_where_the_secret_has_a_mark_of_its_own() -> None:
-    """Behind the word that marks a shared secret of RFC 9421 a key is none either."""
+def test_a_key_behind_the_mark_of_a_shared_secret_is_refused() -> None:
     for kind, secret in KEYS.items():
         assert NO_SECRET in refusal("rfc9421", Secrets(named={"1": "hmac:" + secret})), kind
 
 
-def test_every_profile_is_looked_at() -> None:
-    """A new scheme must be named above, with what it takes."""
+def test_every_scheme_is_listed_here() -> None:
     left = {*MACS.values()} - {*SCHEMES, UNSIGNED, *BY_CODE, *KEYS_BY_CODE}
     assert not left
     assert len(SHARED) > 40
@@ -121,23 +117,20 @@ def test_every_profile_is_looked_at() -> None:
 
 
 @pytest.mark.parametrize("name", ASYMMETRIC)
-def test_where_a_key_is_what_is_wanted_it_is_taken(name: str) -> None:
-    """Each profile of an asymmetric scheme signs with its private key, and accepts that."""
+def test_an_asymmetric_profile_signs_and_verifies_with_its_key(name: str) -> None:
     profile = load_profile(name)
     source = source_of(profile)
     made = source.signed(body_of(profile), event_id="evt_1", now=NOW, url=url_of(profile))
-    headers = [(key.encode(), value.encode()) for key, value in made.headers]
-    assert source.verify(Incoming(headers, made.body, url=made.url), now=NOW) is None
+    assert source.verify(Incoming(raw(made.headers), made.body, url=made.url), now=NOW) is None
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_beside_a_shared_secret_a_key_is_taken_as_a_key_alone(name: str) -> None:
-    """Its own signature passes; a keyed hash made with any form of the public key does not."""
+def test_a_public_key_beside_a_shared_secret_verifies_only_its_own_signatures(name: str) -> None:
     profile = load_profile(name)
     key = Source(name="acme", profile=profile, secrets=[PRIVATE])
     for secrets in ([PUBLIC], [SECRET, PUBLIC], [PUBLIC, SECRET]):
         source = Source(name="acme", profile=profile, secrets=secrets)
-        genuine = [(n.encode(), v.encode()) for n, v in key.sign(b"{}", event_id="e", now=NOW)]
+        genuine = raw(key.sign(b"{}", event_id="e", now=NOW))
         assert source.verify(Incoming(genuine, b"{}"), now=NOW) is None
         for known in (PUBLIC.encode(), PUBLIC[5:].encode(), RAW, b""):
             forged = with_hash(genuine, known)
@@ -146,7 +139,7 @@ def test_beside_a_shared_secret_a_key_is_taken_as_a_key_alone(name: str) -> None
 
 
 def with_hash(headers: list[tuple[bytes, bytes]], key: bytes) -> list[tuple[bytes, bytes]]:
-    """The same request, signed by a keyed hash instead."""
+    """Sign the same request by a keyed hash."""
     content = b"e.%d.{}" % (NOW // SECOND)
     mac = base64.b64encode(hmac.digest(key, content, hashlib.sha256))
     return [
@@ -154,8 +147,7 @@ def with_hash(headers: list[tuple[bytes, bytes]], key: bytes) -> list[tuple[byte
     ]
 
 
-def test_no_shared_secret_is_taken_for_a_key() -> None:
-    """Texts that look much like one are secrets as before: 32 or 64 bytes in base64 can be any."""
+def test_texts_that_resemble_a_key_are_accepted_as_shared_secrets() -> None:
     for secret in (
         base64.b64encode(RAW).decode(),
         base64.b64encode(RAW + SEED).decode(),

@@ -12,10 +12,8 @@ import pytest
 
 from app.providers.encodings import FORMATS
 from app.providers.paths import PLACES
-from app.providers.profile import load_profile
 from app.providers.request import Incoming
-from app.providers.source import Source
-from tests.providers.builders import NOW, profile_file
+from tests.providers.builders import NOW, made
 
 SECRET = "k" * 24
 MAC = hmac.digest(SECRET.encode(), b"{}", "sha256")
@@ -34,16 +32,11 @@ WORDS: dict[str, dict[str, str]] = {
 
 
 def verdict(folder: Path, value: bytes | list[bytes], **signature: Any) -> str | None:
-    """The reason for which `{}` with this signature header is refused."""
-    made = source(folder, **signature)
+    """Return the reason of refusal of `{}` with this signature header."""
+    source = made(folder, signature=signature)
     values = value if isinstance(value, list) else [value]
-    refusal = made.verify(Incoming([(b"x-signature", each) for each in values], b"{}"), now=NOW)
+    refusal = source.verify(Incoming([(b"x-signature", each) for each in values], b"{}"), now=NOW)
     return None if refusal is None else refusal.reason
-
-
-def source(folder: Path, **signature: Any) -> Source:
-    path = profile_file(folder, signature=signature)
-    return Source(name="acme", profile=load_profile(path), secrets=[SECRET])
 
 
 GOOD = [
@@ -84,19 +77,16 @@ BAD = [
 
 @pytest.mark.parametrize(("form", "value"), GOOD)
 def test_a_signature_is_found_in_its_format(form: str, value: bytes, tmp_path: Path) -> None:
-    """The right signature in the right layout passes, whatever stands beside it."""
     assert verdict(tmp_path, value, format=form, **WORDS[form]) is None
     assert verdict(tmp_path, [b"\xff,=", value, OTHER], format=form, **WORDS[form]) is None
 
 
 @pytest.mark.parametrize(("form", "value"), BAD)
-def test_a_signature_in_another_format_is_none(form: str, value: bytes, tmp_path: Path) -> None:
-    """The right signature under another word, cut or doubled is a mismatch."""
+def test_a_signature_in_another_format_is_refused(form: str, value: bytes, tmp_path: Path) -> None:
     assert verdict(tmp_path, value, format=form, **WORDS[form]) == "signature_mismatch"
 
 
 def test_every_format_is_tested_here() -> None:
-    """A new entry of the table needs its lines above."""
     assert set(FORMATS) == set(WORDS) == {form for form, _ in GOOD} == {form for form, _ in BAD}
 
 
@@ -112,29 +102,28 @@ URL_SAFE = base64.urlsafe_b64encode(MAC)
         ("base64url", [URL_SAFE, URL_SAFE[:-1]], [b"+" + URL_SAFE[1:], b"a" + URL_SAFE[1:]]),
     ],
 )
-def test_encodings_are_strict(
+def test_each_encoding_accepts_its_own_spellings_only(
     encoding: str, good: list[bytes], bad: list[bytes], tmp_path: Path
 ) -> None:
-    """Each encoding takes its own spellings only."""
     assert [verdict(tmp_path, each, encoding=encoding) for each in good] == [None] * len(good)
     assert all(verdict(tmp_path, each, encoding=encoding) == "signature_mismatch" for each in bad)
 
 
 def at_place(folder: Path, where: str, body: bytes, url: str) -> str | None:
-    """The verdict where the content is only the query field `q` and the signature stands there."""
-    path = profile_file(
-        folder, signature={"where": where, "signed": "{query:q}"}, event={"order": "query:q"}
+    """Return the verdict where only the query field `q` is signed, by a signature at this place."""
+    source = made(
+        folder,
+        top="verifies_only = true\n",
+        signature={"where": where, "signed": "{query:q}"},
+        event={"order": "query:q"},
+        claims=...,
     )
-    text = Path(path).read_text()
-    Path(path).write_text("verifies_only = true\n" + text.replace('"paid" = "succeeded"', ""))
-    made = Source(name="acme", profile=load_profile(path), secrets=[SECRET])
-    refusal = made.verify(Incoming([(b"x-sig", HEX)], body, url=url), now=NOW)
+    refusal = source.verify(Incoming([(b"x-sig", HEX)], body, url=url), now=NOW)
     return None if refusal is None else refusal.reason
 
 
 @pytest.mark.parametrize("where", ["header:x-sig", "query:sig", "form:sig", "json:a.sig"])
-def test_a_signature_is_found_at_its_place(where: str, tmp_path: Path) -> None:
-    """In a header, in the query, in the form or in the JSON; elsewhere it is missing."""
+def test_a_signature_is_found_at_its_place_only(where: str, tmp_path: Path) -> None:
     body = b"sig=" + HEX if where.startswith("form") else b'{"a": {"sig": "%b"}}' % HEX
     url = f"/hooks?q=%7B%7D&sig={HEX.decode()}"
     assert at_place(tmp_path, where, body, url) is None
@@ -145,5 +134,4 @@ def test_a_signature_is_found_at_its_place(where: str, tmp_path: Path) -> None:
 
 
 def test_every_place_is_tested_here() -> None:
-    """A new entry of the table needs a line above."""
     assert set(PLACES) == {"header", "query", "form", "json"}

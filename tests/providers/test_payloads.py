@@ -47,6 +47,7 @@ from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.policy import Policy
 from reconcile.ledger.records import Record
 from reconcile.money import Money, from_major, major_text
+from tests.providers.builders import raw
 from tests.rows import row
 
 PAYLOADS = Path(__file__).parent / "payloads"
@@ -58,7 +59,7 @@ MOVES = ("captured", "refunded", "reversed", "lost")
 
 
 def _line(profile: str, text: str) -> dict[str, Any]:
-    """A line, with the request of the shipped example that it names."""
+    """Parse a line, with the request of the shipped example that it names."""
     line: dict[str, Any] = json.loads(text)
     if not line.pop("example", False):
         return line
@@ -75,7 +76,7 @@ LINES: dict[str, list[dict[str, Any]]] = {
 
 
 def cases(key: str) -> pytest.MarkDecorator:
-    """A test for the lines of each profile that have this key."""
+    """Parametrize a test with the lines of each profile that have this key."""
     having = {name: [each for each in lines if key in each] for name, lines in LINES.items()}
     found = [(name, lines) for name, lines in having.items() if lines]
     return pytest.mark.parametrize(("profile", "lines"), found, ids=[name for name, _ in found])
@@ -91,7 +92,7 @@ def source_of(profile: str) -> Source:
 
 
 def sent(source: Source, line: dict[str, Any]) -> Signed:
-    """As the provider sends it; as it stands where only the provider has the private key."""
+    """Sign a payload as the provider would, unless only the provider has the private key."""
     body = line["body"] if type(line["body"]) is str else json.dumps(line["body"])
     url, method = line.get("url", ""), line.get("method", "POST")
     event_id = line["events"][0].get("event_id", PLACEHOLDER)
@@ -104,26 +105,17 @@ def sent(source: Source, line: dict[str, Any]) -> Signed:
     made = {name for name, _ in request.headers}
     kept = [pair for pair in line.get("headers", {}).items() if pair[0].lower() not in made]
     request = request._replace(headers=[*request.headers, *kept])
-    raw = raw_headers(request)
-    refusal = source.verify(
-        Incoming(raw, request.body, method=method, url=request.url), now=ARRIVAL
-    )
+    incoming = Incoming(raw(request.headers), request.body, method, request.url)
+    refusal = source.verify(incoming, now=ARRIVAL)
     assert refusal is None, refusal
     return request
 
 
-def raw_headers(request: Signed) -> list[tuple[bytes, bytes]]:
-    return [(name.lower().encode(), value.encode()) for name, value in request.headers]
-
-
 def read(source: Source, line: dict[str, Any]) -> Reading:
     request = sent(source, line)
-    return source.read(
-        Incoming(
-            raw_headers(request), request.body, method=line.get("method", "POST"), url=request.url
-        ),
-        digest=hashlib.sha256(request.body).hexdigest(),
-    )
+    method = line.get("method", "POST")
+    incoming = Incoming(raw(request.headers), request.body, method, request.url)
+    return source.read(incoming, digest=hashlib.sha256(request.body).hexdigest())
 
 
 def answer_to(source: Source, line: dict[str, Any], asked: Event) -> Event:
@@ -134,7 +126,7 @@ def answer_to(source: Source, line: dict[str, Any], asked: Event) -> Event:
 
 
 def question_about(profile: str, asked: Event) -> str:
-    """Method and address by which the provider is asked about this event; it can be asked."""
+    """Return method and address of the question about this event."""
     rule = load_profile(profile).fetch_back
     assert rule is not None
     credentials = dict.fromkeys(credentials_of(rule), "id:secret")
@@ -145,7 +137,7 @@ def question_about(profile: str, asked: Event) -> str:
 
 
 def as_written(event: Event, *, with_id: bool) -> dict[str, Any]:
-    """An event as a line writes it, without what is absent."""
+    """Write an event as a line does, without absent fields."""
     fields = {
         "kind": event.kind,
         "claim": event.claim,
@@ -180,10 +172,9 @@ def priced(text: str) -> Money:
 
 
 @cases("events")
-def test_a_payload_says_what_its_provider_documents(
+def test_each_documented_payload_gives_its_events(
     profile: str, lines: list[dict[str, Any]]
 ) -> None:
-    """Signed, verified and read, each example gives exactly the events that are written beside."""
     for line in lines:
         with row(line["name"]):
             reading = read(source_of(profile), line)
@@ -199,10 +190,7 @@ def test_a_payload_says_what_its_provider_documents(
 
 
 @cases("answer")
-def test_an_answer_says_what_its_provider_documents(
-    profile: str, lines: list[dict[str, Any]]
-) -> None:
-    """What a provider says when asked back gives exactly the event that is written beside."""
+def test_each_documented_answer_gives_its_event(profile: str, lines: list[dict[str, Any]]) -> None:
     source = source_of(profile)
     for line in lines:
         with row(line["name"]):
@@ -214,8 +202,10 @@ def test_an_answer_says_what_its_provider_documents(
 
 
 @cases("fold")
-def test_a_sequence_folds_to_the_right_outcome(profile: str, lines: list[dict[str, Any]]) -> None:
-    """In the order in which it arrives, and in the reverse, with every delivery made twice."""
+def test_each_sequence_folds_to_its_outcome_in_any_order(
+    profile: str, lines: list[dict[str, Any]]
+) -> None:
+    """As it arrives, reversed, and with every delivery twice."""
     for line in lines:
         with row(line["name"]):
             for names in (line["fold"], line["fold"][::-1], line["fold"] * 2):
@@ -227,7 +217,7 @@ def test_a_sequence_folds_to_the_right_outcome(profile: str, lines: list[dict[st
 
 
 def balances(ledger: Ledger) -> dict[str, str]:
-    """What came in, and what went back in each way."""
+    """Write the amount that moved in each way."""
     moved = {}
     for each in ledger.balances:
         for way in MOVES:
@@ -249,7 +239,7 @@ def folded(profile: str, line: dict[str, Any], names: list[str]) -> Ledger:
 
 
 def arriving(profile: str, name: str) -> list[Event]:
-    """The events of one payload, and of what the provider answered where the name asks for it."""
+    """Return the events of one payload, and of the provider's answer where the name asks for it."""
     name, _, asked = name.partition("+")
     (line,) = (line for line in LINES[profile] if line["name"] == name)
     source = source_of(profile)
@@ -277,13 +267,11 @@ def records(line: dict[str, Any], *, at: int) -> frozenset[Record]:
 
 
 def test_every_profile_that_moves_money_has_payloads() -> None:
-    """None is left without examples, and no file of examples is left without its profile."""
     moving = {name for name in shipped_profiles() if not load_profile(name).verifies_only}
     assert moving - {"checkout"} <= set(LINES) <= set(shipped_profiles())
 
 
 @pytest.mark.parametrize("profile", LINES)
-def test_names_of_examples_are_their_own(profile: str) -> None:
-    """No two lines of a file have one name."""
+def test_names_of_examples_are_unique_in_their_file(profile: str) -> None:
     names = [line["name"] for line in LINES[profile]]
     assert len(set(names)) == len(names)

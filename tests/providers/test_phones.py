@@ -18,7 +18,7 @@ from app.providers.request import Incoming
 from app.providers.source import Source
 from tests.api.driving import driving, event
 from tests.cli.test_commands import Run, run
-from tests.providers.builders import profile_file
+from tests.providers.builders import made, profile_file
 
 __all__ = ["run"]
 
@@ -50,41 +50,31 @@ __all__ = ["run"]
         ({"number": "1"}, None, None),
     ],
 )
-def test_the_forms_that_providers_use(
+def test_phone_numbers_are_read_in_each_form_that_providers_use(
     written: Any, country: str | None, digits: str | None
 ) -> None:
-    """Texts and numbers, international and national; what is masked or too short is none."""
     assert phone_digits(written, country) == digits
 
 
-def test_country_code_and_number_may_stand_apart(tmp_path: Path) -> None:
-    """A composite joins them; several customers are each named once."""
+def test_country_code_and_number_may_stand_in_two_fields(tmp_path: Path) -> None:
     customer = {"phone": "{json:phone.country_code}{json:phone.number}"}
-    source = Source(
-        name="s",
-        profile=load_profile(profile_file(tmp_path, customer=customer)),
-        secrets=["k" * 24],
-    )
+    source = made(tmp_path, customer=customer)
     body = json.dumps({"phone": {"country_code": "234", "number": "8012345678"}}).encode()
     assert source.phones(Incoming([], body)) == ["2348012345678"]
 
 
-def test_a_shipped_profile_reads_its_documented_example() -> None:
-    """M-Pesa's callback names the customer as a JSON number in a list of names and values."""
+def test_the_shipped_m_pesa_profile_reads_the_phone_of_its_example() -> None:
     body = json.dumps(find_example("mpesa_stk", "paid").body).encode()
     source = Source(name="s", profile=load_profile("mpesa_stk"), secrets=[])
     assert source.phones(Incoming([], body)) == ["254708374149"]
 
 
-def test_a_country_is_a_calling_code(tmp_path: Path) -> None:
-    """What is none is reported when the file is loaded."""
+def test_a_country_that_is_no_calling_code_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="calling code"):
         load_profile(profile_file(tmp_path, customer={"phone": "json:p", "country": "KE"}))
 
 
 def test_show_masks_the_phone_of_a_delivery(tmp_path: Path, run: Run) -> None:
-    """The number itself is in no output; of a refused delivery none is read."""
-
     async def fill() -> list[str]:
         async with driving(tmp_path, with_worker=False) as driver:
             body = event("e1", customer={"phone": "254711223344"})
@@ -100,8 +90,7 @@ def test_show_masks_the_phone_of_a_delivery(tmp_path: Path, run: Run) -> None:
     assert run("deliveries", "show", refused, "--format", "json").document["phone"] is None
 
 
-def test_a_key_that_cannot_be_made_names_the_folder(tmp_path: Path) -> None:
-    """Nobody has heard of the key before: what is wrong is most often the database's own folder."""
+def test_a_phone_key_that_cannot_be_created_names_the_folder(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
     with pytest.raises(UnreachableError) as caught:
         make_phone_key(tmp_path / "taken" / "t.phone.key")

@@ -29,17 +29,17 @@ class _Answer(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *words: object) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: object, address: object) -> None:
-        """A handshake that the caller broke off."""
+        """Ignore a handshake that the caller broke off."""
 
 
 @contextmanager
 def served(context: ssl.SSLContext | None = None) -> Iterator[int]:
-    """A server on a free port."""
+    """Run a server on a free port."""
     server = _Server(("127.0.0.1", 0), _Answer)
     if context is not None:
         server.socket = context.wrap_socket(server.socket, server_side=True)
@@ -60,20 +60,17 @@ def certificate(tmp_path: Path) -> Path:
 
 
 async def seen(url: str) -> Probe:
-    """What is seen of it."""
     async with outgoing_client(timeout_s=10) as client:
         return await probe(client, url)
 
 
-async def test_a_plain_service() -> None:
-    """Its status and its time; there is no TLS to speak of."""
+async def test_a_plain_service_is_probed_without_tls() -> None:
     with served() as port:
         sight = await seen(f"http://127.0.0.1:{port}/")
     assert (sight.status, sight.date, sight.tls) == (404, EARLIEST + 1_795_168_800 * SECOND, None)
 
 
-async def test_nobody_there() -> None:
-    """A closed port is a problem with a code, not an error."""
+async def test_a_closed_port_is_a_problem_and_no_exception() -> None:
     with served() as port:
         pass
     assert await seen(f"https://127.0.0.1:{port}/") == Probe(
@@ -81,8 +78,7 @@ async def test_nobody_there() -> None:
     )
 
 
-async def test_a_certificate_that_nobody_vouches_for(certificate: Path) -> None:
-    """The reason is given in words."""
+async def test_an_untrusted_certificate_is_reported_in_words(certificate: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     with served(context) as port:
@@ -91,10 +87,9 @@ async def test_a_certificate_that_nobody_vouches_for(certificate: Path) -> None:
     assert sight.status is None
 
 
-async def test_a_certificate_that_is_trusted(
+async def test_a_trusted_certificate_is_reported_with_its_end(
     certificate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The version of TLS, and when the certificate ends."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     trusted = ssl.create_default_context(cafile=str(certificate))
@@ -106,11 +101,10 @@ async def test_a_certificate_that_is_trusted(
     assert sight.certificate_ends == EARLIEST + (T - 400 * DAY) // SECOND * SECOND + 4000 * DAY
 
 
-async def test_a_certificate_that_the_environment_alone_vouches_for(
+async def test_a_certificate_trusted_by_the_environment_alone_is_reported(
     certificate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As requests see it, for which the environment counts for nothing: it was said that nobody
-    answers."""
+    """Requests ignore the environment's certificates."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
@@ -130,6 +124,5 @@ async def test_a_certificate_that_the_environment_alone_vouches_for(
         "Fri, 31 Dec 9999 23:59:59 -2359",
     ],
 )
-def test_a_date_that_is_none_is_none(header: str) -> None:
-    """Whatever the other side writes there; a year beyond all bounds ended `doctor`."""
+def test_an_invalid_date_header_is_none(header: str) -> None:
     assert date_of(header) is None

@@ -29,8 +29,7 @@ LEAST = 5
 
 
 @pytest.mark.parametrize("profile", SHIPPED)
-def test_the_verdict_is_the_published_one(profile: str) -> None:
-    """Each request is valid, or refused for the reason that its line gives."""
+def test_each_published_request_has_its_published_verdict(profile: str) -> None:
     for vector in VECTORS.get(profile, []):
         request = {key: value for key, value in vector.items() if key not in ANSWER}
         (line,) = check_lines([json.dumps(request).encode()], profile=profile, now=EARLIEST)
@@ -41,11 +40,8 @@ def test_the_verdict_is_the_published_one(profile: str) -> None:
 
 
 @pytest.mark.parametrize("profile", SHIPPED)
-def test_every_shipped_profile_has_known_answers(profile: str) -> None:
-    """At least five, of both kinds, each with a name of its own and the source of its numbers.
-
-    Nothing that is unsigned can be refused: what it says counts once its provider was asked.
-    """
+def test_each_shipped_profile_has_five_known_answers_of_both_kinds(profile: str) -> None:
+    """An unsigned profile refuses nothing: its events count only once the provider was asked."""
     vectors = VECTORS.get(profile, [])
     assert len(vectors) >= LEAST
     assert len({vector["name"] for vector in vectors}) == len(vectors)
@@ -54,6 +50,5 @@ def test_every_shipped_profile_has_known_answers(profile: str) -> None:
     assert {vector["valid"] for vector in vectors} == ({True} if unsigned else {True, False})
 
 
-def test_every_file_of_known_answers_is_of_something() -> None:
-    """No file is left over from a profile or a scheme that has gone."""
+def test_each_file_of_known_answers_has_its_profile() -> None:
     assert set(VECTORS) <= {*SHIPPED, *PROFILES}

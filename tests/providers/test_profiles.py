@@ -23,14 +23,31 @@ def problems(name_or_path: str) -> list[str]:
     return list(caught.value.problems)
 
 
+PROMISED = """
+    adyen adyen_platform bitso braintree cashfree chapa chargebee checkout checkout_com
+    coinbase_cdp coinbase_commerce convoy finch flutterwave flutterwave_v3 github gocardless
+    intasend integrated_finance kopokopo korapay lemonsqueezy line lithic mercadopago midtrans
+    modern_treasury mollie monnify moonpay moov mpesa_stk mtn_momo nowpayments openai paddle
+    pawapay payfast paymob paypal paystack peach_checkout peach_oppwa pesapal plaid razorpay
+    revolut rfc9421 sendgrid shopify slack snap_winpay square standard_webhooks stripe svix
+    twilio wise wise_sha1 woovi workos xendit yoco
+"""
+
+
+def test_every_promised_profile_is_shipped() -> None:
+    assert {*PROMISED.split()} <= {*shipped_profiles()}
+
+
 @pytest.mark.parametrize("name", shipped_profiles())
-def test_every_shipped_profile_loads(name: str) -> None:
-    """Every shipped file is a profile of its name."""
-    assert load_profile(name).name == name
+def test_every_shipped_profile_loads_and_states_its_sources(name: str) -> None:
+    """The form of `checkout` is this project's own choice."""
+    profile = load_profile(name)
+    assert profile.name == name
+    assert name == "checkout" or (profile.rests_on is not None and profile.rests_on.source)
+    assert (SHIPPED / f"{name}.toml").read_text(encoding="utf-8").startswith("# ")
 
 
 def test_checkout_is_shipped_and_is_standard_webhooks() -> None:
-    """The default profile is Standard Webhooks, 300 seconds both ways, and answers 200."""
     assert "checkout" in shipped_profiles()
     assert CHECKOUT.signature.signed == "{header:webhook-id}.{ts}.{body}"
     assert CHECKOUT.timestamp is not None
@@ -39,14 +56,12 @@ def test_checkout_is_shipped_and_is_standard_webhooks() -> None:
 
 
 def test_a_profile_is_frozen_and_hashable() -> None:
-    """A profile cannot be changed once loaded, and equal files give equal profiles."""
     with pytest.raises(dataclasses.FrozenInstanceError):
         CHECKOUT.name = "other"  # type: ignore[misc]
     assert hash(load_profile("checkout")) == hash(CHECKOUT)
 
 
-def test_a_copy_with_other_names_reads_other_names(tmp_path: Path) -> None:
-    """Every JSON name is a line of the file: a merchant's copy reads a merchant's names."""
+def test_a_copied_profile_reads_a_merchants_own_names(tmp_path: Path) -> None:
     text = (SHIPPED / "checkout.toml").read_text(encoding="utf-8")
     for old, new in [
         ("json:id", "json:uid"),
@@ -65,8 +80,8 @@ def test_a_copy_with_other_names_reads_other_names(tmp_path: Path) -> None:
     shop = Source(name="shop", profile=load_profile(str(path)), secrets=["A" * 32])
     payment = {"reference": "p1", "amount": 5, "currency": "KES"}
     body = {"uid": "e1", "what": "PAID", "when": "2026-11-20T10:00:00Z", "mode": "test"}
-    raw = json.dumps({**body, "payload": {"payment": payment}}).encode()
-    reading = shop.read(Incoming([], raw), digest="d" * 64)
+    content = json.dumps({**body, "payload": {"payment": payment}}).encode()
+    reading = shop.read(Incoming([], content), digest="d" * 64)
     (event,) = reading.events
     assert (event.event_id, event.claim, event.payment) == ("e1", "succeeded", "p1")
     assert event.money is not None
@@ -75,7 +90,6 @@ def test_a_copy_with_other_names_reads_other_names(tmp_path: Path) -> None:
 
 
 def test_the_smallest_profile_loads(tmp_path: Path) -> None:
-    """Only signature, secret, id, kind, one reference, the unit and the claims are needed."""
     profile = load_profile(profile_file(tmp_path))
     assert profile.timestamp is None
     assert profile.name == "mine"
@@ -84,7 +98,6 @@ def test_the_smallest_profile_loads(tmp_path: Path) -> None:
 
 
 def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
-    """One load names every mistake of the file, each with the file and the key."""
     path = profile_file(
         tmp_path,
         signature={"mac": "md5", "format": "list", "signed": "{ts}.{nothing}", "extra": 1},
@@ -120,8 +133,7 @@ def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
     assert all(problem.startswith(f"{path}:") for problem in found)
 
 
-def test_an_empty_file_lacks_everything(tmp_path: Path) -> None:
-    """Every key that has no default is reported."""
+def test_an_empty_file_is_reported_with_every_required_key(tmp_path: Path) -> None:
     path = tmp_path / "empty.toml"
     path.write_text("")
     found = "\n".join(problems(str(path)))
@@ -167,13 +179,11 @@ def test_an_empty_file_lacks_everything(tmp_path: Path) -> None:
 def test_each_mistake_has_its_sentence(
     section: str, keys: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
-    """A single mistake is reported as one problem that says what would be right."""
     (problem,) = problems(profile_file(tmp_path, **{section: keys}))
     assert message in problem
 
 
 def test_a_section_that_is_no_section_is_reported(tmp_path: Path) -> None:
-    """A plain value where a section belongs is one mistake, not a crash."""
     path = tmp_path / "flat.toml"
     good = Path(profile_file(tmp_path)).read_text()
     path.write_text("environment = 3\ntimestamp = 'x'\n" + good)
@@ -188,10 +198,9 @@ def test_a_section_that_is_no_section_is_reported(tmp_path: Path) -> None:
     ("content", "message"),
     [(b"a = ", "is not TOML"), (b"\xff", "is not UTF-8"), (None, "cannot be read")],
 )
-def test_a_file_that_cannot_be_read_is_reported(
+def test_an_unreadable_file_is_reported_with_its_path(
     content: bytes | None, message: str, tmp_path: Path
 ) -> None:
-    """A missing, broken or undecodable file is one problem with its path, and the line if any."""
     path = tmp_path / "broken.toml"
     if content is not None:
         path.write_bytes(content)
@@ -200,18 +209,16 @@ def test_a_file_that_cannot_be_read_is_reported(
     assert message in problem
 
 
-def test_a_file_by_a_windows_editor_loads(tmp_path: Path) -> None:
-    """A byte order mark and its line ends are no mistake, as in a file of settings."""
+def test_a_file_with_a_byte_order_mark_and_crlf_loads(tmp_path: Path) -> None:
     path = profile_file(tmp_path)
     text = Path(path).read_bytes().replace(b"\n", b"\r\n")
     Path(path).write_bytes(b"\xef\xbb\xbf" + text)
     assert load_profile(path).name == "mine"
 
 
-def test_a_file_that_is_taken_for_a_name_is_reported(
+def test_a_file_name_without_a_path_is_reported_with_its_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is there: that there is no such profile would be no help."""
     monkeypatch.chdir(tmp_path)
     Path("mine.txt").write_text("")
     (problem,) = problems("mine.txt")
@@ -219,8 +226,7 @@ def test_a_file_that_is_taken_for_a_name_is_reported(
 
 
 @pytest.mark.parametrize("name", ["nobody", "", "..", "checkout.TOML", "profiles\\checkout"])
-def test_an_unknown_name_lists_the_known(name: str) -> None:
-    """The message names the profiles that are shipped."""
+def test_an_unknown_name_lists_the_shipped_profiles(name: str) -> None:
     (problem,) = problems(name)
     assert "checkout" in problem
 
@@ -230,14 +236,12 @@ def test_an_unknown_name_lists_the_known(name: str) -> None:
     [("paystak", "; the nearest one is paystack: "), ("Stripe", "; the nearest one is stripe: "),
      ("zzz", "'zzz': "), ("nope", "'nope': "), ("mpesa", "; the nearest one is mpesa_stk: ")],
 )  # fmt: skip
-def test_of_a_misspelled_name_the_nearest_is_reported(name: str, said: str) -> None:
-    """Among sixty names nobody sees the one that was meant."""
+def test_a_misspelled_name_is_reported_with_the_nearest(name: str, said: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         load_profile(name)
     assert said in str(caught.value)
 
 
-def test_the_helpers_write_the_toml_they_mean(tmp_path: Path) -> None:
-    """The test helper's files say what the test asked for."""
+def test_the_test_helper_writes_the_intended_toml(tmp_path: Path) -> None:
     with open(profile_file(tmp_path), "rb") as file:
         assert tomllib.load(file) == MINIMAL

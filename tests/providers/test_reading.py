@@ -18,7 +18,7 @@ from app.providers.source import Source
 from reconcile.instants import parse_instant
 from reconcile.ledger.events import CLAIM_KINDS, Event
 from reconcile.money import Money
-from tests.providers.builders import EVENT, body_of, changed, profile_file, source
+from tests.providers.builders import EVENT, body_of, changed, made, only, source
 from tests.searching import examples
 
 DIGEST = "d" * 64
@@ -43,13 +43,12 @@ def event(**values: Any) -> Event:
 
 
 def raw(amount: str, currency: str = '"KES"') -> bytes:
-    """The example with the payment's amount and currency as written."""
+    """Write the example with the payment's amount and currency as given."""
     body = body_of(data__payment__amount="AMOUNT", data__payment__currency="CURRENCY").decode()
     return body.replace('"AMOUNT"', amount).replace('"CURRENCY"', currency).encode()
 
 
-def test_the_published_example_is_read_whole() -> None:
-    """Every field of the example lands where it belongs, and the phone nowhere."""
+def test_the_published_example_is_read_whole_except_for_the_phone() -> None:
     seen = reading(body_of(data__payment__reason="insufficient_funds"))
     assert seen.environment == "sandbox"
     assert seen.events == (
@@ -74,8 +73,8 @@ def test_the_published_example_is_read_whole() -> None:
 @pytest.mark.parametrize(
     ("member", "value"), [("amount", "ten"), ("transaction_reference", 7), ("createdAt", "soon")]
 )
-def test_of_several_places_the_one_that_is_wrong_is_named(member: str, value: object) -> None:
-    """Not the first of the profile's list, which this body does not have."""
+def test_an_error_names_the_location_that_the_body_has(member: str, value: object) -> None:
+    """Not the first of the profile's list."""
     paystack = Source(name="p", profile=load_profile("paystack"), secrets=["sk_test_" + "k7" * 16])
     data = {"id": 1, "transaction_reference": "A", "amount": 1, "currency": "NGN", member: value}
     body = json.dumps({"event": "refund.processed", "data": data}).encode()
@@ -86,19 +85,16 @@ def test_of_several_places_the_one_that_is_wrong_is_named(member: str, value: ob
 
 @pytest.mark.parametrize("claim", sorted({*CLAIM_KINDS} - {"unrecognized", "ignored"}))
 def test_every_published_type_has_its_claim(claim: str) -> None:
-    """Each type of the published list means the claim of the same name."""
     assert event(type=f"payment.{claim}").claim == claim
 
 
 @pytest.mark.parametrize("kind", ["payment.succeeded ", "Payment.Succeeded", "unrecognized", "x"])
 def test_an_unknown_type_is_kept_as_unrecognized(kind: str) -> None:
-    """A type that is not in the list is an event all the same, with the provider's own word."""
     seen = event(type=kind)
     assert (seen.kind, seen.claim, seen.order) == (kind, "unrecognized", "ORD-1042")
 
 
-def test_an_unknown_type_of_unknown_shape_is_kept_bare() -> None:
-    """An unknown type whose data we cannot read keeps id and type, and claims nothing more."""
+def test_an_unknown_type_of_unknown_shape_keeps_only_id_and_type() -> None:
     seen = event(type="customer.updated", data=["other", "shape"])
     assert seen == Event(
         source="acme",
@@ -110,8 +106,7 @@ def test_an_unknown_type_of_unknown_shape_is_kept_bare() -> None:
 
 
 @pytest.mark.parametrize("gone", ["data__payment", "data__session", "data__order", "data"])
-def test_any_part_may_be_missing(gone: str) -> None:
-    """An event without payment, session, order or data at all is read as far as it goes."""
+def test_each_part_of_an_event_may_be_missing(gone: str) -> None:
     for nothing in (..., None):
         seen = event(**{gone: nothing})
         assert (seen.payment is None) == (gone in ("data__payment", "data"))
@@ -120,7 +115,6 @@ def test_any_part_may_be_missing(gone: str) -> None:
 
 
 def test_an_event_without_a_date_has_none() -> None:
-    """occurred_at may be missing or null; nothing is made up."""
     assert event(occurred_at=...).occurred_at is None
     assert event(occurred_at=None).occurred_at is None
 
@@ -129,62 +123,51 @@ REFUND = {"reference": "re_01", "amount": 500, "currency": "KES"}
 
 
 @pytest.mark.parametrize("claim", BACK)
-def test_money_on_its_way_back_is_the_refunds(claim: str) -> None:
-    """Refunds and disputes speak of the refund's amount and name it as their movement."""
+def test_money_going_back_has_the_refunds_amount_and_reference(claim: str) -> None:
     seen = event(type=f"payment.{claim}", data__refund=REFUND)
     assert (seen.money, seen.movement) == (kes(50000), "re_01")
 
 
 @pytest.mark.parametrize("claim", BACK)
-def test_money_on_its_way_back_without_its_own_amount_is_the_payments(claim: str) -> None:
-    """A refund or dispute that states no amount of its own is of the payment, never the order."""
+def test_money_going_back_without_an_amount_has_the_payments(claim: str) -> None:
     seen = event(type=f"payment.{claim}", data__payment__amount=1200)
     assert (seen.money, seen.movement) == (kes(120000), None)
     assert event(type=f"payment.{claim}", data__payment=...).money is None
 
 
-def test_a_refund_may_state_a_sum_alone() -> None:
-    """What has been refunded so far is no single refund: neither its amount nor its movement."""
+def test_a_refund_may_state_only_the_sum_so_far_or_also_its_own_amount() -> None:
     seen = event(type="payment.refunded", data__refunded_total=700)
     assert (seen.money, seen.movement, seen.refunded_total) == (None, None, kes(70000))
-
-
-def test_a_refund_may_state_itself_and_a_sum() -> None:
-    """Both are read where both are there; the sum takes the refund's currency."""
     seen = event(type="payment.refunded", data__refund=REFUND, data__refunded_total=700)
     assert (seen.money, seen.movement, seen.refunded_total) == (kes(50000), "re_01", kes(70000))
 
 
 @pytest.mark.parametrize("claim", ["succeeded", "refund_pending", "disputed", "declined"])
 def test_any_final_claim_may_state_a_sum(claim: str) -> None:
-    """The sum leaves the event's own amount as it is."""
     seen = event(type=f"payment.{claim}", data__refunded_total=700)
     assert (seen.money, seen.refunded_total) == (kes(150050), kes(70000))
 
 
 @pytest.mark.parametrize("kind", ["payment.pending", "payment.unheard_of"])
-def test_what_is_not_final_states_no_sum(kind: str) -> None:
-    """A sum counts as money that went back, so only events that we understand may state one."""
+def test_a_claim_that_is_not_final_states_no_sum(kind: str) -> None:
+    """A sum counts as money that went back."""
     assert event(type=kind, data__refunded_total=700).refunded_total is None
 
 
 @pytest.mark.parametrize("claim", ["succeeded", "authorized"])
-def test_a_success_without_an_amount_is_of_the_whole_order(claim: str) -> None:
-    """A success that states no amount of its own is of the order's; the refund plays no part."""
+def test_a_success_without_an_amount_has_the_orders_amount(claim: str) -> None:
     seen = event(type=f"payment.{claim}", data__payment__amount=..., data__refund=REFUND)
     assert (seen.money, seen.movement) == (kes(150050), None)
 
 
 @pytest.mark.parametrize("claim", ["pending", "declined", "canceled", "expired", "timed_out"])
-def test_other_claims_state_only_their_own_amount(claim: str) -> None:
-    """Claims that move no money take no amount from the order."""
+def test_claims_that_move_no_money_take_no_amount_from_the_order(claim: str) -> None:
     assert event(type=f"payment.{claim}").money == kes(150050)
     seen = event(type=f"payment.{claim}", data__payment__amount=...)
     assert (seen.money, seen.order_money) == (None, kes(150050))
 
 
-def test_an_amount_without_a_currency_takes_the_orders() -> None:
-    """The order's currency stands in, even where the order states no amount."""
+def test_an_amount_without_a_currency_takes_the_orders_currency() -> None:
     seen = event(
         data__payment__currency=..., data__order={"currency": "JPY"}, data__payment__amount=5
     )
@@ -209,7 +192,6 @@ def test_an_amount_without_a_currency_takes_the_orders() -> None:
     ],
 )
 def test_amounts_are_exact(amount: str, minor: int) -> None:
-    """Numbers and decimal texts give the minor units a person would write down."""
     (seen,) = reading(raw(amount)).events
     assert seen.money == kes(minor)
 
@@ -248,7 +230,6 @@ def test_amounts_are_exact(amount: str, minor: int) -> None:
     ],
 )
 def test_an_amount_that_is_not_exact_is_unreadable(amount: str) -> None:
-    """Too many decimals, signs, bombs, wrong types and lax spellings are refused, never rounded."""
     with pytest.raises(Unreadable):
         reading(raw(amount))
 
@@ -258,13 +239,11 @@ def test_an_amount_that_is_not_exact_is_unreadable(amount: str) -> None:
     ['"XXQ"', '"kes"', '"KE"', '"KESH"', '""', "404", "[]", "true", '"K\\u0000S"', '"XAU"'],
 )
 def test_an_unknown_currency_is_unreadable(currency: str) -> None:
-    """An amount in what is no currency of ISO 4217 with minor units is refused."""
     with pytest.raises(Unreadable):
         reading(raw("1500", currency))
 
 
-def test_an_amount_in_no_currency_is_unreadable() -> None:
-    """An amount is never read in a currency that nobody stated."""
+def test_an_amount_without_any_currency_is_unreadable() -> None:
     for order in (..., {"reference": "ORD-1042"}):
         with pytest.raises(Unreadable, match=r"data\.payment\.amount has no currency"):
             event(data__payment__currency=..., data__order=order)
@@ -280,8 +259,7 @@ UNSTORABLE += ["\ud800", "\udc00x", "x" * 201]
 
 @pytest.mark.parametrize("path", TEXT_FIELDS)
 @pytest.mark.parametrize("value", [*UNSTORABLE, 1, 1.5, True, [], {}, ["x"]], ids=repr)
-def test_a_text_that_cannot_be_kept_is_unreadable(path: str, value: object) -> None:
-    """Blank, over-long and unstorable texts and other types are refused in every field we use."""
+def test_a_text_that_cannot_be_stored_is_unreadable(path: str, value: object) -> None:
     with pytest.raises(Unreadable, match=path.replace("__", r"\.")):
         event(**{path: value})
 
@@ -289,22 +267,19 @@ def test_a_text_that_cannot_be_kept_is_unreadable(path: str, value: object) -> N
 @pytest.mark.parametrize(
     "value", ["x", "ORD 1042", "\u0926\u200d\u093e", "x" * 200, "\U0001f600", "\u00a0a"]
 )
-def test_any_other_text_is_a_reference_as_it_is(value: str) -> None:
-    """References keep every character, joiners and emoji included."""
+def test_any_other_text_is_kept_as_it_is(value: str) -> None:
     assert event(data__order__reference=value).order == value
 
 
 @pytest.mark.parametrize(
     "value", ["", " ", "evt 1", "evt_\u00e9", "evt\n", "x" * 256, "\x7f", 7, True, [], {}], ids=repr
 )
-def test_an_id_that_is_no_key_is_unreadable(value: object) -> None:
-    """An id in the body is printable ASCII without blanks, or the event is refused."""
+def test_an_id_that_is_not_printable_ascii_is_unreadable(value: object) -> None:
     with pytest.raises(Unreadable, match=r"^id is not"):
         reading(body_of(id=value), headers=[(b"webhook-id", b"evt_02")])
 
 
 def test_the_id_comes_from_the_body_else_from_the_header() -> None:
-    """The body's id wins, else the signed header's; without either, none is made up."""
     header = [(b"webhook-id", b"evt_02")]
     assert reading(body_of(), header).events[0].event_id == "evt_01"
     assert reading(body_of(id=...), header).events[0].event_id == "evt_02"
@@ -344,29 +319,25 @@ def test_the_id_comes_from_the_body_else_from_the_header() -> None:
         ({"type": "payment.refunded", "data__refund": {"amount": "x"}}, r"data\.refund\.amount"),
     ],
 )
-def test_a_field_of_the_wrong_kind_is_unreadable(values: dict[str, Any], fault: str) -> None:
-    """What is missing, malformed or of another type is refused with the field's own name."""
+def test_an_invalid_field_is_unreadable_and_named(values: dict[str, Any], fault: str) -> None:
     with pytest.raises(Unreadable, match=fault):
         event(**values)
 
 
 @pytest.mark.parametrize("body", [b"[]", b'"x"', b"1", b"null", b"true", b"[{}]"])
 def test_a_body_that_is_no_object_is_unreadable(body: bytes) -> None:
-    """The top level is an object."""
     with pytest.raises(Unreadable, match="not a JSON object"):
         reading(body)
 
 
-def test_what_we_do_not_use_may_be_anything() -> None:
-    """Fields that no line of the profile names cannot make an event unreadable."""
+def test_unused_fields_may_hold_anything() -> None:
     more = {"note": "\ud800\x00", "big": 1.5, "list": [1, [2]], "": {"": None}}
     body = json.dumps({**changed(), **more}).encode()
     assert reading(body).events == reading(body_of()).events
 
 
 @pytest.mark.parametrize("environment", ["sandbox", "live", None])
-def test_the_environment_is_said_or_not(environment: str | None) -> None:
-    """The environment is one of two words, or unknown where the body is silent."""
+def test_the_environment_is_read_where_it_is_stated(environment: str | None) -> None:
     assert reading(body_of(environment=environment)).environment == environment
 
 
@@ -384,15 +355,13 @@ PATHS += ["data__payment__amount", "data__order__currency", "data__session__refe
 @pytest.mark.slow
 @settings(derandomize=True, database=None, max_examples=examples(300))
 @given(path=st.sampled_from(PATHS), value=ODD)
-def test_no_value_anywhere_raises_anything_else(path: str, value: object) -> None:
-    """Whatever stands in a used field, the body is read or Unreadable, and nothing else."""
+def test_no_value_of_a_field_raises_anything_but_unreadable(path: str, value: object) -> None:
     with suppress(Unreadable):
         assert len(reading(body_of(**{path: value})).events) == 1
 
 
 @pytest.mark.parametrize("planted", ["PLANTED", "planted words", "1e5PLANTED"])
 def test_no_sentence_quotes_a_field(planted: str) -> None:
-    """A sentence names the field and never what stood in it, which may be personal."""
     for path in (
         "id",
         "occurred_at",
@@ -410,14 +379,11 @@ MINOR = {"unit": "minor", "payment": "json:amount", "payment_currency": "json:cu
 
 
 def minor_units(folder: Path, amount: object) -> Money | None:
-    profile = load_profile(profile_file(folder, amounts=MINOR))
-    other = Source(name="minor", profile=profile, secrets=["k" * 24])
     body = {"id": "e", "type": "paid", "order": "o", "amount": amount, "currency": "KES"}
-    return other.read(Incoming([], json.dumps(body).encode()), digest=DIGEST).events[0].money
+    return only(made(folder, amounts=MINOR), body).money
 
 
 def test_a_profile_may_count_in_minor_units(tmp_path: Path) -> None:
-    """Minor units are whole numbers or their text; a fraction of one is refused."""
     assert minor_units(tmp_path, 150050) == kes(150050)
     assert minor_units(tmp_path, "150050") == kes(150050)
     for bad in (1500.5, 1500.0, "1500.50", -1, True, 2**63, "x", "9" * 19):

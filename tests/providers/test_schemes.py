@@ -16,7 +16,7 @@ from app.providers.encodings import SECRET_ENCODINGS
 from app.providers.request import Incoming
 from app.providers.schemes import HmacKey
 from app.providers.source import Source
-from tests.providers.builders import NOW
+from tests.providers.builders import NOW, raw, refused
 from tests.providers.kinds import kinds
 from tests.providers.samples import private_key
 
@@ -32,19 +32,9 @@ def of(*secrets: str) -> Source:
     return Source(name="acme", profile=TWO, secrets=secrets)
 
 
-def raw(headers: list[tuple[str, str]], **change: str) -> list[tuple[bytes, bytes]]:
-    return [
-        (name.encode(), change.get(name.replace("-", "_"), value).encode())
-        for name, value in headers
-    ]
-
-
 @pytest.mark.parametrize("algorithm", ["md5", "sha1", "sha256", "sha384", "sha512"])
-def test_a_keyed_hash_remembers_no_message(algorithm: str) -> None:
-    """It is that of the message alone, whichever came before, and from whichever thread.
-
-    Of the longer ones several threads make theirs at the same time.
-    """
+def test_a_keyed_hash_depends_on_its_message_alone_in_any_thread(algorithm: str) -> None:
+    """Long messages are hashed in several threads at the same time."""
     key, phones = HmacKey(b"k" * 200, algorithm=algorithm), PhoneKey(b"k")
     contents = [b"%d" % number * 5_000 for number in range(8)] * 4
     with ThreadPoolExecutor(4) as threads:
@@ -56,7 +46,6 @@ def test_a_keyed_hash_remembers_no_message(algorithm: str) -> None:
 
 
 def test_each_scheme_verifies_under_its_own_label() -> None:
-    """A source with both keys takes either signature; a source with one takes that one."""
     shared, public = (
         of(SHARED).sign(b"{}", event_id="e", now=NOW),
         of(PRIVATE).sign(b"{}", event_id="e", now=NOW),
@@ -74,21 +63,16 @@ def test_each_scheme_verifies_under_its_own_label() -> None:
 @pytest.mark.parametrize(
     ("signer", "old", "new"), [(SHARED, "v1,", "v1a,"), (PRIVATE, "v1a,", "v1,")]
 )
-def test_a_right_signature_under_the_other_label_is_refused(
+def test_a_signature_under_the_other_schemes_label_is_refused(
     signer: str, old: str, new: str
 ) -> None:
-    """Neither scheme's signature passes as the other's."""
-    signed = of(signer).sign(b"{}", event_id="e", now=NOW)
-    value = dict(signed)["webhook-signature"].replace(old, new)
-    refusal = of(SHARED, PUBLIC).verify(
-        Incoming(raw(signed, webhook_signature=value), b"{}"), now=NOW
-    )
-    assert refusal is not None
+    signed = dict(of(signer).sign(b"{}", event_id="e", now=NOW))
+    signed["webhook-signature"] = signed["webhook-signature"].replace(old, new)
+    refusal = refused(of(SHARED, PUBLIC).verify(Incoming(raw(signed.items()), b"{}"), now=NOW))
     assert refusal.reason == "signature_mismatch"
 
 
-def test_a_public_key_is_never_a_shared_secret() -> None:
-    """A MAC made with the published key, under the MAC's label, is refused."""
+def test_a_mac_made_with_the_public_key_is_refused() -> None:
     profile = kinds()["two_schemes"]
     forger = Source(name="x", profile=profile, secrets=["whsec_" + PUBLIC[5:]])
     signed = forger.sign(b"{}", event_id="e", now=NOW)
@@ -96,13 +80,11 @@ def test_a_public_key_is_never_a_shared_secret() -> None:
 
 
 def test_a_public_key_alone_cannot_sign() -> None:
-    """With the public half only, signing says so."""
     with pytest.raises(ConfigurationError, match="public"):
         of(PUBLIC).sign(b"{}", event_id="e", now=NOW)
 
 
-def test_headers_under_their_other_name() -> None:
-    """The same request under the names of the other dialect verifies, and a mixture does not."""
+def test_headers_may_have_the_names_of_the_other_dialect_but_not_both() -> None:
     signed = [
         (name.replace(b"webhook-", b"svix-"), value)
         for name, value in raw(of(SHARED).sign(b"{}", event_id="e", now=NOW))
@@ -115,8 +97,7 @@ def by_id(**keys: str) -> Source:
     return Source(name="acme", profile=BY_ID, secrets=keys)
 
 
-def test_the_request_names_its_key() -> None:
-    """Only the key that is named may match; an unknown name, no name or two refuse."""
+def test_only_the_key_that_the_request_names_may_match() -> None:
     key = private_key("ecdsa-p256-sha256")
     source = by_id(new=key, old=private_key("ecdsa"))
     body = b'{"payload": {"a": 1.00}}'
@@ -146,8 +127,7 @@ def test_the_request_names_its_key() -> None:
         ("public_key", "-----BEGIN X-----\\nAA\\n", b"-----BEGIN X-----\nAA"),
     ],
 )
-def test_each_spelling_of_a_secret(encoding: str, secret: str, value: bytes) -> None:
-    """What a secret's text stands for, in each encoding."""
+def test_each_encoding_decodes_its_secrets(encoding: str, secret: str, value: bytes) -> None:
     decoded = SECRET_ENCODINGS[encoding](secret)
     assert decoded.strip() == value
 
@@ -157,15 +137,13 @@ def test_each_spelling_of_a_secret(encoding: str, secret: str, value: bytes) -> 
     [("hex", "0"), ("hex", "zz"), ("base64", "A"), ("base64", "A-_="), ("whsec", "whsec_A"),
      ("whsec_or_text", "whsec_!"), ("public_key", "whpk_!"), ("base64", "\u00e9")],
 )  # fmt: skip
-def test_a_misspelt_secret_is_none(encoding: str, secret: str) -> None:
-    """Each encoding refuses what is not its own."""
+def test_each_encoding_refuses_malformed_secrets(encoding: str, secret: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         SECRET_ENCODINGS[encoding](secret)
 
 
 @pytest.mark.parametrize("small", ["00" * 32, "01" + "00" * 31, "ec" + "ff" * 30 + "7f"])
-def test_a_key_under_which_anyone_could_sign_is_refused(small: str) -> None:
-    """A public key of small order does not start."""
+def test_a_source_with_a_key_of_small_order_does_not_start(small: str) -> None:
     profile: Any = kinds()["ed25519"]
     with pytest.raises(ConfigurationError, match="small order"):
         Source(name="acme", profile=profile, secrets=[small])

@@ -11,7 +11,7 @@ from app.core.errors import ConfigurationError
 from app.providers.profile import load_profile
 from app.providers.request import Incoming
 from app.providers.source import Source
-from tests.providers.builders import CHECKOUT, NOW, SECRET, profile_file, source
+from tests.providers.builders import CHECKOUT, NOW, SECRET, made, profile_file, raw, source
 
 
 def problems(*secrets: str, encoding: str = "whsec", folder: Path | None = None) -> tuple[str, ...]:
@@ -25,8 +25,7 @@ def problems(*secrets: str, encoding: str = "whsec", folder: Path | None = None)
     return caught.value.problems
 
 
-def test_no_secret_is_a_mistake() -> None:
-    """A source without a secret cannot be made."""
+def test_a_source_without_a_secret_does_not_start() -> None:
     assert problems() == ("source acme: has no secret; give at least one",)
 
 
@@ -48,10 +47,7 @@ def test_no_secret_is_a_mistake() -> None:
         (" " + SECRET, "begins or ends with a blank"),
     ],
 )
-def test_a_secret_that_is_not_good_enough_is_reported_and_not_shown(
-    secret: str, message: str
-) -> None:
-    """An empty, ill-formed or short secret is one problem that says which and why, not what."""
+def test_a_bad_secret_is_reported_and_not_shown(secret: str, message: str) -> None:
     (problem,) = problems(secret)
     assert problem.startswith("source acme: secret 1 of 1 ")
     assert message in problem
@@ -67,10 +63,9 @@ def test_a_secret_that_is_not_good_enough_is_reported_and_not_shown(
         ("openai", "sk-proj-", "that of the webhook endpoint"),
     ],
 )
-def test_another_credential_of_the_provider_is_distinguished_from_its_secret(
+def test_another_credential_of_the_provider_is_refused_as_a_secret(
     profile: str, secret: str, meant: str
 ) -> None:
-    """It would refuse every delivery; what is meant, and where it is, is said at the start."""
     chosen, given = load_profile(profile), secret + "4f1d" * 12
     with pytest.raises(ConfigurationError) as caught:
         Source(name="acme", profile=chosen, secrets=["fine-" * 8, given])
@@ -92,10 +87,9 @@ def test_another_credential_of_the_provider_is_distinguished_from_its_secret(
         ("base64", "whsec_" + "A" * 32, "not well-formed base64"),
     ],
 )
-def test_every_encoding_has_its_rules(
+def test_each_encoding_refuses_bad_secrets(
     encoding: str, secret: str, message: str, tmp_path: Path
 ) -> None:
-    """Each way of writing a secret refuses what is not written that way."""
     (problem,) = problems(secret, encoding=encoding, folder=tmp_path)
     assert message in problem
 
@@ -112,43 +106,32 @@ def test_every_encoding_has_its_rules(
         ("whsec", "whsec_AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGQ"),
     ],
 )
-def test_good_secrets_are_taken(encoding: str, secret: str, tmp_path: Path) -> None:
-    """Secrets of 24 bytes and more are taken, base64 with or without its padding."""
-    profile = load_profile(profile_file(tmp_path, secret={"encoding": encoding}))
-    good = Source(name="acme", profile=profile, secrets=[secret])
-    headers = good.sign(b"{}", event_id="e", now=NOW)
-    assert (
-        good.verify(Incoming([(n.encode(), v.encode()) for n, v in headers], b"{}"), now=NOW)
-        is None
-    )
+def test_good_secrets_are_accepted(encoding: str, secret: str, tmp_path: Path) -> None:
+    good = made(tmp_path, key=secret, secret={"encoding": encoding})
+    headers = raw(good.sign(b"{}", event_id="e", now=NOW))
+    assert good.verify(Incoming(headers, b"{}"), now=NOW) is None
 
 
 def test_all_bad_secrets_are_reported_at_once() -> None:
-    """Of three secrets two bad ones are two problems, each by its number."""
     found = problems("", SECRET, "whsec_AAAA")
     assert [problem.split("secret ")[1][:6] for problem in found] == ["1 of 3", "3 of 3"]
 
 
 def test_no_representation_shows_a_secret() -> None:
-    """Neither the source nor anything it holds prints the secret."""
-    made = source()
-    inside = [repr(made), repr(vars(made)), repr(vars(made._verifier))]
+    acme = source()
+    inside = [repr(acme), repr(vars(acme)), repr(vars(acme._verifier))]
     assert not any(SECRET[6:] in text or "1\\xf2\\x90" in text for text in inside)
 
 
 @pytest.mark.parametrize("event_id", ["", "a b", "a\r\nb", "\u00e9", "x" * 256])
-def test_an_id_no_provider_could_send_is_not_signed(event_id: str) -> None:
-    """The simulated provider cannot be made to split a header."""
+def test_an_id_with_characters_that_no_provider_sends_is_not_signed(event_id: str) -> None:
     with pytest.raises(ValueError, match="event_id"):
         source().sign(b"{}", event_id=event_id, now=NOW)
 
 
-def test_what_a_signature_covers_is_made_up_or_reported(tmp_path: Path) -> None:
-    """A covered header becomes the event's id; a covered member that is not there is reported."""
-    path = profile_file(tmp_path, signature={"signed": "{header:x-nonce}.{body}"})
-    made = Source(name="acme", profile=load_profile(path), secrets=["k" * 24])
-    assert ("x-nonce", "e") in made.sign(b"{}", event_id="e", now=NOW)
-    path = profile_file(tmp_path, signature={"signed": "{json:total}.{body}"})
-    made = Source(name="acme", profile=load_profile(path), secrets=["k" * 24])
+def test_a_covered_header_is_made_up_and_an_absent_covered_member_reported(tmp_path: Path) -> None:
+    covering = made(tmp_path, signature={"signed": "{header:x-nonce}.{body}"})
+    assert ("x-nonce", "e") in covering.sign(b"{}", event_id="e", now=NOW)
+    covering = made(tmp_path, signature={"signed": "{json:total}.{body}"})
     with pytest.raises(ConfigurationError, match="cannot be signed"):
-        made.sign(b"{}", event_id="e", now=NOW)
+        covering.sign(b"{}", event_id="e", now=NOW)

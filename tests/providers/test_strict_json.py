@@ -6,101 +6,24 @@ import json
 import sys
 import time
 from contextlib import suppress
-from decimal import Decimal
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core.reading import Unreadable
-from app.core.strict_json import MAX_DEPTH, NumberText, parse, parse_written
+from app.core.strict_json import NumberText, parse, parse_written
 
 FIXED = settings(derandomize=True, database=None)
 
 
-@pytest.mark.parametrize(
-    ("body", "fault"),
-    [
-        (b"", "empty"),
-        (b" \r\n\t", "empty"),
-        (b"{", "not JSON"),
-        (b'{"a": 1} x', "not JSON"),
-        (b"{'a': 1}", "not JSON"),
-        (b'{"a": 1,}', "not JSON"),
-        (b'{"a": 01}', "not JSON"),
-        (b'{"a": .5}', "not JSON"),
-        (b'{"a": +5}', "not JSON"),
-        (b'{"a": 0x1}', "not JSON"),
-        (b'{"a": "\n"}', "not JSON"),
-        (b'{"a": "\x00"}', "not JSON"),
-        (b'{"a": "\\x41"}', "not JSON"),
-        (b"\xef\xbb\xbf{}", "not JSON"),
-        (b"a=1&b=2", "not JSON"),
-        (b"<xml/>", "not JSON"),
-        ("{}".encode("utf-16-le"), "not JSON"),
-        ("{}".encode("utf-16"), "not UTF-8"),
-        ("{}".encode("utf-32"), "not UTF-8"),
-        (b'{"a": "\xff"}', "not UTF-8"),
-        (b'{"a": "\xed\xa0\x80"}', "not UTF-8"),
-        (b'{"a": "\xc0\x80"}', "not UTF-8"),
-        (b'{"a": 1, "a": 1}', "same key twice"),
-        (b'{"a": 1, "\\u0061": 2}', "same key twice"),
-        (b'{"x": [{"a": 1, "b": 2, "a": 3}]}', "same key twice"),
-        (b'{"a": NaN}', "NaN"),
-        (b"[Infinity]", "NaN or Infinity"),
-        (b'{"a": -Infinity}', "NaN or Infinity"),
-        (b'{"a": 9223372036854775808}', "64 bits"),
-        (b'{"a": -9223372036854775809}', "64 bits"),
-        (b"1" * 100_000, "64 bits"),
-        (b'{"a": 1e99999999999999999999}', "exponent"),
-        (b"0." + b"1" * 99, "more than 100 characters"),
-        (b"[" * 33 + b"]" * 33, "deeper than 32"),
-        (b"[" * 1_000_000, "deeper than 32"),
-        (b'{"a":' * 1_000_000, "deeper than 32"),
-        (b'"' + b"[" * 40 + b'" ' + b"[" * 33, "deeper than 32"),
-    ],
-)
-def test_what_cannot_be_read_exactly_is_unreadable(body: bytes, fault: str) -> None:
-    """Each malformed or ambiguous body is refused with a sentence that says why."""
-    with pytest.raises(Unreadable, match=fault):
-        parse(body)
-
-
-@pytest.mark.parametrize(
-    ("body", "value"),
-    [
-        (b"{}", {}),
-        (b' [1, -2, true, null, "x"] \n', [1, -2, True, None, "x"]),
-        (b"1500.00", Decimal("1500.00")),
-        (b"0.1", Decimal("0.1")),
-        (b"1e3", Decimal("1e3")),
-        (b"9223372036854775807", 2**63 - 1),
-        (b"-9223372036854775808", -(2**63)),
-        (b'"\\ud83d\\ude00"', "\U0001f600"),
-        (b'{"a": {"b": 1}, "b": {"a": 1}}', {"a": {"b": 1}, "b": {"a": 1}}),
-        (b"[" * MAX_DEPTH + b"]" * MAX_DEPTH, json.loads("[" * 32 + "]" * 32)),
-        (b'"' + b"[{" * 500 + b'"', "[{" * 500),
-        (b'"' + b'\\"[' * 500 + b'"', '"[' * 500),
-        (b"[" + b"[]," * 500 + b"[]]", [[]] * 501),
-        (b"[" * 31 + b"[],[]" + b"]" * 31, json.loads("[" * 31 + "[],[]" + "]" * 31)),
-    ],
-)
-def test_exact_json_is_read(body: bytes, value: object) -> None:
-    """Strict JSON is read; numbers keep their digits, brackets in strings are no depth."""
-    parsed = parse(body)
-    assert parsed == value
-    assert repr(parsed) == repr(value)
-
-
 @pytest.mark.parametrize(("body", "place"), [(b"x", 1), (b'{"a": 1,}', 9), (b"{} x", 4)])
 def test_the_sentence_says_where_the_json_breaks(body: bytes, place: int) -> None:
-    """Characters are counted from one, as an editor counts them."""
     with pytest.raises(Unreadable, match=rf"breaks at character {place}$"):
         parse(body)
 
 
-def test_numbers_as_they_are_written() -> None:
-    """For what is signed as text every digit stays, and a number has the same bound."""
+def test_numbers_are_kept_as_they_are_written() -> None:
     numbers = ["2.00", "-0", "1e3", "9" * 40, "1." + "1" * 98]
     parsed = parse_written(f"[{', '.join(numbers)}]".encode())
     assert parsed == numbers
@@ -110,8 +33,7 @@ def test_numbers_as_they_are_written() -> None:
             parse_written(number.encode())
 
 
-def test_depth_is_refused_before_the_interpreter_minds() -> None:
-    """A body deeper than the interpreter's stack never reaches the recursive parser."""
+def test_depth_is_refused_before_the_interpreters_recursion_limit() -> None:
     deep = sys.getrecursionlimit() * 2
     with pytest.raises(Unreadable, match="deeper"):
         parse(b"[" * deep + b"]" * deep)
@@ -131,8 +53,7 @@ def test_depth_is_refused_before_the_interpreter_minds() -> None:
     ],
     ids=["integer", "nested integer", "fraction", "escapes", "quotes", "pairs", "string", "blanks"],
 )
-def test_a_megabyte_of_spite_is_refused_in_linear_time(body: bytes) -> None:
-    """Bodies made to be slow are refused with two seconds of work, not minutes."""
+def test_a_hostile_megabyte_is_refused_in_linear_time(body: bytes) -> None:
     began = time.process_time()
     with pytest.raises(Unreadable):
         parse(body)
@@ -141,8 +62,7 @@ def test_a_megabyte_of_spite_is_refused_in_linear_time(body: bytes) -> None:
 
 @FIXED
 @given(st.binary(max_size=200))
-def test_no_bytes_raise_anything_else(body: bytes) -> None:
-    """Any bytes at all are read or Unreadable."""
+def test_no_bytes_raise_anything_but_unreadable(body: bytes) -> None:
     with suppress(Unreadable):
         parse(body)
 
@@ -156,13 +76,11 @@ ANY_JSON = st.recursive(
 
 @FIXED
 @given(ANY_JSON)
-def test_the_standard_parser_agrees_on_good_json(value: object) -> None:
-    """Whatever the standard library writes is read back as it was."""
+def test_json_of_the_standard_library_is_read_back_as_it_was(value: object) -> None:
     assert parse(json.dumps(value).encode()) == value
 
 
 def test_no_sentence_quotes_the_body() -> None:
-    """Neither keys nor values of the body get into the sentence."""
     for body in (b'{"planted": 1, "planted": 2}', b'{"planted": planted}', b'{"a": "planted'):
         with pytest.raises(Unreadable) as caught:
             parse(body)

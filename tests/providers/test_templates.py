@@ -31,7 +31,7 @@ def request(body: bytes = BODY, method: str = "POST", url: str = URL) -> Request
 
 
 def filled(template: str, made: Request | None = None) -> bytes | str:
-    """The content, or the reason of the refusal."""
+    """Return the content, or the reason of the refusal."""
     content = compile_template(template).fill(made or request())
     return content.reason if isinstance(content, Refusal) else content
 
@@ -78,7 +78,6 @@ def filled(template: str, made: Request | None = None) -> bytes | str:
     ],
 )
 def test_each_reference_is_filled_as_received(template: str, content: bytes | None) -> None:
-    """Members keep their digits and their escapes; slices keep every blank."""
     if content is None:
         assert len(filled(template)) == 88
     else:
@@ -102,14 +101,12 @@ def test_each_reference_is_filled_as_received(template: str, content: bytes | No
         ("{values:a}", "signature_missing"),
     ],
 )
-def test_what_is_absent_or_ambiguous_refuses(template: str, reason: str) -> None:
-    """Without `?` an absent reference refuses; what came twice always does."""
+def test_an_absent_or_repeated_reference_refuses(template: str, reason: str) -> None:
     assert filled(template) == reason
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b'{"a":1,"a":2}', b"[" * 99, b'{"a":NaN}'])
 def test_a_body_that_is_no_json_has_no_members(body: bytes) -> None:
-    """References to members refuse, and nothing is raised."""
     for name in ("json:a", "raw:a", "compact", "canonical", "values", "compact:a"):
         assert filled(f"{{{name}}}", request(body)) == "signature_missing"
 
@@ -128,12 +125,10 @@ FORM = b"b=x+y%2Bz~&a=%C3%A9&sig=0&a2=&b=2"
     ],
 )
 def test_forms_are_decoded_and_written_as_php_writes_them(template: str, content: bytes) -> None:
-    """In the order received or sorted, without the field that holds the signature."""
     assert filled(template, request(FORM)) == content
 
 
 def test_a_get_signs_its_query() -> None:
-    """What a provider signs of a GET is the query with its question mark."""
     assert filled("{body_or_query}", request(b"", "GET")) == b"?b=2&a=%20x&b=3&only=1"
     assert filled("{body_or_query}", request(b"{}", "GET")) == "signature_mismatch"
 
@@ -143,14 +138,12 @@ def test_a_get_signs_its_query() -> None:
     ["{nothing}", "{body:x}", "{json}", "{json:a..b}", "{json:a[}", "{json:a[*]}", "{body|rot13}",
      "{body", "body}", "[{body}", "{body}]", "[[{body}]]", "{form_sorted:sig}", "{header:A}"],
 )  # fmt: skip
-def test_a_template_that_means_nothing_is_reported(template: str) -> None:
-    """Every unknown word, stray brace and impossible path is a sentence at load."""
+def test_an_invalid_template_is_reported(template: str) -> None:
     with pytest.raises(ValueError, match=r"^(has|'A')"):
         compile_template(template)
 
 
 def test_every_reference_is_tested_here() -> None:
-    """A new entry of the table needs a line above."""
     text = Path(__file__).read_text(encoding="utf-8")
     assert all(f"{{{name}" in text for name in REFERENCES)
 
@@ -162,7 +155,6 @@ def test_every_reference_is_tested_here() -> None:
     ids=["values", "brackets"],
 )
 def test_a_body_of_half_a_million_values_is_not_parsed(template: str, body: bytes) -> None:
-    """Anyone can send one: each held every other delivery up for half a second."""
     began = time.process_time()
     assert filled(template, request(body)) == "signature_missing"
     assert time.process_time() - began < 0.05

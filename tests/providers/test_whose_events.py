@@ -24,7 +24,19 @@ from app.providers.profile import list_profiles, load_profile, shipped_profiles,
 from app.providers.request import Incoming
 from app.providers.source import Source
 from reconcile.ledger.events import Event
-from tests.providers.builders import CHECKOUT, MINIMAL, NOW, SECRET, body_of, toml
+from tests.providers.builders import (
+    CHECKOUT,
+    MINIMAL,
+    NOW,
+    SECRET,
+    body_of,
+    load,
+    only,
+    problem_of,
+    raw,
+    refused,
+    toml,
+)
 from tests.providers.samples import private_key
 
 PRICED = {"unit": "major", "payment": "json:sum", "payment_currency": "text:KES"}
@@ -36,19 +48,6 @@ PROVIDERS = {
 """Those of the shipped ones whose key signs the events of all the provider's merchants."""
 
 
-def load(folder: Path, top: str = "", **sections: Any) -> Any:
-    path = folder / "mine.toml"
-    whole = {**MINIMAL, **sections}
-    path.write_text(top + toml(whole).replace('"undocumented" = true', "undocumented = true"))
-    return load_profile(str(path))
-
-
-def problem_of(folder: Path, top: str = "", **sections: Any) -> str:
-    with pytest.raises(ConfigurationError) as caught:
-        load(folder, top, **sections)
-    return "\n".join(caught.value.problems)
-
-
 def signature(**keys: Any) -> dict[str, Any]:
     return {**MINIMAL["signature"], **keys}
 
@@ -56,8 +55,7 @@ def signature(**keys: Any) -> dict[str, Any]:
 # --- the kind of key -----------------------------------------------------------------------------
 
 
-def test_every_shipped_profile_says_whose_its_key_is() -> None:
-    """In its file, not by a default; only what nobody signs has no key."""
+def test_each_shipped_profile_states_whose_its_key_is() -> None:
     for name in shipped_profiles():
         shown, text = show_profile(name)["signature"], load_profile(name)
         written = (Path("app/providers/profiles") / f"{name}.toml").read_text(encoding="utf-8")
@@ -69,14 +67,12 @@ def test_every_shipped_profile_says_whose_its_key_is() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(PROVIDERS))
-def test_no_event_under_a_shared_key_counts_by_itself(name: str) -> None:
-    """It names its account, or is fetched back, or is unconfirmed for good."""
+def test_an_event_under_a_shared_key_names_its_account_or_is_unconfirmed(name: str) -> None:
     profile = load_profile(name)
     assert profile.account.where or profile.unconfirmed
 
 
 def test_a_shared_key_must_say_how_accounts_are_kept_apart(tmp_path: Path) -> None:
-    """One of the three, else the file does not load."""
     shared = signature(key="provider")
     assert "account: is missing" in problem_of(tmp_path, signature=shared)
     where = {"where": "json:merchant"}
@@ -87,8 +83,7 @@ def test_a_shared_key_must_say_how_accounts_are_kept_apart(tmp_path: Path) -> No
     assert "is instead of account.where" in problem_of(tmp_path, signature=shared, account=both)
 
 
-def test_a_published_key_has_no_default(tmp_path: Path) -> None:
-    """Who verifies with a public key must say whose it is; a shared secret is one's own."""
+def test_a_public_key_has_no_default_owner(tmp_path: Path) -> None:
     public = signature(mac="ed25519")
     assert "signature.key: is missing" in problem_of(tmp_path, signature=public)
     assert load(tmp_path, signature=signature(mac="ed25519", key="merchant")).signature.key
@@ -96,14 +91,12 @@ def test_a_published_key_has_no_default(tmp_path: Path) -> None:
 
 
 def test_the_member_that_names_the_account_must_be_signed(tmp_path: Path) -> None:
-    """Else the attacker writes it."""
     rule = signature(key="provider", signed="{json:id}:{json:type}:{json:order}")
     problem = problem_of(tmp_path, signature=rule, account={"where": "json:merchant"})
     assert "account.where: is not covered" in problem
 
 
-def test_the_list_and_the_whole_say_so() -> None:
-    """`profiles list` states `unconfirmed`, and the kind of key."""
+def test_profiles_list_and_show_state_the_owner_of_the_key() -> None:
     rows = {row["profile"]: row for row in list_profiles()}
     assert (rows["bitso"]["key"], rows["bitso"]["events"]) == ("provider", "unconfirmed")
     assert (rows["stripe"]["key"], rows["stripe"]["events"]) == ("merchant", "signed")
@@ -111,13 +104,10 @@ def test_the_list_and_the_whole_say_so() -> None:
     assert show_profile("woovi")["account"]["where"] == ("json:company.id",)
 
 
-def test_events_of_an_undocumented_account_claim_nothing(tmp_path: Path) -> None:
-    """They are pending, `unconfirmed`, and nobody is asked about them."""
+def test_events_of_an_undocumented_account_are_pending_and_not_asked_about(tmp_path: Path) -> None:
     profile = load(tmp_path, signature=signature(key="provider"), account={"undocumented": True})
     source = Source(name="s", profile=profile, secrets=["k" * 24])
-    (event,) = source.read(
-        Incoming([], b'{"id": "e", "type": "paid", "order": "o"}'), digest="d" * 64
-    ).events
+    event = only(source, {"id": "e", "type": "paid", "order": "o"})
     assert (event.claim, event.standing, source.asks) == ("pending", "unconfirmed", False)
 
 
@@ -125,7 +115,7 @@ def test_events_of_an_undocumented_account_claim_nothing(tmp_path: Path) -> None
 
 
 def foreign(source: Source, document: Any) -> bool:
-    """What the door says; the reader says the same of whatever it can read."""
+    """Return what the receiver finds, and check that the reader finds the same."""
     body = json.dumps(document).encode()
     foreign = source.belonging(Incoming([], body)).foreign
     with suppress(Unreadable):
@@ -145,8 +135,9 @@ def foreign(source: Source, document: Any) -> bool:
         (None, True),
     ],
 )
-def test_only_the_named_accounts_count(merchant: Any, is_foreign: bool, tmp_path: Path) -> None:
-    """Compared as texts, exactly; none at all is another."""
+def test_only_the_configured_accounts_count(
+    merchant: Any, is_foreign: bool, tmp_path: Path
+) -> None:
     profile = load(
         tmp_path, signature=signature(key="provider"), account={"where": "json:merchant"}
     )
@@ -157,7 +148,6 @@ def test_only_the_named_accounts_count(merchant: Any, is_foreign: bool, tmp_path
 
 
 def test_one_foreign_event_makes_a_whole_body_foreign(tmp_path: Path) -> None:
-    """Who sent it, sent the others too; so does a list of none, and what is no JSON."""
     profile = load(
         tmp_path,
         signature=signature(key="provider"),
@@ -200,7 +190,6 @@ UNAMBIGUOUS = [
 def test_a_join_without_a_separator_needs_a_fetch_back(
     signed: str, join: str, tmp_path: Path
 ) -> None:
-    """The loader finds it by itself, and says which it is."""
     rule = signature(signed=signed)
     form: dict[str, Any] = {"request": {"body": "form"}} if "form" in signed else {}
     if form:
@@ -213,13 +202,11 @@ def test_a_join_without_a_separator_needs_a_fetch_back(
 
 
 @pytest.mark.parametrize("signed", UNAMBIGUOUS)
-def test_what_can_be_kept_apart_needs_none(signed: str, tmp_path: Path) -> None:
-    """Separators, digests, the address before a JSON body, and what does not count."""
+def test_fields_with_visible_boundaries_need_no_fetch_back(signed: str, tmp_path: Path) -> None:
     assert load(tmp_path, signature=signature(signed=signed), amounts=PRICED)
 
 
-def test_digits_end_where_a_document_begins_and_nowhere_else(tmp_path: Path) -> None:
-    """`{ts}{body}` of JSON is unambiguous; of a form it is not."""
+def test_digits_before_json_are_unambiguous_and_before_a_form_are_not(tmp_path: Path) -> None:
     rule, time = signature(signed="{ts}{body}"), {"where": "header:x-time"}
     assert load(tmp_path, signature=rule, timestamp=time)
     form: dict[str, Any] = {
@@ -229,9 +216,9 @@ def test_digits_end_where_a_document_begins_and_nowhere_else(tmp_path: Path) -> 
     assert "joins {ts} and {body}" in problem_of(tmp_path, signature=rule, timestamp=time, **form)
 
 
-def test_the_shops_own_form_split_anew_is_no_payment_of_peach() -> None:
-    """What the shop signs for a customer's browser holds the customer's own words. Cut at other
-    places the same characters are a payment of another order: genuine, and it claims nothing."""
+def test_a_peach_form_that_was_split_anew_claims_nothing() -> None:
+    """The shop signs the customer's own words for the browser. Split at other places, the same
+    characters are a genuine payment of another order."""
     key = "df2ef3ec0c5f4a0c9a7d5ef0b3a1c2d4"
     words = "id1merchantTransactionIdORD-1paymentTypeDBresult.code000.100.110z"
     shops = {
@@ -259,7 +246,7 @@ def test_the_shops_own_form_split_anew_is_no_payment_of_peach() -> None:
     body = "&".join(f"{name}={value}" for name, value in split.items()).encode()
     source = Source(name="peach", profile=load_profile("peach_checkout"), secrets=[key])
     assert source.verify(Incoming([], body), now=NOW) is None
-    (event,) = source.read(Incoming([], body), digest="d" * 64).events
+    event = only(source, body)
     assert (event.order, event.kind) == ("ORD-1", "DB:000.100.110")
     assert (event.claim, event.standing, source.asks) == ("pending", "unconfirmed", True)
 
@@ -276,13 +263,13 @@ def test_the_shops_own_form_split_anew_is_no_payment_of_peach() -> None:
         {"type": "text/plain\n"},
     ],
 )
-def test_no_line_break_is_acknowledged(keys: dict[str, str], tmp_path: Path) -> None:
-    """Neither in the body nor in the header of its kind."""
+def test_an_acknowledgement_with_a_line_break_is_reported(
+    keys: dict[str, str], tmp_path: Path
+) -> None:
     assert "without CR or LF" in problem_of(tmp_path, acknowledgement=keys)
 
 
-def test_no_line_break_stands_in_a_field_of_an_acknowledgement(tmp_path: Path) -> None:
-    """In no name and no constant."""
+def test_an_acknowledgement_field_with_a_line_break_is_reported(tmp_path: Path) -> None:
     fields = '\n[acknowledgement.fields]\n"a\\nb" = 1\nc = "text:x\\r\\ny"\n'
     path = tmp_path / "mine.toml"
     path.write_text(toml(MINIMAL) + fields)
@@ -292,8 +279,7 @@ def test_no_line_break_stands_in_a_field_of_an_acknowledgement(tmp_path: Path) -
     assert all("without CR or LF" in each for each in caught.value.problems)
 
 
-def test_an_event_that_does_not_say_its_environment_is_reported() -> None:
-    """Absent or null, where the profile names the member; one that names none says nothing."""
+def test_an_event_without_its_environment_is_marked_unstated() -> None:
     source = Source(name="acme", profile=CHECKOUT, secrets=[SECRET])
     for said, unstated in (("live", False), (..., True), (None, True)):
         reading = source.read(Incoming([], body_of(environment=said)), digest="d" * 64)
@@ -303,9 +289,7 @@ def test_an_event_that_does_not_say_its_environment_is_reported() -> None:
     assert not other.read(Incoming([], b'{"event": "payment.failed"}'), digest="d" * 64).unstated
 
 
-def test_a_chargeback_of_mollie_counts_though_it_says_no_mode() -> None:
-    """In live and in the sandbox, at the receiver and when it is read; a payment without its mode
-    does not."""
+def test_a_chargeback_of_mollie_counts_without_its_mode_and_a_payment_does_not() -> None:
     source = Source(name="m", profile=load_profile("mollie"), secrets=["k" * 24])
     entity = {"amount": {"currency": "EUR", "value": "10.00"}, "paymentId": "tr_1"}
     event = {"id": "event_1", "type": "chargeback.received", "entityId": "chb_1"}
@@ -334,11 +318,10 @@ def test_a_chargeback_of_mollie_counts_though_it_says_no_mode() -> None:
         ),
     ],
 )
-def test_an_answer_of_the_other_environment_is_none(
+def test_an_answer_of_the_other_environment_is_unreadable(
     profile: str, answer: dict[str, Any], words: tuple[Any, Any]
 ) -> None:
-    """In live one that does not say is none either: a key of the sandbox is answered about payments
-    of nobody's money."""
+    """In live also an answer that states none: a sandbox key is answered about no real money."""
     source = Source(name="s", profile=load_profile(profile), secrets=["k" * 24])
     asked = Event(source="s", event_id="e", digest="0" * 64, kind="payment", claim="pending")
     (member,) = (name for name, value in answer.items() if value is ...)
@@ -357,24 +340,20 @@ def test_an_answer_of_the_other_environment_is_none(
     assert [claim(each, None) for each in (sandbox, live, None)] == [paid, paid, paid]
 
 
-def test_orders_of_its_own_meet_no_others() -> None:
-    """Their name has the source before it, which no other source's event can say."""
+def test_a_sources_own_orders_are_named_after_it() -> None:
     own = Source(name="till", profile=CHECKOUT, secrets=[SECRET], own_orders=True)
     shared = Source(name="web", profile=CHECKOUT, secrets=[SECRET])
-    (event,) = own.read(Incoming([], body_of()), digest="d" * 64).events
-    assert event.order == "@till:ORD-1042"
+    assert only(own, body_of()).order == "@till:ORD-1042"
     said = body_of(data__order__reference="@till:ORD-1042")
     with pytest.raises(Unreadable, match="orders of its own"):
-        shared.read(Incoming([], said), digest="d" * 64)
+        only(shared, said)
     other = Source(name="other", profile=CHECKOUT, secrets=[SECRET], own_orders=True)
-    (event,) = other.read(Incoming([], said), digest="d" * 64).events
-    assert event.order == "@other:@till:ORD-1042"
+    assert only(other, said).order == "@other:@till:ORD-1042"
     with pytest.raises(Unreadable, match="longer than 200"):
-        own.read(Incoming([], body_of(data__order__reference="o" * 195)), digest="d" * 64)
+        only(own, body_of(data__order__reference="o" * 195))
 
 
-def test_one_key_is_the_same_in_every_spelling() -> None:
-    """Shared secrets by their bytes, public keys by their numbers; others are others."""
+def test_a_key_has_one_identity_in_every_spelling() -> None:
     raw = bytes(range(32))
     adyen, mollie = load_profile("adyen"), load_profile("mollie")
     hexed = key_identities(adyen, [raw.hex()])
@@ -401,8 +380,7 @@ def test_one_key_is_the_same_in_every_spelling() -> None:
 
 
 @pytest.mark.parametrize("written", ["raw", "der"])
-def test_pawapay_is_taken_in_both_writings_and_only_for_our_host(written: str) -> None:
-    """r and s side by side or in DER; a signature that leaves out @authority proves nothing."""
+def test_pawapay_signatures_verify_in_both_forms_and_only_for_our_host(written: str) -> None:
     pawapay, key = load_profile("pawapay"), private_key("ecdsa-p256-sha256")
     url, body = "https://shop.example/webhooks/pawapay", b'{"depositId": "d"}'
     source = Source(name="p", profile=pawapay, secrets={"k": key})
@@ -415,12 +393,11 @@ def test_pawapay_is_taken_in_both_writings_and_only_for_our_host(written: str) -
             name="p", profile=dataclasses.replace(pawapay, signature=rule), secrets={"k": key}
         )
         made = signer.signed(body, event_id="e", now=NOW, url=url)
-        return [(name.encode(), value.encode()) for name, value in made.headers]
+        return raw(made.headers)
 
     whole = ("content-digest", "@method", "@authority", "@path")
     assert source.verify(Incoming(sent(whole, url), body, url=url), now=NOW) is None
     other = "https://other.example/webhooks/pawapay"
     for headers in (sent(whole, other), sent(("content-digest", "@method", "@path"), url)):
-        refusal = source.verify(Incoming(headers, body, url=url), now=NOW)
-        assert refusal is not None
+        refusal = refused(source.verify(Incoming(headers, body, url=url), now=NOW))
         assert refusal.reason == "signature_mismatch"

@@ -35,39 +35,36 @@ PAYPAL_NAME = "messageverificationcerts.paypal.com"
 
 
 def pem(key: Any) -> str:
-    """A private key as PEM text."""
     made: bytes = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return made.decode()
 
 
 def public_pem(key: Any) -> str:
-    """The public half as PEM text."""
     public: bytes = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     return public.decode()
 
 
 @cache
 def rsa_key(number: int = 0) -> rsa.RSAPrivateKey:
-    """An RSA key, made once; another for each number."""
+    """Make an RSA key once for each number."""
     return rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 
 @cache
 def ec_key(number: int = 0) -> ec.EllipticCurvePrivateKey:
-    """A key on P-256, made once; another for each number."""
+    """Make a key on P-256 once for each number."""
     return ec.generate_private_key(ec.SECP256R1())
 
 
 @cache
 def ed25519_key() -> ed25519.Ed25519PrivateKey:
-    """An ed25519 key, made once."""
     return ed25519.Ed25519PrivateKey.generate()
 
 
 def certificate(
     name: str = PAYPAL_NAME, *, issuer: Any = None, first_day: int = -1, last_day: int = 90
 ) -> str:
-    """A certificate of `rsa_key()` in PEM; signed by itself, or by the key `issuer`."""
+    """Make a certificate of `rsa_key()` in PEM, signed by itself or by the key `issuer`."""
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     by = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "An issuer")])
     made = (
@@ -84,7 +81,6 @@ def certificate(
 
 
 def issuer_certificate(key: Any) -> str:
-    """The certificate of an issuer itself."""
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "An issuer")])
     made = (
         x509.CertificateBuilder()
@@ -100,7 +96,7 @@ def issuer_certificate(key: Any) -> str:
 
 
 def jwk(key: ec.EllipticCurvePrivateKey, **members: Any) -> str:
-    """A private JWK as JSON text, with members changed."""
+    """Write a private JWK as JSON text, with members changed."""
     return json.dumps({**jwt.algorithms.ECAlgorithm.to_jwk(key, as_dict=True), **members})
 
 
@@ -110,29 +106,24 @@ def made(
     options: Mapping[str, object] | None = None,
     named: Mapping[str, str] | None = None,
 ) -> NamedVerifier:
-    """The verifier called `name`, of a source called acme."""
+    """Compile the verifier called `name` for a source called acme."""
     return factory_of(name)("acme", options or {}, Secrets(listed=listed, named=named or {}))
 
 
 def flip(data: bytes, bit: int) -> bytes:
-    """The same bytes with one bit changed."""
     at, mask = bit // 8 % len(data), 1 << bit % 8
     return data[:at] + bytes([data[at] ^ mask]) + data[at + 1 :]
 
 
 def flip_body(request: Incoming, bit: int) -> Incoming:
-    """One bit of the raw body changed."""
     return request._replace(body=flip(request.body, bit))
 
 
 def flip_hex(request: Incoming, bit: int) -> Incoming:
-    """One bit changed of the bytes that the body spells in hex."""
     return request._replace(body=flip(bytes.fromhex(request.body.decode()), bit).hex().encode())
 
 
 def flip_field(name: str) -> Callable[[Incoming, int], Incoming]:
-    """One bit of a form's field changed."""
-
     def change(request: Incoming, bit: int) -> Incoming:
         fields = dict(parse_qsl(request.body.decode(), encoding="latin-1"))
         fields[name] = flip(fields[name].encode("latin-1"), bit).decode("latin-1")
@@ -149,20 +140,20 @@ class Sample(NamedTuple):
     change: Callable[[Incoming, int], Incoming] = flip_body
 
     def request(self, *, now: Instant = NOW) -> Incoming:
-        """A genuine request made at `now`."""
+        """Sign a genuine request at `now`."""
         return arrived(
             self.verifier.sign(self.body, event_id="evt_01", now=now, method="POST", url=URL)
         )
 
 
 def arrived(signed: Signed, method: str = "POST") -> Incoming:
-    """What was signed, as it reaches us."""
+    """Return a signed request as a server receives it."""
     headers = [(name.lower().encode(), value.encode()) for name, value in signed.headers]
     return Incoming(headers, signed.body, method, signed.url)
 
 
 def having(request: Incoming, **values: bytes | list[bytes] | None) -> Incoming:
-    """With headers set (`_` for `-`): to one value, several, or none."""
+    """Set headers (`_` for `-`) to one value, several, or none."""
     names = {name.replace("_", "-").encode(): value for name, value in values.items()}
     kept = [(name, value) for name, value in request.headers if name not in names]
     for name, value in names.items():
@@ -171,12 +162,10 @@ def having(request: Incoming, **values: bytes | list[bytes] | None) -> Incoming:
 
 
 def header(request: Incoming, name: str) -> bytes:
-    """The value of one header."""
     return dict(request.headers)[name.encode()]
 
 
 def paypal_secrets(**changes: str) -> dict[str, str]:
-    """Webhook id, certificate and private key, some changed."""
     whole = {
         "webhook_id": "WEBHOOK-1",
         CERTIFICATE_URL: certificate(),
@@ -187,7 +176,7 @@ def paypal_secrets(**changes: str) -> dict[str, str]:
 
 @cache
 def samples() -> Mapping[str, Sample]:
-    """One sample for each scheme, and for each kind of key and body of it."""
+    """Make one sample for each scheme, and for each kind of key and body."""
     pss = {"algorithms": ["rsa-pss-sha512"]}
     required = {"required": ["content-type", "x-event-id"]}
     p384 = ec.generate_private_key(ec.SECP384R1())

@@ -11,6 +11,7 @@ import pytest
 from app.providers.named.contract import NamedVerifier, Secrets, factory_of
 from app.providers.request import Incoming
 from reconcile.instants import SECOND
+from tests.providers.builders import refused
 from tests.providers.named.builders import flip, having, header
 
 VECTORS = Path(__file__).parents[2] / "vectors"
@@ -27,15 +28,12 @@ PROFILES = {
 
 
 def vectors_of(profile: str) -> list[dict[str, Any]]:
-    """The lines of one file."""
     return [json.loads(line) for line in (VECTORS / f"{profile}.jsonl").read_text().splitlines()]
 
 
-ALL = [(profile, vector) for profile in PROFILES for vector in vectors_of(profile)]
-EACH = pytest.mark.parametrize(
-    ("profile", "vector"), ALL, ids=[f"{profile}-{vector['name']}" for profile, vector in ALL]
-)
-GENUINE = [(profile, vector) for profile, vector in ALL if vector["valid"]]
+GENUINE = [
+    (profile, vector) for profile in PROFILES for vector in vectors_of(profile) if vector["valid"]
+]
 
 
 def verifier_of(profile: str, vector: dict[str, Any], **options: object) -> NamedVerifier:
@@ -52,28 +50,19 @@ def request_of(vector: dict[str, Any]) -> Incoming:
     return Incoming(headers, body, vector.get("method", "POST"), vector.get("url", ""))
 
 
-@EACH
-def test_the_verdict_is_the_published_one(profile: str, vector: dict[str, Any]) -> None:
-    """Each request is accepted, or refused for the reason that its line gives."""
-    verifier = verifier_of(profile, vector)
-    refusal = verifier.verify(request_of(vector), now=vector.get("now", 0) * SECOND)
-    assert (refusal is None) is vector["valid"]
-    assert refusal is None or refusal.reason == vector["reason"]
-
-
 @pytest.mark.parametrize(
     ("profile", "vector"), GENUINE, ids=[f"{p}-{vector['name']}" for p, vector in GENUINE]
 )
-def test_no_genuine_request_survives_another_body(profile: str, vector: dict[str, Any]) -> None:
-    """Every published request with one bit of its body changed is refused."""
+def test_a_published_request_with_one_changed_bit_is_refused(
+    profile: str, vector: dict[str, Any]
+) -> None:
     request = request_of(vector)
     changed = request._replace(body=flip(request.body, 8 * (len(request.body) // 2)))
     verifier = verifier_of(profile, vector)
     assert verifier.verify(changed, now=vector.get("now", 0) * SECOND) is not None
 
 
-def test_the_documented_example_is_decrypted() -> None:
-    """The OPPWA example gives the plaintext that its page shows."""
+def test_the_documented_oppwa_example_decrypts_to_its_plaintext() -> None:
     (vector, *_) = vectors_of("peach_oppwa")
     assert verifier_of("peach_oppwa", vector).payload(request_of(vector)) == b'{"type": "PAYMENT"}'
 
@@ -93,8 +82,10 @@ def test_the_documented_example_is_decrypted() -> None:
         ),
     ],
 )
-def test_rfc_9421_signatures_that_cover_no_body(keyid: str, covered: str, signature: str) -> None:
-    """B.2.5 and B.2.6: genuine where a profile asks for no digest and there is no body."""
+def test_rfc_9421_examples_without_a_body_are_genuine_without_a_digest(
+    keyid: str, covered: str, signature: str
+) -> None:
+    """Examples B.2.5 and B.2.6 of the RFC."""
     vector = next(v for v in vectors_of("rfc9421") if v["name"] == "missing")
     stated = f'sig=({covered});created={vector["now"]};keyid="{keyid}"'
     request = having(
@@ -105,8 +96,7 @@ def test_rfc_9421_signatures_that_cover_no_body(keyid: str, covered: str, signat
     verifier = verifier_of("rfc9421", vector, required=["date"])
     now = vector["now"] * SECOND
     assert verifier.verify(request, now=now) is None
-    with_body = verifier.verify(request._replace(body=b'{"hello": "world"}'), now=now)
-    assert with_body is not None
+    with_body = refused(verifier.verify(request._replace(body=b'{"hello": "world"}'), now=now))
     assert "content-digest" in with_body.sentence
     forged = having(request, date=flip(header(request, "date"), 3))
     assert verifier.verify(forged, now=now) is not None

@@ -68,8 +68,9 @@ def several(fields: list[tuple[str, str]]) -> Several:
 
 @FIXED
 @given(fields=FIELDS, url=URLS, sha256=st.booleans())
-def test_we_accept_what_twilio_signs(fields: list[tuple[str, str]], url: str, sha256: bool) -> None:
-    """Any form at any address, with an auth token or a shared key."""
+def test_requests_signed_by_the_twilio_package_verify(
+    fields: list[tuple[str, str]], url: str, sha256: bool
+) -> None:
     algorithm = "HMAC_SHA256" if sha256 else "HMAC_SHA1"
     signature = RequestValidator("token").compute_signature(url, several(fields), algorithm)
     headers = [(b"content-type", FORM.encode()), (b"x-twilio-signature", signature.encode())]
@@ -84,16 +85,16 @@ def test_we_accept_what_twilio_signs(fields: list[tuple[str, str]], url: str, sh
 
 @FIXED
 @given(fields=FIELDS, url=URLS)
-def test_twilio_accepts_what_we_sign(fields: list[tuple[str, str]], url: str) -> None:
-    """The package takes our signature of any form at any address."""
+def test_the_twilio_package_accepts_our_signatures_of_forms(
+    fields: list[tuple[str, str]], url: str
+) -> None:
     body = urlencode(fields).encode()
     signed = made("twilio", "token").sign(body, event_id="e", now=NOW, method="POST", url=url)
     signature = dict(signed.headers)["x-twilio-signature"]
     assert RequestValidator("token").validate(signed.url, several(fields), signature)
 
 
-def test_twilio_accepts_our_json() -> None:
-    """The package finds our digest in the address to be that of the body."""
+def test_the_twilio_package_accepts_our_body_digest_in_the_address() -> None:
     signed = made("twilio", "token").sign(JSON, event_id="e", now=NOW, method="POST", url=URL)
     signature = dict(signed.headers)["x-twilio-signature"]
     assert RequestValidator("token").validate(signed.url, JSON.decode(), signature)
@@ -112,8 +113,7 @@ def gateway(private: str = "private") -> braintree.BraintreeGateway:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_we_accept_and_read_what_braintree_signs(kind: str) -> None:
-    """Every kind of sample notification verifies, and its JSON has the kind and the subject."""
+def test_notifications_signed_by_the_braintree_package_verify_and_are_read(kind: str) -> None:
     sample = gateway().webhook_testing.sample_notification(kind, "my_id")
     request = Incoming([], urlencode(sample).encode(), "POST", URL)
     verifier = made("braintree", named={"public": "private"})
@@ -123,8 +123,7 @@ def test_we_accept_and_read_what_braintree_signs(kind: str) -> None:
     assert made("braintree", named={"public": "other"}).verify(request, now=NOW) is not None
 
 
-def test_braintree_accepts_what_we_sign() -> None:
-    """The package parses a notification that we signed."""
+def test_the_braintree_package_parses_notifications_that_we_signed() -> None:
     xml = b"<notification><kind>check</kind><subject><check>true</check></subject></notification>"
     verifier = made("braintree", named={"public": "private"})
     signed = verifier.sign(xml, event_id="e", now=NOW, method="POST", url=URL)
@@ -133,8 +132,7 @@ def test_braintree_accepts_what_we_sign() -> None:
     assert parsed.kind == "check"
 
 
-def test_pyjwt_accepts_the_token_we_sign() -> None:
-    """The token of a Plaid source is one to a JWT library, with the claims that Plaid states."""
+def test_pyjwt_accepts_the_token_of_a_plaid_source() -> None:
     verifier = made("plaid", named={"key-1": jwk(ec_key())})
     request = arrived(verifier.sign(JSON, event_id="e", now=NOW, method="POST", url=URL))
     token = header(request, "plaid-verification")
@@ -162,8 +160,9 @@ EACH = pytest.mark.parametrize(
 
 
 @EACH
-def test_the_library_accepts_our_message_signatures(name: str, algorithm: Any, key: Any) -> None:
-    """Signed by us, with digest, in each algorithm with two keys."""
+def test_the_http_message_signatures_library_accepts_our_signatures(
+    name: str, algorithm: Any, key: Any
+) -> None:
     options = {"algorithms": [name], "required": ["@method", "@target-uri", "content-type"]}
     verifier = made("rfc9421", named={"key-1": pem(key())}, options=options)
     signed = verifier.sign(JSON, event_id="e", now=NOW, method="POST", url=URL)
@@ -175,10 +174,9 @@ def test_the_library_accepts_our_message_signatures(name: str, algorithm: Any, k
 
 
 @EACH
-def test_we_accept_the_message_signatures_of_the_library(
+def test_signatures_of_the_http_message_signatures_library_verify(
     name: str, algorithm: Any, key: Any
 ) -> None:
-    """Signed by the library over components of its own choice and a digest of the body."""
     message = Message("POST", URL, {"X-Empty": "", "X-Two": "a,  b", "Content-Type": "text/plain"})
     keys = MappingKeyResolver(public_keys={}, private_keys={"key-1": key()})
     HTTPMessageSigner(signature_algorithm=algorithm, key_resolver=keys).sign(

@@ -11,6 +11,7 @@ import pytest
 from app.core.reading import Unreadable
 from app.providers.request import Incoming
 from reconcile.instants import SECOND, Instant
+from tests.providers.builders import refused
 from tests.providers.named.builders import (
     CERTIFICATE_URL,
     NOW,
@@ -27,15 +28,14 @@ from tests.providers.named.builders import (
 
 
 def sentence(name: str, change: Callable[[Incoming], Incoming], *, now: Instant = NOW) -> str:
-    """The sentence of a genuine request after a change."""
+    """Return the refusal's sentence for a changed genuine request."""
     sample = samples()[name]
-    refusal = sample.verifier.verify(change(sample.request()), now=now)
-    assert refusal is not None
+    refusal = refused(sample.verifier.verify(change(sample.request()), now=now))
     return refusal.sentence
 
 
 def replaced(name: str, old: bytes, new: bytes) -> Callable[[Incoming], Incoming]:
-    """A change of one header's text."""
+    """Make a change of one header's text."""
 
     def change(request: Incoming) -> Incoming:
         value = header(request, name)
@@ -83,21 +83,18 @@ def replaced(name: str, old: bytes, new: bytes) -> Callable[[Incoming], Incoming
 def test_a_refusal_says_which_check_failed(
     name: str, change: Callable[[Incoming], Incoming], said: str
 ) -> None:
-    """In words that an operator can act on."""
     assert any(words in sentence(name, change) for words in said.split("|"))
 
 
 @pytest.mark.parametrize("name", ["covered_headers", "plaid", "rfc9421 ed25519"])
 def test_age_is_judged_after_the_signature(name: str) -> None:
-    """A forged old request is a mismatch, a genuine one too old, with both lengths of time."""
     later = NOW + 3600 * SECOND
     assert "1 h old; at most 5 min" in sentence(name, lambda request: request, now=later)
     forged = sentence(name, lambda request: request._replace(body=b"[]"), now=later)
     assert "old" not in forged.split()
 
 
-def test_a_repeated_header_is_ambiguous() -> None:
-    """Two tokens, signatures or vectors: nobody can say which was meant."""
+def test_a_repeated_header_is_refused_as_ambiguous() -> None:
     for name in ("plaid", "paypal", "oppwa", "twilio form", "covered_headers"):
         sample = samples()[name]
         request = sample.request()
@@ -109,24 +106,24 @@ def test_a_repeated_header_is_ambiguous() -> None:
         assert "more than once" in refusal.sentence
 
 
-def test_a_repeated_covered_header_is_ambiguous() -> None:
-    """A second value of a header that the signature covers refuses."""
+def test_a_repeated_covered_header_is_refused_as_ambiguous() -> None:
     request = samples()["covered_headers"].request()
     twice = [*request.headers, (b"x-event-id", b"evt_02")]
-    refusal = samples()["covered_headers"].verifier.verify(request._replace(headers=twice), now=NOW)
-    assert refusal is not None
+    refusal = refused(
+        samples()["covered_headers"].verifier.verify(request._replace(headers=twice), now=NOW)
+    )
     assert "more than once" in refusal.sentence
 
 
-def test_a_shared_key_of_twilio_has_one_algorithm() -> None:
-    """An algorithm that nobody knows selects no key."""
+def test_an_unknown_algorithm_selects_no_shared_key_of_twilio() -> None:
     change = replaced("x-twilio-webhooks-signature-settings", b"SHA256", b"MD5")
     assert "no secret is configured" in sentence("twilio shared key", change)
 
 
 @pytest.mark.parametrize(("days", "accepted"), [(-2, False), (0, True), (2, True), (4, False)])
-def test_a_certificate_counts_only_while_it_is_valid(days: int, accepted: bool) -> None:
-    """Judged as of now, not as of start-up."""
+def test_a_certificate_counts_only_while_it_is_valid_at_the_time_of_judgement(
+    days: int, accepted: bool
+) -> None:
     short = certificate(first_day=-1, last_day=3)
     verifier = made(
         "paypal", named=paypal_secrets(**{CERTIFICATE_URL: short}), options={"past_s": 0}
@@ -139,8 +136,7 @@ def test_a_certificate_counts_only_while_it_is_valid(days: int, accepted: bool) 
 
 
 @pytest.mark.parametrize("tag", [b"", b';tag="other"'])
-def test_the_tag_of_an_application_is_demanded(tag: bytes) -> None:
-    """Where a profile names a tag, a signature without it, or with another, is not for us."""
+def test_a_signature_with_another_tag_than_the_profiles_is_refused(tag: bytes) -> None:
     sample = samples()["rfc9421 ed25519"]
     secrets = {"key-1": "hmac:c2VjcmV0"}
     verifier = made("rfc9421", named=secrets, options={"tag": "payments"})
@@ -150,13 +146,10 @@ def test_the_tag_of_an_application_is_demanded(tag: bytes) -> None:
         else sample.request()
     )
     request = replaced("signature-input", b'alg="ed25519"', b'alg="hmac-sha256"')(request)
-    refusal = verifier.verify(request, now=NOW)
-    assert refusal is not None
-    assert "tag" in refusal.sentence
+    assert "tag" in refused(verifier.verify(request, now=NOW)).sentence
 
 
-def test_the_payload_of_braintree_is_json() -> None:
-    """Lists, nulls, repeats, hyphens and texts of the XML, as a profile reads them."""
+def test_the_xml_of_braintree_is_read_as_json() -> None:
     xml = (
         b"<notification><kind>k</kind><subject><transaction><id>t1</id><amount>100.00</amount>"
         b'<merchant-account-id nil="true"/><disputes type="array"><dispute><id>d1</id></dispute>'
@@ -188,8 +181,7 @@ def test_the_payload_of_braintree_is_json() -> None:
         (b"<a>&unknown;</a>", "not well-formed"),
     ],
 )
-def test_xml_that_cannot_be_read_exactly_is_unreadable(xml: bytes, said: str) -> None:
-    """A genuine delivery of it is kept, and says why it was not read."""
+def test_genuine_xml_that_cannot_be_read_exactly_is_unreadable(xml: bytes, said: str) -> None:
     verifier = samples()["braintree"].verifier
     request = arrived(verifier.sign(xml or b" ", event_id="e", now=NOW, method="POST", url=URL))
     assert verifier.verify(request, now=NOW) is None
@@ -202,8 +194,10 @@ def test_xml_that_cannot_be_read_exactly_is_unreadable(xml: bytes, said: str) ->
     ("count", "covered", "judged"),
     [(8, '"content-digest"', True), (9, '"content-digest"', False), (1, '"@method" ' * 65, False)],
 )
-def test_many_signatures_are_not_tried(count: int, covered: str, judged: bool) -> None:
-    """Three hundred, which fit into one head, held the receiver up for an eighth of a second."""
+def test_no_more_than_eight_signatures_of_rfc_9421_are_tried(
+    count: int, covered: str, judged: bool
+) -> None:
+    """Three hundred fit into one head, and take an eighth of a second."""
     sample = samples()["rfc9421 ed25519"]
     labels = [f"s{number}" for number in range(count)]
     request = having(
@@ -211,13 +205,12 @@ def test_many_signatures_are_not_tried(count: int, covered: str, judged: bool) -
         signature_input=", ".join(f'{each}=({covered});keyid="key-1"' for each in labels).encode(),
         signature=", ".join(f"{each}=:AA==:" for each in labels).encode(),
     )
-    refusal = sample.verifier.verify(request, now=NOW)
-    assert refusal is not None
+    refusal = refused(sample.verifier.verify(request, now=NOW))
     assert ("more than 8 signatures" in refusal.sentence) == (not judged)
 
 
-def test_a_header_that_is_named_thousands_of_times_is_not_signed_as_often() -> None:
-    """It took no key to hold the receiver up for half a second by fifteen kilobytes."""
+def test_no_more_than_sixty_four_covered_headers_are_signed() -> None:
+    """Fifteen kilobytes of names took half a second, and no key."""
     request = samples()["covered_headers"].request()
     named = replaced("x-hook0-signature", b"h=", b"h=" + b"a " * 3_000)(request)
     others = [(b"b", b"")] * 2_000
@@ -230,9 +223,9 @@ def test_a_header_that_is_named_thousands_of_times_is_not_signed_as_often() -> N
     assert "more than 64 headers" in refusal.sentence
 
 
-def test_a_key_of_braintree_signs_once_however_often_it_is_named() -> None:
-    """A client token shows every customer the public key; a megabyte that names it often held the
-    receiver up for half a minute."""
+def test_a_braintree_key_signs_once_however_often_it_is_named() -> None:
+    """A client token shows every customer the public key, and a megabyte has room for many
+    names."""
     sample = samples()["braintree"]
     body = b"bt_signature=" + b"public%7Cy%26" * 8_000 + b"&bt_payload=" + b"A" * 150_000
     began = time.process_time()

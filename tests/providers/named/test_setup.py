@@ -32,8 +32,7 @@ SMALL_ORDER = (
 
 
 @pytest.mark.parametrize("name", sorted(NAMED))
-def test_without_a_secret_nothing_starts(name: str) -> None:
-    """No secret at all is a mistake of the configuration, reported with the source's name."""
+def test_a_source_of_a_named_scheme_needs_a_secret(name: str) -> None:
     with pytest.raises(ConfigurationError, match="source acme: has no"):
         made(name)
 
@@ -41,14 +40,12 @@ def test_without_a_secret_nothing_starts(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(NAMED))
 @pytest.mark.parametrize("blank", ["", "   "])
 def test_a_blank_secret_is_refused(name: str, blank: str) -> None:
-    """Listed or named, an empty secret never verifies anything."""
     with pytest.raises(ConfigurationError, match=r"is empty or blank|has no"):
         made(name, blank, named={"key-1": blank, "webhook_id": blank})
 
 
 @pytest.mark.parametrize("name", sorted(NAMED))
-def test_an_option_that_no_scheme_has_is_refused(name: str) -> None:
-    """A misspelt option is reported, and nothing is silently left out."""
+def test_an_unknown_option_is_refused(name: str) -> None:
     with pytest.raises(ConfigurationError, match=r"signature\.options\.past is not an option"):
         made(name, "0f" * 32, options={"past": 5}, named={"key-1": "x"})
 
@@ -67,10 +64,9 @@ def test_an_option_that_no_scheme_has_is_refused(name: str) -> None:
         ("paypal", {"hosts": ["example.org"]}, "is not at https:// of one of example.org"),
     ],
 )
-def test_options_that_make_no_sense_are_reported(
+def test_an_invalid_option_is_reported_by_its_key(
     name: str, options: dict[str, Any], said: str
 ) -> None:
-    """Each with its key."""
     secrets = {**paypal_secrets(), "key-1": jwk(ec_key())}
     with pytest.raises(ConfigurationError) as caught:
         made(name, "a secret", options=options, named=secrets)
@@ -98,10 +94,9 @@ def test_options_that_make_no_sense_are_reported(
         ("paypal", certificate("evilpaypal.com"), "of another name"),
     ],
 )
-def test_secrets_that_are_none_are_reported_without_showing_them(
+def test_an_invalid_secret_is_reported_without_being_shown(
     name: str, secret: str, said: str
 ) -> None:
-    """The sentence names the secret by number or id, and quotes nothing of it."""
     options = {"algorithms": ["ed25519"]} if name == "rfc9421" else {}
     with pytest.raises(ConfigurationError) as caught:
         made(name, secret, options=options, named={"webhook_id": "w", CERTIFICATE_URL: secret})
@@ -110,15 +105,13 @@ def test_secrets_that_are_none_are_reported_without_showing_them(
     assert caught.value.__context__ is None
 
 
-def test_all_problems_come_at_once() -> None:
-    """Two bad secrets, an option out of bounds and an unknown one are four sentences."""
+def test_all_problems_of_a_named_scheme_are_reported_at_once() -> None:
     with pytest.raises(ConfigurationError) as caught:
         made("covered_headers", "", "  ", options={"past_s": -1, "colour": "red"})
     assert len(caught.value.problems) == 4
 
 
-def test_a_chain_is_one_of_certificates_that_issued_each_other() -> None:
-    """The issuer's certificate after its own is taken, a stranger's is not."""
+def test_each_certificate_of_a_chain_must_have_issued_the_one_before_it() -> None:
     issuer, stranger = (
         rsa.generate_private_key(public_exponent=65537, key_size=2048) for _ in range(2)
     )
@@ -140,8 +133,9 @@ def test_a_chain_is_one_of_certificates_that_issued_each_other() -> None:
         ("plaid", {"key-1": public_pem(ec_key())}),
     ],
 )
-def test_who_has_only_the_public_half_cannot_sign(name: str, named: dict[str, str]) -> None:
-    """It is said in words, and verifying works all the same."""
+def test_a_source_with_only_the_public_half_verifies_and_cannot_sign(
+    name: str, named: dict[str, str]
+) -> None:
     with pytest.raises(ConfigurationError, match=r"needs|only the public half"):
         made(name, named=named).sign(
             b"{}", event_id="e", now=EARLIEST, method="POST", url="https://h/"
@@ -158,7 +152,6 @@ def test_who_has_only_the_public_half_cannot_sign(name: str, named: dict[str, st
         "https://[",
     ],
 )
-def test_a_certificate_stands_at_an_allowed_host(url: str) -> None:
-    """Under any other address not even a configured one counts."""
+def test_a_certificate_at_another_host_is_refused(url: str) -> None:
     with pytest.raises(ConfigurationError, match="is not at https"):
         made("paypal", named=paypal_secrets(**{url: certificate()}))
