@@ -28,8 +28,8 @@ _numbers = count(1)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of the contract the gate runs here what asks the server something that no other test asks,
-    and what several do at once; the rest proves on SQLite alone what it proves."""
+    """Leave out tests of the contract that prove on SQLite what they prove; the long form has
+    them."""
     here = Path(__file__).parent
     left = [
         each
@@ -45,12 +45,12 @@ def _rendered(url: URL) -> str:
 
 
 def ask(url: str, *statements: str) -> list[asyncpg.Record]:
-    """Run statements one by one, each by itself; what the last one finds."""
+    """Run statements one by one, each by itself; return the rows of the last."""
     return asyncio.run(ask_in_loop(url, *statements))
 
 
 async def ask_in_loop(url: str, *statements: str) -> list[asyncpg.Record]:
-    """The same for whoever has a loop."""
+    """Run statements as `ask` does, in a running loop."""
     connection = await asyncpg.connect(_rendered(make_url(url).set(drivername="postgresql")))
     try:
         found: list[asyncpg.Record] = []
@@ -63,7 +63,7 @@ async def ask_in_loop(url: str, *statements: str) -> list[asyncpg.Record]:
 
 @pytest.fixture(scope="session")
 def server_url() -> Iterator[str]:
-    """A database on the server, to begin from."""
+    """Yield the URL of a database to begin from."""
     given = os.environ.get("TEST_DATABASE_URL")
     if given:
         yield _rendered(make_url(given).set(drivername="postgresql+asyncpg"))
@@ -74,7 +74,7 @@ def server_url() -> Iterator[str]:
 
 @contextmanager
 def a_database(server_url: str, *, like: str = "template1") -> Iterator[str]:
-    """A database without any table, or as that of this name is, which nobody may use meanwhile."""
+    """Make an empty database, or a copy of one that nobody uses meanwhile."""
     name = f"tallyhook_{os.getpid()}_{next(_numbers)}"
     ask(server_url, f"CREATE DATABASE {name} TEMPLATE {like}")
     try:
@@ -94,22 +94,21 @@ async def migrate(url: str) -> None:
 
 @pytest.fixture
 def empty_url(server_url: str) -> Iterator[str]:
-    """A database of the test's own, without any table."""
+    """Make an empty database for the test."""
     with a_database(server_url) as url:
         yield url
 
 
 @pytest.fixture(scope="session")
 def shared_url(server_url: str) -> Iterator[str]:
-    """A database of the newest version."""
+    """Make a database of the newest version."""
     with a_database(server_url) as url:
         asyncio.run(migrate(url))
         yield url
 
 
 def _emptying() -> str:
-    """One statement that empties each table in which anything is: rows of some may only be added,
-    which the table's owner can undo."""
+    """Return one statement that empties every table, past the triggers of append-only ones."""
     tables = ", ".join(f"'{name}'" for name in metadata.tables)
     return f"""DO $$ DECLARE name text; filled boolean; BEGIN
         FOREACH name IN ARRAY ARRAY[{tables}] LOOP
@@ -124,7 +123,7 @@ def _emptying() -> str:
 
 @pytest.fixture
 def url(shared_url: str) -> str:
-    """A database of the newest version, without a row; making one anew would take half a second."""
+    """Return a database of the newest version, emptied; making it anew would take half a second."""
     ask(
         shared_url,
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
@@ -136,6 +135,6 @@ def url(shared_url: str) -> str:
 
 @pytest.fixture
 async def inbox(url: str) -> AsyncIterator[Inbox]:
-    """A serving store."""
+    """Open a serving inbox."""
     async with opened(url) as inbox:
         yield inbox

@@ -51,20 +51,20 @@ class Load:
     gaps: list[float] = field(default_factory=list)
 
     async def reach(self, more: int, *, refusals: int = 0) -> None:
-        """Until so many more are acknowledged, and so many refused."""
+        """Wait until so many more are acknowledged, and so many refused."""
         wanted, refused = len(self.acknowledged) + more, self.refused + refusals
         await soon(lambda: len(self.acknowledged) >= wanted and self.refused >= refused)
 
     async def go_on(self, more: int) -> None:
-        """The same, now that a server is there again: whoever asks from now on finds it, so that
-        nobody is refused but those who were being answered."""
+        """Wait for more acknowledgements from a server that is back: only requests under way may be
+        refused."""
         since, before, refused = asyncio.get_running_loop().time(), len(self.times), self.refused
         await self.reach(more)
         self.gaps.append(max(0.0, self.times[before] - since))
         assert self.refused - refused <= SENDERS
 
     async def lost(self, url: str) -> set[str]:
-        """Those that were acknowledged and are not in the database."""
+        """Return the acknowledged ids that are not in the database."""
         found = await ask_in_loop(url, "SELECT id FROM deliveries")
         return set(self.acknowledged) - {row[0] for row in found}
 
@@ -79,8 +79,8 @@ class Load:
 
 @asynccontextmanager
 async def under_load(*stores: Inbox) -> AsyncIterator[Load]:
-    """Senders and a worker for each store, until the block ends. What is refused is sent again, and
-    each payment once more when the next order is paid."""
+    """Run senders and a worker for each receiver until the block ends. Refused events are sent
+    again, and each payment once more when the next order is paid."""
     load, ending = Load(), asyncio.Event()
 
     async def sent(inbox: Inbox, event: Event) -> bool:
@@ -126,7 +126,7 @@ async def under_load(*stores: Inbox) -> AsyncIterator[Load]:
 
 
 def events_of(order: str) -> list[Event]:
-    """What is said of an order; the last of it pays."""
+    """Return the events of an order; the last pays."""
     waiting: dict[str, Any] = {"order": order, "payment": f"p-{order}", "order_money": DUE}
     return [*(said(f"{order}-{n}", **waiting) for n in range(PARTS - 1)), paid(order)]
 
@@ -145,14 +145,14 @@ _RELEASED = (
 
 
 async def stored_twice(inbox: Inbox) -> list[str]:
-    """Ids of events that are there more than once, or that more than one delivery is said to have
-    brought."""
+    """Return ids of events that are stored more than once, or were brought by several
+    deliveries."""
     return [row[0] for row in await rows(inbox, _STORED)]
 
 
 async def told_wrongly(inbox: Inbox, orders: Collection[str], *, as_of: Instant) -> list[str]:
-    """Those of the orders, of which each was paid once, that were not told once that they may be
-    fulfilled, or that have other money; and whatever was told so twice."""
+    """Return paid orders that were not published once as fulfillable with their money, and any that
+    were published so twice."""
     told = {row[0]: row[1] for row in await rows(inbox, _RELEASED)}
     wrong = [order for order in {*told, *orders} if told.get(order) != 1]
     names = sorted(orders)
@@ -165,8 +165,7 @@ async def told_wrongly(inbox: Inbox, orders: Collection[str], *, as_of: Instant)
 
 
 async def assert_kept_once(url: str, load: Load) -> None:
-    """Nothing that was acknowledged is lost, and nothing is there twice, or has had its effect
-    twice."""
+    """Check that nothing acknowledged is lost, and nothing stored or effective twice."""
     assert await load.lost(url) == set()
     async with opened(url) as inbox:
         later = context(inbox, at=1 + CLAIM // SECOND)

@@ -20,10 +20,10 @@ RECEIVE = 65_536
 
 
 class Proxy:
-    """Passes everything on, in a folder and threads of its own, until it is told to cut."""
+    """A proxy in a folder and threads of its own, until it is told to cut."""
 
     def __init__(self, server: Path) -> None:
-        """`server` is the folder of the server's socket."""
+        """server: the folder of the server's socket."""
         self._server = server
         self._folder = Path(tempfile.mkdtemp(prefix="tpx", dir="/tmp"))
         self._listener = socket.socket(socket.AF_UNIX)
@@ -43,13 +43,13 @@ class Proxy:
         shutil.rmtree(self._folder)
 
     def url(self, url: str) -> str:
-        """The same database by way of the proxy."""
+        """Return the URL of the same database by way of the proxy."""
         query = {"host": str(self._folder), "port": str(PORT)}
         return make_url(url).set(query=query).render_as_string(hide_password=False)
 
     def cut_at(self, word: bytes, *, arrives: bool) -> None:
-        """Cut once, when the client says the word: before the server hears it, or after that and
-        before the client hears the answer."""
+        """Cut once, when the client says the word: before the server hears it, or before the client
+        hears the answer."""
         self._word, self._arrives = word, arrives
 
     def _accept(self) -> None:

@@ -95,7 +95,7 @@ class Server:
     """One server: its data, its socket, and its process while it runs."""
 
     def __init__(self, programs: Programs, folder: Path) -> None:
-        """`folder` does not exist yet; its name is short, for a socket's path is."""
+        """folder: does not exist yet, and has a short name, because a socket's path is short."""
         self._programs = programs
         self.folder = folder
         self.data = folder / "data"
@@ -105,18 +105,18 @@ class Server:
         programs.own(folder)
 
     def make(self) -> None:
-        """A new, empty cluster: a copy of one that is made once."""
+        """Make a new, empty cluster, as a copy of one that is made once."""
         subprocess.run(["cp", "-a", str(_cluster()), str(self.data)], check=True)
 
     def copy_from(self, primary: Server, *, name: str) -> None:
-        """A standby of another server, which is running; it will follow under this name."""
+        """Make a standby of another, running server, which it follows under this name."""
         to = f"host={primary.folder} port={PORT} user=postgres application_name={name}"
         words = ("-D", str(self.data), "-d", to, "-R", "-X", "stream", "-c", "fast", "--no-sync")
         self._programs.run("pg_basebackup", *words, log=self.log)
 
     @property
     def pid(self) -> int:
-        """The number of the process that watches over all the others."""
+        """Number of the process that watches over all the others."""
         return int((self.data / "postmaster.pid").read_text().split()[0])
 
     def start(self, *settings: str, around: Sequence[str] = ()) -> None:
@@ -131,7 +131,7 @@ class Server:
         self._process = self._programs.start("postgres", *words, log=self.log, around=around)
 
     def answers(self) -> bool:
-        """Whether it takes connections. Fails where it has ended."""
+        """Return whether it takes connections. Fails where it has ended."""
         assert self._process is not None
         assert self._process.poll() is None, self.said()
         words = ("-h", str(self.folder), "-p", str(PORT), "-U", "postgres", "-t", "5")
@@ -139,7 +139,7 @@ class Server:
         return probe.wait(PATIENCE_S) == 0
 
     def stop(self, number: int = signal.SIGINT) -> None:
-        """SIGINT: fast, SIGQUIT: immediate. Waits for its end; harmless when it has ended."""
+        """Stop and wait; harmless when it has ended. SIGINT: fast, SIGQUIT: immediate."""
         process = self._process
         if process is None:
             return
@@ -153,7 +153,7 @@ class Server:
         self._process = None
 
     def kill(self) -> None:
-        """SIGKILL to the server and to each of its processes, as when the machine stops."""
+        """Send SIGKILL to all its processes, as when the machine stops."""
         assert self._process is not None
         first = self.pid
         children = processes_of(first)
@@ -174,8 +174,7 @@ class Server:
         self._programs.run("pg_ctl", *words, log=self.log)
 
     def use_up_numbers(self) -> None:
-        """Have it begin, when it starts again, where so many transactions were that it warns that
-        their numbers run out."""
+        """Have it begin, when it starts again, where it warns that transaction numbers run out."""
         numbers = 1024 * 1024  # of which a file says what became of them
         files = (2**31 - 39_000_000) // numbers
         words = ("-f", "-x", str(files * numbers + 5), "-D", str(self.data))
@@ -186,11 +185,11 @@ class Server:
         os.chown(file, owner.st_uid, owner.st_gid)
 
     def url(self, database: str, *, driver: str = "postgresql+asyncpg") -> str:
-        """The URL of a database on this server."""
+        """Return the URL of a database on this server."""
         return f"{driver}://postgres@/{database}?host={self.folder}&port={PORT}"
 
     def said(self) -> str:
-        """The end of its log."""
+        """Return the end of its log."""
         return self.log.read_text(errors="replace")[-3_000:]
 
 
@@ -203,7 +202,7 @@ ENDINGS: dict[str, Callable[[Server], None]] = {
 
 
 def processes_of(pid: int) -> list[int]:
-    """The processes that it has started and that still run."""
+    """Return the running processes that it has started."""
     path = Path(f"/proc/{pid}/task/{pid}/children")
     return [int(each) for each in path.read_text().split()]
 
@@ -223,7 +222,7 @@ def _has_ended(pid: int) -> bool:
 
 
 def _folder(within: Path | None) -> Path:
-    """A new one with a short name, which others may enter."""
+    """Make a folder with a short name that others may enter."""
     folder = Path(tempfile.mkdtemp(prefix="tpg", dir=within or "/tmp"))
     folder.chmod(0o755)
     return folder
@@ -231,7 +230,7 @@ def _folder(within: Path | None) -> Path:
 
 @cache
 def _programs() -> Programs:
-    """The programs, copied once for all servers of this process."""
+    """Copy the programs, once for all servers of this process."""
     folder = _folder(memory())
     atexit.register(shutil.rmtree, folder)
     return Programs(folder)
@@ -239,7 +238,7 @@ def _programs() -> Programs:
 
 @cache
 def _cluster() -> Path:
-    """The files of a server with nothing in it."""
+    """Make the files of an empty server."""
     place = _folder(memory())
     atexit.register(shutil.rmtree, place)
     found = _programs()
@@ -252,8 +251,8 @@ def _cluster() -> Path:
 
 @contextmanager
 def programs(*, within: Path | None = None) -> Iterator[tuple[Programs, Path]]:
-    """The programs, and a folder with a short name for the servers that they run; on the disk,
-    unless it is to be within another."""
+    """Yield the programs, and a folder with a short name for servers; on the disk, unless it is to
+    be within another."""
     folder = _folder(within)
     try:
         yield _programs(), folder
@@ -263,7 +262,7 @@ def programs(*, within: Path | None = None) -> Iterator[tuple[Programs, Path]]:
 
 @contextmanager
 def running(*, within: Path | None = None) -> Iterator[Server]:
-    """A server of its own, with nothing in it."""
+    """Run an empty server."""
     with programs(within=within) as (found, folder):
         server = Server(found, folder / "s")
         server.make()

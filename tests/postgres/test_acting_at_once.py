@@ -41,8 +41,8 @@ ORDERS = range(20)
 
 
 async def one_after_the_other(*acts: Awaitable[object]) -> object:
-    """Acts that begin at once, of which one is done and the others are refused; what came of the
-    one."""
+    """Begin acts at once; check that one is done and the others are refused, and return its
+    result."""
     found = await asyncio.gather(*acts, return_exceptions=True)
     refused = [each for each in found if isinstance(each, BaseException)]
     assert [type(each) for each in refused] == [UsageError] * (len(acts) - 1)
@@ -50,7 +50,7 @@ async def one_after_the_other(*acts: Awaitable[object]) -> object:
 
 
 async def test_the_last_two_admins_do_not_disable_each_other(url: str) -> None:
-    """One of them stays: without an admin nobody could be added."""
+    """Without an admin nobody could be added."""
     async with several(url) as (one, other):
         await register_operator(context(one), name="ada", role="admin", by=None)
         for number in range(ROUNDS):
@@ -65,13 +65,11 @@ async def test_the_last_two_admins_do_not_disable_each_other(url: str) -> None:
 
 
 async def in_force(inbox: Inbox) -> list[str]:
-    """The names of those who may act."""
     found = await rows(inbox, "SELECT name FROM operators WHERE disabled_at IS NULL")
     return [name for (name,) in found]
 
 
-async def test_a_name_is_given_once(url: str) -> None:
-    """To one operator, and to one token: the second who asks is told that it is taken."""
+async def test_a_name_of_an_operator_or_token_is_given_once(url: str) -> None:
     async with several(url) as stores:
         await register_operator(context(stores[0]), name="ada", role="admin", by=None)
         for number in range(ROUNDS):
@@ -91,8 +89,7 @@ async def test_a_name_is_given_once(url: str) -> None:
         assert links == [(ROUNDS,)]
 
 
-async def test_what_two_sign_at_once_is_both_kept(url: str) -> None:
-    """Statements of the go-live checklist have their numbers one after another."""
+async def test_two_sign_offs_at_once_are_both_kept(url: str) -> None:
     async with several(url) as stores:
         for _ in range(ROUNDS):
             await asyncio.gather(
@@ -102,8 +99,7 @@ async def test_what_two_sign_at_once_is_both_kept(url: str) -> None:
         assert [number for (number,) in numbers] == list(range(1, 2 * ROUNDS + 1))
 
 
-async def test_rules_that_limit_what_one_may_do_are_not_got_round(url: str) -> None:
-    """Who saves rules while others put limits in force is alone no more."""
+async def test_new_limits_cannot_be_evaded_by_saving_rules_at_once(url: str) -> None:
     async with several(url) as (one, other):
         await one_after_the_other(
             save_rules(context(one), "close_alone = false\n", by=None),
@@ -112,9 +108,8 @@ async def test_rules_that_limit_what_one_may_do_are_not_got_round(url: str) -> N
         assert await rows(one, "SELECT number FROM match_rules") == [(1,)]
 
 
-async def test_one_order_told_twice_at_once_is_told_once(url: str) -> None:
-    """A shop that asks a second receiver before the first one has answered writes no second
-    record; and of another price the trail says what it was before."""
+async def test_an_order_stated_at_two_receivers_at_once_is_one_record(url: str) -> None:
+    """The trail of another price says what the price was before."""
     async with several(url) as stores:
         for number in range(ROUNDS):
             told = OrderFacts(
@@ -130,7 +125,6 @@ async def test_one_order_told_twice_at_once_is_told_once(url: str) -> None:
 
 
 async def test_a_month_is_closed_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two who close it at the same instant one is told that it is closed."""
     monkeypatch.setattr(closing, "REPORT_FORMATS", ("json",))
     both = asyncio.Barrier(2)
     rests_on = closing._rests_on
@@ -154,8 +148,7 @@ async def test_a_month_is_closed_once(url: str, monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_an_import_begins_after_one_that_is_just_being_published(url: str) -> None:
-    """One that was silent for long, and is taken for killed, may come to its end at that moment:
-    the next one then has the next number."""
+    """One that was silent for long and taken for killed may be published at that moment."""
     async with several(url) as (one, other):
         first, _ = await commit(one, begin_import, import_of_a_book("a.csv"))
 
@@ -174,8 +167,6 @@ async def test_an_import_begins_after_one_that_is_just_being_published(url: str)
 async def test_two_runs_that_find_the_same_orders_behind_make_their_lines_once(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two reconciliations at one time, as of a person and of the schedule, both come to their
-    end."""
     both = asyncio.Barrier(2)
     made_anew = reconcile_rows._made_anew
 
@@ -195,9 +186,7 @@ async def test_two_runs_that_find_the_same_orders_behind_make_their_lines_once(
         assert await rows(stores[0], "SELECT count(*) FROM takings") == [(len(ORDERS),)]
 
 
-async def test_bytes_that_are_just_attached_again_stay(url: str) -> None:
-    """An erasure lets go of a file at the moment in which it is attached to another order: the
-    other one has its bytes."""
+async def test_a_file_attached_again_during_an_erasure_keeps_its_bytes(url: str) -> None:
     async with several(url) as (one, other):
         await keep(one, *(arrival(said(name, order=name)) for name in ("A", "B")))
         first = await attach(context(one), attached_to("A"))
@@ -223,17 +212,15 @@ async def test_bytes_that_are_just_attached_again_stay(url: str) -> None:
 
 
 def attached_to(order: str) -> AttachRequest:
-    """The same file, for one of the orders."""
     return AttachRequest(
         about="order", subject=order, name="a.txt", kind="other", content=b"the very same", by=None
     )
 
 
 def import_of_a_book(file: str) -> Import:
-    """One that has not begun."""
     return Import(kind="book", file=file, sha256="0" * 64, who="ada", started_at=T)
 
 
 def at_the_end(inbox: Inbox) -> AppContext:
-    """Of a service that runs when the month's margin is over."""
+    """Return the context of a service after the month's margin."""
     return context(inbox, at=(CLOSED_AT - T) // 1_000_000)

@@ -30,7 +30,7 @@ NUMBERS = count()
 
 
 class Receivers:
-    """Receivers behind a balancer: each has its own configuration, and all one database."""
+    """Receivers behind a balancer, each with its own configuration, on one database."""
 
     def __init__(self, url: str, folder: Path, clock: SetClock) -> None:
         self._url, self._folder, self._clock = url, folder, clock
@@ -38,7 +38,7 @@ class Receivers:
         self.taken = 0
 
     async def replace(self, number: int, *secrets: str) -> None:
-        """End one, if it is there, and start it again with these secrets."""
+        """End a receiver, if it runs, and start it with these secrets."""
         await self.end(number)
         words = {"DATABASE_URL": self._url, "SOURCES__SHOP__SECRETS": json.dumps(secrets)}
         settings = load_settings(environ(self._folder, **words), serving=True)
@@ -51,14 +51,13 @@ class Receivers:
         self._open[number] = stack, await stack.enter_async_context(client)
 
     async def end(self, number: int) -> None:
-        """End one."""
         if number in self._open:
             stack, _ = self._open.pop(number)
             await stack.aclose()
 
     async def statuses(self, key: bytes, *receivers: int, times: int = 1) -> set[int]:
-        """What these answer to new deliveries that are signed with the key; all, if none is
-        named."""
+        """Return the answers of these receivers, or of all, to new deliveries signed with the
+        key."""
         found = set()
         for number in list(receivers or self._open) * times:
             name = f"e{next(NUMBERS)}"
@@ -73,7 +72,7 @@ class Receivers:
 
 @asynccontextmanager
 async def receivers(url: str, folder: Path, clock: SetClock) -> AsyncIterator[Receivers]:
-    """All of them with the old secret."""
+    """Start all of them with the old secret."""
     made = Receivers(url, folder, clock)
     try:
         for number in range(RECEIVERS):
@@ -86,8 +85,8 @@ async def receivers(url: str, folder: Path, clock: SetClock) -> AsyncIterator[Re
 
 @pytest.mark.soak
 async def test_a_secret_is_changed_on_one_after_the_other(url: str, tmp_path: Path) -> None:
-    """What is signed with the secret in force is taken by every receiver at every step, and kept;
-    what was left out is refused by each from the first delivery after its restart."""
+    """Every receiver takes what is signed with a secret in force, and refuses a withdrawn secret
+    from its restart on."""
     async with receivers(url, tmp_path, SetClock(T)) as all_of_them:
         for number in range(RECEIVERS):
             assert await all_of_them.statuses(NEW, number) == {401}
@@ -107,7 +106,7 @@ async def test_a_secret_is_changed_on_one_after_the_other(url: str, tmp_path: Pa
 
 
 async def test_a_secret_ends_everywhere_at_once(url: str, tmp_path: Path) -> None:
-    """Where its end was written beside it: without a restart, at that very moment."""
+    """At the end written beside it, without a restart."""
     clock = SetClock(T)
     ending = f"{secret(OLD)} until {format_instant(T + 60 * SECOND)}"
     async with receivers(url, tmp_path, clock) as all_of_them:

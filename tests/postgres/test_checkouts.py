@@ -27,7 +27,8 @@ def context_of(inbox: Inbox) -> AppContext:
 
 
 async def test_two_hundred_calls_at_two_receivers_make_one_request(url: str) -> None:
-    """Each receiver has a client with turns of its own; the database holds the one right to ask."""
+    """Each receiver has a client with turns of its own; the database grants the one right to
+    ask."""
 
     async def slow(writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(0.3)
@@ -50,7 +51,6 @@ async def test_two_hundred_calls_at_two_receivers_make_one_request(url: str) -> 
 
 
 async def test_two_that_ask_again_in_the_background_ask_once(url: str) -> None:
-    """What is unknown is taken by one of them."""
     once = RetrySettings(tries=1)
     async with (
         service(answer(429), opened(expires_at=LATE)) as pay,

@@ -13,6 +13,5 @@ pytestmark = pytest.mark.postgres
 async def test_three_months_are_closed_and_each_late_event_is_an_adjustment_once(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The law of adjustments, and a verification of everything that was closed."""
     monkeypatch.setattr(close_period, "REPORT_FORMATS", ("json",))
     await three_closings(url)

@@ -18,13 +18,13 @@ pytestmark = pytest.mark.postgres
 
 @pytest.fixture(autouse=True)
 def log() -> None:
-    """Nobody reads a line for each delivery."""
+    """Drop the log line of each delivery."""
     configure_logging(format="json", level="warning", stream=io.StringIO())
 
 
 @asynccontextmanager
 async def receivers(folder: Path, url: str, count: int = 4) -> AsyncIterator[list[Driver]]:
-    """So many services, each in a folder of its own."""
+    """Start so many services, each in a folder of its own."""
     async with AsyncExitStack() as stack:
         found = []
         for number in range(count):
@@ -35,13 +35,13 @@ async def receivers(folder: Path, url: str, count: int = 4) -> AsyncIterator[lis
 
 
 async def test_events_many_times_at_once(url: str, tmp_path: Path) -> None:
-    """One event and one effect each, whoever is asked."""
+    """Each is stored once and has one effect."""
     async with receivers(tmp_path, url) as crowd:
         await many_times(crowd, events=12, times=8)
 
 
 async def test_ids_with_two_bodies(url: str, tmp_path: Path) -> None:
-    """Both are kept, and which came first means nothing."""
+    """Both are kept, and the order of arrival means nothing."""
     async with receivers(tmp_path, url) as crowd:
         await collisions(crowd, number=15)
 

@@ -32,7 +32,7 @@ def run(
     empty_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> Run:  # fmt: skip
-    """Runs a command on a new database of the server's."""
+    """Run commands on a new database of the server."""
     for name, value in environ(tmp_path, DATABASE_URL=empty_url).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("TALLYHOOK_PHONES__KEY_FILE", str(tmp_path / "phone.key"))
@@ -68,7 +68,6 @@ def buy(order: str) -> None:
 
 
 def bodies(url: str) -> list[bool]:
-    """Which deliveries have their body."""
     return [row[0] for row in ask(url, "SELECT body IS NOT NULL FROM deliveries ORDER BY id")]
 
 
@@ -89,7 +88,7 @@ def test_without_the_setting_nobody_is_erased(run: Run, empty_url: str) -> None:
 def test_who_was_erased_is_erased_again_by_db_restored(
     run: Run, empty_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The journal is made when it is first configured; what is put back is searched by it."""
+    """The journal is made when it is first configured."""
     path = tmp_path / "safe" / "erasures"
     monkeypatch.setenv("TALLYHOOK_ERASURE_JOURNAL", str(path))
     buy("A")

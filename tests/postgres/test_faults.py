@@ -62,14 +62,15 @@ pytestmark = pytest.mark.postgres
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[tuple[Programs, Path]]:
-    """The programs, for servers that may be broken; none loses its power, which a disk is for."""
+    """Yield the programs for servers that may be broken; none loses its power, so no disk is
+    needed."""
     with programs(within=memory()) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
 def server(place: tuple[Programs, Path]) -> Iterator[Server]:
-    """A server of this module's own."""
+    """Run a server of this module's own."""
     found, folder = place
     server = Server(found, folder / "s")
     server.make()
@@ -83,7 +84,7 @@ NEW = "newest"
 
 @pytest.fixture(scope="module")
 def newest(server: Server) -> str:
-    """The name of a database of the newest version on it, which is only copied."""
+    """Make a database of the newest version, which is only copied."""
     ask(server.url("postgres"), f"CREATE DATABASE {NEW}")
     asyncio.run(migrate(server.url(NEW)))
     return NEW
@@ -91,13 +92,12 @@ def newest(server: Server) -> str:
 
 @pytest.fixture
 def own_url(server: Server, newest: str) -> Iterator[str]:
-    """A copy of it. The test leaves the server running."""
+    """Copy that database. The test leaves the server running."""
     with a_database(server.url("postgres"), like=newest) as url:
         yield url
 
 
 async def in_thread(work: Any, *words: Any) -> None:
-    """Something that waits, while the load goes on."""
     await asyncio.to_thread(work, *words)
 
 
@@ -105,8 +105,7 @@ async def in_thread(work: Any, *words: Any) -> None:
 
 
 async def through_endings(server: Server, url: str, ending: Any, *settings: str) -> Load:
-    """What comes of a load when the server ends under it and comes back, while the service stays
-    up."""
+    """Load services while their server ends and comes back; return the load."""
     async with opened(url) as inbox, under_load(inbox) as load:
         for _ in range(2):
             await load.reach(150)
@@ -129,8 +128,8 @@ async def through_endings(server: Server, url: str, ending: Any, *settings: str)
     ],
 )
 async def test_a_server_that_ends_and_comes_back(server: Server, own_url: str, ending: Any) -> None:
-    """Meanwhile everything is refused; afterwards the same process goes on at once, nothing is lost
-    and nothing doubled."""
+    """Meanwhile everything is refused. Afterwards the same process goes on, and nothing is lost or
+    doubled."""
     load = await through_endings(server, own_url, ending)
     await assert_kept_once(own_url, load)
     print(load)
@@ -140,7 +139,8 @@ async def test_a_server_that_ends_and_comes_back(server: Server, own_url: str, e
 async def test_a_server_that_does_not_wait_for_its_disk_is_caught(
     server: Server, own_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The control: with synchronous_commit off, killing the server loses what was acknowledged."""
+    """The control: with synchronous_commit off, killing the server loses acknowledged
+    deliveries."""
     monkeypatch.setattr(engine, "check_server", lambda cursor: None)
     careless = ("synchronous_commit=off", "wal_writerdelay=10s")
     await in_thread(server.stop)
@@ -156,7 +156,7 @@ async def test_a_server_that_does_not_wait_for_its_disk_is_caught(
 async def test_what_is_stored_twice_is_caught(
     own_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The control: with receivers that take for new whatever comes, and a server that lets them."""
+    """The control: receivers take every delivery for new, and the server lets them."""
     monkeypatch.setattr(KnownEvents, "judge", lambda *_: "stored")
     async with opened(own_url) as inbox:
         await ask_in_loop(
@@ -167,8 +167,10 @@ async def test_what_is_stored_twice_is_caught(
         assert await stored_twice(inbox) == ["paid-A"]
 
 
-async def test_what_is_told_twice_is_caught(own_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The control: with workers that do not ask what was told before."""
+async def test_what_is_published_twice_is_caught(
+    own_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: workers do not ask what was published before."""
 
     monkeypatch.setattr(refold, "last_positions", lambda *_: {})
     async with opened(own_url) as inbox:
@@ -178,10 +180,10 @@ async def test_what_is_told_twice_is_caught(own_url: str, monkeypatch: pytest.Mo
         assert await told_wrongly(inbox, {"A"}, as_of=seconds(60)) == ["A"]
 
 
-async def test_a_server_that_stands_still(
+async def test_senders_do_not_wait_for_a_server_that_stands_still(
     server: Server, own_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No sender waits for ever: what is not answered in time is refused, and later sent again."""
+    """They are refused in time, and send again later."""
     monkeypatch.setattr(postgresql, "ANSWER_S", 1)
     item = arrival(said("e1", order="A"))
     async with opened(own_url) as inbox:
@@ -199,9 +201,10 @@ async def test_a_server_that_stands_still(
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="there is no strace on this machine")
 @pytest.mark.slow
-async def test_an_io_error_of_the_servers_log(place: tuple[Programs, Path]) -> None:
-    """When the disk refuses to sync the log, the server stops by itself and starts again; nothing
-    that was acknowledged is lost or doubled, and the service goes on."""
+async def test_after_an_io_error_of_the_servers_log_nothing_is_lost(
+    place: tuple[Programs, Path],
+) -> None:
+    """The server stops by itself and starts again; the service goes on."""
     found, folder = place
     server, trace = Server(found, folder / "e"), folder / "e.trace"
     trace.touch()
@@ -250,10 +253,10 @@ async def test_an_io_error_of_the_servers_log(place: tuple[Programs, Path]) -> N
         pytest.param(b"COMMIT", True, id="the commit, before its answer"),
     ],
 )
-async def test_a_connection_cut_in_the_middle_of_a_transaction(
+async def test_a_delivery_whose_connection_is_cut_is_not_acknowledged(
     server: Server, own_url: str, word: bytes, arrives: bool
 ) -> None:
-    """It is not acknowledged, whether or not the server has committed; sent again, it is."""
+    """Whether or not the server has committed; it is when it is sent again."""
     item = arrival(said("evt_new", order="A", payment="p"))
     with Proxy(server.folder) as proxy:
         async with opened(proxy.url(own_url)) as inbox:
@@ -270,7 +273,7 @@ async def test_a_connection_cut_in_the_middle_of_a_transaction(
 async def test_a_commit_that_is_believed_is_caught(
     server: Server, own_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The control: who takes a broken connection for a commit acknowledges what is not there."""
+    """The control: a broken connection is taken for a commit."""
     commit = Writer.commit
 
     async def believing(writer: Writer, function: Any, ready: Any, **words: Any) -> Any:
@@ -288,8 +291,8 @@ async def test_a_commit_that_is_believed_is_caught(
 
 
 async def cut_while_kept(server: Server, url: str, *, arrives: bool) -> None:
-    """What comes of a delivery whose row of the inbox is cut off; raises what its sender is told.
-    The row is then there, or it is not."""
+    """Cut the connection while the inbox's row of a delivery is written; raise what its sender is
+    told. The row may be there or not."""
     item = arrival(said("evt_new", order="A"))
     with Proxy(server.folder) as proxy:
         async with opened(proxy.url(url)) as inbox:
@@ -307,8 +310,8 @@ async def cut_while_kept(server: Server, url: str, *, arrives: bool) -> None:
 async def test_a_connection_cut_while_a_delivery_is_kept(
     server: Server, own_url: str, arrives: bool
 ) -> None:
-    """Its row is one statement that commits itself: it is not acknowledged, whether or not that was
-    committed, and is when it is sent again."""
+    """Its row is one statement that commits itself. It is not acknowledged before it is sent
+    again."""
     with pytest.raises(StoreUnavailable, match="connection to the database was lost"):
         await cut_while_kept(server, own_url, arrives=arrives)
     assert (await ask_in_loop(own_url, "SELECT count(*) FROM inbox"))[0][0] == 1 + arrives
@@ -317,7 +320,7 @@ async def test_a_connection_cut_while_a_delivery_is_kept(
 async def test_a_row_that_is_believed_is_caught(
     server: Server, own_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The control: who takes a broken connection for a kept row acknowledges what is not there."""
+    """The control: a broken connection is taken for a kept row."""
     commit = Writer.commit_statement
 
     async def believing(writer: Writer, sql: str, values: Any) -> None:
@@ -334,18 +337,17 @@ SYNCHRONOUS = "synchronous_standby_names=*"
 
 
 async def standbys(inbox: Inbox) -> list[str]:
-    """What is unsafe about the server's standbys."""
     return await fetch(inbox, unsafe_standbys)
 
 
 async def musts(inbox: Inbox) -> str:
-    """What `doctor` says must be changed about the server."""
+    """Return what `doctor` demands to be changed about the server."""
     checks = of_database(await fetch(inbox, database_facts))
     return " ".join(each.sentence for each in checks if each.state == "must")
 
 
 async def no_longer_follows(standby: Server, primary: Server) -> None:
-    """The standby is told to leave its primary; nothing that is under way reaches it any more."""
+    """Have the standby leave its primary, with nothing under way reaching it."""
     leave = "ALTER SYSTEM SET primary_conninfo = ''", "SELECT pg_reload_conf()"
     await ask_in_loop(standby.url("postgres"), *leave)
     followed = "SELECT 1 FROM pg_stat_replication"
@@ -358,8 +360,8 @@ async def no_longer_follows(standby: Server, primary: Server) -> None:
 async def failed_over(
     place: tuple[Programs, Path], name: str, *settings: str, meanwhile: int
 ) -> AsyncIterator[tuple[Load, str, list[str]]]:
-    """A primary dies that has acknowledged so many arrivals since its standby left it, and the
-    standby takes over: what came of the load, where it is, and what was called unsafe before."""
+    """Kill a primary that has acknowledged arrivals since its standby left it, and promote the
+    standby. Return the load, the new server's URL, and what was called unsafe before."""
     found, folder = place
     primary, standby = Server(found, folder / f"{name}p"), Server(found, folder / f"{name}s")
     await in_thread(primary.make)
@@ -393,8 +395,7 @@ async def failed_over(
 @pytest.mark.slow
 @pytest.mark.soak
 async def test_a_synchronous_standby_takes_over(place: tuple[Programs, Path]) -> None:
-    """Nothing that was acknowledged is lost or doubled, and the service goes on with the standby by
-    itself."""
+    """Nothing is lost or doubled, and the service goes on with the standby by itself."""
     async with failed_over(place, "y", SYNCHRONOUS, meanwhile=0) as (load, url, unsafe):
         assert unsafe == []
         await assert_kept_once(url, load)
@@ -404,7 +405,7 @@ async def test_a_synchronous_standby_takes_over(place: tuple[Programs, Path]) ->
 @pytest.mark.slow
 @pytest.mark.soak
 async def test_an_asynchronous_standby_takes_over(place: tuple[Programs, Path]) -> None:
-    """The control: it lacks the last moments, and we said before that it is unsafe."""
+    """The control: it lacks the last moments, and was called unsafe before."""
     async with failed_over(place, "a", meanwhile=20) as (load, url, unsafe):
         assert await load.lost(url)
         assert len(unsafe) == 1
@@ -412,30 +413,29 @@ async def test_an_asynchronous_standby_takes_over(place: tuple[Programs, Path]) 
 
 
 async def keep_on(inbox: Inbox) -> None:
-    """Event after event: the server follows a new setting when it comes to it."""
+    """Keep event after event until the server follows a new setting."""
     for number in itertools.count():
         await keep(inbox, arrival(said(f"w{number}", order="A")))
 
 
 async def take_on(inbox: Inbox) -> None:
-    """Request after request, as the receiver keeps them."""
+    """Take request after request, as the receiver does."""
     for number in itertools.count():
         await submit(inbox, arrival(said(f"t{number}", order="A")))
 
 
 async def act_on(inbox: Inbox) -> None:
-    """Act after act of a person."""
+    """Do act after act of a person."""
     for number in itertools.count():
         by = "ada 0" if number else None
         await register_operator(context(inbox), name=f"ada {number}", role="admin", by=by)
 
 
 @pytest.mark.parametrize("going_on", [keep_on, take_on, act_on])
-async def test_a_wait_for_the_standby_that_is_broken_off(
+async def test_a_commit_that_stopped_waiting_for_its_standby_is_not_acknowledged(
     server: Server, own_url: str, going_on: Callable[[Inbox], Awaitable[None]]
 ) -> None:
-    """A server that was told not to wait for its standby any longer has committed at home only;
-    that is not acknowledged, be it a delivery, what was read of one, or what a person did."""
+    """Neither of a delivery, nor of what was read of one, nor of a person's act."""
     async with opened(own_url) as inbox:
         # Over connections that are there already: a new one would be refused.
         await keep(inbox, arrival(said("e0", order="A")))
@@ -464,8 +464,10 @@ async def test_a_row_is_never_kept_inside_a_transaction(own_url: str) -> None:
 
 
 @pytest.mark.parametrize("names", ["nobody", "FIRST 1 (nobody)", "ANY 2 (nobody, else)"])
-async def test_a_standby_that_is_not_there(server: Server, own_url: str, names: str) -> None:
-    """No commit begins that nobody would confirm: it is said, to who starts, too."""
+async def test_no_commit_begins_without_the_standby_it_would_wait_for(
+    server: Server, own_url: str, names: str
+) -> None:
+    """A start says so, too."""
     configure = functools.partial(configured, server, "synchronous_standby_names")
     async with opened(own_url) as inbox:
         await keep(inbox, arrival(said("e1", order="A")))
@@ -490,7 +492,7 @@ async def test_a_standby_that_is_not_there(server: Server, own_url: str, names: 
 
 
 async def until_it_waits(url: str) -> None:
-    """Until a commit waits for a standby; then its wait is broken off."""
+    """Wait until a commit waits for a standby, then break its wait off."""
     sql = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
     async with asyncio.timeout(PATIENCE_S):
         while True:
@@ -499,11 +501,10 @@ async def until_it_waits(url: str) -> None:
             await asyncio.sleep(LOOK_S)
 
 
-async def test_a_server_whose_transactions_have_few_numbers_left(
+async def test_a_warning_about_transaction_numbers_refuses_nothing(
     place: tuple[Programs, Path],
 ) -> None:
-    """It warns of that at each statement, millions of transactions before they run out; what is
-    kept meanwhile is acknowledged, for that warning is of no standby."""
+    """The server warns at each statement, millions of transactions before the end."""
     found, folder = place
     server, warning = Server(found, folder / "n"), "must be vacuumed within"
     await in_thread(server.make)
@@ -526,7 +527,6 @@ async def test_a_server_whose_transactions_have_few_numbers_left(
 
 
 def configured(server: Server, name: str, value: str) -> None:
-    """Change a setting of the running server, or take it back."""
     change = f"SET {name}={value}" if value else f"RESET {name}"
     url = server.url("postgres")
     ask(url, f"ALTER SYSTEM {change}", "SELECT pg_reload_conf()")
@@ -542,8 +542,10 @@ def configured(server: Server, name: str, value: str) -> None:
         pytest.param("full_page_writes", marks=pytest.mark.soak),
     ],
 )
-async def test_a_server_that_may_lose_is_refused(server: Server, own_url: str, name: str) -> None:
-    """No service starts on it, and one that meets it after a loss of connection ends."""
+async def test_a_server_with_unsafe_settings_is_refused(
+    server: Server, own_url: str, name: str
+) -> None:
+    """A service that meets it after a lost connection ends."""
     async with opened(own_url) as inbox:
         await keep(inbox, arrival(said("e1", order="A")))
         await in_thread(configured, server, name, "off")
@@ -565,8 +567,10 @@ async def test_a_server_that_may_lose_is_refused(server: Server, own_url: str, n
 
 
 @pytest.mark.parametrize("asked_for", [False, True], ids=["any server", "one that writes"])
-async def test_a_server_that_takes_no_writes(server: Server, own_url: str, asked_for: bool) -> None:
-    """The service goes on, unready, as before a standby is the primary; none starts on it."""
+async def test_a_service_goes_on_unready_while_its_server_takes_no_writes(
+    server: Server, own_url: str, asked_for: bool
+) -> None:
+    """None starts on it."""
     own, name = server.url("postgres"), str(make_url(own_url).database)
     url = own_url + ("&target_session_attrs=read-write" if asked_for else "")
     change = f'ALTER DATABASE "{name}" SET default_transaction_read_only'

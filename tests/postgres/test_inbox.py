@@ -25,13 +25,11 @@ pytestmark = pytest.mark.postgres
 
 
 def reading(inbox: Inbox) -> ReaderContext:
-    """What a reader works with."""
     return ReaderContext(context(inbox), inbox, SOURCES, "sandbox", HOLDING)
 
 
 async def test_a_row_that_commits_after_a_later_one_was_read_is_read(url: str) -> None:
-    """Row 1 is written first and commits last; meanwhile row 2 is accepted and read. Whoever went
-    by the highest number that he has read would lose row 1."""
+    """A reader that went by the highest number it has read would lose it."""
     async with several(url) as (one, other):
         async with one.writer.writer.transaction() as connection:
             first = [received(arrival(said("slow", order="A")))]
@@ -49,7 +47,7 @@ async def test_a_row_that_commits_after_a_later_one_was_read_is_read(url: str) -
 
 
 async def test_two_that_read_the_same_rows_append_them_once(url: str) -> None:
-    """Though only one at a time should: the lock may be lost unnoticed."""
+    """The lock of the one reader may be lost unnoticed."""
     async with several(url) as stores:
         for number in range(10):
             batch = [arrival(said(f"e{number}-{each}", order="A")) for each in range(5)]
@@ -62,7 +60,7 @@ async def test_two_that_read_the_same_rows_append_them_once(url: str) -> None:
 
 
 async def test_one_reads_and_another_takes_over(url: str) -> None:
-    """By a lock of the connection: where that ends, the other has it."""
+    """By a lock of the connection."""
     async with several(url) as stores:
         readers = [Reader(reading(inbox)) for inbox in stores]
         first = asyncio.create_task(readers[0].run())
@@ -90,8 +88,8 @@ async def test_one_reads_and_another_takes_over(url: str) -> None:
 async def test_a_machine_that_is_gone_without_a_word_does_not_keep_others_from_reading(
     url: str,
 ) -> None:
-    """The server asks ours, whether it reads or writes, whether it is there: after five seconds of
-    silence, three times within six. On a socket of files it says so, and has no need to."""
+    """The server probes its client after five seconds of silence, three times within six. On a Unix
+    socket it need not."""
     sql = "SELECT reset_val FROM pg_settings WHERE name LIKE 'tcp_keepalives%' ORDER BY name"
     async with several(url) as (inbox, _):
         assert [row[0] for row in await rows(inbox, sql)] == ["3", "5", "2"]
@@ -104,7 +102,7 @@ async def test_a_machine_that_is_gone_without_a_word_does_not_keep_others_from_r
 async def test_a_server_that_is_gone_without_a_word_is_given_up(
     family: socket.AddressFamily, asks: int
 ) -> None:
-    """After half a minute, by whoever asks it something or waits for its answer."""
+    """After half a minute."""
     with socket.socket(family) as ours:
         transport = SimpleNamespace(get_extra_info=lambda name: ours)
         driver = SimpleNamespace(_transport=transport)
@@ -117,7 +115,7 @@ async def test_a_server_that_is_gone_without_a_word_is_given_up(
 
 
 async def until_stored(inbox: Inbox, count: int) -> None:
-    """So many deliveries are stored."""
+    """Wait until so many deliveries are stored."""
     async with asyncio.timeout(30):
         while await rows(inbox, "SELECT count(*) FROM deliveries") != [(count,)]:  # noqa: ASYNC110
             await asyncio.sleep(0.05)

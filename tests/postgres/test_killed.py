@@ -49,7 +49,7 @@ class Promised:
     gaps: list[float] = field(default_factory=list)
 
     def add(self, driver: Load, port: int) -> None:
-        """All of a round; what was refused is first sent again, and taken."""
+        """Add a round; what was refused is first sent again, and taken."""
         again = deliver(port, *driver.unpromised)
         assert {answer.status for answer in again} <= {200}
         answers = [*driver.ledger.acknowledged, *again]
@@ -70,7 +70,7 @@ class Promised:
 
 @contextmanager
 def services(folder: Path, url: str) -> Iterator[list[Process]]:
-    """Two receivers and a worker. They end well."""
+    """Run two receivers and a worker, which end well."""
     own: dict[str, Any] = {"DATABASE_URL": url}
     with ExitStack() as stack:
         receivers = [stack.enter_context(serving(folder, "--no-worker", **own)) for _ in range(2)]
@@ -82,14 +82,14 @@ def services(folder: Path, url: str) -> Iterator[list[Process]]:
 
 
 def refusals(driver: Load) -> int:
-    """How often it was told to come again."""
+    """Return how often senders were asked to come again."""
     return sum(answer.status == 503 for answer in driver.ledger.answers)
 
 
 def one_round(
     server: Server, receivers: Sequence[Process], number: int, promised: Promised
 ) -> None:
-    """Load until the server ends, and until it has come back; every connection outlives that."""
+    """Keep up the load until the server ends and has come back; every connection outlives that."""
     with ExitStack() as stack:
         drivers = [
             stack.enter_context(load(receiver.port, name=f"r{number}-{place}"))
@@ -112,7 +112,7 @@ def one_round(
 
 
 async def assert_once(url: str, promised: Promised) -> None:
-    """Nothing is lost, nothing is there twice, and each paid order was told once."""
+    """Check that nothing is lost or there twice, and that each paid order was published once."""
     found = await ask_in_loop(url, "SELECT id FROM deliveries")
     assert promised.deliveries <= {row[0] for row in found}
     async with opened(url) as inbox:
@@ -124,8 +124,8 @@ async def assert_once(url: str, promised: Promised) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(3_600)
 def test_services_whose_server_ends_again_and_again(tmp_path: Path) -> None:
-    """Killed, and stopped: nothing that was acknowledged is lost, nothing is there twice or has had
-    its effect twice, and the services go on as soon as the server is there."""
+    """Killed and stopped. Nothing acknowledged is lost or has its effect twice, and the services go
+    on as soon as the server is back."""
     promised = Promised()
     with a_server() as server, a_database(server.url("postgres")) as url:
         assert command(tmp_path, "db", "upgrade", DATABASE_URL=url).returncode == 0

@@ -27,8 +27,7 @@ ORDERS = [f"O{number:02}" for number in range(40)]
 SECRET = "whsec_c2hvcC1zZWNyZXQtb2YtMzAtYnl0ZXMtbG9uZyE="
 
 
-async def test_two_workers_share_the_work(url: str) -> None:
-    """Nothing is sent twice while both live, nothing is left out, and no order's is overtaken."""
+async def test_two_workers_send_each_notification_once_and_in_order(url: str) -> None:
     heard: list[tuple[str, int, str]] = []
     both = asyncio.Event()
 
@@ -68,9 +67,8 @@ async def test_two_workers_share_the_work(url: str) -> None:
         assert told == sorted(set(told)), order
 
 
-async def test_two_workers_send_one_probe(url: str) -> None:
-    """However many look: a shop that is away hears of one notification at a time, and when it is
-    back of all that wait, once each."""
+async def test_two_workers_send_one_probe_to_a_shop_that_is_away(url: str) -> None:
+    """When the shop is back, it gets all that wait, once each."""
     heard: list[str] = []
     status = 503
 

@@ -17,8 +17,7 @@ from tests.postgres.conftest import ask_in_loop
 pytestmark = pytest.mark.postgres
 
 
-async def test_a_dump_is_noted(inbox: Inbox, url: str) -> None:
-    """As of the second in which it began; the next one takes its place."""
+async def test_a_dump_is_noted_as_of_its_beginning(inbox: Inbox, url: str) -> None:
     compose = yaml.safe_load((FOLDER / "compose" / "compose.yaml").read_text())
     (script,) = compose["services"]["backup"]["command"]
     (statement,) = re.findall(r'--command="([^"]+)"', script)

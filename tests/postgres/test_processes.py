@@ -30,14 +30,14 @@ ORDERS = 24
 
 
 def word(answer: subprocess.CompletedProcess[bytes]) -> str:
-    """What a command said that failed, on one line."""
+    """Return the output of a failed command, on one line."""
     lines = answer.stderr.decode().splitlines()
     assert len(lines) == 1, lines
     return lines[0]
 
 
 def deliver(process: Process, name: str) -> tuple[int, Any]:
-    """The payment of an order, now. Nothing was stored where there is no answer."""
+    """Deliver the payment of an order now. Where there is no answer, nothing was stored."""
     try:
         return process.send(of_order(name, f"evt-{name}"), at=SystemClock().now())
     except OSError:
@@ -47,8 +47,7 @@ def deliver(process: Process, name: str) -> tuple[int, Any]:
 def delivered_at_once(
     receivers: Sequence[Process], names: Sequence[str]
 ) -> list[tuple[tuple[int, Any], ...]]:
-    """Each payment is delivered to all receivers in the same instant, one payment after another.
-    What each of them answered."""
+    """Deliver each payment to all receivers at the same instant; return their answers."""
     instant = Barrier(len(receivers))
 
     def deliver_all(receiver: Process) -> list[tuple[int, Any]]:
@@ -63,7 +62,6 @@ def delivered_at_once(
 
 
 def _words_of(process: Started) -> str:
-    """All that it says until its end."""
     assert process.stderr is not None
     with process.stderr as stream:
         return str(stream.read().decode())
@@ -85,7 +83,6 @@ def test_several_upgrade_at_once(empty_url: str, tmp_path: Path) -> None:
 
 
 def test_serve_asks_for_the_upgrade(empty_url: str, tmp_path: Path) -> None:
-    """On a server that others use, no service changes the schema by itself."""
     refused = command(tmp_path, "serve", "--port", "0", DATABASE_URL=empty_url)
     assert (refused.returncode, "run `tallyhook db upgrade`" in word(refused)) == (3, True)
     assert "the database is empty: no table of Tallyhook's is in it yet" in word(refused)
@@ -107,7 +104,7 @@ def test_a_database_from_before_the_first_release_is_refused(
 
 
 def test_text_is_compared_by_its_bytes(url: str) -> None:
-    """Every text column sorts as on SQLite, whatever the server's locale."""
+    """Whatever the server's locale."""
     others = ask(
         url,
         "SELECT relname, attname FROM pg_attribute JOIN pg_class ON attrelid = pg_class.oid "
@@ -119,9 +116,8 @@ def test_text_is_compared_by_its_bytes(url: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.soak
-def test_several_of_each_kind(url: str, tmp_path: Path) -> None:
-    """Two receivers and two workers: every delivery is stored once, and every order folded once;
-    meanwhile nobody rebuilds, and afterwards somebody may."""
+def test_two_receivers_and_two_workers_store_and_fold_all_once(url: str, tmp_path: Path) -> None:
+    """Meanwhile nobody can rebuild."""
     own: dict[str, Any] = {"DATABASE_URL": url}
     with ExitStack() as stack:
         receivers = [stack.enter_context(serving(tmp_path, "--no-worker", **own)) for _ in range(2)]
@@ -148,15 +144,14 @@ def test_several_of_each_kind(url: str, tmp_path: Path) -> None:
 
 @pytest.fixture
 def mortal() -> Iterator[Server]:
-    """A server that the test may kill."""
+    """Run a server that the test may kill."""
     with a_server(within=memory()) as server:
         yield server
 
 
 @pytest.mark.slow
 def test_a_service_outlives_its_server(mortal: Server, tmp_path: Path) -> None:
-    """While PostgreSQL is dead the service says so, to senders and to readiness; when it is back,
-    the same process goes on."""
+    """Meanwhile senders are refused and readiness is red; then the same process goes on."""
     with a_database(mortal.url("postgres")) as url:
         own: dict[str, Any] = {"DATABASE_URL": url}
         assert command(tmp_path, "db", "upgrade", **own).returncode == 0

@@ -30,39 +30,37 @@ sys.exit(run(sys.argv[1:]))
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[tuple[Programs, Path]]:
-    """The programs, and a folder for servers."""
+    """Yield the programs, and a folder for servers."""
     with programs(within=memory()) as found:
         yield found
 
 
 def paid(process: Process, *orders: str) -> None:
-    """Each order is paid for."""
     for order in orders:
         status, _ = process.send(of_order(order, f"e-{order}"), at=SystemClock().now())
         assert status == 200
 
 
 def numbers(url: str) -> list[int]:
-    """The revisions that were published."""
     return [row[0] for row in ask(url, "SELECT seq FROM revisions ORDER BY seq")]
 
 
 def asked_for(folder: Path, url: str) -> list[str]:
-    """What `doctor` asks for about a restore."""
+    """Return what `doctor` says about a restore."""
     said = command(folder, "doctor", "--format", "json", DATABASE_URL=url)
     return [each["do"] for each in json.loads(said.stdout) if each["what"] == "restored"]
 
 
 def readiness(process: Process) -> Any:
-    """What /readyz says."""
     return process.get("/readyz")
 
 
 @pytest.mark.slow
 @pytest.mark.soak
-def test_a_base_backup_that_is_brought_back(place: tuple[Programs, Path], tmp_path: Path) -> None:
-    """It has another timeline: `doctor` and readiness ask for `db restored`, after which revisions
-    go on beyond what was published since, and a reader of then reads on."""
+def test_after_a_base_backup_was_restored_db_restored_is_asked_for(
+    place: tuple[Programs, Path], tmp_path: Path
+) -> None:
+    """It has another timeline. Afterwards revisions go on beyond those published since."""
     found, folder = place
     first, back = Server(found, folder / "first"), Server(found, folder / "back")
     try:
@@ -116,8 +114,7 @@ def test_a_base_backup_that_is_brought_back(place: tuple[Programs, Path], tmp_pa
 def test_a_worker_waits_for_a_server_that_is_starting(
     place: tuple[Programs, Path], tmp_path: Path
 ) -> None:
-    """Started before the server, it says so and works when it is there; `serve` does, too. Where
-    none comes, it ends with exit code 4 and a sentence."""
+    """`serve` does, too. Where none comes, it ends with exit code 4 and a sentence."""
     found, folder = place
     server = Server(found, folder / "later")
     url = server.url("postgres")

@@ -53,13 +53,13 @@ SKEW_S = 300
 
 @asynccontextmanager
 async def several(url: str, count: int = 2, **settings: Any) -> AsyncIterator[list[Inbox]]:
-    """So many services on one database, each with connections and a journal of its own."""
+    """Open so many services on one database, each with connections and a queue of its own."""
     async with AsyncExitStack() as stack:
         yield [await stack.enter_async_context(opened(url, **settings)) for _ in range(count)]
 
 
 async def at_once(stores: list[Inbox], *items: Arrival) -> list[str]:
-    """One arrival for each store, at the same instant. Returns their verdicts."""
+    """Keep one arrival in each service, at the same instant; return the verdicts."""
     pairs = zip(stores, items, strict=True)
     kept = await asyncio.gather(*(keep(inbox, item) for inbox, item in pairs))
     return [verdict for (verdict,) in kept]
@@ -68,8 +68,8 @@ async def at_once(stores: list[Inbox], *items: Arrival) -> list[str]:
 # --- receiving ------------------------------------------------------------------------------------
 
 
-async def test_one_event_at_two_receivers_at_once(url: str) -> None:
-    """Exactly one of them stores it; the other knows that it is a duplicate, or another body."""
+async def test_of_two_receivers_one_stores_an_event(url: str) -> None:
+    """The other knows that it is a duplicate, or another body."""
     async with several(url) as stores:
         for number in range(ROUNDS):
             same = said(f"same{number}", order="A")
@@ -82,8 +82,7 @@ async def test_one_event_at_two_receivers_at_once(url: str) -> None:
         assert kept == [(2 * ROUNDS,)]
 
 
-async def test_one_payment_named_for_two_orders_at_once(url: str) -> None:
-    """Both orders learn that the other claims their payment, whoever was first."""
+async def test_a_payment_named_for_two_orders_at_once_is_contested(url: str) -> None:
     async with several(url) as stores:
         for n in range(ROUNDS):
             one = said(f"a{n}", order=f"A{n}", payment=f"p{n}")
@@ -93,8 +92,7 @@ async def test_one_payment_named_for_two_orders_at_once(url: str) -> None:
             assert [events_in(each) for each in found.values()] == [{one.key, other.key}] * 2
 
 
-async def test_an_orphan_and_its_link_at_once(url: str) -> None:
-    """An event that names no order is adopted though the link is made at the same instant."""
+async def test_an_orphan_is_adopted_by_a_link_made_at_the_same_instant(url: str) -> None:
     async with several(url) as stores:
         for n in range(ROUNDS):
             orphan = said(f"n{n}", session=f"s{n}", payment=f"p{n}")
@@ -104,9 +102,7 @@ async def test_an_orphan_and_its_link_at_once(url: str) -> None:
             assert events_in(found[f"A{n}"]) == {orphan.key, naming.key}
 
 
-async def test_an_orphan_and_the_record_of_its_session_at_once(url: str) -> None:
-    """The same where the link is made by a record, in a transaction of another kind."""
-
+async def test_an_orphan_is_adopted_by_a_record_made_at_the_same_instant(url: str) -> None:
     async def tell(inbox: Inbox, number: int) -> None:
         await commit(inbox, add_records, [session_opened(f"A{number}", f"s{number}")])
 
@@ -118,8 +114,7 @@ async def test_an_orphan_and_the_record_of_its_session_at_once(url: str) -> None
             assert events_in((await histories(stores[0], [f"A{n}"]))[f"A{n}"]) == {orphan.key}
 
 
-async def test_one_ring_for_all(url: str) -> None:
-    """Several receivers together keep no more rejections than one may."""
+async def test_several_receivers_keep_no_more_rejections_than_one(url: str) -> None:
     async with several(url, rejections_max_count=20) as stores:
         for _ in range(8):
             items = [[rejection() for _ in range(4)] for _ in stores]
@@ -132,8 +127,8 @@ async def test_one_ring_for_all(url: str) -> None:
 
 @pytest.mark.parametrize("counted", [0, 1, 6])
 async def test_workers_share_the_due_orders(url: str, counted: int) -> None:
-    """While one has taken some in a transaction, another takes others and waits for nothing; and
-    none takes more than it asked for, whatever the server knows of the table when it plans."""
+    """None waits for another or takes more than it asked for, whatever the planner knows of the
+    table."""
     due = [arrival(said(f"e{n}", order=f"O{n}"), at=n) for n in range(6)]
     async with several(url) as (one, other):
         await keep(one, *due[:counted])
@@ -156,8 +151,6 @@ async def test_workers_share_the_due_orders(url: str, counted: int) -> None:
 async def test_orders_of_a_worker_that_died_are_given_back(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody folds what another has taken, until it has had it for too long."""
-
     async def die(*arguments: Any) -> Any:
         raise RuntimeError("planned")
 
@@ -172,8 +165,7 @@ async def test_orders_of_a_worker_that_died_are_given_back(
         assert len(await published(other)) == 1
 
 
-async def test_evidence_takes_an_order_out_of_a_dead_hand(url: str) -> None:
-    """An order that somebody has taken is due at once when something new is said."""
+async def test_new_evidence_makes_a_taken_order_due_at_once(url: str) -> None:
     async with several(url) as (one, other):
         await keep(one, arrival(said("e1", order="A")))
         await commit(one, claim_orders, now=seconds(1), limit=1, until=seconds(31))
@@ -184,7 +176,6 @@ async def test_evidence_takes_an_order_out_of_a_dead_hand(url: str) -> None:
 async def test_a_slow_worker_publishes_nothing_twice(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two that have folded one order and publish it at the same time publish one revision."""
     both = asyncio.Barrier(2)
 
     async def unclaimed(at: AppContext, *, now: Instant, limit: int) -> list[Due]:
@@ -205,8 +196,8 @@ async def test_a_slow_worker_publishes_nothing_twice(
 async def test_a_slow_worker_publishes_nothing_of_an_order_whose_evidence_came_with_another(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is said of a payment that two orders claim is kept under one, and counts for both. A
-    worker that has not seen it may publish neither, though of the other nothing new was said."""
+    """Evidence of a contested payment counts for both orders. A worker that has not seen it may
+    publish neither."""
 
     def capture(event_id: str, order: str, payment: str) -> Arrival:
         words: dict[str, Any] = {"order": order, "payment": payment, "money": DUE}
@@ -240,7 +231,6 @@ async def test_a_slow_worker_publishes_nothing_of_an_order_whose_evidence_came_w
 
 
 def test_marks_are_touched_in_the_order_of_their_keys() -> None:
-    """Whoever writes several marks locks them in one order, which publishing keeps, too."""
     asked: list[Sequence[Any]] = []
 
     class Asked:
@@ -255,8 +245,7 @@ def test_marks_are_touched_in_the_order_of_their_keys() -> None:
 
 
 async def test_receivers_and_workers_never_wait_in_a_circle(url: str) -> None:
-    """Receivers and workers at once end without one of them being turned away, and the
-    ledgers are what the histories give."""
+    """None is turned away, and the ledgers are what the histories give."""
     names = [f"O{number:03}" for number in range(150)]
 
     async def receive(inbox: Inbox, name: str, *, backwards: bool) -> None:
@@ -286,12 +275,12 @@ async def test_receivers_and_workers_never_wait_in_a_circle(url: str) -> None:
 
 
 async def published(inbox: Inbox, *, after: int = 0) -> list[tuple[int, str]]:
-    """Places and orders of the feed."""
+    """Return positions and orders of the feed."""
     return [(r.seq, r.order) for r in await fetch(inbox, feed, after=after, limit=1000)]
 
 
 async def read_while(inbox: Inbox, work: asyncio.Future[Any]) -> list[tuple[int, str]]:
-    """What a reader has seen when the work is done, who asks again and again from its cursor."""
+    """Read from a cursor again and again until the work is done."""
     seen: list[tuple[int, str]] = []
     ending = False
     while not ending:
@@ -302,7 +291,7 @@ async def read_while(inbox: Inbox, work: asyncio.Future[Any]) -> list[tuple[int,
 
 
 async def feed_of_three_workers(url: str) -> list[list[tuple[int, str]]]:
-    """What four readers saw while three workers published forty orders, some of them slowly."""
+    """Read with four readers while three workers publish forty orders, some of them slowly."""
 
     async def work(inbox: Inbox, worker: int) -> None:
         while await refold_due(context(inbox, at=1), limit=2 + worker):
@@ -317,19 +306,15 @@ async def feed_of_three_workers(url: str) -> list[list[tuple[int, str]]]:
 
 
 async def test_every_reader_sees_one_feed_without_gaps(url: str) -> None:
-    """Whoever follows the feed while several publish sees every revision, once, in one order."""
     seen = await feed_of_three_workers(url)
     assert [place for place, _ in seen[0]] == list(range(1, 41))
     assert seen == [seen[0]] * 4
 
 
 @pytest.mark.soak
-async def test_numbers_that_do_not_wait_are_caught(
+async def test_control_numbers_of_a_sequence_make_readers_miss_revisions(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With numbers of a sequence, which do not wait for a commit, a reader passes revisions over:
-    the test above would find it."""
-
     calls = count()
 
     def from_a_sequence(connection: PlainConnection, name: str, number: int) -> int:
@@ -356,8 +341,9 @@ async def test_numbers_that_do_not_wait_are_caught(
 
 
 @pytest.mark.parametrize(("slow", "fast"), [(-SKEW_S, 0), (0, SKEW_S), (-SKEW_S, SKEW_S)])
-async def test_clocks_that_differ_by_minutes(url: str, slow: int, fast: int) -> None:
-    """What a receiver with a faster clock has stored is read and published at once by all."""
+async def test_deliveries_of_a_receiver_with_a_fast_clock_are_published_at_once(
+    url: str, slow: int, fast: int
+) -> None:
     async with several(url) as (one, other):
         await keep(one, arrival(said("e1", order="A", payment="p-A"), at=slow))
         await keep(other, arrival(paid("A"), at=fast))
@@ -371,7 +357,6 @@ async def test_clocks_that_differ_by_minutes(url: str, slow: int, fast: int) -> 
 
 
 async def test_a_worker_whose_clock_is_behind_misses_nothing(url: str) -> None:
-    """A deadline that a faster clock set is still kept, and nothing is due twice."""
     async with several(url) as (one, other):
         await keep(one, arrival(said("e1", order="A", occurred_at=T), at=SKEW_S))
         assert await refold_due(context(other, at=0), limit=10) == 0
@@ -381,7 +366,6 @@ async def test_a_worker_whose_clock_is_behind_misses_nothing(url: str) -> None:
 
 
 async def test_a_connection_that_dies_gives_its_locks_back(url: str) -> None:
-    """A receiver that is gone in the middle of a transaction holds up nobody."""
     async with several(url) as (one, other):
         blocked = asyncio.Event()
 
@@ -409,9 +393,7 @@ async def test_a_connection_that_dies_gives_its_locks_back(url: str) -> None:
         await asyncio.gather(hanging, return_exceptions=True)
 
 
-async def test_what_is_judged_again_and_what_pushes_it_out_never_wait_in_a_circle(url: str) -> None:
-    """A command takes a row out of the ring and keeps it; a receiver that has begun a batch trims
-    the ring of that very row. Both end."""
+async def test_reverifying_and_trimming_a_rejection_never_deadlock(url: str) -> None:
     begun, trimmed = asyncio.Event(), asyncio.Event()
 
     async def trim(inbox: Inbox) -> None:

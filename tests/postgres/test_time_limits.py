@@ -22,8 +22,7 @@ TOO_LONG_S = 1.5
 async def test_a_snapshot_is_held_for_as_long_as_others_work(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What reads everything may wait for other processes longer than a transaction that writes may
-    lie idle, and sees afterwards what it saw before."""
+    """Longer than a writing transaction may be idle."""
     monkeypatch.setattr(postgresql, "IDLE_MS", IDLE_MS)
     async with opened(url) as inbox:
         async with inbox.database.reading() as connection:
@@ -37,7 +36,6 @@ async def test_a_snapshot_is_held_for_as_long_as_others_work(
 
 
 async def idle_after_a_write(inbox: Inbox) -> None:
-    """A transaction that adds an operator, and then does nothing for long."""
     async with inbox.database.writing() as connection:
         await connection.exec_driver_sql(
             "INSERT INTO operators (name, role, created_at) VALUES ('ada', 'admin', 1)"
@@ -48,7 +46,6 @@ async def idle_after_a_write(inbox: Inbox) -> None:
 async def test_a_transaction_that_writes_may_not_lie_idle(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It holds locks: the server ends it, and nothing of it is there."""
     monkeypatch.setattr(postgresql, "IDLE_MS", IDLE_MS)
     async with opened(url) as inbox:
         with pytest.raises(StoreUnavailable):
@@ -57,9 +54,9 @@ async def test_a_transaction_that_writes_may_not_lie_idle(
         assert await rows(inbox, "SELECT name FROM operators") == [("bea",)]
 
 
-async def test_no_statement_of_a_writeris_compiled(url: str) -> None:
-    """A server of before version 18 takes any plan for dear that reads a table whole, where that is
-    switched off: to compile one takes longer than it runs, and a start took 16 seconds."""
+async def test_no_statement_of_a_writer_is_compiled(url: str) -> None:
+    """Before version 18 each plan with a disabled scan would be compiled; a start took 16
+    seconds."""
     async with opened(url) as inbox, inbox.database.writing() as connection:
         found = await connection.exec_driver_sql(
             "SELECT current_setting('enable_seqscan'), current_setting('jit')"
@@ -70,7 +67,6 @@ async def test_no_statement_of_a_writeris_compiled(url: str) -> None:
 async def test_tables_may_take_long_to_be_vacuumed(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An erasure ends with it: of large tables it takes longer than any answer else."""
     monkeypatch.setattr(postgresql, "ANSWER_S", 0.5)
     async with several(url) as (one, other):
         async with other.database.writing() as connection:

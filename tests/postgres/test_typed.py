@@ -11,8 +11,7 @@ __all__ = ("run",)
 pytestmark = pytest.mark.postgres
 
 
-def test_a_word_that_is_no_text_is_told_as_that(run: Run) -> None:
-    """Bytes of a terminal with another encoding: the server is never asked for them."""
+def test_bytes_of_another_encoding_are_refused_without_asking_the_server(run: Run) -> None:
     for words in (("orders", "show", "\udcff"), ("tokens", "revoke", "\udcff")):
         code, _, err = run(*words)
         assert (code, err) == (

@@ -15,9 +15,10 @@ pytestmark = pytest.mark.postgres
 
 
 @pytest.mark.parametrize("isolation", ["read committed", "repeatable read"])
-async def test_what_comes_while_one_waits_is_seen(empty_url: str, isolation: str) -> None:
-    """A batch that waited for another's commit is judged by what that has written, however the
-    server isolates transactions by itself."""
+async def test_a_batch_that_waited_sees_what_the_other_wrote(
+    empty_url: str, isolation: str
+) -> None:
+    """Whatever isolation the server has by default."""
     await migrate(empty_url)
     name = make_url(empty_url).database
     await ask_in_loop(
@@ -33,7 +34,6 @@ async def test_what_comes_while_one_waits_is_seen(empty_url: str, isolation: str
 
 
 async def until_one_waits(url: str) -> None:
-    """Until somebody waits for a lock that another holds."""
     sql = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
     async with asyncio.timeout(20):
         while not await ask_in_loop(url, sql):  # noqa: ASYNC110

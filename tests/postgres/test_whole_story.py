@@ -39,7 +39,7 @@ SECONDS = 5
 
 
 class Machine:
-    """A folder with a configuration, as the commands of the pages make it, and what runs there."""
+    """A folder with a configuration, as the pages' commands make it, and what runs there."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self.folder = folder
@@ -51,7 +51,7 @@ class Machine:
         }
 
     def does(self, command: str, *, code: int = 0) -> str:
-        """A command as a page has it, and what it ends with; what it printed."""
+        """Run a page's command; check its exit code and return its output."""
         program, *words = command.split()
         assert program == "tallyhook"
         done = subprocess.run(
@@ -67,14 +67,12 @@ class Machine:
         return done.stdout + done.stderr
 
     def set(self, **values: str) -> None:
-        """Settings, in place of what stood there."""
         path = self.folder / "tallyhook.env"
         lines = [] if not path.exists() else path.read_text().splitlines()
         kept = [line for line in lines if line.partition("=")[0] not in values]
         path.write_text("\n".join([*kept, *(f"{n}={v}" for n, v in values.items())]) + "\n")
 
     def starts(self, *words: str) -> Process:
-        """What stays up, until it is told to end."""
         process = Process([sys.executable, "-m", "app", *words], self._environment)
         self._stack.callback(_gone, process)
         if words[0] == "serve":
@@ -91,7 +89,7 @@ def _gone(process: Process) -> None:
 
 
 def requests(secret: str, orders: Sequence[str]) -> list[bytes]:
-    """What Stripe sends of a payment of each order, signed with this secret."""
+    """Return Stripe's requests about a payment of each order, signed with this secret."""
     source = Source(name="stripe", profile=load_profile("stripe"), secrets=[secret])
     paid = find_example("stripe", "payment_intent.succeeded")
     made = []
@@ -112,7 +110,7 @@ def requests(secret: str, orders: Sequence[str]) -> list[bytes]:
 
 
 def asked(port: int, path: str, host: str, token: str = "") -> tuple[int, str]:
-    """Status and body of a GET, for this name."""
+    """Return status and body of a GET for this name."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     try:
         bearer = {"Authorization": f"Bearer {token}"} if token else {}
@@ -125,7 +123,7 @@ def asked(port: int, path: str, host: str, token: str = "") -> tuple[int, str]:
 
 @contextmanager
 def behind_caddy(folder: Path, *, port: int, receiver: int, console: int) -> Iterator[None]:
-    """Caddy with the shipped configuration, but for certificates and ports."""
+    """Run Caddy with the shipped configuration, but for certificates and ports."""
     text = (FOLDER / "proxy" / "Caddyfile").read_text()
     for name in ("payments", "console"):
         text = text.replace(f"{name}.shop.example {{", f"http://{name}.shop.example:{port} {{")
@@ -138,7 +136,7 @@ def behind_caddy(folder: Path, *, port: int, receiver: int, console: int) -> Ite
 
 
 class Story:
-    """What the test tells, part by part."""
+    """The parts of the story."""
 
     def __init__(self, folder: Path, stack: ExitStack, database: str) -> None:
         self.machine = Machine(folder, stack)
@@ -149,20 +147,20 @@ class Story:
         self.receiver, self.port = self._listener.getsockname()[1], free_port()
 
     def serve(self) -> Process:
-        """The service, behind the socket that stays open."""
+        """Serve behind the socket that stays open."""
         return self.machine.starts("serve", "--fd", str(self._listener.fileno()))
 
     def sent(self, orders: Sequence[str]) -> Sender:
-        """What will send the payments of these orders to Caddy, each on a connection of its own."""
+        """Send the payments of these orders to Caddy, each on a connection of its own."""
         return Sender(self.port, requests(SECRET, orders), rate=RATE, kept=False)
 
     def until_paid(self, count: int) -> None:
-        """Until so many orders are."""
+        """Wait until so many orders are paid."""
         paid = "SELECT count(*) FROM ledgers WHERE outcome = 'succeeded'"
         until(lambda: ask(self.database, paid)[0][0] == count)
 
     def deploy(self) -> Process:
-        """Connected, migrated and served, with a console, behind Caddy, which shows no figures."""
+        """Connect, migrate and serve, with a console, behind Caddy, which shows no figures."""
         machine, console = self.machine, free_port()
         machine.set(
             TALLYHOOK_DATABASE_URL=self.database,
@@ -185,7 +183,7 @@ class Story:
         return service
 
     def restart_under_load(self, service: Process) -> Process:
-        """No delivery is refused, and each order is paid."""
+        """Restart; no delivery is refused, and each order is paid."""
         sender = self.sent([f"ORD-{number}" for number in range(RATE * SECONDS)])
         with ThreadPoolExecutor(1) as pool:
             sending = pool.submit(sender.run)
@@ -199,7 +197,7 @@ class Story:
         return service
 
     def mend_a_wrong_secret(self, service: Process) -> None:
-        """As the runbook says: found, named, corrected, and what was refused is accepted."""
+        """Correct a wrong secret as the runbook says; refused deliveries are then accepted."""
         machine = self.machine
         machine.set(TALLYHOOK_SOURCES__STRIPE__SECRETS="whsec_of_another_endpoint_1234")
         assert service.end() == 0
@@ -226,7 +224,7 @@ class Story:
 @pytest.mark.soak
 @pytest.mark.postgres
 def test_from_nothing_to_a_mended_secret(empty_url: str, tmp_path: Path) -> None:
-    """By the pages' own commands, as somebody does it who has just cloned this."""
+    """By the pages' own commands, from a fresh clone."""
     if shutil.which("caddy") is None:
         pytest.skip("Caddy is not installed")
     with ExitStack() as stack:
