@@ -26,7 +26,16 @@ ORDERS = 40
 
 def main(words: list[str]) -> None:
     """Fill the folder, or add to it. Raises SystemExit for words that make no sense."""
-    parser = _parser()
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.finance", description="Makes a generated month to play with."
+    )
+    parser.add_argument("folder", type=Path, help="Where the database and the files go.")
+    parser.add_argument(
+        "orders", type=int, nargs="?", default=ORDERS, help="Orders of the month; else %(default)s."
+    )
+    parser.add_argument(
+        "--late", action="store_true", help="Let the webhooks come that the folder's month missed."
+    )
     asked = parser.parse_args(words)
     if asked.orders < 1:
         parser.error(f"a month has one order or more, and not {asked.orders}")
@@ -40,20 +49,6 @@ def main(words: list[str]) -> None:
         print(f"Webhooks that were missed, and come now: {asyncio.run(_hear_late(url, month))}.")
     else:
         _fill(asked.folder, month, url)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.finance", description="Makes a generated month to play with."
-    )
-    parser.add_argument("folder", type=Path, help="Where the database and the files go.")
-    parser.add_argument(
-        "orders", type=int, nargs="?", default=ORDERS, help="Orders of the month; else %(default)s."
-    )
-    parser.add_argument(
-        "--late", action="store_true", help="Let the webhooks come that the folder's month missed."
-    )
-    return parser
 
 
 async def _hear_late(url: str, month: Month) -> int:

@@ -37,7 +37,7 @@ READER = Source(name="shop", profile=load_profile("checkout"), secrets=[SECRET])
 
 
 async def through_the_door(driver: Driver, month: Month) -> None:
-    """Every webhook signed and sent, every word of the shop recorded, each at its own moment."""
+    """Send every signed webhook and every report of the shop, each at its own moment."""
     said: list[Arrived | ShopSaid] = []
     for story in month.stories():
         said += [*story.said, *story.arrivals]
@@ -50,7 +50,7 @@ async def through_the_door(driver: Driver, month: Month) -> None:
 
 
 async def send(driver: Driver, arrived: Arrived) -> str:
-    """One webhook, signed for the moment of its arrival. Returns the verdict."""
+    """Send a webhook, signed for the moment of its arrival. Returns the verdict."""
     headers = signed(arrived.body, at=arrived.at, event_id=arrived.event_id)
     answer = await driver.send(arrived.body, headers)
     assert answer.status_code == 200, answer.text
@@ -83,17 +83,17 @@ async def into_store(url: str, month: Month) -> None:
 
 
 async def month_in(folder: Path, month: Month) -> None:
-    """The same in a folder's database: for those who begin with a copy of it."""
+    """Fill a folder's database, to be copied."""
     await into_store(f"sqlite+aiosqlite:///{folder}/t.db", month)
 
 
 def in_time(stories: Iterable[Story]) -> list[Arrived]:
-    """What came of these stories before the month was closed, in the order of arrival."""
+    """Return what came of these stories before the month was closed, in order of arrival."""
     return sorted((each for story in stories for each in story.arrivals), key=lambda e: e.at)
 
 
 async def keep_records(inbox: Inbox, said: Iterable[ShopSaid]) -> None:
-    """Write down what the shop said."""
+    """Store what the shop said."""
     async with inbox.database.writing() as connection:
         await add_records(connection, [_record(each) for each in said])
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from reconcile.instants import (
@@ -79,11 +80,11 @@ class Truth:
     gaps: dict[tuple[str, str], Gap] = field(default_factory=dict)
 
     def count(self, cause: str) -> int:
-        """How many breaks have the cause."""
+        """Count the breaks of a cause."""
         return sum(gap.cause == cause for gap in self.gaps.values())
 
     def at_stake(self, cause: str) -> Counter[str]:
-        """The money of these breaks, by currency."""
+        """Return the money of these breaks, by currency."""
         found: Counter[str] = Counter()
         for gap in self.gaps.values():
             if gap.cause == cause:
@@ -126,11 +127,11 @@ class Month:
     prefix: str = "10-"
 
     def stories(self) -> Iterator[Story]:
-        """Every story, in the order in which the orders were placed."""
-        for number in range(self.orders):
-            yield self._story(number)
+        """Yield every story, in the order in which the orders were placed."""
+        return map(self._story, range(self.orders))
 
     def _story(self, number: int) -> Story:
+        span = DAYS * DAY - 8 * HOUR
         cycle, place = divmod(number, len(self.plots))
         plot = self.plots[place]
         if plot in UNDECIDED and cycle % self.undecided_every:
@@ -141,7 +142,7 @@ class Month:
             prefix=self.prefix,
             seed=self.seed,
             currency=CURRENCIES[number % len(CURRENCIES)],
-            placed_at=self._placed_at(number),
+            placed_at=self.starts + HOUR + (number * span // self.orders) // SECOND * SECOND,
         )
         plot(telling)
         if plot is never_notified:
@@ -149,12 +150,8 @@ class Month:
         telling.story.arrivals.sort(key=lambda each: each.at)
         return telling.story
 
-    def _placed_at(self, number: int) -> Instant:
-        span = DAYS * DAY - 8 * HOUR
-        return self.starts + HOUR + (number * span // self.orders) // SECOND * SECOND
-
     def truth(self) -> Truth:
-        """What is true of the month, as known when it is closed."""
+        """Return what is true of the month, as known when it is closed."""
         truth = Truth()
         for story in self.stories():
             truth.add(story)
@@ -165,8 +162,8 @@ class Month:
         return truth
 
     def late(self, at: Instant) -> list[Arrived]:
-        """Webhooks of the month that were missed and come at last, one a millisecond from `at` on:
-        the payments of which only the statement has known."""
+        """Return the missed webhooks of the month, which come at last, one a millisecond from `at`
+        on: the payments that only the statement has known."""
         late = (each for story in self.stories() for each in story.late)
         return [
             Arrived(at + place * MILLISECOND, each.event_id, each.body)
@@ -174,61 +171,51 @@ class Month:
         ]
 
     def write_book(self, path: Path) -> Path:
-        """The merchant's order book as CSV."""
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(BOOK_COLUMNS)
-            for story in self.stories():
-                writer.writerows(
-                    (
-                        row.reference,
-                        row.kind,
-                        major(row.minor, row.currency),
-                        row.currency,
-                        format_instant(row.placed_at),
-                        row.status,
-                        row.group,
-                    )
-                    for row in story.book
-                )
-        return path
+        """Write the merchant's order book as CSV."""
+        rows = (
+            (
+                row.reference,
+                row.kind,
+                major(row.minor, row.currency),
+                row.currency,
+                format_instant(row.placed_at),
+                row.status,
+                row.group,
+            )
+            for story in self.stories()
+            for row in story.book
+        )
+        return _written(path, BOOK_COLUMNS, rows)
 
     def write_statement(self, path: Path) -> Path:
-        """The provider's statement as CSV."""
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(STATEMENT_COLUMNS)
-            for story in self.stories():
-                writer.writerows(
-                    (
-                        row.payment,
-                        row.order,
-                        row.kind,
-                        major(row.gross, row.currency),
-                        major(row.fee, row.currency),
-                        major(row.net, row.currency),
-                        row.currency,
-                        format_instant(row.settled_at),
-                        f"po_{row.settled_at // DAY}_{row.currency}",
-                    )
-                    for row in story.statement
-                )
-            writer.writerows(self._account_fees())
-        return path
-
-    def _account_fees(self) -> Iterator[tuple[str, ...]]:
-        """What the provider takes for the account. What is not on the statement by the last of
-        these days is missing; without that line it could still come, and would be no break."""
+        """Write the provider's statement as CSV."""
+        rows = (
+            (
+                row.payment,
+                row.order,
+                row.kind,
+                *(major(minor, row.currency) for minor in (row.gross, row.fee, row.net)),
+                row.currency,
+                format_instant(row.settled_at),
+                f"po_{row.settled_at // DAY}_{row.currency}",
+            )
+            for story in self.stories()
+            for row in story.statement
+        )
+        # What is not on the statement by the last of these days is missing; without that line it
+        # could still come, and would be no break.
+        fees = []
         for day in ACCOUNT_FEE_DAYS:
             at = format_instant(self.starts + day * DAY)
             for currency in CURRENCIES:
                 fee = major(ACCOUNT_FEE, currency)
                 names = ("", "", "fee", major(0, currency), fee, f"-{fee}")
-                yield (*names, currency, at, f"fee_{currency}_{day}")
+                fees.append((*names, currency, at, f"fee_{currency}_{day}"))
+        return _written(path, STATEMENT_COLUMNS, chain(rows, fees))
 
     def settled_between(self, since: Instant, until: Instant) -> tuple[Counter[str], Counter[str]]:
-        """Fees and net by currency of all the statement's lines of this time, `until` not in it:
-        what a report on the basis `settled` must find, whatever the lines are of."""
+        """Return fees and net by currency of the statement's lines of this time, without `until`:
+        what a report on the basis `settled` must find."""
         fees, net = Counter[str](), Counter[str]()
         for story in self.stories():
             for row in story.statement:
@@ -242,10 +229,18 @@ class Month:
         return fees, net
 
     def write_rules(self, path: Path) -> Path:
-        """The merchant's rules: which fee was agreed in each currency."""
+        """Write the merchant's rules: the fee that was agreed in each currency."""
         fees = (
             f'[[fee]]\nsource = "shop"\ncurrency = "{currency}"\npercent = "{percent}"\n'
             for currency, percent in FEE_PERCENT.items()
         )
         path.write_text("\n".join(fees), encoding="utf-8")
         return path
+
+
+def _written(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(rows)
+    return path

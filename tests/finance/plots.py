@@ -14,14 +14,9 @@ HALF_HOUR = 1_800
 
 
 def pays(t: Telling, *, book: str | None = "paid") -> None:
-    """What most orders do: placed, pending, paid, in the books and on the statement."""
-    t.places()
-    t.hears("pending", 20)
-    t.hears("succeeded", 60)
-    if book is not None:
-        t.books(book)
-    t.settles()
-    t.ends("succeeded", captured=t.price)
+    """Tell what most orders do: placed, pending, paid, in the books and on the statement."""
+    t.waits()
+    t.sells(book=book)
 
 
 # --- nothing is wrong ----------------------------------------------------------------------------
@@ -29,72 +24,49 @@ def pays(t: Telling, *, book: str | None = "paid") -> None:
 
 def paid_with_redeliveries(t: Telling) -> None:
     """Every webhook comes three times, the last of them a day later."""
-    t.places()
-    t.hears("pending", 20, again=(9, 40))
-    t.hears("succeeded", 60, again=(30, 86_400))
-    t.books("paid")
-    t.settles()
-    t.ends("succeeded", captured=t.price)
+    t.waits(again=(9, 40))
+    t.sells(again=(30, 86_400))
 
 
 def paid_out_of_order(t: Telling) -> None:
     """The success comes before the pending event."""
-    t.places()
-    t.hears("pending", 20, lag=300)
-    t.hears("succeeded", 60)
-    t.books("paid")
-    t.settles()
-    t.ends("succeeded", captured=t.price)
+    t.waits(lag=300)
+    t.sells()
 
 
 def paid_slowly(t: Telling) -> None:
     """The success takes ten minutes to reach us, in time."""
-    t.places()
-    t.hears("pending", 20)
-    t.hears("succeeded", 60, lag=600)
-    t.books("paid")
-    t.settles()
-    t.ends("succeeded", captured=t.price)
+    t.waits()
+    t.sells(lag=600)
 
 
 def declined_then_paid(t: Telling) -> None:
     """A further attempt succeeds."""
-    t.places()
-    t.hears("pending", 20)
+    t.waits()
     t.hears("declined", 30)
-    t.hears("succeeded", 90, place=1)
-    t.books("paid")
-    t.settles(place=1)
-    t.ends("succeeded", captured=t.price)
+    t.sells(after=90, place=1)
 
 
 def paid_in_parts(t: Telling) -> None:
     """Two payments for one order."""
-    t.places()
     half = t.price // 2
-    t.hears("succeeded", 60, paid=half)
+    t.sells(paid=half)
     t.hears("succeeded", 90, place=1, paid=t.price - half)
-    t.books("paid")
-    t.settles(minor=half)
     t.settles(minor=t.price - half, place=1)
     t.ends("succeeded", captured=t.price)
 
 
 def paid_for_three_invoices(t: Telling) -> None:
     """One payment for three invoices of one group."""
-    t.places()
-    t.hears("succeeded", 60)
+    t.sells(book=None)
     third = t.price // 3
     for place, minor in enumerate((third, third, t.price - 2 * third), 1):
         reference = f"INV-{t.order}-{place}"
         t.books("paid", minor, reference=reference, kind="invoice", group=t.order)
-    t.settles()
-    t.ends("succeeded", captured=t.price)
 
 
 def declined(t: Telling) -> None:
     """No money, and the books know."""
-    t.places()
     t.hears("declined", 40)
     t.books("unpaid")
     t.ends("failed")
@@ -102,15 +74,13 @@ def declined(t: Telling) -> None:
 
 def timed_out(t: Telling) -> None:
     """Pending, then nothing ever; the books know."""
-    t.places()
-    t.hears("pending", 20)
+    t.waits()
     t.books("unpaid")
     t.ends("timed_out")
 
 
 def canceled(t: Telling) -> None:
     """The customer cancels; the books know."""
-    t.places()
     t.hears("canceled", 50)
     t.books("canceled")
     t.ends("canceled")
@@ -118,34 +88,24 @@ def canceled(t: Telling) -> None:
 
 def never_tried(t: Telling) -> None:
     """Placed, and nobody tried to pay."""
-    t.places()
     t.books("unpaid")
     t.ends("not_attempted")
 
 
 def refunded(t: Telling) -> None:
     """All the money went back in two refunds, and everybody knows."""
-    t.places()
-    first = t.price // 4
-    t.hears("succeeded", 60)
-    t.hears("refunded", 4_000, back=first)
-    t.hears("refunded", 9_000, back=t.price - first)
-    t.books("refunded")
-    t.settles()
-    t.settles("refund", first)
-    t.settles("refund", t.price - first)
+    t.sells(book="refunded")
+    for after, part in ((4_000, t.price // 4), (9_000, t.price - t.price // 4)):
+        t.hears("refunded", after, back=part)
+        t.settles("refund", part)
     t.ends("refunded", captured=t.price, returned=t.price)
 
 
 def dispute_won(t: Telling) -> None:
     """Disputed, and won: the money stayed."""
-    t.places()
-    t.hears("succeeded", 60)
+    t.sells()
     t.hears("disputed", 5_000)
     t.hears("dispute_won", 9_000)
-    t.books("paid")
-    t.settles()
-    t.ends("succeeded", captured=t.price)
 
 
 # --- something is wrong --------------------------------------------------------------------------
@@ -159,7 +119,6 @@ def not_in_book(t: Telling) -> None:
 
 def book_says_paid(t: Telling) -> None:
     """The book says paid; the one attempt was declined."""
-    t.places()
     t.hears("declined", 40)
     t.books("paid")
     t.ends("failed")
@@ -174,42 +133,28 @@ def book_says_unpaid(t: Telling) -> None:
 
 def other_amount_in_book(t: Telling) -> None:
     """The book has another amount than the shop asked for and the customer paid."""
-    t.places()
-    t.hears("succeeded", 60)
-    t.books("paid", t.price + 37)
-    t.settles()
-    t.ends("succeeded", captured=t.price)
+    t.sells(booked=t.price + 37)
     t.leaves("amount_differs", 37)
 
 
 def other_unit_in_book(t: Telling) -> None:
     """The book has minor units where major ones belong."""
-    t.places()
-    t.hears("succeeded", 60)
     wrong = t.price * FACTORS[t.currency]
-    t.books("paid", wrong)
-    t.settles()
-    t.ends("succeeded", captured=t.price)
+    t.sells(booked=wrong)
     t.leaves("off_by_minor_unit", wrong - t.price)
 
 
 def other_currency_in_book(t: Telling) -> None:
     """The book has the same number in another currency."""
-    t.places()
-    t.hears("succeeded", 60)
+    t.sells(book=None)
     t.books("paid", currency="USD")
-    t.settles()
-    t.ends("succeeded", captured=t.price)
     t.leaves("currency_differs", t.price)
 
 
 def paid_twice(t: Telling) -> None:
     """Two payments of the whole price: one is owed back."""
-    t.places()
-    t.hears("succeeded", 60)
+    t.sells()
     t.hears("succeeded", 90, place=1)
-    t.books("paid")
-    t.settles()
     t.settles(place=1)
     t.ends("succeeded", captured=2 * t.price)
     t.leaves("paid_twice", t.price)
@@ -217,11 +162,8 @@ def paid_twice(t: Telling) -> None:
 
 def refund_the_book_lacks(t: Telling) -> None:
     """All the money went back; the book still says paid."""
-    t.places()
-    t.hears("succeeded", 60)
+    t.sells()
     t.hears("refunded", 4_000, back=t.price)
-    t.books("paid")
-    t.settles()
     t.settles("refund")
     t.ends("refunded", captured=t.price, returned=t.price)
     t.leaves("refund_not_in_book", t.price)
@@ -235,15 +177,13 @@ def refund_that_never_came(t: Telling) -> None:
 
 def unsettled(t: Telling) -> None:
     """Paid, and not on the statement."""
-    t.places()
-    t.hears("succeeded", 60)
-    t.books("paid")
-    t.ends("succeeded", captured=t.price)
+    t.sells(settled=False)
     t.leaves("not_settled", t.price)
 
 
 def never_notified(t: Telling) -> None:
-    """On the statement and in the book, and no webhook came."""
+    """On the statement and in the book, and no webhook or shop told us."""
+    t.story.said.clear()
     t.books("paid")
     t.settles()
     t.ends(None)
@@ -252,113 +192,78 @@ def never_notified(t: Telling) -> None:
 
 def other_fee(t: Telling) -> None:
     """The provider kept more than was agreed."""
-    t.places()
-    t.hears("succeeded", 60)
-    t.books("paid")
+    t.sells(settled=False)
     t.settles(more_fee=11)
-    t.ends("succeeded", captured=t.price)
     t.leaves("fee_unexpected", 11)
 
 
 def paid_after_cancel(t: Telling) -> None:
     """The shop had canceled when the money came."""
-    t.places()
-    t.hears("pending", 20)
+    t.waits()
     t.cancels(600)
-    t.hears("succeeded", 900)
-    t.books("canceled")
-    t.settles()
-    t.ends("succeeded", captured=t.price)
+    t.sells(after=900, book="canceled")
     t.leaves("late_money", t.price)
 
 
 def paid_after_deadline(t: Telling) -> None:
     """The money came long after the customer's time was over, and the shop had given up."""
-    t.places()
-    t.hears("pending", 20)
-    t.hears("succeeded", 3 * HALF_HOUR)
-    t.books("unpaid")
-    t.settles()
-    t.ends("succeeded", captured=t.price)
+    t.waits()
+    t.sells(after=3 * HALF_HOUR, book="unpaid")
     t.leaves("late_money", t.price)
 
 
 def other_amount_paid(t: Telling) -> None:
     """The customer paid less than the price, which the book has."""
-    t.places()
     paid = t.price - 100
-    t.hears("succeeded", 60, paid=paid)
-    t.books("paid")
-    t.settles(minor=paid)
+    t.sells(paid=paid)
     t.ends("unresolved", captured=paid)
     t.leaves("amount_differs", 100)
 
 
 def price_unclear(t: Telling) -> None:
     """The book agrees with the money, and the shop had asked for more."""
-    t.places()
     paid = t.price - 100
-    t.hears("succeeded", 60, paid=paid)
-    t.books("paid", paid)
-    t.settles(minor=paid)
+    t.sells(paid=paid, booked=paid)
     t.ends("unresolved", captured=paid)
     t.leaves("unresolved", paid)
 
 
 def two_bodies(t: Telling) -> None:
     """One event came twice with different amounts: neither is entered, the greater is at stake."""
-    t.places()
-    event = t.hears("succeeded", 60)
+    event = t.sells()
     t.hears("succeeded", 60, paid=t.price - 100, lag=9, event_id=event)
-    t.books("paid")
-    t.settles()
     t.ends("unresolved")
     t.leaves("unresolved", t.price)
 
 
 def two_rows_fit(t: Telling) -> None:
     """The book has the order twice, as an order and as an invoice, each paid by itself."""
-    t.places()
-    t.hears("succeeded", 60)
-    t.books("paid")
+    t.sells()
     t.books("paid", reference=t.order.lower().replace("-", " "), kind="invoice")
-    t.settles()
-    t.ends("succeeded", captured=t.price)
     t.leaves("ambiguous", t.price)
 
 
 def overpaid(t: Telling) -> None:
     """One payment of more than the price: the rest is owed back."""
-    t.places()
-    t.hears("succeeded", 60, paid=t.price + 50)
-    t.books("paid")
-    t.settles(minor=t.price + 50)
-    t.ends("succeeded", captured=t.price + 50)
+    t.sells(paid=t.price + 50)
     t.leaves("overpaid", 50)
 
 
 def second_payment_unclear(t: Telling) -> None:
     """Paid; of a second payment two events state different amounts, and the statement has one."""
-    t.places()
-    t.hears("succeeded", 60)
+    t.sells()
     t.hears("succeeded", 90, place=1, paid=70)
     t.hears("succeeded", 91, place=1, paid=80)
-    t.books("paid")
-    t.settles()
     t.settles(minor=100, place=1)
-    t.ends("succeeded", captured=t.price)
     t.leaves("payment_in_doubt", 80)
 
 
 def charged_back_in_part(t: Telling) -> None:
     """A third was lost in a dispute; the book still says paid."""
-    t.places()
     third = t.price // 3
-    t.hears("succeeded", 60)
+    t.sells()
     t.hears("disputed", 5_000, paid=third)
     t.hears("dispute_lost", 9_000, paid=third)
-    t.books("paid")
-    t.settles()
     t.settles("dispute", third)
     t.ends("charged_back", captured=t.price, lost=third)
     t.leaves("refund_not_in_book", third)
@@ -366,23 +271,17 @@ def charged_back_in_part(t: Telling) -> None:
 
 def refund_never_taken(t: Telling) -> None:
     """Part of it was refunded, and the statement never takes that."""
-    t.places()
     part = t.price // 2
-    t.hears("succeeded", 60)
+    t.sells(booked=t.price - part)
     t.hears("refunded", 4_000, back=part)
-    t.books("paid", t.price - part)
-    t.settles()
     t.ends("partially_refunded", captured=t.price, returned=part)
     t.leaves("refund_not_settled", part)
 
 
 def refund_of_another_amount(t: Telling) -> None:
     """300 were refunded, and the statement takes 400."""
-    t.places()
-    t.hears("succeeded", 60)
+    t.sells(booked=t.price - 300)
     t.hears("refunded", 4_000, back=300)
-    t.books("paid", t.price - 300)
-    t.settles()
     t.settles("refund", 400)
     t.ends("partially_refunded", captured=t.price, returned=300)
     t.leaves("refund_amount_differs", 100)
@@ -390,14 +289,8 @@ def refund_of_another_amount(t: Telling) -> None:
 
 def won_and_not_given_back(t: Telling) -> None:
     """A dispute was won, and the provider keeps what it took for it."""
-    t.places()
-    t.hears("succeeded", 60)
-    t.hears("disputed", 5_000)
-    t.hears("dispute_won", 9_000)
-    t.books("paid")
-    t.settles()
+    dispute_won(t)
     t.settles("dispute")
-    t.ends("succeeded", captured=t.price)
     t.leaves("dispute_won_not_returned", t.price)
 
 
@@ -406,36 +299,27 @@ def won_and_not_given_back(t: Telling) -> None:
 
 def surplus_given_back(t: Telling) -> None:
     """Too much was paid, and what was too much went back."""
-    t.places()
-    t.hears("succeeded", 60, paid=t.price + 50)
+    t.sells(paid=t.price + 50)
     t.hears("refunded", 4_000, back=50, paid=t.price + 50)
-    t.books("paid")
-    t.settles(minor=t.price + 50)
     t.settles("refund", 50)
     t.ends("succeeded", captured=t.price + 50, returned=50)
 
 
 def charged_back(t: Telling) -> None:
     """All of it was lost in a dispute, and the book knows."""
-    t.places()
-    t.hears("succeeded", 60)
+    t.sells(book="refunded")
     t.hears("disputed", 5_000)
     t.hears("dispute_lost", 9_000)
-    t.books("refunded")
-    t.settles()
     t.settles("dispute")
     t.ends("charged_back", captured=t.price, lost=t.price)
 
 
 def disputed_and_some_came_again(t: Telling) -> None:
     """A dispute was lost and then won for less than it had taken; the book has the difference."""
-    t.places()
-    t.hears("succeeded", 60)
+    t.sells(booked=t.price - 180)
     t.hears("disputed", 5_000, paid=300)
     t.hears("dispute_lost", 9_000, paid=300)
     t.hears("dispute_won", 15_000, paid=120)
-    t.books("paid", t.price - 180)
-    t.settles()
     t.settles("dispute", 300)
     t.settles("dispute", -120, in_days=3)
     t.ends("charged_back", captured=t.price, lost=180)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,21 +51,17 @@ class Shop:
 
     @property
     def url(self) -> str:
-        """The database."""
         return environ(self.folder)["TALLYHOOK_DATABASE_URL"]
 
     def fill(self) -> None:
-        """What came to the door in the month; books, statement and rules as files."""
+        """Load what arrived in the month; write book, statement and rules as files."""
         copy_of(month_in, self.folder, self.month)
         self.month.write_book(self.folder / "book.csv")
         self.month.write_statement(self.folder / "statement.csv")
         self.month.write_rules(self.folder / "rules.toml")
 
-    def _environ(self) -> dict[str, str]:
-        return environ(self.folder, **({"TIMEZONE": self.zone} if self.zone else {}))
-
     def hear_late(self) -> int:
-        """The webhooks that were missed come now. Returns how many."""
+        """Let the missed webhooks come now. Returns their number."""
         late = self.month.late(SystemClock().now())
 
         async def keep() -> None:
@@ -77,16 +72,16 @@ class Shop:
         return len(late)
 
     def run(self, *words: str) -> Ended:
-        """A command, in this process."""
+        """Run a command in this process."""
         out, err = io.TextIOWrapper(io.BytesIO(), write_through=True), io.StringIO()
-        with patch.dict("os.environ", self._environ()), _written(out, err):
+        variables = environ(self.folder, **({"TIMEZONE": self.zone} if self.zone else {}))
+        with patch.dict("os.environ", variables), redirect_stdout(out), redirect_stderr(err):
             code = main.run(words)
-        written = out.buffer.getvalue()
         assert "Traceback" not in err.getvalue()
-        return Ended(code, written, err.getvalue())
+        return Ended(code, out.buffer.getvalue(), err.getvalue())
 
     def did(self, *words: str) -> Ended:
-        """The same, of a command that must succeed."""
+        """Run a command that must succeed."""
         ended = self.run(*words)
         assert ended.code == 0, (words, ended.err, ended.out[:2_000])
         return ended
@@ -99,7 +94,7 @@ class Shop:
         return self.did("reconcile", "run", "--format", "json").document
 
     def accept(self, *causes: str) -> int:
-        """Accept every open break of these causes. Returns how many there were."""
+        """Accept every open break of these causes. Returns their number."""
         count = 0
         for cause in causes:
             found = self.did("breaks", "list", "--cause", cause, "--format", "json").document
@@ -109,12 +104,6 @@ class Shop:
         return count
 
     def report(self, start: str, end: str, *, basis: str = "captured") -> Any:
-        """A report as JSON."""
+        """Return a report as JSON."""
         words = ("report", "period", "--from", start, "--to", end, "--format", "json")
         return self.did(*words, "--basis", basis).document
-
-
-@contextmanager
-def _written(out: io.TextIOWrapper, err: io.StringIO) -> Iterator[None]:
-    with redirect_stdout(out), redirect_stderr(err):
-        yield

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+from typing import Any
 
 from reconcile.instants import DAY, EARLIEST, HOUR, SECOND, Instant, format_instant
 
@@ -109,7 +110,7 @@ class Story:
 
 
 def major(minor: int, currency: str) -> str:
-    """The amount as digits in major units: 150005 of KES is 1500.05."""
+    """Return the amount as digits in major units: 150005 of KES is 1500.05."""
     places = EXPONENTS[currency]
     sign, digits = "-" if minor < 0 else "", str(abs(minor)).rjust(places + 1, "0")
     return sign + (f"{digits[:-places]}.{digits[-places:]}" if places else digits)
@@ -127,7 +128,7 @@ _REFUND = ', "refund": {{"reference": "{}", "amount": {}, "currency": "{}"}}'
 
 
 class Telling:
-    """Tells one story. Each method writes down one thing that happened, in the order of time.
+    """Tells one story. The shop places the order; each method adds one thing that happened.
 
     number     of the order in its month; references follow from it
     price      what the order costs, in minor units of `currency`
@@ -146,29 +147,52 @@ class Telling:
         self.story = Story(order=self.order, plot=plot, currency=currency)
         self._phone = f"2547{self._chance.randrange(10**8):08d}"
         self._ids = 0
+        self._says(None)
 
     def payment(self, place: int = 0) -> str:
-        """The provider's reference of the order's first payment, or of a further one."""
+        """Return the provider's reference of the order's first payment, or of a further one."""
         return f"pay_{self._tag}{'abc'[place]}"
 
     # --- provider and shop -----------------------------------------------------------------------
 
-    def places(self, minor: int | None = None) -> None:
-        """The shop reports the order as it is placed."""
-        self.story.said.append(self._said(minor, None))
+    def _says(self, canceled_at: Instant | None) -> None:
+        self.story.said.append(
+            ShopSaid(
+                order=self.order,
+                minor=self.price,
+                currency=self.currency,
+                placed_at=self.placed_at,
+                canceled_at=canceled_at,
+            )
+        )
 
     def cancels(self, after: int) -> None:
-        """The shop reports that the order is canceled."""
-        self.story.said.append(self._said(None, self.placed_at + after * SECOND))
+        """Let the shop report that the order is canceled."""
+        self._says(self.placed_at + after * SECOND)
 
-    def _said(self, minor: int | None, canceled_at: Instant | None) -> ShopSaid:
-        return ShopSaid(
-            order=self.order,
-            minor=self.price if minor is None else minor,
-            currency=self.currency,
-            placed_at=self.placed_at,
-            canceled_at=canceled_at,
-        )
+    def waits(self, **how: Any) -> None:
+        """Let the provider report a pending payment."""
+        self.hears("pending", 20, **how)
+
+    def sells(
+        self,
+        *,
+        after: int = 60,
+        place: int = 0,
+        paid: int | None = None,
+        book: str | None = "paid",
+        booked: int | None = None,
+        settled: bool = True,
+        **how: Any,
+    ) -> str:
+        """Tell a plain sale: paid, in the book and on the statement. Returns the event's id."""
+        event = self.hears("succeeded", after, place=place, paid=paid, **how)
+        if book is not None:
+            self.books(book, booked)
+        if settled:
+            self.settles(minor=paid, place=place)
+        self.ends("succeeded", captured=self.price if paid is None else paid)
+        return event
 
     def hears(
         self,
@@ -177,43 +201,39 @@ class Telling:
         *,
         place: int = 0,
         paid: int | None = None,
-        paid_in: str | None = None,
         back: int = 0,
         again: tuple[int, ...] = (),
         lag: int = 2,
         event_id: str | None = None,
     ) -> str:
-        """The provider says something of a payment, and we hear it `lag` seconds later, and again
-        after each of `again`. Returns the event's id."""
+        """Let the provider send an event on a payment, which arrives `lag` seconds later, and after
+        each of `again`. Returns the event's id."""
         at = self.placed_at + after * SECOND
-        event = event_id or self._new_event()
-        body = self._body(kind, event, at, place=place, paid=paid, paid_in=paid_in, back=back)
+        event, body = self._body(kind, at, event_id, place=place, paid=paid, back=back)
         for delay in (lag, *again):
             self.story.arrivals.append(Arrived(at + delay * SECOND, event, body))
         return event
 
     def hears_late(self, kind: str, after: int) -> None:
-        """The provider says something, and we do not hear it before the month is closed."""
-        at, event = self.placed_at + after * SECOND, self._new_event()
-        self.story.late.append(Arrived(at, event, self._body(kind, event, at)))
-
-    def _new_event(self) -> str:
-        self._ids += 1
-        return f"evt_{self._tag}_{self._ids}"
+        """Let the provider send an event that does not arrive before the month is closed."""
+        at = self.placed_at + after * SECOND
+        self.story.late.append(Arrived(at, *self._body(kind, at)))
 
     def _body(
         self,
         kind: str,
-        event: str,
         at: Instant,
+        event: str | None = None,
         *,
         place: int = 0,
         paid: int | None = None,
-        paid_in: str | None = None,
         back: int = 0,
-    ) -> bytes:
-        paid_in = paid_in or self.currency
-        return _BODY.format(
+    ) -> tuple[str, bytes]:
+        if event is None:
+            self._ids += 1
+            event = f"evt_{self._tag}_{self._ids}"
+        refund = _REFUND.format(f"re_{event}", major(back, self.currency), self.currency)
+        body = _BODY.format(
             event=event,
             kind=kind,
             at=format_instant(at),
@@ -222,16 +242,13 @@ class Telling:
             currency=self.currency,
             session=f"cs_{self._tag}",
             payment=self.payment(place),
-            paid=major(self.price if paid is None else paid, paid_in),
-            paid_in=paid_in,
+            paid=major(self.price if paid is None else paid, self.currency),
+            paid_in=self.currency,
             reason=_REASON if kind == "declined" else "",
-            refund=self._refund(event, back),
+            refund=refund if back else "",
             phone=self._phone,
-        ).encode()
-
-    def _refund(self, event: str, back: int) -> str:
-        amount = major(back, self.currency)
-        return _REFUND.format(f"re_{event}", amount, self.currency) if back else ""
+        )
+        return event, body.encode()
 
     # --- books -----------------------------------------------------------------------------------
 
@@ -245,7 +262,7 @@ class Telling:
         kind: str = "order",
         group: str = "",
     ) -> None:
-        """The merchant has a row for it."""
+        """Add a row to the merchant's book."""
         row = BookRow(
             reference=reference or self.order,
             kind=kind,
@@ -265,14 +282,13 @@ class Telling:
         place: int = 0,
         more_fee: int = 0,
         in_days: int = 2,
-        order: str | None = None,
     ) -> None:
-        """The provider's statement has a row for a payment or, negative, for what went back."""
+        """Add a row to the provider's statement: a payment or, negative, what went back."""
         gross = self.price if minor is None else minor
         fee = gross * FEE_PERCENT[self.currency] // 100 if kind == "payment" else 0
         row = StatementRow(
             payment=self.payment(place),
-            order=self.order if order is None else order,
+            order=self.order,
             kind=kind,
             gross=gross if kind == "payment" else -gross,
             fee=fee + more_fee,
@@ -286,12 +302,12 @@ class Telling:
     def ends(
         self, outcome: str | None, *, captured: int = 0, returned: int = 0, lost: int = 0
     ) -> None:
-        """How it ended, and the money that truly moved; None: nobody ever spoke to us of it."""
+        """Set how it ended, and the money that truly moved; None: nobody told us of it."""
         self.story.outcome = outcome
         self.story.captured, self.story.returned, self.story.lost = captured, returned, lost
 
-    def leaves(self, cause: str, minor: int, *, currency: str | None = None) -> None:
-        """A break is there, with so much money at stake."""
+    def leaves(self, cause: str, minor: int) -> None:
+        """Add a break with so much money at stake."""
         self.story.gaps.append(
-            Gap(cause=cause, order=self.order, minor=minor, currency=currency or self.currency)
+            Gap(cause=cause, order=self.order, minor=minor, currency=self.currency)
         )

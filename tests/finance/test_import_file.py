@@ -62,6 +62,18 @@ def put(path: Path, content: str) -> None:
     path.write_text(content)
 
 
+async def book(context: AppContext, path: Path, content: str, **said: Any) -> Imported:
+    put(path, content)
+    return await import_book(context, ImportRequest(path=path, **said))
+
+
+async def statement(
+    context: AppContext, path: Path, content: str, source: str = "", **said: Any
+) -> Imported:
+    put(path, content)
+    return await import_statement(context, ImportRequest(path=path, **said), source=source)
+
+
 async def references(context: AppContext) -> list[str]:
     found = await list_book(replace_clock(context), reference=None, as_of=None, limit=99_999)
     return [line.reference for line in found]
@@ -77,8 +89,7 @@ def problems_of(done: Imported) -> list[tuple[int, str | None]]:
 
 
 async def test_one_bad_row_keeps_all_others_out(context: AppContext, path: Path) -> None:
-    put(path, HEADING + GOOD + BAD)
-    done = await import_book(context, ImportRequest(path=path))
+    done = await book(context, path, HEADING + GOOD + BAD)
     assert (done.read, done.rejected, done.number, problems_of(done)) == (
         4,
         1,
@@ -95,8 +106,7 @@ async def test_one_bad_row_keeps_all_others_out(context: AppContext, path: Path)
 async def test_the_good_rows_are_taken_where_that_is_said_and_the_others_set_aside(
     context: AppContext, path: Path
 ) -> None:
-    put(path, HEADING + GOOD + BAD)
-    done = await import_book(context, ImportRequest(path=path, accept_good=True))
+    done = await book(context, path, HEADING + GOOD + BAD, accept_good=True)
     assert (done.new, done.rejected, done.rejects) == (3, 1, "book.rejects.csv")
     assert await references(context) == ["A", "B", "D"]
     rejects = path.with_name("book.rejects.csv")
@@ -150,8 +160,7 @@ async def test_rejects_that_would_replace_a_file_are_refused_before_anything_is_
 
 async def test_a_file_that_breaks_off_is_not_taken_in_part(context: AppContext, path: Path) -> None:
     """Not even where good rows would be: nobody knows what followed."""
-    put(path, HEADING + GOOD + '"C,1.00,KES,paid\n')
-    done = await import_book(context, ImportRequest(path=path, accept_good=True))
+    done = await book(context, path, HEADING + GOOD + '"C,1.00,KES,paid\n', accept_good=True)
     assert (done.refused, done.number, problems_of(done)) == (True, None, [(4, None)])
     assert await references(context) == []
 
@@ -159,8 +168,9 @@ async def test_a_file_that_breaks_off_is_not_taken_in_part(context: AppContext, 
 async def test_a_file_that_breaks_off_late_says_what_was_not_clear_until_then(
     context: AppContext, path: Path
 ) -> None:
-    put(path, HEADING + "A,x,KES,paid\n" * BATCH + '"E,1.00,KES,paid\n')
-    done = await import_book(context, ImportRequest(path=path, accept_good=True))
+    done = await book(
+        context, path, HEADING + "A,x,KES,paid\n" * BATCH + '"E,1.00,KES,paid\n', accept_good=True
+    )
     assert (done.refused, done.number) == (True, None)
     assert (done.read, done.rejected, done.found) == (BATCH, BATCH, BATCH + 1)
 
@@ -168,8 +178,12 @@ async def test_a_file_that_breaks_off_late_says_what_was_not_clear_until_then(
 async def test_equal_references_are_a_problem_of_each_row_and_none_is_taken(
     context: AppContext, path: Path
 ) -> None:
-    put(path, HEADING + "a-1,1.00,KES,\nB,1.00,KES,\nA 1,2.00,KES,\nA1,1.00,KES,\n")
-    done = await import_book(context, ImportRequest(path=path, accept_good=True))
+    done = await book(
+        context,
+        path,
+        HEADING + "a-1,1.00,KES,\nB,1.00,KES,\nA 1,2.00,KES,\nA1,1.00,KES,\n",
+        accept_good=True,
+    )
     assert [(each.row, each.column, each.sentence[:5]) for each in done.problems] == [
         (2, "reference", "row 4"), (4, "reference", "row 2"), (5, "reference", "row 2"),
     ]  # fmt: skip
@@ -186,8 +200,7 @@ async def test_a_good_row_is_not_taken_beside_one_of_the_same_reference_that_is_
     file = "reference,amount,currency,kind\n"
     bad = ["a-1,2.0x,KES,", "B,1.00", "c,-1.00,KES,"]
     good = ["A1,1.00,KES,", "b,1.00,KES,", "C,1.00,KES,", "A1,1.00,KES,invoice", "D,1.00,KES,"]
-    put(path, file + "\n".join([*good, *bad]))
-    done = await import_book(context, ImportRequest(path=path, accept_good=True))
+    done = await book(context, path, file + "\n".join([*good, *bad]), accept_good=True)
     assert (done.read, done.new, done.rejected) == (8, 2, 6)
     assert await references(context) == ["A1", "D"]
     rejects = path.with_name("book.rejects.csv")
@@ -207,8 +220,9 @@ async def test_lines_of_json_that_are_none_are_rows_like_any_other(
     order, and of one that cannot be read the order is unknown."""
     line = '{{"reference": "{}", "amount": {}, "currency": "KES"}}\n'
     bad = 'A\n=1\n{"reference": "B",\n' + line.format("C", "true")
-    put(path, line.format("A", 1) + bad + line.format("C", 3) + line.format("D", 4))
-    done = await import_book(context, ImportRequest(path=path))
+    done = await book(
+        context, path, line.format("A", 1) + bad + line.format("C", 3) + line.format("D", 4)
+    )
     assert (done.read, done.rejected, done.number) == (7, 5, None)
     assert problems_of(done) == [(2, None), (3, None), (4, None), (5, "amount"), (5, "reference"),
                           (6, "reference")]  # fmt: skip
@@ -227,14 +241,14 @@ async def test_too_many_rows_of_one_payment_are_a_problem(
     few = replace(imports.STATEMENT, at_most=2)
     monkeypatch.setattr(imports, "STATEMENT", few)
     lines = ["p1,1.00,KES", *["p2,1.00,KES"] * 3]
-    put(path, "payment_reference,gross,currency\n" + "\n".join(lines))
-    done = await import_statement(context, ImportRequest(path=path), source="")
+    done = await statement(context, path, "payment_reference,gross,currency\n" + "\n".join(lines))
     assert problems_of(done) == [
         (3, "payment_reference"),
         *[(n, "payment_reference") for n in (4, 5)],
     ]
-    put(path, "payment_reference,gross,currency\n" + "\n".join(lines[:3]))
-    assert (await import_statement(context, ImportRequest(path=path), source="")).new == 3
+    assert (
+        await statement(context, path, "payment_reference,gross,currency\n" + "\n".join(lines[:3]))
+    ).new == 3
     found = await list_statement(replace_clock(context), reference="p2", as_of=None, limit=9)
     assert len(found) == 2
 
@@ -255,18 +269,17 @@ async def test_rows_of_one_payment_are_written_together(
 async def test_problems_are_reported_up_to_a_number_and_the_rest_is_counted(
     context: AppContext, path: Path
 ) -> None:
-    put(path, HEADING + "".join(f"A{n},x,KES,?\n" for n in range(300)))
-    done = await import_book(context, ImportRequest(path=path))
+    done = await book(context, path, HEADING + "".join(f"A{n},x,KES,?\n" for n in range(300)))
     assert (len(done.problems), done.found, done.left_out) == (100, 600, 500)
 
 
 async def test_a_dry_run_shows_rows_and_counts_and_imports_nothing(
     context: AppContext, path: Path
 ) -> None:
-    put(path, HEADING + GOOD)
-    await import_book(context, ImportRequest(path=path))
-    put(path, HEADING + GOOD.replace("2.00", "3.00") + BAD)
-    done = await import_book(context, ImportRequest(path=path, dry_run=True, accept_good=True))
+    await book(context, path, HEADING + GOOD)
+    done = await book(
+        context, path, HEADING + GOOD.replace("2.00", "3.00") + BAD, dry_run=True, accept_good=True
+    )
     assert (done.new, done.changed, done.unchanged, done.rejected) == (1, 1, 1, 1)
     assert [row["reference"] for row in done.rows] == ["A", "B", "D"]
     assert done.number is None
@@ -278,8 +291,7 @@ async def test_a_dry_run_shows_rows_and_counts_and_imports_nothing(
 async def test_a_file_without_rows_is_refused(
     context: AppContext, path: Path, content: str
 ) -> None:
-    put(path, content)
-    done = await import_book(context, ImportRequest(path=path, accept_good=True))
+    done = await book(context, path, content, accept_good=True)
     assert (done.refused, done.number) == (True, None)
 
 
@@ -315,8 +327,7 @@ async def test_an_import_is_not_taken_for_killed_while_its_digest_is_made(
 
     monkeypatch.setattr(import_store, "go_on", seen)
     monkeypatch.setattr(import_digest_store, "LOOKING", 1)
-    put(path, HEADING + GOOD)
-    await import_book(context, ImportRequest(path=path))
+    await book(context, path, HEADING + GOOD)
     assert signs == [2, -1, -2, 2]
 
 
@@ -365,8 +376,7 @@ async def test_an_import_that_ends_half_way_has_imported_nothing_and_the_next_on
     monkeypatch.setattr(imports, "MOST_ROWS", 3)
     monkeypatch.setattr(imports, "SILENT_S", 0.01)
     before = "".join(f"R{n},1.00,KES,paid\n" for n in range(6))
-    put(path, HEADING + before)
-    await import_book(context, ImportRequest(path=path))
+    await book(context, path, HEADING + before)
     put(path, HEADING + before.replace("1.00", "2.00") + "S,1.00,KES,\n")
     monkeypatch.setattr(imports, "BOOK", replace(BOOK, write=failing(after)))
     with pytest.raises(StoreUnavailable, match="disk is full"):
@@ -398,8 +408,7 @@ async def test_an_import_waits_for_one_that_is_alive(
                 await go_on(connection, begun, written=waited)
 
     monkeypatch.setattr("app.finance.imports.anyio.sleep", sleep)
-    put(path, HEADING + GOOD)
-    assert (await import_book(context, ImportRequest(path=path))).new == 2
+    assert (await book(context, path, HEADING + GOOD)).new == 2
     assert waited == 4
 
 
@@ -436,8 +445,11 @@ async def test_a_totals_row_is_left_out_and_reported(
     context: AppContext, path: Path, row: str
 ) -> None:
     """It is no order, whatever else stands in it, and the other rows are taken."""
-    put(path, "reference,amount,currency,status\nA,1.00,KES,paid\nB,2.00,KES,paid\n" + TOTALS[row])
-    done = await import_book(context, ImportRequest(path=path))
+    done = await book(
+        context,
+        path,
+        "reference,amount,currency,status\nA,1.00,KES,paid\nB,2.00,KES,paid\n" + TOTALS[row],
+    )
     assert (done.read, done.new, done.totals, problems_of(done)) == (2, 2, [4], [])
     assert await references(context) == ["A", "B"]
 
@@ -446,16 +458,18 @@ async def test_a_total_may_stand_in_the_first_cell_that_says_anything(
     context: AppContext, path: Path
 ) -> None:
     """As spreadsheets have it, below the dates."""
-    put(path, "placed_at,reference,amount,currency\n2026-10-01,A,1.00,KES\nTotal,,1.00,KES\n")
-    done = await import_book(context, ImportRequest(path=path))
+    done = await book(
+        context,
+        path,
+        "placed_at,reference,amount,currency\n2026-10-01,A,1.00,KES\nTotal,,1.00,KES\n",
+    )
     assert (done.new, done.totals, done.found) == (1, [3], 0)
 
 
 async def test_subtotals_and_their_total_are_left_out(context: AppContext, path: Path) -> None:
     """Each adds up the rows since the one before, the last one all of them."""
     rows = "A,1.00,KES\nSubtotal,1.00,KES\nB,2.00,KES\nC,4.00,KES\nSubtotal,6.00,KES\n"
-    put(path, "reference,amount,currency\n" + rows + "Total,7.00,KES\n")
-    done = await import_book(context, ImportRequest(path=path))
+    done = await book(context, path, "reference,amount,currency\n" + rows + "Total,7.00,KES\n")
     assert (done.new, done.totals, done.found) == (3, [3, 6, 7], 0)
 
 
@@ -463,8 +477,9 @@ async def test_what_is_called_a_total_and_is_another_sum_is_refused(
     context: AppContext, path: Path
 ) -> None:
     """It may be an order of that name, or rows may be missing: nobody knows."""
-    put(path, "reference,amount,currency\nA,1.00,KES\nTotal,9.00,KES\nTotally,3.00,KES\n")
-    done = await import_book(context, ImportRequest(path=path))
+    done = await book(
+        context, path, "reference,amount,currency\nA,1.00,KES\nTotal,9.00,KES\nTotally,3.00,KES\n"
+    )
     assert (done.number, done.totals, problems_of(done)) == (None, [], [(3, "reference")])
     assert "which is KES 1.00" in done.problems[0].sentence
 
@@ -474,8 +489,9 @@ async def test_a_statement_s_total_is_no_payment(context: AppContext, path: Path
     heading = "payment_reference,type,gross,fee,currency\n"
     rows = "p1,payment,5.00,0.10,KES\np2,refund,2.00,0.00,KES\n"
     for total in ("3.00", "7.00"):
-        put(path, heading + rows + f"Total,,{total},0.10,KES\n")
-        done = await import_statement(context, ImportRequest(path=path, dry_run=True), source="")
+        done = await statement(
+            context, path, heading + rows + f"Total,,{total},0.10,KES\n", dry_run=True
+        )
         assert (done.read, done.totals, done.found) == (2, [4], 0)
 
 
@@ -519,8 +535,7 @@ async def test_rows_of_one_order_that_add_up_are_one_line(
 ) -> None:
     """What came and what of it went back, in one row or in several, and the same again changes
     nothing."""
-    put(path, REFUNDS + "\n".join(lines))
-    done = await import_book(context, ImportRequest(path=path))
+    done = await book(context, path, REFUNDS + "\n".join(lines))
     assert (done.read, done.new, done.rejected) == (len(lines), 1, 0)
     assert done.joined == len(lines) - 1
     (line,) = await list_book(replace_clock(context), reference=None, as_of=None, limit=9)
@@ -547,8 +562,7 @@ async def test_rows_of_one_order_that_do_not_add_up_are_reported(
     context: AppContext, path: Path, lines: list[str], rejected: list[int]
 ) -> None:
     """None of them is taken: nobody knows which is true."""
-    put(path, REFUNDS + "\n".join([*lines, "B,1,KES,,paid,,"]))
-    done = await import_book(context, ImportRequest(path=path))
+    done = await book(context, path, REFUNDS + "\n".join([*lines, "B,1,KES,,paid,,"]))
     assert sorted({problem.row for problem in done.problems}) == rejected
     assert (done.number, done.rejected) == (None, len(lines))
 
