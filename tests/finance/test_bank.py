@@ -7,7 +7,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -44,7 +44,6 @@ from tests.database.builders import opened, rows
 from tests.reconcile.build import T, seconds
 from tests.waiting import PATIENCE_S
 
-START = parse_instant("2026-01-01T00:00:00Z")
 BEAN_CHECK = Path(sys.executable).with_name("bean-check")
 
 STATEMENT = """payment_reference,gross,fee,currency,settled_at,payout,type
@@ -69,108 +68,150 @@ main,2026-01-20,-25.00,KES,B5,,LANDLORD,RENT
 nobody's; PO-100205 may still come."""
 
 
+@dataclass
+class Shop:
+    """A shop's database, and the folder of its files."""
+
+    context: AppContext
+    folder: Path
+
+    def at(self, later_s: int) -> Shop:
+        """Return the same shop at so many seconds."""
+        return replace(self, context=replace(self.context, clock=SetClock(seconds(later_s))))
+
+    async def bank(self, content: str = BANK, **said: object) -> Imported:
+        path = self.folder / "bank.csv"
+        path.write_text(content)
+        request = ImportRequest(path=path, **said)  # type: ignore[arg-type]
+        return await import_bank(self.context, request)
+
+    async def statement(self, content: str = STATEMENT) -> Imported:
+        path = self.folder / "statement.csv"
+        path.write_text(content)
+        done = await import_statement(self.context, ImportRequest(path=path), source="shop")
+        assert not done.problems
+        return done
+
+    async def ran(self) -> Ran:
+        return await reconcile_period(self.context, RunRequest(), progress=quiet)
+
+    async def breaks_of_bank(self, ran: Ran) -> list[SeenBreak]:
+        """Return a run's breaks of the bank's side; no webhook stated these payments."""
+        return [
+            each
+            async for part in breaks_of_run(self.context, ran.number)
+            for each in part
+            if each.seen.cause in BANK_CAUSES
+        ]
+
+    def scope(self, first: str, last: str, basis: str = "settled") -> Scope:
+        """Return a period that ends with a day."""
+        return Scope(
+            start=parse_instant(f"{first}T00:00:00Z"),
+            end=parse_instant(f"{last}T00:00:00Z") + DAY,
+            as_of=self.context.clock.now(),
+            basis=basis,  # type: ignore[arg-type]
+            environment="sandbox",
+        )
+
+    async def report(self, scope: Scope) -> PeriodReport:
+        report = await report_period(self.context, scope, progress=quiet)
+        assert report.ties_hold
+        return report
+
+
+def quiet(count: int) -> None:
+    pass
+
+
 @pytest.fixture
-async def context(tmp_path: Path) -> AsyncIterator[AppContext]:
+async def empty(tmp_path: Path) -> AsyncIterator[Shop]:
     async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as inbox:
-        yield context_of(inbox, at=60)
+        yield Shop(context_of(inbox, at=60), tmp_path)
 
 
-async def bank(context: AppContext, folder: Path, content: str = BANK, **said: object) -> Imported:
-    """Import a bank's table of this content."""
-    path = folder / "bank.csv"
-    path.write_text(content)
-    return await import_bank(context, ImportRequest(path=path, **said))  # type: ignore[arg-type]
-
-
-async def both(context: AppContext, folder: Path) -> AppContext:
-    """Import the statement and the bank's file; the context some minutes later."""
-    path = folder / "statement.csv"
-    path.write_text(STATEMENT)
-    done = await import_statement(context, ImportRequest(path=path), source="shop")
-    assert not done.problems
-    assert not (await bank(context, folder)).problems
-    return replace(context, clock=SetClock(seconds(600)))
+@pytest.fixture
+async def shop(empty: Shop) -> Shop:
+    """A shop with the statement and the bank's file, some minutes later."""
+    await empty.statement()
+    assert not (await empty.bank()).problems
+    return empty.at(600)
 
 
 def counts(done: Imported) -> tuple[int, int, int]:
-    """New, changed, unchanged."""
+    """Return the numbers of new, changed and unchanged lines."""
     assert not done.problems
     return done.new, done.changed, done.unchanged
 
 
-async def test_the_same_lines_again_change_nothing(context: AppContext, tmp_path: Path) -> None:
-    """In the same file, in one that overlaps, in any order; a dry run writes nothing."""
-    assert (await bank(context, tmp_path, dry_run=True)).number is None
-    assert await rows(context, "SELECT * FROM bank_lines") == []
-    assert counts(await bank(context, tmp_path)) == (6, 0, 0)
+async def test_the_same_lines_again_change_nothing(empty: Shop) -> None:
+    assert (await empty.bank(dry_run=True)).number is None
+    assert await rows(empty.context, "SELECT * FROM bank_lines") == []
+    assert counts(await empty.bank()) == (6, 0, 0)
     heading, *lines = BANK.splitlines(keepends=True)
-    assert counts(await bank(context, tmp_path, heading + "".join(lines[::-1]))) == (0, 0, 6)
+    assert counts(await empty.bank(heading + "".join(lines[::-1]))) == (0, 0, 6)
     more = "main,2026-01-21,5.00,KES,B6,,,\n"
-    assert counts(await bank(context, tmp_path, heading + lines[3] + more)) == (1, 0, 1)
+    assert counts(await empty.bank(heading + lines[3] + more)) == (1, 0, 1)
     other = lines[1].replace("PAYOUT", "TRANSFER")
-    assert counts(await bank(context, tmp_path, heading + other)) == (0, 1, 0)
-    assert [each.read for each in await past_imports(context, kind="bank", limit=9)] == [1, 2, 6, 6]
-    async with context.database.reading() as connection:
+    assert counts(await empty.bank(heading + other)) == (0, 1, 0)
+    assert [each.read for each in await past_imports(empty.context, kind="bank", limit=9)] == [
+        1,
+        2,
+        6,
+        6,
+    ]
+    async with empty.context.database.reading() as connection:
         trail = await audit_entries(connection, limit=9)
     assert {each.action for each in trail} == {"bank_imported"}
 
 
-async def test_another_zone_makes_no_other_lines(context: AppContext, tmp_path: Path) -> None:
-    """The days of the same file begin at another moment, and are the same days."""
-    assert counts(await bank(context, tmp_path)) == (6, 0, 0)
-    nairobi = replace(context, zone=ZoneInfo("Africa/Nairobi"))
-    assert counts(await bank(nairobi, tmp_path)) == (0, 6, 0)
-    assert counts(await bank(nairobi, tmp_path)) == (0, 0, 6)
+async def test_another_zone_makes_no_other_lines(empty: Shop) -> None:
+    assert counts(await empty.bank()) == (6, 0, 0)
+    empty.context = replace(empty.context, zone=ZoneInfo("Africa/Nairobi"))
+    assert counts(await empty.bank()) == (0, 6, 0)
+    assert counts(await empty.bank()) == (0, 0, 6)
 
 
-async def test_bookings_that_look_alike_are_as_many_as_the_file_has(
-    context: AppContext, tmp_path: Path
-) -> None:
+async def test_bookings_that_look_alike_are_as_many_as_the_file_has(empty: Shop) -> None:
     heading = BANK.splitlines(keepends=True)[0]
     alike = "main,2026-01-09,5.00,KES,,,TILL,COINS\n"
-    assert counts(await bank(context, tmp_path, heading + alike * 3)) == (3, 0, 0)
-    assert counts(await bank(context, tmp_path, heading + alike * 4)) == (1, 0, 3)
-    assert len(await rows(context, "SELECT DISTINCT line FROM bank_lines")) == 4
+    assert counts(await empty.bank(heading + alike * 3)) == (3, 0, 0)
+    assert counts(await empty.bank(heading + alike * 4)) == (1, 0, 3)
+    assert len(await rows(empty.context, "SELECT DISTINCT line FROM bank_lines")) == 4
 
 
-async def test_bookings_without_a_reference_of_the_bank_in_two_files_are_two(
-    context: AppContext, tmp_path: Path
-) -> None:
-    """Two statements of one day, each with a payout of the same amount."""
+async def test_bookings_without_a_reference_of_the_bank_in_two_files_are_two(empty: Shop) -> None:
     heading = BANK.splitlines(keepends=True)[0]
     for payout in ("PO-100200", "PO-100201"):
         line = f"main,2026-01-06,50.00,KES,NONREF,NOTPROVIDED,,{payout}\n"
-        assert counts(await bank(context, tmp_path, heading + line)) == (1, 0, 0)
-        assert counts(await bank(context, tmp_path, heading + line)) == (0, 0, 1)
+        assert counts(await empty.bank(heading + line)) == (1, 0, 0)
+        assert counts(await empty.bank(heading + line)) == (0, 0, 1)
 
 
-async def test_one_row_that_is_not_clear_keeps_all_others_out(
-    context: AppContext, tmp_path: Path
-) -> None:
-    done = await bank(context, tmp_path, BANK + "main,2026-01-22,x,KES,B9,,,\n")
+async def test_one_row_that_is_not_clear_keeps_all_others_out(empty: Shop) -> None:
+    done = await empty.bank(BANK + "main,2026-01-22,x,KES,B9,,,\n")
     assert [(each.row, each.column) for each in done.problems] == [(8, "amount")]
-    assert await rows(context, "SELECT * FROM bank_lines") == []
-    good = await bank(context, tmp_path, BANK + "main,2026-01-22,x,KES,B9,,,\n", accept_good=True)
+    assert await rows(empty.context, "SELECT * FROM bank_lines") == []
+    good = await empty.bank(BANK + "main,2026-01-22,x,KES,B9,,,\n", accept_good=True)
     assert (good.new, good.rejected) == (6, 1)
 
 
-async def test_who_only_looks_may_not_import(context: AppContext, tmp_path: Path) -> None:
-    await register_operator(context, name="Ann", role="admin", by=None)
-    await register_operator(context, name="Vic", role="viewer", by="Ann")
+async def test_who_only_looks_may_not_import(empty: Shop) -> None:
+    await register_operator(empty.context, name="Ann", role="admin", by=None)
+    await register_operator(empty.context, name="Vic", role="viewer", by="Ann")
     with pytest.raises(UsageError, match="Vic"):
-        await bank(context, tmp_path, by="Vic")
+        await empty.bank(by="Vic")
 
 
-async def test_a_run_finds_every_difference_and_ties(context: AppContext, tmp_path: Path) -> None:
-    later = await both(context, tmp_path)
-    ran = await reconcile_period(later, RunRequest(), progress=lambda _: None)
+async def test_a_run_finds_every_difference_and_ties(shop: Shop) -> None:
+    ran = await shop.ran()
     assert ran.control.holds
-    assert {each.seen.cause: str(each.seen.money) for each in await breaks_of_bank(later, ran)} == {
+    assert {each.seen.cause: str(each.seen.money) for each in await shop.breaks_of_bank(ran)} == {
         "payout_not_in_bank": "KES 291.00",
         "payout_amount_differs": "KES 4.00",
         "bank_line_unknown": "KES 88.00",
     }
-    lines = await booked_lines(later, limit=9)
+    lines = await booked_lines(shop.context, limit=9)
     assert {(each.line.text or each.line.reference, each.bucket) for each in lines} == {
         ("OPENING", "not_covered"),
         ("PAYOUT PO-100200", "by_reference"),
@@ -195,97 +236,55 @@ pay_2,50.00,2.00,48.00,EUR,2026-02-03,BATCH-134,payment
 
 @pytest.mark.parametrize("basis", ["settled", "captured"])
 async def test_what_is_carried_from_one_payout_to_the_next_is_a_part_of_both(
-    context: AppContext, tmp_path: Path, basis: str
+    empty: Shop, basis: str
 ) -> None:
-    """And no fee of either month; what is kept back stays in clearing."""
-    path = tmp_path / "statement.csv"
-    path.write_text(CARRIED)
-    done = await import_statement(context, ImportRequest(path=path), source="shop")
-    assert counts(done) == (5, 0, 0)
-    again = await import_statement(context, ImportRequest(path=path), source="shop")
-    assert counts(again) == (0, 0, 5)
+    assert counts(await empty.statement(CARRIED)) == (5, 0, 0)
+    assert counts(await empty.statement(CARRIED)) == (0, 0, 5)
     booked = "account,booked_at,amount,currency,text\n"
     booked += "main,2026-01-20,-1.00,EUR,FEE\nmain,2026-02-04,140.00,EUR,BATCH-134\n"
-    assert counts(await bank(context, tmp_path, booked)) == (2, 0, 0)
-    later = replace(context, clock=SetClock(seconds(600)))
-    ran = await reconcile_period(later, RunRequest(), progress=lambda _: None)
+    assert counts(await empty.bank(booked)) == (2, 0, 0)
+    later = empty.at(600)
+    ran = await later.ran()
     assert ran.control.holds
-    assert await breaks_of_bank(later, ran) == []
+    assert await later.breaks_of_bank(ran) == []
     for first, last, fee, settled in (
         ("2026-01-01", "2026-01-31", 300, 0),
         ("2026-02-01", "2026-02-28", 200, 140_00),
     ):
-        scope = await scoped(later, first, last, basis)
-        report = await report_period(later, scope, progress=lambda _: None)
+        report = await later.report(later.scope(first, last, basis))
         sums = {row.flow: row.sum for row in report.money}
-        assert report.ties_hold
         assert (sums["fees"], sums["settled"]) == (fee, settled)
-    scope = await scoped(later, "2026-01-01", "2026-02-28")
-    totals = await report_journal(later, scope, write=lambda _: None, progress=lambda _: None)
+    scope = later.scope("2026-01-01", "2026-02-28")
+    totals = await report_journal(later.context, scope, write=lambda _: None, progress=quiet)
     assert {role: minor for (role, _), minor in totals.sums.items() if minor} == {
         "clearing": -145_00, "fees": 5_00, "bank": 140_00,
     }  # fmt: skip
 
 
-async def test_without_a_file_of_the_bank_there_is_no_such_side(
-    context: AppContext, tmp_path: Path
-) -> None:
-    path = tmp_path / "statement.csv"
-    path.write_text(STATEMENT)
-    await import_statement(context, ImportRequest(path=path), source="shop")
-    later = replace(context, clock=SetClock(seconds(600)))
-    ran = await reconcile_period(later, RunRequest(), progress=lambda _: None)
-    assert {line.side for line in ran.control.lines} == {"statement"}
-    assert await booked_lines(later, limit=9) == []
+async def test_without_a_file_of_the_bank_there_is_no_such_side(empty: Shop) -> None:
+    await empty.statement()
+    later = empty.at(600)
+    assert {line.side for line in (await later.ran()).control.lines} == {"statement"}
+    assert await booked_lines(later.context, limit=9) == []
 
 
-async def test_a_match_by_hand_closes_both_and_an_acceptance_holds(
-    context: AppContext, tmp_path: Path
-) -> None:
-    later = await both(context, tmp_path)
-    ran = await reconcile_period(later, RunRequest(), progress=lambda _: None)
-    found = {each.seen.cause: each for each in await breaks_of_bank(later, ran)}
+async def test_a_match_by_hand_closes_both_and_an_acceptance_holds(shop: Shop) -> None:
+    ran = await shop.ran()
+    found = {each.seen.cause: each for each in await shop.breaks_of_bank(ran)}
     missing, unknown = found["payout_not_in_bank"], found["bank_line_unknown"]
     line = unknown.seen.cites[0]
-    then = replace(later, clock=SetClock(seconds(900)))
+    then = shop.at(900).context
     await match_break(then, missing.identity, line=line, reason="the bank says so", by=None)
     accepting = found["payout_amount_differs"].identity
     await accept_break(then, accepting, reason="the bank's charge", by=None)
-    after = replace(later, clock=SetClock(seconds(1_200)))
-    again = await reconcile_period(after, RunRequest(), progress=lambda _: None)
-    states = [
-        (each.life.state, str(each.seen.money)) for each in await breaks_of_bank(after, again)
-    ]
+    after = shop.at(1_200)
+    seen = await after.breaks_of_bank(await after.ran())
+    states = [(each.life.state, str(each.seen.money)) for each in seen]
     # The two that belong together differ by 203.00, and nothing else is reported of them.
     assert sorted(states) == [("accepted", "KES 4.00"), ("open", "KES 203.00")]
-    closed = await one_break(after, missing.identity)
+    closed = await one_break(after.context, missing.identity)
     assert closed.life.state == "closed"
     assert "match by" in closed.life.because
-
-
-async def breaks_of_bank(context: AppContext, ran: Ran) -> list[SeenBreak]:
-    """The breaks of a run that are of the bank's side; no webhook stated these payments."""
-    return [
-        each
-        async for part in breaks_of_run(context, ran.number)
-        for each in part
-        if each.seen.cause in BANK_CAUSES
-    ]
-
-
-async def scoped(context: AppContext, first: str, last: str, basis: str = "settled") -> Scope:
-    """A period that ends with a day."""
-    return Scope(
-        start=parse_instant(f"{first}T00:00:00Z"),
-        end=parse_instant(f"{last}T00:00:00Z") + DAY,
-        as_of=context.clock.now(),
-        basis=basis,  # type: ignore[arg-type]
-        environment="sandbox",
-    )
-
-
-async def reported(context: AppContext, first: str, last: str) -> PeriodReport:
-    return await report_period(context, await scoped(context, first, last), progress=lambda _: None)
 
 
 def flows(report: PeriodReport) -> dict[str, str]:
@@ -297,12 +296,8 @@ def flows(report: PeriodReport) -> dict[str, str]:
     }
 
 
-async def test_the_report_goes_on_to_money_in_the_bank_and_ties(
-    context: AppContext, tmp_path: Path
-) -> None:
-    later = await both(context, tmp_path)
-    report = await reported(later, "2026-01-01", "2026-01-31")
-    assert report.ties_hold
+async def test_the_report_goes_on_to_money_in_the_bank_and_ties(shop: Shop) -> None:
+    report = await shop.report(shop.scope("2026-01-01", "2026-01-31"))
     assert any(tie.name == "settled and the bank" for tie in report.ties)
     assert flows(report) == {
         "settled KES": "KES 2,048.00",
@@ -317,59 +312,41 @@ async def test_the_report_goes_on_to_money_in_the_bank_and_ties(
     assert {each.cause for each in report.break_lines} >= {"payout_not_in_bank"}
 
 
-async def test_two_periods_that_meet_have_together_the_sums_of_the_whole(
-    context: AppContext, tmp_path: Path
-) -> None:
-    """A payout's lines, its bank line and their difference are of one period."""
-    later = await both(context, tmp_path)
+async def test_two_periods_that_meet_have_together_the_sums_of_the_whole(shop: Shop) -> None:
     sums: Counter[tuple[str, str]] = Counter()
     for first, last in (("2026-01-01", "2026-01-06"), ("2026-01-07", "2026-01-31")):
-        report = await reported(later, first, last)
-        assert report.ties_hold
+        report = await shop.report(shop.scope(first, last))
         for row in report.money:
             sums[row.flow, row.currency] += row.sum
-    whole = await reported(later, "2026-01-01", "2026-01-31")
+    whole = await shop.report(shop.scope("2026-01-01", "2026-01-31"))
     assert {key: minor for key, minor in sums.items() if minor} == {
         (row.flow, row.currency): row.sum for row in whole.money if row.sum
     }
 
 
-async def test_a_line_without_a_date_counts_where_it_was_imported(
-    context: AppContext, tmp_path: Path
-) -> None:
-    """Once, whatever was stated of it later: it names no order of which there is a date."""
-    path = tmp_path / "statement.csv"
+async def test_a_line_without_a_date_counts_where_it_was_imported(empty: Shop) -> None:
+    heading = "payment_reference,gross,net,currency,type\n"
     for later_s, net in ((60, "9.00"), (5 * 86_400, "8.00")):
-        path.write_text(
-            f"payment_reference,gross,net,currency,type\npay_8,10.00,{net},KES,payment\n"
-        )
-        then = replace(context, clock=SetClock(seconds(later_s)))
-        assert not (await import_statement(then, ImportRequest(path=path), source="shop")).problems
+        then = empty.at(later_s)
+        await then.statement(f"{heading}pay_8,10.00,{net},KES,payment\n")
     day = T - T % DAY
     counted = []
     for start in (day - DAY, day, day + DAY, day + 5 * DAY):
         scope = Scope(
             start=start,
             end=start + DAY,
-            as_of=then.clock.now(),
+            as_of=then.context.clock.now(),
             basis="captured",
             environment="sandbox",
         )
-        report = await report_period(then, scope, progress=lambda _: None)
-        assert report.ties_hold
-        counted.append([(row.count, row.net) for row in report.fees])
+        counted.append([(row.count, row.net) for row in (await then.report(scope)).fees])
     assert counted == [[], [(1, 800)], [], []]
 
 
-async def test_the_journal_posts_what_the_bank_confirms(
-    context: AppContext, tmp_path: Path
-) -> None:
-    """bean-check takes it; the bank's account is what the bank booked for providers, and what is on
-    its way is what it has not booked, or booked otherwise."""
-    later = await both(context, tmp_path)
+async def test_the_journal_posts_what_the_bank_confirms(shop: Shop) -> None:
     some: list[Transaction] = []
-    scope = await scoped(later, "2026-01-01", "2026-01-31", "captured")
-    await report_journal(later, scope, write=some.append, progress=lambda _: None)
+    scope = shop.scope("2026-01-01", "2026-01-31", "captured")
+    await report_journal(shop.context, scope, write=some.append, progress=quiet)
     sums: Counter[tuple[str, str]] = Counter()
     for each in some:
         for posting in each.postings:
@@ -381,14 +358,13 @@ async def test_the_journal_posts_what_the_bank_confirms(
     assert sums["in_transit", "USD"] == 0
     assert (sums["exchange", "USD"], sums["exchange", "KES"]) == (9_700, -1_261_000)
     lines = writer("beancount", accounts=DEFAULTS)
-    path = tmp_path / "j.beancount"
+    path = shop.folder / "j.beancount"
     path.write_text(head("beancount", accounts=DEFAULTS, scope=scope) + "".join(map(lines, some)))
     assert bean_checked(path) == (0, "", "")
     assert "confirmed by bank statement" in path.read_text()
 
 
 def bean_checked(path: Path) -> tuple[int, str, str]:
-    """What the real bean-check says."""
     done = subprocess.run([BEAN_CHECK, path], capture_output=True, text=True, timeout=PATIENCE_S)
     return done.returncode, done.stdout, done.stderr
 
@@ -417,12 +393,8 @@ def test_rules_of_the_bank_are_read_with_every_mistake() -> None:
         read_rules(RULES.replace("KES", "USD"))
 
 
-async def test_a_preview_of_rules_shows_what_they_change_at_the_bank(
-    context: AppContext, tmp_path: Path
-) -> None:
-    """Jane's gift is of no provider; the bank's rate is farther from the rule's than tolerated."""
-    later = await both(context, tmp_path)
-    found = await preview_rules(later, RULES, progress=lambda _: None)
+async def test_a_preview_of_rules_shows_what_they_change_at_the_bank(shop: Shop) -> None:
+    found = await preview_rules(shop.context, RULES, progress=quiet)
     counts = {(row["effect"], row["kind"]): row["count"] for row in found.totals()}
     assert counts == {
         ("gone_break", "bank_line_unknown"): 1,
@@ -433,32 +405,30 @@ async def test_a_preview_of_rules_shows_what_they_change_at_the_bank(
 
 
 async def test_a_look_at_the_bank_matches_beside_the_loop(
-    context: AppContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Matching many lines takes seconds, and a page is what comes back, with the counts of all."""
-    later, threads = await both(context, tmp_path), set()
+    threads = set[int]()
 
     def noted(*words: object, **more: object) -> object:
         threads.add(threading.get_ident())
         return leg_of(*words, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(bank_match, "leg_of", noted)
-    page = await bank_match.booked_page(later, skip=1, limit=2)
+    page = await bank_match.booked_page(shop.context, skip=1, limit=2)
     assert threads
     assert threading.get_ident() not in threads
-    every = await booked_lines(later, limit=9)
+    every = await booked_lines(shop.context, limit=9)
     assert (page.lines, page.more) == (every[1:3], True)
     assert page.counts == Counter(each.bucket for each in every)
-    last = await bank_match.booked_page(later, stands="bank_line_unknown", limit=1)
+    last = await bank_match.booked_page(shop.context, stands="bank_line_unknown", limit=1)
     assert ([each.bucket for each in last.lines], last.more) == (["bank_line_unknown"], False)
     assert last.counts == page.counts
 
 
 async def test_pages_are_of_one_matching_until_somebody_does_something(
-    context: AppContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An import makes another one, and so does a minute; as of an instant it is another as well."""
-    later, kept, made = await both(context, tmp_path), KeptMatch(), []
+    kept, made = KeptMatch(), list[Instant]()
 
     def counted(*sides: Any, **words: Any) -> Any:
         made.append(words["as_of"])
@@ -475,36 +445,32 @@ async def test_pages_are_of_one_matching_until_somebody_does_something(
                 return found
             after = found[-1]
 
-    first = await listed(later)
+    first = await listed(shop.context)
     assert (len(first), len(set(first)), len(made)) == (6, 6, 1)
-    await bank(later, tmp_path, BANK + "main,2026-01-21,5.00,KES,B6,,,\n")
-    assert len(await listed(later)) == 7
+    await shop.bank(BANK + "main,2026-01-21,5.00,KES,B6,,,\n")
+    assert len(await listed(shop.context)) == 7
     assert len(made) == 2
-    much_later = replace(later, clock=SetClock(seconds(700)))
+    much_later = shop.at(700).context
     assert (len(await listed(much_later)), len(made)) == (7, 3)
-    assert len(await listed(much_later, later.clock.now())) == 7
-    assert made[2:] == [much_later.clock.now(), later.clock.now()]
+    assert len(await listed(much_later, shop.context.clock.now())) == 7
+    assert made[2:] == [much_later.clock.now(), shop.context.clock.now()]
     monkeypatch.setattr(bank_match, "KEPT_MOST", 6)
-    assert (len(await listed(later)), len(made)) == (7, 8)
+    assert (len(await listed(shop.context)), len(made)) == (7, 8)
 
 
-async def test_bank_lines_are_listed_page_by_page_and_shown_one_by_one(
-    context: AppContext, tmp_path: Path
-) -> None:
-    """The newest first, without what names people unless a whole one is asked for."""
-    later = await both(context, tmp_path)
-    every = await booked_lines(later, limit=9)
-    first = await booked_lines(later, limit=2)
-    rest = await booked_lines(later, after=first[-1].line.line_id, limit=9)
+async def test_bank_lines_are_listed_page_by_page_and_shown_one_by_one(shop: Shop) -> None:
+    every = await booked_lines(shop.context, limit=9)
+    first = await booked_lines(shop.context, limit=2)
+    rest = await booked_lines(shop.context, after=first[-1].line.line_id, limit=9)
     assert [*first, *rest] == every
     assert not any("Jane" in str(each.document()) for each in every)
-    (unknown,) = await booked_lines(later, stands="bank_line_unknown", limit=9)
-    whole = await booked_line(later, unknown.line.line_id)
+    (unknown,) = await booked_lines(shop.context, stands="bank_line_unknown", limit=9)
+    whole = await booked_line(shop.context, unknown.line.line_id)
     assert whole.document(whole=True)["counterparty"] == "Jane Doe"
-    assert await booked_lines(later, as_of=T, limit=9) == []
+    assert await booked_lines(shop.context, as_of=T, limit=9) == []
     with pytest.raises(NotFoundError):
-        await booked_line(later, "bnk_none")
+        await booked_line(shop.context, "bnk_none")
     with pytest.raises(NotFoundError):
-        await booked_lines(later, after="bnk_none", limit=9)
+        await booked_lines(shop.context, after="bnk_none", limit=9)
     with pytest.raises(UsageError, match="by_exchange"):
         check_bucket("nowhere")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -21,7 +21,6 @@ from app.core.clock import SetClock
 from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.http import outgoing_client
 from app.core.schedule import ScheduleEntry, schedule_entries
-from app.database.engine import Connection
 from app.evidence.keys import write_key
 from app.evidence.seal import CheckpointSigner, note_holds, read_checkpoint, seal_all
 from app.finance.scheduled import (
@@ -34,7 +33,6 @@ from app.finance.scheduled import (
 )
 from app.finance.scheduled_store import KEPT, ScheduledRun, newest_runs
 from app.finance.scheduled_work import (
-    Delivers,
     FolderWay,
     MailWay,
     ReportParcel,
@@ -71,136 +69,135 @@ ALL = parse_instant("2099-01-01T00:00:00Z")
 FILES = ["month-2026-10.csv", "month-2026-10.json"]
 
 
+@dataclass
+class Shop:
+    """A shop in Nairobi, and the folder that reports go to."""
+
+    context: AppContext
+    folder: Path
+
+    def at(self, at: int) -> AppContext:
+        return replace(self.context, clock=SetClock(Instant(at)))
+
+    def schedule(self, *entries: ScheduleEntry) -> Schedule:
+        """Return a schedule that delivers into the folder."""
+        self.folder.mkdir(exist_ok=True)
+        return Schedule(entries=entries or (MONTH,), ways={"folder": FolderWay(folder=self.folder)})
+
+    async def due(self, after: Duration = NO_TIME, entry: ScheduleEntry = MONTH) -> AppContext:
+        """Return the context at the due time, or after it, of an entry watched since before."""
+        await due_now(self.context, [entry])
+        return self.at(DUE + after)
+
+    async def delivered(self) -> list[str]:
+        """Return what the trail says was delivered."""
+        async with self.context.database.reading() as connection:
+            found = await audit_entries(connection, action="report_delivered", limit=99)
+        assert {each.who for each in found} <= {"tallyhook"}
+        return [each.subject for each in found]
+
+    async def newest(self) -> tuple[str, str | None, int | None, int]:
+        """Return state, problem, next try and number of tries of the newest run."""
+        async with self.context.database.reading() as connection:
+            found = (await newest_runs(connection, until=ALL))["month"]
+        return found.state, found.problem, found.until, found.tries
+
+
 @pytest.fixture
-async def context(tmp_path: Path) -> AsyncIterator[AppContext]:
+async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
     async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as inbox:
-        found = context_of(inbox)
-        yield replace(found, clock=SetClock(FIRST_LOOK), zone=NAIROBI, merchant="Salt & Sons")
-
-
-def later(context: AppContext, at: Instant) -> AppContext:
-    """The same at another instant."""
-    return replace(context, clock=SetClock(at))
-
-
-def with_folder(folder: Path, *entries: ScheduleEntry) -> Schedule:
-    """These entries, delivered into a folder."""
-    folder.mkdir(exist_ok=True)
-    return Schedule(entries=entries or (MONTH,), ways={"folder": FolderWay(folder=folder)})
+        context = replace(context_of(inbox), zone=NAIROBI, merchant="Salt & Sons")
+        yield Shop(replace(context, clock=SetClock(FIRST_LOOK)), tmp_path / "out")
 
 
 async def run_entry(
-    context: AppContext, schedule: Schedule, name: str, *, due_at: Instant
-) -> ScheduledRun | None:
-    """What a worker and its process do of one time; None where another has it, or has done it."""
+    context: AppContext, schedule: Schedule, name: str = "month", *, due_at: Instant = DUE
+) -> ScheduledRun:
+    """Do what a worker and its process do of one due time."""
     claimed = await claim(context, schedule.entry(name), due_at=due_at, asked=False)
-    return None if claimed is None else await run_claimed(context, schedule, claimed)
-
-
-async def delivered(context: AppContext) -> list[str]:
-    """Of what the trail says that it was delivered."""
-    async with context.database.reading() as connection:
-        found = await audit_entries(connection, action="report_delivered", limit=99)
-    assert {each.who for each in found} <= {"tallyhook"}
-    return [each.subject for each in found]
-
-
-async def at_due(context: AppContext, after: Duration = NO_TIME) -> AppContext:
-    """The context at the due time, or after it, of an entry that has been watched since before."""
-    await due_now(context, [MONTH])
-    return later(context, Instant(DUE + after))
+    assert claimed is not None
+    return await run_claimed(context, schedule, claimed)
 
 
 # --- what is due ----------------------------------------------------------------------------------
 
 
-async def test_an_entry_is_done_at_its_times_from_when_it_was_first_seen(
-    context: AppContext, tmp_path: Path
-) -> None:
-    schedule = with_folder(tmp_path / "out")
-    assert await due_now(context, [MONTH]) == []
-    assert await due_now(later(context, Instant(DUE - MINUTE)), [MONTH]) == []
-    now = later(context, DUE)
+async def test_an_entry_is_done_at_its_times_from_when_it_was_first_seen(shop: Shop) -> None:
+    schedule = shop.schedule()
+    assert await due_now(shop.context, [MONTH]) == []
+    assert await due_now(shop.at(DUE - MINUTE), [MONTH]) == []
+    now = shop.at(DUE)
     assert await due_now(now, [MONTH]) == [(MONTH, DUE)]
-    done = await run_entry(now, schedule, "month", due_at=DUE)
-    assert done is not None
+    done = await run_entry(now, schedule)
     assert (done.state, done.late, done.reconciled, done.tries) == ("done", False, 1, 1)
     assert await due_now(now, [MONTH]) == []
-    assert await run_entry(now, schedule, "month", due_at=DUE) is None
-    assert sorted(each.name for each in (tmp_path / "out").iterdir()) == FILES
-    report = json.loads((tmp_path / "out" / FILES[1]).read_bytes())
+    assert await claim(now, MONTH, due_at=DUE, asked=False) is None
+    assert sorted(each.name for each in shop.folder.iterdir()) == FILES
+    report = json.loads((shop.folder / FILES[1]).read_bytes())
     assert report["from"] == "2026-09-30T21:00:00Z"
     assert (report["to"], report["merchant"]) == ("2026-10-31T21:00:00Z", "Salt & Sons")
-    assert sorted(await delivered(now)) == FILES
+    assert sorted(await shop.delivered()) == FILES
 
 
-async def test_what_was_missed_is_done_once_and_reported_as_late(
-    context: AppContext, tmp_path: Path
-) -> None:
-    """Down for two months and a half: the newest month is made up, and no other."""
-    now = await at_due(context, 75 * DAY)
+async def test_what_was_missed_is_done_once_and_reported_as_late(shop: Shop) -> None:
+    now = await shop.due(75 * DAY)
     ((entry, due_at),) = await due_now(now, [MONTH])
     assert format_instant(due_at) == "2027-01-12T03:00:00Z"
-    done = await run_entry(now, with_folder(tmp_path / "out"), entry.name, due_at=due_at)
-    assert done is not None
+    done = await run_entry(now, shop.schedule(), entry.name, due_at=due_at)
     assert done.late
-    assert (tmp_path / "out" / "month-2026-12.json").exists()
+    assert (shop.folder / "month-2026-12.json").exists()
     assert await due_now(now, [MONTH]) == []
 
 
-async def test_an_entry_with_another_time_is_watched_from_then_on(context: AppContext) -> None:
-    await due_now(context, [NIGHTLY])
+async def test_an_entry_with_another_time_is_watched_from_then_on(shop: Shop) -> None:
+    await due_now(shop.context, [NIGHTLY])
     changed = replace(NIGHTLY, cron="0 1 * * *")
-    now = later(context, Instant(FIRST_LOOK + 12 * 60 * MINUTE))
+    now = shop.at(FIRST_LOOK + 12 * 60 * MINUTE)
     assert await due_now(now, [changed]) == []
-    assert await due_now(later(now, Instant(FIRST_LOOK + DAY)), [changed]) != []
+    assert await due_now(shop.at(FIRST_LOOK + DAY), [changed]) != []
 
 
-async def test_a_time_of_a_clock_that_was_ahead_holds_no_later_one_up(
-    context: AppContext, tmp_path: Path
-) -> None:
-    """Once the clock is set right, what is due by it is done, whether the entry had been watched
-    before or was seen first by the wrong clock; and each time once."""
-    schedule = with_folder(tmp_path / "out", MONTH, NIGHTLY)
-    assert await due_now(context, [MONTH]) == []
-    ahead = later(context, Instant(DUE + 400 * DAY))
+async def test_a_time_of_a_clock_that_was_ahead_holds_no_later_one_up(shop: Shop) -> None:
+    schedule = shop.schedule(MONTH, NIGHTLY)
+    assert await due_now(shop.context, [MONTH]) == []
+    ahead = shop.at(DUE + 400 * DAY)
     for entry, due_at in await due_now(ahead, [MONTH, NIGHTLY]):
-        assert await run_entry(ahead, schedule, entry.name, due_at=due_at) is not None
-    now = await at_due(context)
+        await run_entry(ahead, schedule, entry.name, due_at=due_at)
+    now = await shop.due()
     assert await due_now(now, [MONTH, NIGHTLY]) == [(MONTH, DUE)]
-    assert await run_entry(now, schedule, "month", due_at=DUE) is not None
+    await run_entry(now, schedule)
     assert await due_now(now, [MONTH, NIGHTLY]) == []
-    found = await due_now(later(context, Instant(DUE + DAY)), [MONTH, NIGHTLY])
+    found = await due_now(shop.at(DUE + DAY), [MONTH, NIGHTLY])
     assert [entry for entry, _ in found] == [NIGHTLY]
 
 
-async def test_of_two_workers_one_does_it(context: AppContext, tmp_path: Path) -> None:
-    now, schedule = await at_due(context), with_folder(tmp_path / "out")
-    both = await asyncio.gather(*(run_entry(now, schedule, "month", due_at=DUE) for _ in range(2)))
-    assert [done.state for done in both if done is not None] == ["done"]
-    assert len(await delivered(now)) == 2
+async def test_of_two_workers_one_does_it(shop: Shop) -> None:
+    now, schedule = await shop.due(), shop.schedule()
+    both = [claim(now, MONTH, due_at=DUE, asked=False) for _ in range(2)]
+    (one,) = filter(None, await asyncio.gather(*both))
+    assert (await run_claimed(now, schedule, one)).state == "done"
+    assert len(await shop.delivered()) == 2
 
 
-async def test_an_entry_that_is_still_done_is_not_begun_again(context: AppContext) -> None:
-    """What began late may be at work when its next time comes: that one waits for its end."""
+async def test_an_entry_that_is_still_done_is_not_begun_again(shop: Shop) -> None:
     (hourly,) = schedule_entries("hourly | 0 * * * * | reconcile")
-    await due_now(context, [hourly])
+    await due_now(shop.context, [hourly])
     due, hour = Instant(FIRST_LOOK + 60 * MINUTE), 60 * MINUTE
-    begun = later(context, Instant(due + 45 * MINUTE))
+    begun = shop.at(due + 45 * MINUTE)
     assert await due_now(begun, [hourly]) == [(hourly, due)]
     assert await claim(begun, hourly, due_at=due, asked=False) is not None
-    assert await due_now(later(context, Instant(due + hour)), [hourly]) == []
-    after = later(context, Instant(due + 45 * MINUTE + LEASE))
+    assert await due_now(shop.at(due + hour), [hourly]) == []
+    after = shop.at(due + 45 * MINUTE + LEASE)
     assert await due_now(after, [hourly]) == [(hourly, Instant(due + hour))]
 
 
-async def test_a_day_is_the_merchants(context: AppContext, tmp_path: Path) -> None:
+async def test_a_day_is_the_merchants(shop: Shop) -> None:
     (daily,) = schedule_entries("daily | 30 0 * * * | day json folder")
-    schedule = with_folder(tmp_path / "out", daily)
-    await due_now(context, [daily])
+    schedule = shop.schedule(daily)
+    await due_now(shop.context, [daily])
     due = parse_instant("2026-11-11T21:30:00Z")
-    assert await run_entry(later(context, due), schedule, "daily", due_at=due)
-    report = json.loads((tmp_path / "out" / "daily-2026-11-11.json").read_bytes())
+    await run_entry(shop.at(due), schedule, "daily", due_at=due)
+    report = json.loads((shop.folder / "daily-2026-11-11.json").read_bytes())
     assert (report["from"], report["to"]) == ("2026-11-10T21:00:00Z", "2026-11-11T21:00:00Z")
 
 
@@ -211,178 +208,145 @@ class Killed(BaseException):
     """The process is gone."""
 
 
-@dataclass
-class Dying:
-    """Delivers, and dies before anybody can write it down."""
+async def test_killed_between_delivery_and_note_it_is_delivered_again_and_noted(shop: Shop) -> None:
+    now, folder = await shop.due(), shop.folder
+    schedule = shop.schedule()
 
-    way: Delivers
-    dies: bool = True
-
-    async def deliver(self, parcel: ReportParcel, files: Sequence[str]) -> None:
-        await self.way.deliver(parcel, files)
-        if self.dies:
+    class Dying:
+        async def deliver(self, parcel: ReportParcel, files: Sequence[str]) -> None:
+            await schedule.ways["folder"].deliver(parcel, files)
             raise Killed
 
-
-async def test_killed_between_delivery_and_note_it_is_delivered_again_and_noted_once(
-    context: AppContext, tmp_path: Path
-) -> None:
-    """Not before the lease has ended, then with the same names, bytes and reconciliation."""
-    now, folder = await at_due(context), tmp_path / "out"
-    schedule = with_folder(folder)
-    dying = Dying(schedule.ways["folder"])
     with pytest.raises(Killed):
-        await run_entry(now, replace(schedule, ways={"folder": dying}), "month", due_at=DUE)
+        await run_entry(now, replace(schedule, ways={"folder": Dying()}))
     before = {each.name: each.read_bytes() for each in folder.iterdir()}
     assert sorted(before) == FILES
-    assert await delivered(now) == []
-    early = later(now, Instant(DUE + LEASE - MINUTE))
+    assert await shop.delivered() == []
+    early = shop.at(DUE + LEASE - MINUTE)
     assert await due_now(early, [MONTH]) == []
-    assert await run_entry(early, schedule, "month", due_at=DUE) is None
-    again = later(now, Instant(DUE + LEASE))
+    assert await claim(early, MONTH, due_at=DUE, asked=False) is None
+    again = shop.at(DUE + LEASE)
     assert await due_now(again, [MONTH]) == [(MONTH, DUE)]
-    done = await run_entry(again, schedule, "month", due_at=DUE)
-    assert done is not None
+    done = await run_entry(again, schedule)
     assert (done.state, done.tries, done.reconciled, done.late) == ("done", 2, 1, True)
     assert {each.name: each.read_bytes() for each in folder.iterdir()} == before
-    assert sorted(await delivered(again)) == FILES
+    assert sorted(await shop.delivered()) == FILES
 
 
-async def test_who_has_lost_the_lease_writes_nothing_down(
-    context: AppContext, tmp_path: Path
-) -> None:
+async def test_who_has_lost_the_lease_writes_nothing_down(shop: Shop) -> None:
     """A process that was suspended for longer than its lease, while another did its work."""
-    now, schedule = await at_due(context), with_folder(tmp_path / "out")
+    now, schedule = await shop.due(), shop.schedule()
 
     class Suspended:
         async def deliver(self, parcel: ReportParcel, files: Sequence[str]) -> None:
-            other = later(now, Instant(DUE + LEASE))
-            done = await run_entry(other, schedule, "month", due_at=DUE)
-            assert done is not None
+            other = shop.at(DUE + LEASE)
+            done = await run_entry(other, schedule)
             assert done.state == "done"
 
     slow = replace(schedule, ways={"folder": Suspended()})
-    await run_entry(now, slow, "month", due_at=DUE)
-    async with now.database.reading() as connection:
-        kept = (await newest_runs(connection, until=ALL))["month"]
-    assert (kept.state, kept.tries) == ("done", 2)
-    assert len(await delivered(now)) == 2
+    await run_entry(now, slow)
+    assert await shop.newest() == ("done", None, None, 2)
+    assert len(await shop.delivered()) == 2
 
 
 @pytest.mark.skipif(os.geteuid() == 0 and not Path("/dev/full").exists(), reason="no /dev/full")
-async def test_a_folder_that_takes_nothing_is_an_alarm_until_it_does(
-    context: AppContext, tmp_path: Path
-) -> None:
-    now, folder = await at_due(context), tmp_path / "missing"
-    schedule = Schedule(entries=(MONTH,), ways={"folder": FolderWay(folder=folder)})
-    failed = await run_entry(now, schedule, "month", due_at=DUE)
-    assert failed is not None
+async def test_a_folder_that_takes_nothing_is_an_alarm_until_it_does(shop: Shop) -> None:
+    now, folder = await shop.due(), shop.folder
+    schedule = shop.schedule()
+    folder.rmdir()
+    failed = await run_entry(now, schedule)
     assert failed.state == "failed"
     assert "TALLYHOOK_REPORTS__FOLDER takes no file (No such file" in (failed.problem or "")
     watched = Watched(now, RefusedAges(), scheduled=["month"])
     alarm = (await alarms(watched))["schedule"]
     assert alarm.sentence.startswith("1 scheduled run came to nothing (month: the folder")
     assert "schedule" not in await alarms(watched._replace(scheduled=["another"]))
-    assert await due_now(later(now, Instant(DUE + FIRST_PAUSE - MINUTE)), [MONTH]) == []
+    assert await due_now(shop.at(DUE + FIRST_PAUSE - MINUTE), [MONTH]) == []
     folder.mkdir()
-    again = later(now, Instant(DUE + FIRST_PAUSE))
+    again = shop.at(DUE + FIRST_PAUSE)
     assert await due_now(again, [MONTH]) == [(MONTH, DUE)]
-    done = await run_entry(again, schedule, "month", due_at=DUE)
-    assert done is not None
+    done = await run_entry(again, schedule)
     assert (done.state, done.problem, done.reconciled) == ("done", None, 1)
     assert "schedule" not in await alarms(watched)
 
 
 async def test_a_full_folder_holds_no_half_file(
-    context: AppContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The file of the month before stays what it is."""
-    now, folder = await at_due(context), tmp_path / "out"
-    schedule = with_folder(folder)
+    now, folder = await shop.due(), shop.folder
+    schedule = shop.schedule()
     (folder / FILES[0]).write_text("earlier")
 
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("app.core.private_files.os.fsync", full)
-    failed = await run_entry(now, schedule, "month", due_at=DUE)
-    assert failed is not None
+    failed = await run_entry(now, schedule)
     assert "No space left on device" in (failed.problem or "")
     assert {each.name: each.read_text() for each in folder.iterdir()} == {FILES[0]: "earlier"}
 
 
-async def test_a_checkpoint_leaves_by_the_same_ways(context: AppContext, tmp_path: Path) -> None:
-    """The newest head as of the claim, once; while there is none that is said, and tried again."""
+async def test_a_checkpoint_leaves_by_the_same_ways(shop: Shop) -> None:
     (entry,) = schedule_entries("log | 0 6 12 * * | checkpoint folder")
-    schedule = with_folder(tmp_path / "out", entry)
-    await due_now(context, [entry])
-    now = later(context, DUE)
+    schedule = shop.schedule(entry)
+    await due_now(shop.context, [entry])
+    now = shop.at(DUE)
     failed = await run_entry(now, schedule, "log", due_at=DUE)
-    assert failed is not None
     assert failed.state == "failed"
     assert "nothing is sealed yet" in str(failed.problem)
     signer = CheckpointSigner(
-        origin="tallyhook.sandbox/x", key=write_key(tmp_path / "key", secret=b"k" * 32)
+        origin="tallyhook.sandbox/x", key=write_key(shop.folder.with_name("key"), secret=b"k" * 32)
     )
+    public = signer.key.public
     async with now.database.writing() as connection:
-        await begin_log(
-            connection, origin=signer.origin, public=signer.key.public.raw.hex(), now=DUE
-        )
-        await register(connection, now)
-    await seal_all(now, signer)
-    again = later(context, Instant(DUE + FIRST_PAUSE))
+        await begin_log(connection, origin=signer.origin, public=public.raw.hex(), now=DUE)
+    await seal_something(now, signer)
+    again = shop.at(DUE + FIRST_PAUSE)
     done = await run_entry(again, schedule, "log", due_at=DUE)
-    assert done is not None
     assert done.state == "done"
     (first,) = (each.file for each in done.delivered)
-    note = (tmp_path / "out" / first).read_text()
-    assert note_holds(note, name=signer.origin, public=signer.key.public)
+    note = (shop.folder / first).read_text()
+    assert note_holds(note, name=signer.origin, public=public)
     found = read_checkpoint(note)
     assert first == f"log-checkpoint-2026-11-12-1-{found.head.hex()[:8]}.txt"
-    assert await delivered(context) == [first]
-    async with again.database.writing() as connection:
-        await register(connection, again)
-    await seal_all(again, signer)
-    more = await run_now(later(context, Instant(DUE + DAY // 2)), schedule, "log", by=None)
+    assert await shop.delivered() == [first]
+    await seal_something(again, signer)
+    more = await run_now(shop.at(DUE + DAY // 2), schedule, "log", by=None)
     (second,) = (each.file for each in more.delivered)
-    assert (tmp_path / "out" / first).read_text() == note  # no later one takes its place
+    assert (shop.folder / first).read_text() == note  # no later one takes its place
     assert second != first
-    left = await rows(context, "SELECT size, head, way FROM log_departures ORDER BY size")
+    left = await rows(shop.context, "SELECT size, head, way FROM log_departures ORDER BY size")
     assert left[0] == (found.size, found.head, "folder")
     assert [way for _, _, way in left] == ["folder"] * 2
 
 
-async def register(connection: Connection, context: AppContext) -> None:
-    """Something that is sealed: an entry of the trail."""
-    await note_in_trail(
-        connection, SERVICE, action="schedule_run", subject="x", at=context.clock.now()
-    )
+async def seal_something(context: AppContext, signer: CheckpointSigner) -> None:
+    """Add an entry to the trail, and seal it."""
+    at = context.clock.now()
+    async with context.database.writing() as connection:
+        await note_in_trail(connection, SERVICE, action="schedule_run", subject="x", at=at)
+    await seal_all(context, signer)
 
 
-async def test_a_fault_of_ours_is_reported_without_its_words(
-    context: AppContext, tmp_path: Path
-) -> None:
+async def test_a_fault_of_ours_is_reported_without_its_words(shop: Shop) -> None:
     class Faulty:
         async def deliver(self, parcel: ReportParcel, files: Sequence[str]) -> None:
             raise RuntimeError("secret 0722000000")
 
-    now = await at_due(context)
+    now = await shop.due()
     schedule = Schedule(entries=(MONTH,), ways={"folder": Faulty()})
-    failed = await run_entry(now, schedule, "month", due_at=DUE)
-    assert failed is not None
+    failed = await run_entry(now, schedule)
     assert failed.problem == "a fault of Tallyhook's: its log names the place"
 
 
 # --- people, settings, the worker -----------------------------------------------------------------
 
 
-async def test_a_person_has_an_entry_done_and_its_own_time_still_comes(
-    context: AppContext, tmp_path: Path
-) -> None:
-    now, schedule = await at_due(context, -MINUTE), with_folder(tmp_path / "out")
+async def test_a_person_has_an_entry_done_and_its_own_time_still_comes(shop: Shop) -> None:
+    now, schedule = await shop.due(-MINUTE), shop.schedule()
     done = await run_now(now, schedule, "month", by=None)
     assert (done.state, done.asked) == ("done", True)
-    assert await due_now(later(now, DUE), [MONTH]) == [(MONTH, DUE)]
+    assert await due_now(shop.at(DUE), [MONTH]) == [(MONTH, DUE)]
     (entry,) = await schedule_document(now, [MONTH])
     assert entry["next"] == format_instant(DUE)
     assert entry["last"]["state"] == "done"
@@ -391,20 +355,32 @@ async def test_a_person_has_an_entry_done_and_its_own_time_still_comes(
         await run_now(now, schedule, "weekly", by=None)
 
 
-async def test_who_may_not_reconcile_may_have_no_entry_done(
-    context: AppContext, tmp_path: Path
-) -> None:
-    await register_operator(context, name="Ada", role="admin", by=None)
-    await register_operator(context, name="Sam", role="support", by="Ada")
+async def test_who_may_not_reconcile_may_have_no_entry_done(shop: Shop) -> None:
+    await register_operator(shop.context, name="Ada", role="admin", by=None)
+    await register_operator(shop.context, name="Sam", role="support", by="Ada")
     with pytest.raises(UsageError, match="Sam has the role support; this takes admin or finance"):
-        await run_now(context, with_folder(tmp_path / "out"), "month", by="Sam")
-    assert await rows(context, "SELECT * FROM scheduled_runs") == []
+        await run_now(shop.context, shop.schedule(), "month", by="Sam")
+    assert await rows(shop.context, "SELECT * FROM scheduled_runs") == []
 
 
-async def test_the_worker_has_done_what_is_due_and_notes_who_dies(context: AppContext) -> None:
-    """Its process ends with an error: failed, and tried after a pause; stopped: tried at once."""
+async def stopped(
+    context: AppContext, before: Callable[[ScheduledRun], Awaitable[None]] | None = None
+) -> None:
+    """Let a scheduler begin an entry, and be stopped meanwhile."""
+
+    async def stops(claimed: ScheduledRun) -> int:
+        if before is not None:
+            await before(claimed)
+        scheduler.stop()
+        return -15
+
+    scheduler = Scheduler(context, (MONTH,), begin=stops)
+    await scheduler.look()
+
+
+async def test_the_worker_has_done_what_is_due_and_notes_who_dies(shop: Shop) -> None:
     begun: list[tuple[str, Instant]] = []
-    now = await at_due(context)
+    now = await shop.due()
 
     async def dies(claimed: ScheduledRun) -> int:
         begun.append((claimed.name, claimed.due_at))
@@ -412,85 +388,53 @@ async def test_the_worker_has_done_what_is_due_and_notes_who_dies(context: AppCo
 
     await Scheduler(now, (MONTH,), begin=dies).look()
     assert begun == [("month", DUE)]
-    assert await newest(now) == ("failed", DIED, DUE + FIRST_PAUSE)
+    assert await shop.newest() == ("failed", DIED, DUE + FIRST_PAUSE, 1)
     await Scheduler(now, (MONTH,), begin=dies).look()
     assert len(begun) == 1
-    again = later(now, Instant(DUE + FIRST_PAUSE))
-    scheduler: Scheduler
-
-    async def stops(claimed: ScheduledRun) -> int:
-        scheduler.stop()
-        return -15
-
-    scheduler = Scheduler(again, (MONTH,), begin=stops)
-    await scheduler.look()
-    assert await newest(again) == ("failed", STOPPED, DUE + FIRST_PAUSE)
+    await stopped(shop.at(DUE + FIRST_PAUSE))
+    assert await shop.newest() == ("failed", STOPPED, DUE + FIRST_PAUSE, 2)
 
 
-async def test_who_is_stopped_leaves_the_work_of_another_alone(
-    context: AppContext, tmp_path: Path
-) -> None:
-    """A try that has taken the work over is neither failed by the one before it, nor begun by that
-    one's process."""
-    now = await at_due(context)
-    over = later(now, Instant(DUE + LEASE))
-    scheduler: Scheduler
+async def test_who_is_stopped_leaves_the_work_of_another_alone(shop: Shop) -> None:
+    now = await shop.due()
+    over = shop.at(DUE + LEASE)
     others: list[ScheduledRun] = []
 
-    async def stops(claimed: ScheduledRun) -> int:
+    async def taken_over(claimed: ScheduledRun) -> None:
         taken = await claim(over, MONTH, due_at=DUE, asked=False)
         assert taken is not None
         others.append(taken)
         assert await claimed_run(now, "month", due_at=DUE, tries=claimed.tries) is None
-        scheduler.stop()
-        return -15
 
-    scheduler = Scheduler(now, (MONTH,), begin=stops)
-    await scheduler.look()
+    await stopped(now, taken_over)
     (other,) = others
     assert await claimed_run(over, "month", due_at=DUE, tries=other.tries) == other
-    done = await run_claimed(over, with_folder(tmp_path / "out"), other)
+    done = await run_claimed(over, shop.schedule(), other)
     assert done.state == "done"
 
 
-async def test_rows_of_long_ago_go_with_each_new_time(context: AppContext, tmp_path: Path) -> None:
-    schedule = with_folder(tmp_path / "out")
-    now = await at_due(context)
-    assert await run_entry(now, schedule, "month", due_at=DUE) is not None
+async def test_rows_of_long_ago_go_with_each_new_time(shop: Shop) -> None:
+    schedule = shop.schedule()
+    now = await shop.due()
+    await run_entry(now, schedule)
     much_later = Instant(DUE + KEPT + 40 * DAY)
     for at in (Instant(DUE + 30 * DAY), much_later):
-        assert await run_entry(later(context, at), schedule, "month", due_at=at) is not None
-    kept = await rows(context, "SELECT due_at FROM scheduled_runs")
+        await run_entry(shop.at(at), schedule, "month", due_at=at)
+    kept = await rows(shop.context, "SELECT due_at FROM scheduled_runs")
     assert [row[0] for row in kept] == [much_later]
 
 
-async def test_what_a_person_asked_for_is_not_said_to_be_tried_again(
-    context: AppContext, tmp_path: Path
-) -> None:
+async def test_what_a_person_asked_for_is_not_said_to_be_tried_again(shop: Shop) -> None:
     (entry,) = schedule_entries("log | 0 6 12 * * | checkpoint folder")
-    await run_now(context, with_folder(tmp_path / "out", entry), "log", by=None)
-    raised = await alarms(Watched(context, RefusedAges(), None, 60, scheduled=["log"]))
+    await run_now(shop.context, shop.schedule(entry), "log", by=None)
+    raised = await alarms(Watched(shop.context, RefusedAges(), None, 60, scheduled=["log"]))
     assert "not tried again by itself" in raised["schedule"].sentence
 
 
-async def newest(context: AppContext) -> tuple[str, str | None, int | None]:
-    """State, problem and next try of the newest run."""
-    async with context.database.reading() as connection:
-        found: ScheduledRun = (await newest_runs(connection, until=ALL))["month"]
-    return found.state, found.problem, found.until
-
-
-async def test_who_is_stopped_is_followed_at_once(context: AppContext) -> None:
-    now = await at_due(context)
-    scheduler: Scheduler
-
-    async def stops(claimed: ScheduledRun) -> int:
-        scheduler.stop()
-        return -15
-
-    scheduler = Scheduler(now, (MONTH,), begin=stops)
-    await scheduler.look()
-    assert await newest(now) == ("failed", STOPPED, DUE)
+async def test_who_is_stopped_is_followed_at_once(shop: Shop) -> None:
+    now = await shop.due()
+    await stopped(now)
+    assert await shop.newest() == ("failed", STOPPED, DUE, 1)
     assert await due_now(now, [MONTH]) == [(MONTH, DUE)]
 
 
