@@ -40,8 +40,6 @@ async def records(context: AppContext) -> list[tuple[Any, ...]]:
 
 
 async def test_a_book_leads_events_to_their_orders(context: AppContext, tmp_path: Path) -> None:
-    """An event that names only its payment is the order's once the book says so; the same file
-    again writes nothing, and no price was reported."""
     await keep(inbox_of(context), arrival(said("n", "succeeded", payment="p", money=PRICE)))
     content = "A,15.00,KES,Shop,p,\nB,15.00,KES,mpesa,,ws_1\nC,15.00,KES,,,\n"
     done = await imported(context, tmp_path, content)
@@ -61,7 +59,6 @@ async def test_a_book_leads_events_to_their_orders(context: AppContext, tmp_path
 async def test_a_reference_of_another_order_is_a_problem_of_its_row(
     context: AppContext, tmp_path: Path, dry_run: bool
 ) -> None:
-    """Whether another order has it by now, or another row names it; nothing is taken."""
     await keep(inbox_of(context), arrival(said("n", order="X", payment="p")))
     content = "A,1,KES,shop,p,\nB,1,KES,shop,q,\nC,1,KES,shop,q,\nD,1,KES,mpesa,q,\n"
     done = await imported(context, tmp_path, content, dry_run=dry_run)

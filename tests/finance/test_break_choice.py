@@ -79,7 +79,6 @@ ALL = [
     ],
 )
 def test_those_of_which_all_is_so_are_meant(where: str, meant: str) -> None:
-    """Without a state, what is still to be done."""
     choice = read_choice(where)
     assert [each.identity for each in ALL if choice.fits(each, as_of=AS_OF)] == (
         [meant] if meant == "two words" else meant.split()
@@ -105,7 +104,6 @@ def test_those_of_which_all_is_so_are_meant(where: str, meant: str) -> None:
     ],
 )
 def test_what_means_nothing_is_refused(where: str, why: str) -> None:
-    """Nothing is passed over: a condition that is misread would mean others."""
     with pytest.raises(UsageError, match=why):
         read_choice(where)
 
@@ -143,7 +141,6 @@ def test_what_is_not_known_is_no_small_sum(where: str, meant: bool, open_: bool)
 
 
 async def test_what_is_not_known_is_counted_as_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And reported, also where nothing else is meant."""
     here = [seen("small", 999), seen("doubt", 0, cause="unresolved")]
 
     async def living(*context: object, **words: object) -> AsyncIterator[list[SeenBreak]]:
@@ -161,8 +158,6 @@ async def test_what_is_not_known_is_counted_as_left_out(monkeypatch: pytest.Monk
 
 
 def test_small_sums_are_not_small_together() -> None:
-    """The limit holds in each currency against what is accepted at once; a currency without one
-    has none."""
     rules = Rules(alone_max={"KES": 2_000, "USD": 10})
     two, three = [seen("a"), seen("b")], [seen("a"), seen("b"), seen("c", 1)]
     yen = seen("yen", 10**9, currency="JPY")
@@ -177,7 +172,6 @@ def test_small_sums_are_not_small_together() -> None:
 
 
 def test_a_mark_is_of_what_is_shown() -> None:
-    """Another break, another sum, another state, another line: another mark."""
     chosen = ChosenBreaks(of=[seen("a")], lines={"a": "stm_1"})
     others = [
         ChosenBreaks(of=[seen("a"), seen("b")], lines={"a": "stm_1"}),
@@ -191,7 +185,6 @@ def test_a_mark_is_of_what_is_shown() -> None:
 
 
 async def test_where_a_later_part_is_refused_the_earlier_ones_are_passed_on() -> None:
-    """Nothing is said to be undone that was done; the first part's refusal stands as it is."""
     chosen = ChosenBreaks(of=ALL[:3])
     taken: list[int] = []
 

@@ -23,14 +23,12 @@ OCTOBER, NOVEMBER = ("2024-10-01", "2024-10-31"), ("2024-11-01", "2024-11-30")
 
 @pytest.mark.slow
 def test_a_month_of_some_orders_is_reconciled_closed_and_adjusted(tmp_path: Path) -> None:
-    """Every break is found, every sum is the truth, and the closed report stays what it is."""
     whole_month(Shop(tmp_path, Month(orders=120, undecided_every=3, starts=LONG_AGO)))
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3_600)
 def test_the_same_of_a_hundred_thousand(tmp_path: Path) -> None:
-    """The same at the size of a large shop."""
     whole_month(Shop(tmp_path, Month(orders=100_000, undecided_every=250, starts=LONG_AGO)))
 
 

@@ -120,7 +120,6 @@ async def wrong(context: AppContext) -> list[tuple[str, str]]:
 
 
 async def test_a_month_is_not_closed_before_its_margin_is_over(context: AppContext) -> None:
-    """Neither now nor as of an earlier moment, and nothing is written."""
     early = month_named("2026-10").end + 10 * DAY - 1
     assert await codes(context, as_of=early) == ["too_early"]
     assert await codes(context, margin_days=12) == ["too_early"]
@@ -130,7 +129,6 @@ async def test_a_month_is_not_closed_before_its_margin_is_over(context: AppConte
 
 
 def test_months_of_a_period_are_counted_in_its_zone() -> None:
-    """Ten years of Nairobi begin and end three hours before those of UTC."""
     start, end = (parse_instant(f"{year}-12-31T21:00:00Z") for year in (2015, 2025))
     scope = Scope(
         start=start, end=end, as_of=end, basis="captured", environment="", zone="Africa/Nairobi"
@@ -143,7 +141,6 @@ def test_months_of_a_period_are_counted_in_its_zone() -> None:
 async def test_a_reason_is_checked_before_the_report_is_made(
     context: AppContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A closing that must be proposed needs one."""
     monkeypatch.setattr(print_report, "_looked", None)
     with pytest.raises(UsageError, match="characters that can be printed"):
         await close(context, reason="a\tb")
@@ -173,7 +170,6 @@ async def test_a_proposed_closing_is_approved_with_the_token_of_the_second_perso
 
 
 async def test_a_reason_is_kept_and_names_no_phone(context: AppContext) -> None:
-    """The trail keeps it for ever: with a number in it nothing is closed."""
     with pytest.raises(UsageError, match="leave the phone number out"):
         await close(context, reason="as +254712345678 said")
     assert await list_closed(context) == []
@@ -183,7 +179,6 @@ async def test_a_reason_is_kept_and_names_no_phone(context: AppContext) -> None:
 
 
 async def test_months_are_closed_once_in_order_and_without_gaps(context: AppContext) -> None:
-    """The first may be any month; then only the one that follows."""
     first = await close(context)
     for period in ("2026-09", "2026-10"):
         with pytest.raises(UsageError, match="the next is 2026-11"):
@@ -199,7 +194,6 @@ async def test_months_are_closed_once_in_order_and_without_gaps(context: AppCont
 
 
 async def test_of_two_who_close_at_once_one_hears_that_it_is_closed(context: AppContext) -> None:
-    """Both look, one writes."""
     done = await asyncio.gather(
         *(close_period(context, asked(by=name), progress=quiet) for name in ("Ann", "Ben")),
         return_exceptions=True,
@@ -220,7 +214,6 @@ async def test_nothing_is_known_of_the_future(context: AppContext) -> None:
 
 
 async def test_who_closes_is_of_finance_and_stands_in_the_trail(context: AppContext) -> None:
-    """A viewer may not; the audit entry names the person, the month and the closing's digest."""
     await register_operator(context, name="Root", role="admin", by=None)
     await register_operator(context, name="Vic", role="viewer", by="Root")
     await register_operator(context, name="Fin", role="finance", by="Root")
@@ -242,7 +235,6 @@ async def test_who_closes_is_of_finance_and_stands_in_the_trail(context: AppCont
 
 
 async def test_an_order_whose_deadline_is_ahead_blocks(context: AppContext) -> None:
-    """With a payment window of sixty days one of the orders is still pending."""
     patient = replace(context, policy=Policy(payment_window=60 * DAY))
     assert await codes(patient) == ["pending"]
 
@@ -267,7 +259,6 @@ async def test_a_rejected_delivery_that_proves_genuine_blocks(tmp_path: Path) ->
 async def test_a_closed_report_is_printed_again_as_it_was(
     context: AppContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Even by a version that prints otherwise; verification says which format that is."""
     await close(context)
     before = await closed_report(context, "2026-10", "json")
     monkeypatch.setattr(text_forms, "json", lambda report: b"otherwise")
@@ -280,7 +271,6 @@ async def test_a_closed_report_is_printed_again_as_it_was(
 async def test_every_print_says_whose_the_month_is_and_who_closed_it_when(
     context: AppContext,
 ) -> None:
-    """As the closing itself does; a merchant that takes another name changes no closed month."""
     named = replace(context, merchant="Salt & Sons")
     closing = await close(named)
     for each in (named, replace(context, merchant="Others Ltd")):
@@ -299,7 +289,6 @@ async def test_every_print_says_whose_the_month_is_and_who_closed_it_when(
 async def test_a_format_that_was_not_printed_is_printed_from_what_was_kept(
     context: AppContext,
 ) -> None:
-    """The report's value is kept beside its bytes."""
     await close(context)
     before = await closed_report(context, "2026-10", "csv")
     await tamper(context, "closing_prints", "DELETE FROM closing_prints WHERE format = 'csv'")
@@ -313,7 +302,6 @@ async def test_a_month_that_is_not_closed_is_not_found(context: AppContext) -> N
 
 
 async def test_pruned_bodies_change_nothing(context: AppContext) -> None:
-    """What retention deletes is not what a closing rests on."""
     await close(context)
     ids = [row[0] for row in await rows(context, "SELECT id FROM deliveries")]
     async with context.database.writing() as connection:
@@ -341,7 +329,6 @@ async def test_pruned_bodies_change_nothing(context: AppContext) -> None:
 async def test_whatever_is_changed_behind_a_closing_is_named(
     context: AppContext, table: str, change: str, step: str, said: str
 ) -> None:
-    """The closing, its prints, the evidence: the first difference is reported."""
     await close(context)
     assert await wrong(context) == []
     await tamper(context, table, change)
@@ -349,7 +336,6 @@ async def test_whatever_is_changed_behind_a_closing_is_named(
 
 
 async def test_a_closing_that_is_exchanged_breaks_the_chain(context: AppContext) -> None:
-    """A closing made anew, with a digest of its own, is not the one that the next one names."""
     await close(context)
     context.clock.put(DECEMBER)  # type: ignore[attr-defined]
     await close(context, "2026-11")
@@ -358,13 +344,11 @@ async def test_a_closing_that_is_exchanged_breaks_the_chain(context: AppContext)
 
 
 async def test_a_closing_is_verified_by_the_policy_of_then(context: AppContext) -> None:
-    """A payment window that was changed since judges orders otherwise, and not the closed month."""
     await close(context)
     assert await wrong(replace(context, policy=Policy(payment_window=60 * DAY))) == []
 
 
 async def test_a_closing_names_a_checkpoint_of_the_sealed_log(context: AppContext) -> None:
-    """What was sealed by then; the audit entry of closing, with its digest, is sealed after."""
     sealer = Sealer(context, SIGNER)
     while await sealer.seal_some():
         pass
@@ -388,8 +372,6 @@ async def test_a_closing_names_a_checkpoint_of_the_sealed_log(context: AppContex
 async def test_closed_figures_and_all_adjustments_are_what_a_fresh_report_says(
     tmp_path: Path,
 ) -> None:
-    """Over two closings after the first, with a late event before each: every figure adds up, and
-    what was reported once is not reported again."""
     await three_closings(f"sqlite+aiosqlite:///{tmp_path}/t.db")
 
 
@@ -426,8 +408,6 @@ async def three_closings(url: str) -> None:
 async def test_months_are_closed_in_the_merchants_zone_and_a_change_leaves_no_gap(
     context: AppContext, zones: tuple[str | None, str | None], borders: tuple[str, str, str]
 ) -> None:
-    """The first open month begins where the last closed one ended; what was closed stays, and is
-    verified; a report by days begins and ends with the books."""
     ends = [parse_instant(f"2026-{each}:00:00Z") for each in borders]
     first, second = [replace(context, zone=zone_named(zone) if zone else None) for zone in zones]
     october = await close(first)
@@ -468,7 +448,6 @@ def captured(figures: Iterable[Figure]) -> int:
 async def test_an_import_taken_back_leaves_closed_months_and_is_an_adjustment(
     context: AppContext, tmp_path: Path
 ) -> None:
-    """The closing is still verified; the next month's report says what changed of it."""
     path = tmp_path / "book.csv"
     path.write_text(
         "reference,amount,currency,status,placed_at\n"
@@ -496,7 +475,6 @@ async def test_an_import_taken_back_leaves_closed_months_and_is_an_adjustment(
 
 
 async def test_a_report_of_any_other_time_has_no_adjustments(tmp_path: Path) -> None:
-    """Only the one that begins where the closed books end, once something was learned."""
     url = f"sqlite+aiosqlite:///{tmp_path}/t.db"
     month = Month(orders=6, plots=(pays, never_notified))
     copy_of(month_in, tmp_path, month)
@@ -561,7 +539,6 @@ async def test_what_new_rules_make_of_a_closed_month_is_an_adjustment(tmp_path: 
 async def test_other_figures_by_the_same_rules_are_a_fault(
     context: AppContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only a closing that names other rules than those of now may differ from the evidence."""
     await close(context)
     monkeypatch.setattr(refold, "fold", of_before)
     assert [step for step, _ in await wrong(context)] == ["figures"]

@@ -167,7 +167,6 @@ async def test_a_mail_server_that_refuses_is_reported_without_its_words_and_our_
 async def test_nothing_is_said_unencrypted_to_another_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A server that offers no STARTTLS hears neither password nor report."""
     monkeypatch.setattr("app.core.mail.is_loopback", lambda host: False)
     with mail_server() as server:
         way = mailing(server, user="tallyhook", password="pw")
@@ -181,8 +180,6 @@ async def test_nothing_is_said_unencrypted_to_another_machine(
 async def test_what_goes_to_another_machine_is_encrypted_for_whom_we_trust(
     trusted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """User, password and mail are said after STARTTLS, to a certificate that counts, or not at
-    all."""
     monkeypatch.setattr("app.core.mail.is_loopback", lambda host: False)
     certificate = self_signed(tmp_path, began=datetime.now(UTC) - timedelta(days=1), days=2)
     with mail_server() as server:

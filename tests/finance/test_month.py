@@ -44,7 +44,6 @@ def stored(path: Path) -> dict[str, list[Any]]:
 
 
 async def test_every_order_ends_as_its_plot_says(tmp_path: Path) -> None:
-    """The engine that judges orders agrees with the truth on outcome and money, order by order."""
     url = f"sqlite+aiosqlite:///{tmp_path}/t.db"
     await into_store(url, SMALL)
     stories = {story.order: story for story in SMALL.stories() if story.outcome is not None}
@@ -60,7 +59,6 @@ async def test_every_order_ends_as_its_plot_says(tmp_path: Path) -> None:
 
 
 async def test_both_ways_into_a_database_store_the_same_rows(tmp_path: Path) -> None:
-    """A month through the door, and the same month loaded, are the same evidence."""
     (tmp_path / "door").mkdir()
     async with driving(tmp_path / "door", with_worker=False) as driver:
         await through_the_door(driver, SMALL)
@@ -71,7 +69,6 @@ async def test_both_ways_into_a_database_store_the_same_rows(tmp_path: Path) -> 
 
 
 def test_every_cause_comes_in_every_currency() -> None:
-    """Three cycles of plots hold each plot once in each currency, and every cause of a break."""
     assert len(CYCLE) % len(CURRENCIES) != 0
     month = Month(orders=len(CYCLE) * len(CURRENCIES))
     plots = Counter((story.plot, story.currency) for story in month.stories())
@@ -81,7 +78,6 @@ def test_every_cause_comes_in_every_currency() -> None:
 
 
 def test_a_month_is_the_same_however_often_it_is_made() -> None:
-    """Equal seeds give equal stories, other seeds others; a story does not depend on its turn."""
     assert list(SMALL.stories()) == list(SMALL.stories())
     other = Month(orders=SMALL.orders, seed=2)
     assert list(SMALL.stories()) != list(other.stories())
@@ -89,7 +85,6 @@ def test_a_month_is_the_same_however_often_it_is_made() -> None:
 
 @pytest.mark.parametrize("write", [Month.write_book, Month.write_statement])
 def test_the_files_hold_a_row_for_each_of_the_truth(tmp_path: Path, write: Any) -> None:
-    """As many rows as the truth counts, and a heading."""
     lines = write(SMALL, tmp_path / "f.csv").read_text().splitlines()
     truth = SMALL.truth()
     rows = truth.book_rows if write is Month.write_book else truth.statement_rows
@@ -102,7 +97,6 @@ def test_the_files_hold_a_row_for_each_of_the_truth(tmp_path: Path, write: Any) 
 def test_words_that_ask_for_no_month_make_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
-    """Help is help, and a mistake ends with what is right."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit):
         main(words)

@@ -150,7 +150,6 @@ async def test_a_sample_is_recognized_as_itself_and_imports_with_one_command(
 async def test_a_workbook_gives_the_same_lines(
     name: str, context: AppContext, tmp_path: Path
 ) -> None:
-    """With numbers and dates that are typed, as spreadsheets have them."""
     path = tmp_path / "export.xlsx"
     write_workbook(path, sample(name))
     assert [each.name for each in recognized(path)] == [name]
@@ -234,7 +233,6 @@ async def test_a_file_with_the_usual_names_is_read_as_such_where_that_is_said(
 
 
 async def test_a_copy_of_a_preset_is_said_by_its_path(context: AppContext, tmp_path: Path) -> None:
-    """A merchant's own words go into a copy."""
     path = tmp_path / "till.toml"
     text = preset_text("mpesa_portal")
     path.write_text(text.replace('"*charge*" = "fee"', '"*charge*" = "fee"\n"Tips" = "payment"'))

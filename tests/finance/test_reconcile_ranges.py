@@ -49,7 +49,6 @@ def helpers(url: str) -> Helpers:
 async def test_a_process_that_dies_ends_the_run_of_which_nothing_counts(
     context: AppContext, helpers: Helpers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is reported so, and the next run finds everything."""
     match, seen = Ranges.match, list[Ranges]()
 
     async def killed(ranges: Ranges, known: Known, **words: object) -> list[MatchingPart]:
@@ -88,7 +87,6 @@ async def test_what_was_imported_since_the_run_was_prepared_counts(
 async def test_a_run_that_is_interrupted_ends_its_processes(
     context: AppContext, helpers: Helpers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And no run is kept."""
     at_work, seen = asyncio.Event(), list[Ranges]()
 
     async def matching(ranges: Ranges, *_: object, **words: object) -> list[MatchingPart]:

@@ -117,7 +117,6 @@ async def test_a_refund_is_of_the_payment_of_which_a_webhook_told_it_by_its_own_
 
 
 async def test_one_that_takes_another_amount_is_one_break(tmp_path: Path) -> None:
-    """What is apart, not the refund and the line each by itself."""
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         assert list(await refunded(driver, statement(tmp_path, gross="-390.00"))) == [
             "refund_amount_differs"
@@ -125,7 +124,6 @@ async def test_one_that_takes_another_amount_is_one_break(tmp_path: Path) -> Non
 
 
 async def test_a_reference_that_refunds_of_two_orders_bear_says_nothing(tmp_path: Path) -> None:
-    """Nothing is guessed: the line stays one of which nothing is known."""
     refund = {"reference": "re_1", "amount": 400, "currency": "KES"}
     other = of_order("ORD-2", "e4", "refunded") | {}
     other["data"]["refund"] = refund

@@ -36,7 +36,6 @@ flat = 2
 
 
 def test_the_example_in_the_docstring_is_what_it_says() -> None:
-    """Every rule that is explained there, with its exact value."""
     example = (match_rules.__doc__ or "").partition("\n\n")[2]
     rules = read_rules(example)
     assert rules.match == MatchRules(
@@ -59,13 +58,11 @@ def test_the_example_in_the_docstring_is_what_it_says() -> None:
 
 
 def test_an_empty_file_is_the_built_in_rules() -> None:
-    """Nothing is tolerated that nobody asked for."""
     assert read_rules("").match == MatchRules()
     assert read_rules('refund_margin = "36 hours"').match.refund_margin == 36 * HOUR
 
 
 def test_every_mistake_is_reported_at_once() -> None:
-    """One line each, with the file, the line and the key."""
     with pytest.raises(ConfigurationError) as raised:
         read_rules(WRONG)
     problems = [line.split(": ")[:2] for line in raised.value.problems]
@@ -79,12 +76,10 @@ def test_every_mistake_is_reported_at_once() -> None:
 
 @pytest.mark.parametrize("text", ["tolerance = 3", "fee = 3", "fee = [3]", "not toml", "a\x00 = 1"])
 def test_what_is_of_another_shape_is_refused(text: str) -> None:
-    """With a sentence, never a traceback."""
     with pytest.raises(ConfigurationError):
         read_rules(text)
 
 
 def test_a_file_that_is_far_too_large_is_not_parsed() -> None:
-    """It is another file."""
     with pytest.raises(ConfigurationError, match="larger than"):
         read_rules("#" * (MAX_BYTES + 1))

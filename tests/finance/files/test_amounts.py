@@ -44,7 +44,6 @@ def test_what_is_written_with_declared_marks_is_read_back(
     st.text("0123456789.,-+()= eE\n", max_size=8),
 ), min_size=1, max_size=5), currency=CURRENCIES)  # fmt: skip
 def test_many_at_once_are_read_as_one_by_one(cells: list[str], currency: str) -> None:
-    """And whatever is read at all is what a decimal of the same digits is."""
     try:
         together = PLAIN.read(cells, [currency] * len(cells))
     except UnclearCell:

@@ -197,7 +197,6 @@ def test_camt_053_in_utf_16(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("word", ["NONREF", "NOTPROVIDED", "notprovided"])
 def test_a_word_for_no_reference_is_none(tmp_path: Path, word: str) -> None:
-    """Whichever format it is of: bookings of an amount and a day are kept apart by their texts."""
     camt = CAMT.replace("BANK-1", word).replace(">PO-100200</End", f">{word}</End")
     table = (
         f"account,booked_at,amount,currency,entry_reference,reference\nm,2026-11-02,1,KES,{word},"
@@ -220,7 +219,6 @@ def test_mt940_without_an_envelope_and_in_another_encoding(tmp_path: Path) -> No
 
 
 def test_ofx(tmp_path: Path) -> None:
-    """1.x, whose elements need no end, and 2.x, which is XML."""
     found = bank(OFX, folder=tmp_path)
     assert shown(found) == [
         (1, "2026-11-02", "1050.50", "USD", "F1", "", "PROVIDER & CO", "PO-100200"),
@@ -282,7 +280,6 @@ def test_a_table_with_credit_and_debit(tmp_path: Path) -> None:
 def test_totals_of_credit_and_debit_are_no_booking(
     tmp_path: Path, total: str, is_one: bool
 ) -> None:
-    """What came less what left is the sum of the rows above."""
     content = (
         "booked_at,text,credit,debit\n2026-11-02,a,500.00,\n2026-11-03,b,,10.25\n"
         f"2026-11-04,c,100.00,\n,{total}\n"
@@ -294,7 +291,6 @@ def test_totals_of_credit_and_debit_are_no_booking(
 
 
 def test_a_table_under_a_mapping(tmp_path: Path) -> None:
-    """Names, marks and dates are the bank's; the account is said for all rows."""
     mapping = """
         dates = "day_first"
         decimal = ","

@@ -42,7 +42,6 @@ def test_a_declared_encoding_is_used(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_undecodable_text_is_refused_with_its_byte_and_row(tmp_path: Path) -> None:
-    """However far into the file it stands."""
     before = HEADING + "A-1,5.00,KES\n" * 200_000
     content = before.encode() + "Ö-1,5.00,KES\n".encode("latin-1")
     _, problems = book(content, folder=tmp_path)

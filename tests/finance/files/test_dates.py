@@ -117,7 +117,6 @@ def test_a_zone_that_is_none_is_refused(name: str) -> None:
 def test_a_local_time_of_no_zone_is_refused_until_somebody_says_which(
     cell: str, form: DateForm, expected: str | None
 ) -> None:
-    """In a mapping or in the settings; with one, the same cell is read."""
     dates = Dates(form, None)
     if expected is None:
         with pytest.raises(UnclearCell, match="set TALLYHOOK_TIMEZONE"):

@@ -135,7 +135,6 @@ def test_an_accounting_entry_may_be_negative(tmp_path: Path) -> None:
 
 
 def test_no_sentence_shows_a_phone_number(tmp_path: Path) -> None:
-    """Not even where it stands in the wrong column."""
     number = "0700123456"
     for place in range(8):
         cells = ["A", "order", "1.00", "KES", "", "", "", ""]
@@ -158,8 +157,6 @@ CELLS = [
 
 @given(rows=st.lists(st.tuples(*CELLS), min_size=1, max_size=6))
 def test_rows_at_once_mean_what_each_of_them_means_alone(rows: list[tuple[str, ...]]) -> None:
-    """The quick way and the explaining way agree about every row."""
-
     class Heading:
         heading, heading_row = BOOK.strip().split(","), 1
 
@@ -224,7 +221,6 @@ def test_a_row_of_a_statement_that_is_not_clear_is_left_out(
 
 
 def test_a_mapping_turns_the_sign_of_fees_round(tmp_path: Path) -> None:
-    """Where a file writes what costs as negative."""
     said = '[amounts.fee]\nsubtract = ["fee"]'
     rows, problems = statement(f"{STATEMENT}p,o,100.00,-3.00,,KES,,,\n", said, folder=tmp_path)
     assert (money(rows[0]), problems) == (("100.00", "3.00", "97.00"), [])

@@ -41,7 +41,6 @@ def test_numbers_are_exact_and_do_not_depend_on_declared_marks(tmp_path: Path) -
 def test_a_line_that_is_no_row_is_one_row_with_a_problem(
     line: str, said: str, tmp_path: Path
 ) -> None:
-    """It is reported with its number, and what comes after it is read."""
     last = GOOD.replace('"A"', '"Z"')
     rows, problems = book(GOOD + line + "\n\n" + last, folder=tmp_path)
     assert [(row["row"], row["reference"]) for row in rows] == [(1, "A"), (4, "Z")]
@@ -74,7 +73,6 @@ ORDERS = [{"reference": f"A-{n}", "amount": 1, "currency": "KES"} for n in range
 def test_what_is_no_json_lines_is_one_problem(
     content: str | bytes, row: int, said: str, tmp_path: Path
 ) -> None:
-    """However many lines it has, for all of them say the same."""
     rows, problems = book(content, folder=tmp_path)
     assert (rows, [each[:2] for each in problems]) == ([], [(row, None)])
     assert said in problems[0][2]

@@ -66,7 +66,6 @@ def test_a_word_may_say_which_rows_are_not_left_out(tmp_path: Path) -> None:
 
 
 def test_a_total_is_not_checked_where_rows_are_left_out(tmp_path: Path) -> None:
-    """It may count them, and nobody knows."""
     content = "reference,amount,currency,Sort\nA,1.00,KES,\nB,1.00,KES,no\nTotal,2.00,,\n"
     assert references(book(content, '[ignore]\nSort = ["no"]\n', folder=tmp_path)) == ["A"]
     _, problems = book(content.replace("2.00", "3.00"), folder=tmp_path)
@@ -237,7 +236,6 @@ def test_a_row_that_is_a_fee_is_one_however_its_file_writes_it(tmp_path: Path) -
 def test_a_fee_of_its_own_with_a_positive_amount_is_clear_where_signs_are_said(
     tmp_path: Path,
 ) -> None:
-    """Whether it costs or was given back nobody guesses."""
     heading = "payment_reference,gross,fee,net,type\n"
     for row in ("p,10.00,,,fee", "p,10.00,0.00,10.00,fee", "p,,,10.00,fee"):
         rows, problems = statement(f"{heading}{row}\n", KES, folder=tmp_path)
@@ -371,7 +369,6 @@ def test_what_a_mapping_may_not_say_is_refused(mapping: str, said: str, tmp_path
 
 
 def test_a_pattern_matches_what_its_stars_stand_for() -> None:
-    """As the plain way, in which each star may stand for any text."""
     for word in ("a*", "*a", "*", "a", "*ab*b", "a*b*ab", "**", "a**b", "*aba*ba*", "A.*b"):
         plain = re.compile(".*".join(map(re.escape, word.casefold().split("*"))), re.DOTALL)
         for text in ("".join(each) for n in range(8) for each in product("ab.", repeat=n)):

@@ -214,7 +214,6 @@ def test_a_workbook_has_words_where_the_report_has_codes() -> None:
 
 
 def test_every_code_has_words_of_its_own() -> None:
-    """A cause, an outcome or a bucket that is added must be named for people, too."""
     assert set(CAUSE_WORDS) == set(BREAK_CAUSES)
     assert set(OUTCOME_WORDS) == {*OUTCOMES, "no_order"}
     assert set(BUCKET_WORDS) == set(FAMILIES)
@@ -312,7 +311,6 @@ def test_the_page_refers_to_nothing_and_runs_nothing() -> None:
 def test_the_page_gives_every_text_back_and_marks_its_cells_as_text(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The page marks its cells as texts for a spreadsheet program that opens it."""
     monkeypatch.setattr(html_form, "LIST_MAX", len(PAYLOADS))
     page = html_form.html(hostile())
     texts = {text.replace("\r\n", "\n") for text in read(page).texts}
@@ -335,7 +333,6 @@ def test_long_lists_end_in_the_page_and_say_so() -> None:
 
 
 def test_a_printed_page_says_which_tables_are_not_on_paper() -> None:
-    """Those that are folded: whoever holds the sheet must know that there is more."""
     page = html_form.html(report()).decode()
     assert re.search(r'class="on-paper">Not on paper, but in [^<]*: [^<]*: \d+ rows?', page)
 
@@ -353,7 +350,6 @@ def test_the_headlines_stand_before_every_table_and_what_proves_them_after() -> 
 
 
 def test_the_headline_of_breaks_counts_open_money_and_says_what_was_accepted() -> None:
-    """Accepted money is no longer at risk."""
     first = report().breaks[0]
     rows = [
         replace(first, state=state, currency=currency, count=count, sum=minor, at_risk=risk)
@@ -433,7 +429,6 @@ def test_every_page_of_the_pdf_says_whose_and_of_when_it_is_and_who_closed_it() 
 
 
 def test_the_headings_of_the_paper() -> None:
-    """In the order in which a reader wants them."""
     found = [section["title"] for section in pdf_form.document(report())["sections"]]
     assert found == [
         "Totals by currency",
@@ -484,7 +479,6 @@ def test_no_form_for_people_holds_characters_that_cannot_be_seen() -> None:
 
 
 def test_no_amount_is_broken_over_lines() -> None:
-    """On the page and on paper an amount with its currency is one piece that no line breaks."""
     said = "KES 1,234.50 came, of JPY 99,000; USD -7.25 went. ABC is no money, nor KES 1x."
     assert money_apart("KES 5.00")[1] == "KES 5.00"
     page = html_form.html(replace(report(), notes=(Note(sentence=said),))).decode()
@@ -535,7 +529,6 @@ def test_money_at_risk_is_one_sum_wherever_it_stands() -> None:
 
 
 def test_a_terminal_shows_every_digit_and_every_amount_on_one_line() -> None:
-    """A table is wider than usual before a number of it is cut."""
     large = tuple(replace(row, sum=row.sum + 10**15) for row in report().money)
     breaks = tuple(replace(row, sum=10**15 + 7, at_risk=10**15 + 7) for row in report().breaks)
     note = Note(sentence=", ".join(f"KES {number:,}.00" for number in range(10**9, 10**9 + 40)))
@@ -562,7 +555,6 @@ def test_times_are_shown_to_the_minute_in_the_merchants_zone() -> None:
 
 @pytest.mark.parametrize("form", ["html", "table", "xlsx"])
 def test_sentences_give_the_times_of_the_merchants_zone(form: ReportFormat) -> None:
-    """As the columns beside them do; programs read them as they are."""
     said = "Booked at 2026-10-17T21:00:00Z, beyond 2026-10-16T09:05:00Z"
     line = replace(report().break_lines[0], sentence=said)
     change = replace(report().change_lines[0], because=said)

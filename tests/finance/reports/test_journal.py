@@ -140,7 +140,6 @@ def test_each_transaction_names_order_payment_and_what_it_rests_on() -> None:
 
 
 def test_exactly_what_a_break_leaves_in_clearing_is_written_off() -> None:
-    """Of whatever cause, in each of its currencies, whatever its own money is."""
     found = next(each.found for each in breaks(3))
     left = (Money(minor=-70, currency="JPY"), Money(minor=300, currency="KES"))
     steps = [
@@ -204,7 +203,6 @@ def test_a_write_off_is_taken_back_when_its_money_changed_or_evidence_came() -> 
 def test_a_written_off_line_that_no_webhook_stated_leaves_nothing_in_clearing(
     kind: Any, minor: int
 ) -> None:
-    """Whether it pays out or takes back."""
     missed = replace(
         line(taken(500, START), START + TICK), kind=kind, gross=minor, fee=0, net=minor
     )
@@ -232,7 +230,6 @@ HOSTILE = (
 
 
 def test_no_text_breaks_the_syntax_and_each_stands_in_its_transaction(tmp_path: Path) -> None:
-    """bean-check accepts it, and beancount's own reader finds every text in its place."""
     from beancount import loader
 
     first = month(1)[0]
@@ -272,8 +269,6 @@ def test_the_csv_journal_balances_and_has_no_formula() -> None:
 
 
 def test_the_json_journal_is_that_of_the_csv_in_one_document() -> None:
-    """The same transactions, days and postings, whatever their texts are; minor units and money say
-    the same; and what each account has in all."""
     first = month(1)[0]
     some = [*month(), *(replace(first, order=text, cites=(text,)) for text in HOSTILE)]
     document = json.loads(written(some, "json").encode("utf-8", "backslashreplace"))
