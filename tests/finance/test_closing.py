@@ -68,12 +68,17 @@ JANUARY = parse_instant("2027-01-12T09:00:00Z")
 
 
 def quiet(count: int) -> None:
-    """Progress that nobody watches."""
+    pass
+
+
+def put(context: AppContext, at: Instant) -> None:
+    assert isinstance(context.clock, SetClock)
+    context.clock.put(at)
 
 
 @pytest.fixture(autouse=True)
 def text_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A closing prints what is quickly made: the others take longer than all else here."""
+    """Let a closing print only what is made quickly."""
     monkeypatch.setattr(print_report, "REPORT_FORMATS", ("json", "csv"))
 
 
@@ -87,32 +92,30 @@ async def context(tmp_path: Path) -> AsyncIterator[AppContext]:
 
 
 def asked(period: str = "2026-10", **words: Any) -> CloseRequest:
-    """A request to close, by nobody in particular."""
     given = {"by": None, "as_of": None, "margin_days": 10, "sources": {}, "still_s": 0.0, **words}
     return CloseRequest(period=period, **given)
 
 
 async def close(context: AppContext, period: str = "2026-10", **words: Any) -> Closing:
-    """Close a month against which nothing stands."""
+    """Close a month that nothing blocks."""
     done = await close_period(context, asked(period, **words), progress=quiet)
     assert isinstance(done, Closing), done
     return done
 
 
 async def codes(context: AppContext, **words: Any) -> list[str]:
-    """What stands against closing October."""
+    """Return what blocks closing October."""
     done = await close_period(context, asked(**words), progress=quiet)
     assert isinstance(done, tuple)
     return [each.code for each in done]
 
 
 async def verified(context: AppContext, only: str | None = None) -> list[VerifiedPeriods]:
-    """Every step of a verification."""
     return [each async for each in verify_periods(context, only=only, progress=quiet)]
 
 
 async def wrong(context: AppContext) -> list[tuple[str, str]]:
-    """The steps that fail, and why."""
+    """Return the steps that fail, and why."""
     return [(each.step, each.sentence) for each in await verified(context) if not each.passed]
 
 
@@ -149,16 +152,13 @@ async def test_a_reason_is_checked_before_the_report_is_made(
         await close(context, reason=" ")
 
 
-async def test_a_proposed_closing_is_approved_with_the_token_of_the_second_person(
-    context: AppContext,
-) -> None:
-    """By command, as on the console: it is done in the proposer's name, though the token is the
-    other's."""
+async def test_a_proposed_closing_is_approved_with_the_second_token(context: AppContext) -> None:
+    """It is done in the proposer's name, though the token is the other's."""
     await register_operator(context, name="Root", role="admin", by=None)
     for name in ("Ann", "Ben"):
         await register_operator(context, name=name, role="finance", by="Root")
     await save_rules(context, "close_alone = false\n", by="Root")
-    context.clock.put(CLOSED_AT + MINUTE)  # type: ignore[attr-defined]
+    put(context, CLOSED_AT + MINUTE)
     with asking_by_token(Proven("Ann")):
         made = await close_period(context, asked(reason="it is complete"), progress=quiet)
     assert isinstance(made, Proposal)
@@ -185,7 +185,7 @@ async def test_months_are_closed_once_in_order_and_without_gaps(context: AppCont
             await close(context, period)
     with pytest.raises(UsageError, match="close 2026-11 first"):
         await close(context, "2026-12")
-    context.clock.put(DECEMBER)  # type: ignore[attr-defined]
+    put(context, DECEMBER)
     second = await close(context, "2026-11")
     assert second.before == first.digest
     assert second.known_after == first.as_of
@@ -217,18 +217,15 @@ async def test_who_closes_is_of_finance_and_stands_in_the_trail(context: AppCont
     await register_operator(context, name="Root", role="admin", by=None)
     await register_operator(context, name="Vic", role="viewer", by="Root")
     await register_operator(context, name="Fin", role="finance", by="Root")
-    context.clock.put(CLOSED_AT + MINUTE)  # type: ignore[attr-defined]
+    put(context, CLOSED_AT + MINUTE)
     with pytest.raises(UsageError, match="Vic has the role viewer"):
         await close(context, by="Vic")
     closing = await close(context, by="Fin")
     assert (closing.by, closing.role) == ("Fin", "finance")
     async with context.database.reading() as connection:
         (entry,) = await audit_entries(connection, limit=9, subject="2026-10")
-    assert (entry.who, entry.action, entry.facts["digest"]) == (
-        "Fin",
-        "period_closed",
-        closing.digest,
-    )
+    assert (entry.who, entry.action) == ("Fin", "period_closed")
+    assert entry.facts["digest"] == closing.digest
 
 
 # --- what blocks ---------------------------------------------------------------------------------
@@ -240,8 +237,7 @@ async def test_an_order_whose_deadline_is_ahead_blocks(context: AppContext) -> N
 
 
 async def test_a_rejected_delivery_that_proves_genuine_blocks(tmp_path: Path) -> None:
-    """Refused in October under a wrong secret; the right one is configured since. What no secret of
-    ours proves does not block: strangers could keep every month open."""
+    """What no secret of ours proves does not block: strangers could keep every month open."""
     arrived = next(QUIET.stories()).arrivals[0]
     wrong_secret = "whsec_" + base64.b64encode(b"another key than the provider's").decode()
     async with driving(tmp_path, with_worker=False, SOURCES__SHOP__SECRETS=wrong_secret) as driver:
@@ -268,9 +264,7 @@ async def test_a_closed_report_is_printed_again_as_it_was(
     assert found["prints"].sentence.endswith("this version would print json differently")
 
 
-async def test_every_print_says_whose_the_month_is_and_who_closed_it_when(
-    context: AppContext,
-) -> None:
+async def test_every_print_names_the_merchant_and_who_closed_when(context: AppContext) -> None:
     named = replace(context, merchant="Salt & Sons")
     closing = await close(named)
     for each in (named, replace(context, merchant="Others Ltd")):
@@ -337,7 +331,7 @@ async def test_whatever_is_changed_behind_a_closing_is_named(
 
 async def test_a_closing_that_is_exchanged_breaks_the_chain(context: AppContext) -> None:
     await close(context)
-    context.clock.put(DECEMBER)  # type: ignore[attr-defined]
+    put(context, DECEMBER)
     await close(context, "2026-11")
     await tamper(context, "closings", "UPDATE closings SET digest = 'x' WHERE period = '2026-10'")
     assert [step for step, _ in await wrong(context)] == ["chain", "chain"]
@@ -369,14 +363,18 @@ async def test_a_closing_names_a_checkpoint_of_the_sealed_log(context: AppContex
 # --- what is learned later -----------------------------------------------------------------------
 
 
-async def test_closed_figures_and_all_adjustments_are_what_a_fresh_report_says(
-    tmp_path: Path,
-) -> None:
+async def test_closed_figures_and_adjustments_are_what_a_fresh_report_says(tmp_path: Path) -> None:
     await three_closings(f"sqlite+aiosqlite:///{tmp_path}/t.db")
 
 
+async def fresh_figures(context: AppContext, as_of: Instant) -> list[Figure]:
+    """Return October's figures as of an instant, in order."""
+    scope = scope_of(context, month_named("2026-10"), as_of)
+    return sorted(figures(await report_period(context, scope, progress=quiet)), key=repr)
+
+
 async def three_closings(url: str) -> None:
-    """October to December are closed on a database; each late event is an adjustment once."""
+    """Close October to December on a database; each late event is an adjustment once."""
     month = Month(orders=6, plots=(pays, never_notified))
     await into_store(url, month)
     async with opened(url) as inbox:
@@ -384,14 +382,12 @@ async def three_closings(url: str) -> None:
         stated = list((await close(context)).figures)
         for place, (period, at) in enumerate((("2026-11", DECEMBER), ("2026-12", JANUARY))):
             await keep_arrivals(inbox, [month.late(at - DAY)[place]])
-            context.clock.put(at)  # type: ignore[attr-defined]
+            put(context, at)
             closing = await close(context, period)
             (adjusted,) = [each for each in closing.adjusted if each.period == "2026-10"]
             assert adjusted.figures
             stated += adjusted.figures
-            fresh = scope_of(context, month_named("2026-10"), at)
-            now = figures(await report_period(context, fresh, progress=quiet))
-            assert sorted(added(stated), key=repr) == sorted(now, key=repr)
+            assert sorted(added(stated), key=repr) == await fresh_figures(context, at)
         assert await wrong(context) == []
 
 
@@ -412,7 +408,7 @@ async def test_months_are_closed_in_the_merchants_zone_and_a_change_leaves_no_ga
     first, second = [replace(context, zone=zone_named(zone) if zone else None) for zone in zones]
     october = await close(first)
     assert (october.month.start, october.month.end) == (ends[0], ends[1])
-    context.clock.put(DECEMBER)  # type: ignore[attr-defined]
+    put(context, DECEMBER)
     closed, left = await months(second)
     assert [each.period for each in closed] == ["2026-10"]
     assert (left[0].name, left[0].start, left[0].end) == ("2026-11", ends[1], ends[2])
@@ -435,13 +431,12 @@ async def test_months_are_closed_in_the_merchants_zone_and_a_change_leaves_no_ga
 
 
 async def closing_of(context: AppContext, period: str) -> Closing:
-    """A closing as it was kept."""
     async with context.database.reading() as connection:
         return await closing_named(connection, period)
 
 
 def captured(figures: Iterable[Figure]) -> int:
-    """How many captures these figures state."""
+    """Count the captures that these figures state."""
     return sum(each.count for each in figures if (each.table, each.line) == ("money", "captured"))
 
 
@@ -455,17 +450,17 @@ async def test_an_import_taken_back_leaves_closed_months_and_is_an_adjustment(
         "STRANGE-2,7.00,KES,paid,2026-11-03T10:00:00Z\n"
     )
     await import_book(context, ImportRequest(path=path))
-    context.clock.put(CLOSED_AT + MINUTE)  # type: ignore[attr-defined]
+    put(context, CLOSED_AT + MINUTE)
     october = await close(context)
     missed = ("breaks", "KES", "book_paid_not_received", "")
     assert {each.name: each.sum for each in october.figures}[missed] == 500
-    context.clock.put(CLOSED_AT + 2 * MINUTE)  # type: ignore[attr-defined]
+    put(context, CLOSED_AT + 2 * MINUTE)
     done = await withdraw_import(context, 1, kind="book", by=None, reason="another shop's book")
     assert isinstance(done, Withdrawn)
     assert (done.lines, done.closed, done.restored) == (2, 1, 0)
     assert done.notes[0].startswith("1 line is of closed months: those stay as they were closed")
     assert await wrong(context) == []
-    context.clock.put(DECEMBER)  # type: ignore[attr-defined]
+    put(context, DECEMBER)
     november = await close(context, "2026-11")
     (adjusted,) = november.adjusted
     assert adjusted.period == "2026-10"
@@ -483,7 +478,7 @@ async def test_a_report_of_any_other_time_has_no_adjustments(tmp_path: Path) -> 
         await keep_arrivals(inbox, month.late(CLOSED_AT - 5 * DAY)[:1])
         await close(context)
         await keep_arrivals(inbox, month.late(CLOSED_AT + DAY)[1:])
-        context.clock.put(DECEMBER)  # type: ignore[attr-defined]
+        put(context, DECEMBER)
 
         async def adjusted(period: str, as_of: Instant) -> bool:
             scope = scope_of(context, month_named(period), as_of)
@@ -497,9 +492,7 @@ async def test_a_report_of_any_other_time_has_no_adjustments(tmp_path: Path) -> 
 
 
 async def test_what_new_rules_make_of_a_closed_month_is_an_adjustment(tmp_path: Path) -> None:
-    """October was closed by other rules, which called what is paid charged back. After the
-    upgrade the report of November says what is otherwise, once; the closing stays what it was and
-    is still verified; the orders are held meanwhile, which changes no figure."""
+    """October was closed by rules that called what is paid charged back."""
     url = f"sqlite+aiosqlite:///{tmp_path}/t.db"
     copy_of(month_in, tmp_path, QUIET)
     async with opened(url) as inbox:
@@ -508,7 +501,7 @@ async def test_what_new_rules_make_of_a_closed_month_is_an_adjustment(tmp_path: 
             await started(context)
             october = await close(context)
             assert await wrong(context) == []
-        context.clock.put(CLOSED_AT + MINUTE)  # type: ignore[attr-defined]
+        put(context, CLOSED_AT + MINUTE)
         await started(context)
         held = await rows(inbox, "SELECT count(*) FROM records WHERE kind = 'held'")
         assert held[0][0] > 0
@@ -519,20 +512,14 @@ async def test_what_new_rules_make_of_a_closed_month_is_an_adjustment(tmp_path: 
             f"closed by the rules v1+{MATCHING_FORM} of an earlier version; "
             f"by those of now (v{FORM}+{MATCHING_FORM})"
         )
-        context.clock.put(DECEMBER)  # type: ignore[attr-defined]
+        put(context, DECEMBER)
         november = await close(context, "2026-11")
         (adjusted,) = november.adjusted
         assert adjusted.period == "2026-10"
-        fresh = figures(
-            await report_period(
-                context, scope_of(context, month_named("2026-10"), DECEMBER), progress=quiet
-            )
-        )
-        assert sorted(added([*october.figures, *adjusted.figures]), key=repr) == sorted(
-            fresh, key=repr
-        )
+        whole = added([*october.figures, *adjusted.figures])
+        assert sorted(whole, key=repr) == await fresh_figures(context, DECEMBER)
         assert await wrong(context) == []
-        context.clock.put(JANUARY)  # type: ignore[attr-defined]
+        put(context, JANUARY)
         assert (await close(context, "2026-12")).adjusted == ()
 
 
