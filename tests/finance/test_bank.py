@@ -132,7 +132,7 @@ async def empty(tmp_path: Path) -> AsyncIterator[Shop]:
 
 @pytest.fixture
 async def shop(empty: Shop) -> Shop:
-    """A shop with the statement and the bank's file, some minutes later."""
+    """Build a shop with the statement and the bank's file, some minutes later."""
     await empty.statement()
     assert not (await empty.bank()).problems
     return empty.at(600)
@@ -288,7 +288,7 @@ async def test_a_match_by_hand_closes_both_and_an_acceptance_holds(shop: Shop) -
 
 
 def flows(report: PeriodReport) -> dict[str, str]:
-    """The way from settled to the bank, in shillings and dollars; without what is nothing."""
+    """Return the nonzero sums from settled to the bank, in shillings and dollars."""
     return {
         f"{row.flow} {row.currency}": str(Money(minor=row.sum, currency=row.currency))
         for row in report.money

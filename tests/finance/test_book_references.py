@@ -34,7 +34,7 @@ async def imported(context: AppContext, folder: Path, content: str, **more: Any)
 
 
 async def records(context: AppContext) -> list[tuple[Any, ...]]:
-    """What was written of references."""
+    """Return the stored references."""
     sql = "SELECT order_key, kind, source, session, payment, author FROM records ORDER BY 1, 5"
     return await rows(context, sql)
 

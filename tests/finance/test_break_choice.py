@@ -27,7 +27,7 @@ def seen(
     days: int = 10,
     done: str = "",
 ) -> SeenBreak:
-    """A break of an order of this name, and what was done to it."""
+    """Build a break of an order of this name, and what was done to it."""
     found = Break(
         cause=cause,
         order=name,

@@ -96,7 +96,7 @@ def minor(money: dict[str, str]) -> tuple[int, str]:
 
 
 def it_closes_once_the_blockers_are_dealt_with(shop: Shop, truth: Truth) -> None:
-    """The undecided breaks are reported, and nothing else; a person accepts them."""
+    """Check that only undecided breaks are reported, and accept them."""
     refused = shop.run("period", "close", "2024-10", "--format", "json")
     causes = ("ambiguous", "payment_in_doubt", "unresolved")
     undecided = [truth.count(cause) for cause in causes]
@@ -109,7 +109,7 @@ def it_closes_once_the_blockers_are_dealt_with(shop: Shop, truth: Truth) -> None
 
 
 def printed(shop: Shop) -> dict[str, str]:
-    """The SHA-256 of the closed report in every format."""
+    """Return the SHA-256 of the closed report in every format."""
     return {
         form: hashlib.sha256(
             shop.did("period", "show", "2024-10", "--format", form, "-o", "-").out
@@ -137,7 +137,7 @@ def every_sum_is_the_truth(report: Any, truth: Truth) -> None:
 
 
 def summed(rows: list[dict[str, Any]], name: str) -> Counter[str]:
-    """A column of money added up by currency; what comes to nothing is left out."""
+    """Sum up a column of money by currency, without zeros."""
     found: Counter[str] = Counter()
     for row in rows:
         if row[name] and row["currency"]:
@@ -146,7 +146,7 @@ def summed(rows: list[dict[str, Any]], name: str) -> Counter[str]:
 
 
 def late_money_is_an_adjustment(adjusted: list[Any], truth: Truth, *, late: int) -> None:
-    """The payments that were missed: so many orders, so much money, and their breaks are gone."""
+    """Check the payments that were missed: number of orders, money, and no breaks left."""
     at_stake = truth.at_stake("settled_never_notified")
     captured = [each for each in adjusted if each["figure"] == "money/captured"]
     assert sum(each["count_change"] for each in captured) == late
@@ -158,8 +158,8 @@ def late_money_is_an_adjustment(adjusted: list[Any], truth: Truth, *, late: int)
 
 
 def closed_and_adjusted_is_what_a_fresh_report_says(shop: Shop, adjusted: list[Any]) -> None:
-    """The law, on what is printed: what the closed report says of captured money by outcome, with
-    the adjustments, is what a report of October says now."""
+    """Check that captured money by outcome, as closed, with the adjustments is what a report of
+    October says now."""
     closed = shop.did("period", "show", "2024-10", "--format", "json").document
     fresh = shop.report(*OCTOBER)
     for what in ("captured", "refunded", "lost"):
@@ -172,7 +172,7 @@ def closed_and_adjusted_is_what_a_fresh_report_says(shop: Shop, adjusted: list[A
 
 
 def by_bucket(report: Any, what: str) -> Counter[tuple[str, str]]:
-    """A column of the control totals."""
+    """Return a column of the control totals."""
     return by_bucket_of([(r["currency"], r["bucket"], r[what]) for r in report["control"]])
 
 

@@ -84,7 +84,7 @@ def text_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def context(tmp_path: Path) -> AsyncIterator[AppContext]:
-    """A quiet October, seen when every margin is over."""
+    """Yield a quiet October, seen when every margin is over."""
     url = f"sqlite+aiosqlite:///{tmp_path}/t.db"
     copy_of(month_in, tmp_path, QUIET)
     async with opened(url) as inbox:

@@ -37,7 +37,6 @@ DUE = parse_instant("2026-11-12T03:00:00Z")
 
 
 def parcel(files: dict[str, bytes] | None = None) -> ReportParcel:
-    """A small report."""
     return ReportParcel(
         entry="month",
         span="2026-10",
@@ -109,7 +108,7 @@ class MailServer(socketserver.ThreadingTCPServer):
 
 @contextmanager
 def mail_server() -> Iterator[MailServer]:
-    """A mail server on this machine."""
+    """Run a mail server on this machine."""
     with MailServer() as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
@@ -217,7 +216,7 @@ SECRET = "whsec_cmVwb3J0cy1zZWNyZXQtb2YtMzAtYnl0ZXMtIQ=="
 
 
 def posting(answers: list[int], seen: list[httpx2.Request]) -> PostWay:
-    """Posts to who answers so, one after the other."""
+    """Build a way that posts to a server with these answers, one after the other."""
 
     def answer(request: httpx2.Request) -> httpx2.Response:
         seen.append(request)

@@ -35,7 +35,7 @@ STORED = {
 
 
 def stored(path: Path) -> dict[str, list[Any]]:
-    """The rows of a database, sorted."""
+    """Return the rows of a database, sorted."""
     with opened(path) as database:
         return {
             table: sorted(database.execute(f"SELECT {columns} FROM {table}"), key=repr)

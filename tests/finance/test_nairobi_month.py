@@ -67,7 +67,7 @@ def write_bank(month: Month, path: Path) -> None:
 
 
 def balances(journal: str) -> Cleared:
-    """What the accounts of money under way hold; those of nothing are left out."""
+    """Return the nonzero balances of accounts of money under way."""
     held: Counter[tuple[str, str]] = Counter()
     under_way = (DEFAULTS["clearing"], DEFAULTS["in_transit"])
     for line in journal.splitlines():

@@ -78,7 +78,7 @@ def sample(name: str) -> Path:
 
 
 async def imported(context: AppContext, name: str, path: Path, **more: Any) -> Imported:
-    """The file as the command of its kind imports it, with what must be said beside it."""
+    """Import a file as the command of its kind does, with what must be declared beside it."""
     request = ImportRequest(path=path, **{**SAMPLE[name].said, **more})
     if load_preset(name).kind == "book":
         return await import_book(context, request)
@@ -86,7 +86,7 @@ async def imported(context: AppContext, name: str, path: Path, **more: Any) -> I
 
 
 async def lines_of(context: AppContext, name: str) -> list[str]:
-    """What the store then holds, a line each."""
+    """Return the stored lines."""
     later = replace(context, clock=SetClock(seconds(120)))
     if load_preset(name).kind == "book":
         return [
@@ -159,7 +159,7 @@ async def test_a_workbook_gives_the_same_lines(
 
 
 def write_workbook(path: Path, source: Path) -> None:
-    """The rows of a CSV file with amounts as numbers, and days with times as dates."""
+    """Return the rows of a CSV file with amounts as numbers, and days with times as dates."""
     with xlsxwriter.Workbook(path) as book, source.open(newline="") as file:
         sheet = book.add_worksheet("Export")
         dated = book.add_format({"num_format": "dd-mm-yyyy hh:mm:ss"})

@@ -35,7 +35,7 @@ def url(tmp_path: Path) -> str:
 
 @pytest.fixture
 async def context(url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AppContext]:
-    """A month, of which a few orders are enough for several processes."""
+    """Build a month; a few of its orders are enough for several processes."""
     monkeypatch.setattr(reconciling, "FEW_ORDERS", 0)
     async with opened(url) as inbox:
         yield await filled(inbox)

@@ -28,9 +28,10 @@ HEADING = "payment_reference,original_payment,order_reference,gross,fee,currency
 def statement(
     folder: Path, *, names: str = "", own: str = "re_1", order: str = "", gross: str = "-400.00"
 ) -> ImportRequest:
-    """A payment, its refund, whose line names this payment, and a payment of four weeks later:
-    until then the statement reaches. own, order: what the refund's line calls itself, and its
-    order."""
+    """Build a statement with a payment, its refund, and a payment of four weeks later.
+
+    own, order: what the refund's line calls itself, and its order
+    """
     at, last = (format_instant(Instant(T + days * DAY)) for days in (0, 30))
     rows = f"pay_1,,ORD-1,1500.00,0,KES,{at},payment\n"
     rows += f"{own},{names},{order},{gross},0,KES,{at},refund\n"
@@ -41,7 +42,7 @@ def statement(
 
 
 async def found(driver: Driver) -> dict[str, str]:
-    """The open breaks of a run now, by their causes."""
+    """Return the open breaks of a run now, by their causes."""
     context = driver.service.context
     ran = await reconcile_period(context, RunRequest(), progress=lambda _: None)
     seen = [each async for batch in breaks_of_run(context, ran.number) for each in batch]
@@ -80,7 +81,7 @@ async def test_a_refund_without_its_payment_is_not_matched_by_hand_but_by_its_fi
 
 
 async def refunded(driver: Driver, file: ImportRequest, *more: dict[str, Any]) -> dict[str, str]:
-    """The breaks of this file beside a payment, its refund re_1 of 400.00, and what else came."""
+    """Return the breaks of this file, beside a payment, its refund re_1 of 400.00, and more."""
     refund = {"reference": "re_1", "amount": 400, "currency": "KES"}
     await driver.send(event("e1"))
     await driver.send(event("e2", "refunded", refund=refund))
@@ -93,7 +94,7 @@ async def refunded(driver: Driver, file: ImportRequest, *more: dict[str, Any]) -
 
 
 async def sums_of(driver: Driver) -> dict[str, int]:
-    """The flows of the report of the first days, whose ties hold."""
+    """Return the flows of the report of the first days, whose ties hold."""
     scope = Scope(
         start=T, end=Instant(T + 5 * DAY), as_of=driver.clock.now(), basis="captured",
         environment="sandbox",

@@ -24,7 +24,7 @@ Row = tuple[Any, ...]
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some rows are many."""
+    """Let few rows count as many."""
     for name, size in (("IN_MEMORY", 7), ("IN_BLOCK", 2), ("AT_ONCE", 3)):
         monkeypatch.setattr(staged_rows, name, size)
 
@@ -52,7 +52,7 @@ def staged_of(rows: list[Row]) -> Staged:
 
 
 def flat(batches: Iterator[list[Row]]) -> list[Row]:
-    """The rows of batches, none of which is too large."""
+    """Return the rows of batches, none of which is too large."""
     found = list(batches)
     assert all(0 < len(batch) <= 3 for batch in found)
     return [row for batch in found for row in batch]
@@ -64,7 +64,7 @@ def in_order(rows: list[Row]) -> list[Row]:
 
 
 def crowd(rows: list[Row], places: tuple[int, ...], at_most: int) -> list[Row]:
-    """The rows of which more are equal, and that have something in each of these columns."""
+    """Return the rows of which more are equal, and that have something in each of these columns."""
     said = itemgetter(*places)
     times = Counter(said(row) for row in rows)
     return [row for row in rows if times[said(row)] > at_most and None not in said(row)]

@@ -18,19 +18,17 @@ Found = tuple[list[dict[str, Any]], list[tuple[int, str | None, str]]]
 
 
 def book(content: bytes | str, mapping: str = "", *, folder: Path, name: str = "a.csv") -> Found:
-    """The rows that an order book's content makes, as shown, and (row, column, sentence)."""
+    """Return the rows of an order book's content, as shown, and (row, column, sentence)."""
     said = read_mapping(mapping.encode(), BookForm.FIELDS)
     return _read(content, BookForm(said), said, folder / name)
 
 
 def statement(content: bytes | str, mapping: str = "", *, folder: Path) -> Found:
-    """The same of a statement."""
     said = read_mapping(mapping.encode(), StatementForm.FIELDS)
     return _read(content, StatementForm(said, source="shop"), said, folder / "s.csv")
 
 
 def bank(content: bytes | str, mapping: str = "", *, folder: Path) -> Found:
-    """The same of a bank's file, in any of its formats."""
     said = read_mapping(mapping.encode(), BankForm.FIELDS)
     return _read(content, BankForm(said), said, folder / "bank", opens=open_bank_table)
 

@@ -22,7 +22,7 @@ HEADING = ["reference", "amount", "currency", "placed_at", "phone"]
 
 
 def workbook(*rows: list[Any], before: int = 0) -> bytes:
-    """A workbook with one sheet; `before` rows and a column before the heading are blank."""
+    """Build a workbook with one sheet; `before` rows and a column before the heading are blank."""
     made = openpyxl.Workbook()
     for number, row in enumerate([HEADING, *rows], before + 1):
         for place, cell in enumerate(row, 2 if before else 1):
@@ -33,7 +33,6 @@ def workbook(*rows: list[Any], before: int = 0) -> bytes:
 
 
 def changed(content: bytes, change: Callable[..., bytes], *, name: str = SHEET) -> bytes:
-    """The workbook with one part changed."""
     file = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(content)) as old, \
             zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as new:  # fmt: skip

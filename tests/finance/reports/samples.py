@@ -95,7 +95,7 @@ def taking(
 def line(
     each: Taken, settled_at: Instant | None, *, fee: int = 0, gross: int | None = None
 ) -> StatementLine:
-    """The statement's line of a movement."""
+    """Build the statement's line of a movement."""
     gross = each.minor if gross is None else gross
     return StatementLine(
         line_id=f"stm_{each.payment}_{gross}",
@@ -115,7 +115,7 @@ CURRENCIES = ("KES", "JPY", "KWD")
 
 
 def orders(count: int) -> Iterator[OrderSeen]:
-    """A month of orders: of ten, six are paid and settled, one is paid and not settled, one
+    """Yield a month of orders: of ten, six are paid and settled, one is paid and not settled, one
     refunded, one declined, one timed out."""
     for number in range(count):
         order = f"ORD-{number:05d}"
@@ -154,7 +154,7 @@ def orders(count: int) -> Iterator[OrderSeen]:
 
 
 def breaks(count: int) -> Iterator[BreakSeen]:
-    """Breaks of every cause and age."""
+    """Yield breaks of every cause and age."""
     for number in range(count):
         found = Break(
             cause=BREAK_CAUSES[number % len(BREAK_CAUSES)],
@@ -178,7 +178,7 @@ def breaks(count: int) -> Iterator[BreakSeen]:
 
 
 def not_notified(found: Break) -> Iterator[StatementLine]:
-    """The refund that a break is about, which no webhook stated."""
+    """Return the refund that a break is about, which no webhook stated."""
     if found.cause == "settled_never_notified":
         took = -found.money.minor
         yield StatementLine(
@@ -212,7 +212,6 @@ def matching() -> tuple[MatchingRow, ...]:
 def sample(
     count: int = 60, *, broken: int = 30, basis: Basis = "captured", break_lines: int = 100_000
 ) -> PeriodReport:
-    """A whole report."""
     tally = PeriodTally(scope(basis), break_lines=break_lines)
     for each in breaks(broken):
         tally.found(each)

@@ -36,7 +36,7 @@ LATER = END + 30 * DAY
 
 
 def month(count: int = 60, *, start: Instant = START, end: Instant = LATER) -> list[Transaction]:
-    """The transactions of a generated month and its settlement, and what was written off."""
+    """Return the transactions of a generated month and its settlement, and what was written off."""
     found = [each for seen in orders(count) for each in transactions(seen, start=start, end=end)]
     return found + [each for seen in breaks(40) for each in booked(seen.found)]
 
@@ -50,7 +50,7 @@ def did(kind: Any, minor: int, *, at: Instant = START, cites: tuple[str, ...] = 
 def booked(
     found: Break, *steps: Step, start: Instant = START, end: Instant = LATER
 ) -> list[Transaction]:
-    """What its acceptance leaves in the journal; without steps, of one at its money."""
+    """Return what an acceptance leaves in the journal; without steps, at the break's money."""
     given = steps or tuple(
         Step(at=START, kind=kind, money=found.money, by="ann", left=found.left)
         for kind in ("opened", "accepted")
@@ -59,7 +59,6 @@ def booked(
 
 
 def written(some: list[Transaction], form: JournalFormat = "beancount") -> str:
-    """The whole journal."""
     lines, totals = writer(form, accounts=DEFAULTS), JournalTotals()
     for each in some:
         totals.add(each)
@@ -68,7 +67,6 @@ def written(some: list[Transaction], form: JournalFormat = "beancount") -> str:
 
 
 def checked(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """What the real bean-check says."""
     path = folder / "journal.beancount"
     path.write_text(text, encoding="utf-8")
     return subprocess.run([BEAN_CHECK, path], capture_output=True, text=True, timeout=PATIENCE_S)
