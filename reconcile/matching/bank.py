@@ -1,14 +1,14 @@
-"""Payouts against bank lines: whether what the provider says it paid out is in the bank.
+"""Match payouts with bank lines: whether the payouts of a provider arrived in the bank.
 
-Leaves out: reading and storing, and what a payout is made of. A payout is the sum of the statement
-lines that name it; a bank line is one booking of an account, credit positive. Both lie in memory:
-there are as many as transfers, not as many as payments.
+Leaves out: reading and storing, and the payments of a payout. A payout is the sum of the statement
+lines that name it; a bank line is one booking of an account, credit positive. All are held in
+memory: they are as many as transfers, not as many as payments.
 
     1 join       by hand, by the payout's reference in the line's texts, then by amount and date
-    2 judge      each group of payouts and lines: equal, within tolerance, exchanged, or another sum
-    3 explain    what stays alone: it waits, is none of ours, or is a break
+    2 judge      each group of payouts and lines: equal, within tolerance, exchanged, or different
+    3 explain    rows without a partner: waiting, other business, or a break
 
-Every payout and every line is in one place exactly; in which one does not depend on their order.
+Every payout and every line gets exactly one bucket, which does not depend on their order.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from reconcile.instants import DAY, Duration, Instant
 from reconcile.ledger.ledger import Facts, FactValue
 from reconcile.matching.books import match_key
-from reconcile.matching.breaks import Break, Candidate
+from reconcile.matching.breaks import Break, BreakCause, Candidate
 from reconcile.matching.candidates import Index, Searchable, entry_of
 from reconcile.matching.control import BreakTotal, Bucket, Control, ControlLine, Read, Side
 from reconcile.matching.decide import MATCH_KINDS, Decision, Match
@@ -34,17 +34,15 @@ from reconcile.matching.rules import HandMatch, MatchRules
 from reconcile.money import MAX_MINOR, Money
 from reconcile.values import frozen
 
-# --- what is matched ------------------------------------------------------------------------------
-
 
 @frozen
 class Payout:
-    """One transfer to the bank, by the provider's statement: the sum of the lines that name it.
+    """One transfer to the bank according to the statement: the sum of the lines that name it.
 
-    payout_id  stable from one version of its lines to the next: `pyt_…`
-    reference  what the provider calls it
-    minor      the net of its lines; negative where the provider takes money back
-    paid_at    the latest date of its lines; None where none has one
+    payout_id  equal for all versions of its lines: `pyt_…`
+    reference  the provider's reference
+    minor      net of its lines; negative if the provider takes money back
+    paid_at    latest date of its lines; None if none has one
     """
 
     payout_id: str
@@ -60,11 +58,11 @@ class Payout:
 class BankLine:
     """One booking of the merchant's account.
 
-    line_id    names this version of the line
-    minor      credit positive, debit negative
-    reference  what the payer, or the bank, calls the transfer
-    counterparty, text  who paid, and remittance information: OFX has what a transfer is for in
-               either; in both a payout may be named
+    line_id       id of this version of the line
+    minor         credit positive, debit negative
+    reference     reference of the transfer, by the payer or the bank
+    counterparty  name of the payer
+    text          remittance information; in OFX files it may stand in `counterparty`
     """
 
     line_id: str
@@ -81,8 +79,8 @@ class BankLine:
 class Link:
     """Payouts and bank lines that are one transfer of money.
 
-    expected  of an exchange: what the bank should have by the rule's rate, in the bank's currency;
-              what it has where there is no rule. None: both are of one currency
+    expected  for an exchange: the sum by the rule's rate, in the bank's currency, or the booked sum
+              without a rule. None: both have one currency
     """
 
     bucket: Bucket
@@ -92,36 +90,36 @@ class Link:
 
     @property
     def paid(self) -> Money:
-        """What the provider says it paid out."""
+        """The sum paid out, according to the provider."""
         return Money(
             minor=sum([each.minor for each in self.payouts]), currency=self.payouts[0].currency
         )
 
     @property
     def booked(self) -> Money:
-        """What the bank has of it."""
+        """The sum that the bank booked."""
         return Money(
             minor=sum([each.minor for each in self.lines]), currency=self.lines[0].currency
         )
 
     @property
     def missing(self) -> Money:
-        """What the bank has too little, in its currency; negative where it has too much."""
+        """What the bank lacks, in its currency; negative if it has too much."""
         due = self.paid if self.expected is None else self.expected
         return Money(minor=due.minor - self.booked.minor, currency=due.currency)
 
     @property
     def at(self) -> Instant:
-        """By which it belongs to a period, whole: the payout's date, else the bank's."""
+        """The date that decides its period: the payout's, else the bank's."""
         paid = [each.paid_at for each in self.payouts if each.paid_at is not None]
         return max(paid) if paid else min([each.booked_at for each in self.lines])
 
 
 @frozen
 class Alone:
-    """A payout or a bank line that no other side was found for, and where it stands.
+    """A payout or a bank line without a partner, and its bucket.
 
-    due_at  when a payout must have been in the bank, where it must
+    due_at  when the payout should have been in the bank, if it should
     """
 
     bucket: Bucket
@@ -131,39 +129,39 @@ class Alone:
 
     @property
     def at(self) -> Instant | None:
-        """By which it belongs to a period."""
+        """The date that decides its period."""
         return self.line.booked_at if self.line else self.payout.paid_at if self.payout else None
 
 
-# --- what names a payout --------------------------------------------------------------------------
+# --- references of payouts in texts --------------------------------------------------------------
 
 
 SHORTEST: Final = 4
-"""Characters of a reference that is looked for in texts; of digits alone SHORTEST_DIGITS: shorter
-ones stand in texts by chance, as years and amounts do."""
+"""Characters of the shortest reference searched in texts, SHORTEST_DIGITS if it is all digits:
+shorter ones occur by chance, as years and amounts do."""
 
 SHORTEST_DIGITS: Final = 6
 
 WORDS_OF_ONE: Final = 3
-"""Words that may be one reference, which a bank broke at the end of a line."""
+"""Words that may be one reference, because banks break lines."""
 
 MOST_WORDS: Final = 200
-"""Words of a line's texts that are looked at; MT940 has some sixty."""
+"""Words of a text that are examined; MT940 has about sixty."""
 
 NAMED_WITHIN: Final[Duration] = 90 * DAY
-"""A line that names a payout, and is farther from it, is of another one of that name."""
+"""A line that names a payout from farther away is of another payout with that name."""
 
 EARLY: Final[Duration] = DAY
-"""A bank may date a transfer a day before the provider does: they keep other hours."""
+"""A bank may date a transfer a day earlier than the provider."""
 
 _WORD: Final = re.compile(r"[^\s,;:/+?()\[\]'\"|=*<>]+")
 
 _AROUND: Final = ",;:/+?()[]'\"|=*<>."
-"""What stands around a reference that may hold such characters itself, as `PO/2026/11` does."""
+"""Characters around a reference that may also contain them, such as `PO/2026/11`."""
 
 
 def named_in(texts: Iterable[str | None]) -> set[str]:
-    """The keys (`match_key`) of every reference that these texts may hold."""
+    """Return the keys (`match_key`) of all references that these texts may contain."""
     found: set[str] = set()
     for text in texts:
         if not text:
@@ -184,17 +182,19 @@ _DATE: Final = re.compile(
     rf"{_MONTH}([-./]?){_DAY}\3{_YEAR}",
     re.ASCII,
 )
-"""With all its digits: a number of six or seven may begin as a year does."""
+"""A date with all its digits: a number of six or seven digits may begin like a year."""
 
 
 def telling(key: str) -> bool:
-    """Whether a payout's key is long enough to be looked for in texts, and no date: a payout that
-    is called by its day is none that a text of that day names."""
+    """Return whether a payout's key can be searched in texts: long enough, and no date.
+
+    A text often names its own day, which does not name a payout called by that day.
+    """
     least = SHORTEST_DIGITS if key.replace("-", "").isdigit() else SHORTEST
     return len(key) >= least and not _DATE.fullmatch(key)
 
 
-# --- payouts against bank lines -------------------------------------------------------------------
+# --- the matching --------------------------------------------------------------------------------
 
 
 NAMES_REPORTED: Final = 3
@@ -204,7 +204,8 @@ NAMES_REPORTED: Final = 3
 class BankLeg:
     """All payouts and all bank lines, matched as of one instant.
 
-    links  groups that belong together; `alone`: what is left. Both are sorted
+    links  groups that belong together, sorted
+    alone  the other payouts and lines, sorted
     """
 
     def __init__(
@@ -216,7 +217,7 @@ class BankLeg:
         as_of: Instant,
         hands: Iterable[HandMatch] = (),
     ) -> None:
-        """Raises ValueError where sums do not fit in 64 bits."""
+        """Match them. Raises ValueError if sums do not fit in 64 bits."""
         self._rules, self._as_of = rules, as_of
         self._payouts = sorted(payouts, key=_payout_order)
         self._lines = sorted(lines, key=_line_order)
@@ -224,7 +225,17 @@ class BankLeg:
         self._joined: set[str] = set()
         links = [*self._by_name(hands), *self._by_date()]
         self.links = tuple(sorted(links, key=lambda link: link.payouts[0].payout_id))
-        self._paid, self._in_bank = self._paid_reach(), self._bank_reach()
+        self._paid: dict[str, _Range] = {}
+        for payout in self._payouts:
+            if payout.paid_at is not None:
+                _extend(self._paid, payout.currency, payout.paid_at)
+        # Once payouts were found in some accounts of a currency, only these show the bank's range.
+        known = {(e.account, e.currency) for link in self.links for e in link.lines}
+        with_payouts = {currency for _, currency in known}
+        self._in_bank: dict[str, _Range] = {}
+        for line in self._lines:
+            if line.currency not in with_payouts or (line.account, line.currency) in known:
+                _extend(self._in_bank, line.currency, line.booked_at)
         self.alone = (*map(self._alone_payout, self._left_payouts()),
                       *map(self._alone_line, self._left_lines()))  # fmt: skip
 
@@ -237,10 +248,8 @@ class BankLeg:
         return [each for each in self._lines if each.line_id not in self._joined]
 
     def _by_name(self, hands: Iterable[HandMatch]) -> Iterator[Link]:
-        """Whom people bring together whole; then whom they and references do, those of one currency
-        before all others."""
-        by_hand = frozenset((hand.one, hand.other) for hand in hands)
-        edges = self._edges(by_hand)
+        """Join by hand if the sums agree; then by hand and reference, equal currencies first."""
+        edges = self._edges({(hand.one, hand.other) for hand in hands})
         yield from self._grouped([edge for edge in edges if edge.by_hand], whole=True)
         left = self._unjoined(edges)
         yield from self._grouped([e for e in left if e.payout.currency == e.line.currency])
@@ -251,7 +260,8 @@ class BankLeg:
         joined = self._joined
         return [e for e in edges if not {e.payout.payout_id, e.line.line_id} & joined]
 
-    def _edges(self, by_hand: frozenset[tuple[str, str]]) -> list[_Edge]:
+    def _edges(self, by_hand: set[tuple[str, str]]) -> list[_Edge]:
+        """Return all pairs of a payout and a line that a person or a text joins."""
         by_key: dict[str, list[Payout]] = defaultdict(list)
         by_id = {each.payout_id: each for each in self._payouts}
         for payout in self._payouts:
@@ -269,12 +279,13 @@ class BankLeg:
             texts = (line.reference, line.counterparty, line.text)
             keys = named_in(texts) & by_key.keys()
             for payout in (each for key in keys for each in by_key[key]):
-                if _near(payout, line):
+                paid_at = payout.paid_at
+                if paid_at is None or abs(line.booked_at - paid_at) <= NAMED_WITHIN:
                     found.append(_Edge(payout=payout, line=line))
         return found
 
     def _grouped(self, edges: Sequence[_Edge], *, whole: bool = False) -> Iterator[Link]:
-        """whole: only groups of which nothing is left over."""
+        """Yield the links of connected groups. `whole`: only groups whose sums agree."""
         for group in _connected(edges):
             link = self._judged(group)
             if link is not None and not (whole and link.bucket != "by_hand"):
@@ -283,34 +294,37 @@ class BankLeg:
                 yield link
 
     def _judged(self, edges: Sequence[_Edge]) -> Link | None:
-        """Where a group stands. None for one of more than two currencies: nobody could say what
-        was exchanged for what."""
+        """Judge a group. Return None if a side has several currencies: no rate could be found.
+
+        Raises ValueError if sums do not fit in 64 bits.
+        """
         payouts = sorted({e.payout.payout_id: e.payout for e in edges}.values(), key=_payout_order)
         lines = sorted({e.line.line_id: e.line for e in edges}.values(), key=_line_order)
         link = Link(bucket="by_reference", payouts=tuple(payouts), lines=tuple(lines))
         if len({each.currency for each in payouts}) > 1 or len({e.currency for e in lines}) > 1:
             return None
-        _bounded(link)
-        if link.paid.currency != link.booked.currency:
-            return self._exchanged(link)
-        if not link.missing.minor:
-            many = len(payouts) > 1 or len(lines) > 1
-            by_hand = any(edge.by_hand for edge in edges)
-            return _at(link, "by_hand" if by_hand else "by_group" if many else "by_reference")
-        within = abs(link.missing.minor) <= self._tolerance(link.paid.currency)
-        return _at(link, "by_tolerance" if within else "payout_amount_differs")
-
-    def _tolerance(self, currency: str) -> int:
-        return next((e.minor for e in self._rules.tolerances if e.currency == currency), 0)
-
-    def _exchanged(self, link: Link) -> Link:
-        """The rate is what the two sums imply; a rule may say which one was expected."""
-        due, within = expected_of(link.paid, link.booked, self._rules.rates)
-        return _at(link, "by_exchange" if within else "payout_amount_differs", expected=due)
+        for some in (link.payouts, link.lines):
+            if sum([abs(each.minor) for each in some]) > MAX_MINOR:
+                raise ValueError(f"the sums of payout {payouts[0].reference} do not fit in 64 bits")
+        currency, missing = link.paid.currency, link.missing.minor
+        if currency != link.booked.currency:
+            due, within = expected_of(link.paid, link.booked, self._rules.rates)
+            bucket: Bucket = "by_exchange" if within else "payout_amount_differs"
+            return replace(link, bucket=bucket, expected=due)
+        tolerance = next((e.minor for e in self._rules.tolerances if e.currency == currency), 0)
+        if missing:
+            bucket = "by_tolerance" if abs(missing) <= tolerance else "payout_amount_differs"
+        elif any(edge.by_hand for edge in edges):
+            bucket = "by_hand"
+        else:
+            bucket = "by_group" if len(payouts) > 1 or len(lines) > 1 else "by_reference"
+        return replace(link, bucket=bucket)
 
     def _by_date(self) -> Iterator[Link]:
-        """Equal sums, each line within the margin of its payout. Equal sums of one currency are
-        exchangeable: the earliest payout takes the earliest line that it can."""
+        """Join equal sums, each line within the margin of its payout.
+
+        Equal sums are interchangeable: the earliest payout takes the earliest line that it can.
+        """
         payouts: dict[tuple[str, int], list[Payout]] = defaultdict(list)
         for payout in self._left_payouts():
             if payout.paid_at is not None and payout.minor:
@@ -320,42 +334,18 @@ class BankLeg:
             if not self._payers or self._is_payers(line):
                 lines[line.currency, line.minor].append(line)
         for key, some in payouts.items():
-            for payout, line in self._paired(some, lines.get(key, [])):
-                self._joined |= {payout.payout_id, line.line_id}
-                yield Link(bucket="by_date_window", payouts=(payout,), lines=(line,))
-
-    def _paired(
-        self, payouts: Sequence[Payout], lines: Sequence[BankLine]
-    ) -> Iterator[tuple[Payout, BankLine]]:
-        waiting = iter(lines)
-        line = next(waiting, None)
-        for payout in payouts:
-            assert payout.paid_at is not None
-            while line is not None and line.booked_at < payout.paid_at - EARLY:
-                line = next(waiting, None)
-            if line is not None and line.booked_at <= payout.paid_at + self._rules.bank_margin:
-                yield payout, line
-                line = next(waiting, None)
+            waiting = iter(lines.get(key, []))
+            free = next(waiting, None)
+            for payout in some:
+                assert payout.paid_at is not None
+                while free is not None and free.booked_at < payout.paid_at - EARLY:
+                    free = next(waiting, None)
+                if free is not None and free.booked_at <= payout.paid_at + self._rules.bank_margin:
+                    self._joined |= {payout.payout_id, free.line_id}
+                    yield Link(bucket="by_date_window", payouts=(payout,), lines=(free,))
+                    free = next(waiting, None)
 
     # --- 3 explain
-
-    def _paid_reach(self) -> _Reaches:
-        found: _Reaches = {}
-        for payout in self._payouts:
-            if payout.paid_at is not None:
-                _extend(found, payout.currency, payout.paid_at)
-        return found
-
-    def _bank_reach(self) -> _Reaches:
-        """Where payouts were found in some accounts, only these show how far the bank reaches:
-        others have nothing to do with them."""
-        found: _Reaches = {}
-        known = {(e.account, e.currency) for link in self.links for e in link.lines}
-        with_payouts = {currency for _, currency in known}
-        for line in self._lines:
-            if line.currency not in with_payouts or (line.account, line.currency) in known:
-                _extend(found, line.currency, line.booked_at)
-        return found
 
     def _alone_payout(self, payout: Payout) -> Alone:
         bank = self._in_bank.get(payout.currency)
@@ -382,10 +372,10 @@ class BankLeg:
         text = f"{line.counterparty or ''}\n{line.reference or ''}\n{line.text or ''}".casefold()
         return any(payer in text for payer in self._payers)
 
-    # --- what it came to
+    # --- results
 
     def decisions(self, period: Period | None = None) -> Iterator[Decision]:
-        """The breaks, and the matches that are not plain, of a period or of all time."""
+        """Yield the breaks, and the matches that are not plain, of a period or of all time."""
         near = _Near(self.alone, self._rules)
         for link in self.links:
             if period is None or link.at in period:
@@ -398,37 +388,57 @@ class BankLeg:
                 yield _alone(each, near)
 
     def control(self, period: Period | None = None) -> Control:
-        """Every payout and line of a period, or of all time, in its bucket."""
-        sums = _Sums()
+        """Return the totals of all payouts and lines of a period, or of all time."""
+        read: dict[tuple[Side, str], list[int]] = defaultdict(lambda: [0, 0])
+        placed: dict[tuple[Side, str, Bucket], list[int]] = defaultdict(lambda: [0, 0])
+        breaks: dict[tuple[BreakCause, str], list[int]] = defaultdict(lambda: [0, 0])
+        found: list[tuple[Bucket, Payout | BankLine]] = []
         for link in self.links:
             if period is None or link.at in period:
-                for payout in link.payouts:
-                    sums.add("payouts", payout.currency, link.bucket, payout.minor)
-                for line in link.lines:
-                    sums.add("bank", line.currency, link.bucket, line.minor)
-        for each in self.alone:
-            if period is None or each.at in period:
-                sums.add_alone(each)
+                found += [(link.bucket, payout) for payout in link.payouts]
+                found += [(link.bucket, line) for line in link.lines]
+        for alone in self.alone:
+            one = alone.payout or alone.line
+            if one is not None and (period is None or alone.at in period):
+                found.append((alone.bucket, one))
+        for bucket, one in found:
+            side: Side = "payouts" if isinstance(one, Payout) else "bank"
+            for sums in (read[side, one.currency], placed[side, one.currency, bucket]):
+                sums[0] += 1
+                sums[1] += one.minor
         for decision in self.decisions(period):
             if isinstance(decision, Break):
-                sums.count(decision)
-        return sums.control(self._as_of)
+                sums = breaks[decision.cause, decision.money.currency]
+                sums[0] += 1
+                sums[1] += decision.money.minor
+        return Control(
+            as_of=self._as_of,
+            lines=tuple(
+                ControlLine(side=side, currency=currency, bucket=bucket, count=count, sum=minor)
+                for (side, currency, bucket), (count, minor) in sorted(placed.items())
+            ),
+            read=tuple(
+                Read(side=side, currency=currency, count=count, sum=minor)
+                for (side, currency), (count, minor) in sorted(read.items())
+            ),
+            breaks=tuple(
+                BreakTotal(cause=cause, currency=currency, count=count, minor=minor)
+                for (cause, currency), (count, minor) in sorted(breaks.items())
+            ),
+        )
 
 
 @dataclass(slots=True)
-class _Reach:
+class _Range:
     """The first and the last date of some payouts or bank lines."""
 
     first: Instant
     last: Instant
 
 
-_Reaches = dict[str, _Reach]
-"""By currency."""
-
-
-def _extend(reaches: _Reaches, currency: str, at: Instant) -> None:
-    known = reaches.setdefault(currency, _Reach(at, at))
+def _extend(ranges: dict[str, _Range], currency: str, at: Instant) -> None:
+    """Include a date in the range of a currency."""
+    known = ranges.setdefault(currency, _Range(at, at))
     known.first, known.last = min(known.first, at), max(known.last, at)
 
 
@@ -447,25 +457,8 @@ def _line_order(line: BankLine) -> tuple[Instant, str]:
     return line.booked_at, line.line_id
 
 
-def _near(payout: Payout, line: BankLine) -> bool:
-    return payout.paid_at is None or abs(line.booked_at - payout.paid_at) <= NAMED_WITHIN
-
-
-def _at(link: Link, bucket: Bucket, *, expected: Money | None = None) -> Link:
-    return Link(bucket=bucket, payouts=link.payouts, lines=link.lines, expected=expected)
-
-
-def _bounded(link: Link) -> None:
-    """Raises ValueError for sums that no one can keep."""
-    for some in (link.payouts, link.lines):
-        if sum([abs(each.minor) for each in some]) > MAX_MINOR:
-            raise ValueError(
-                f"the sums of payout {link.payouts[0].reference} do not fit in 64 bits"
-            )
-
-
 def _connected(edges: Sequence[_Edge]) -> list[list[_Edge]]:
-    """The edges that hang together, in an order that does not depend on theirs."""
+    """Group connected edges, in an order that does not depend on theirs."""
     parent: dict[str, str] = {}
 
     def root(node: str) -> str:
@@ -483,13 +476,14 @@ def _connected(edges: Sequence[_Edge]) -> list[list[_Edge]]:
     return [found[name] for name in sorted(found)]
 
 
-# --- breaks and matches ---------------------------------------------------------------------------
+# --- breaks and matches --------------------------------------------------------------------------
 
 
 _ALONE: Final = frozenset(("payout_not_in_bank", "bank_line_unknown"))
 
 
 def _match(link: Link) -> Match:
+    """Return the match of a link."""
     facts: Facts = ()
     if link.bucket == "by_exchange":
         facts = (("rate", implied_rate(link.paid, link.booked)), ("in_bank", link.booked))
@@ -507,12 +501,14 @@ def _match(link: Link) -> Match:
 
 
 def _differs(link: Link) -> Break:
+    """Return the break of a link whose sums differ."""
     missing = link.missing
+    apart = Money(minor=abs(missing.minor), currency=missing.currency)
     facts: list[tuple[str, FactValue]] = [
         ("payout", ", ".join([each.reference for each in link.payouts][:NAMES_REPORTED])),
         ("paid_out", link.paid),
         ("in_bank", link.booked),
-        ("difference", Money(minor=abs(missing.minor), currency=missing.currency)),
+        ("difference", apart),
     ]
     if link.expected is not None:
         facts += [("rate", implied_rate(link.paid, link.booked)), ("expected", link.expected)]
@@ -521,17 +517,16 @@ def _differs(link: Link) -> Break:
         order=None,
         payment=None,
         subject=min([each.payout_id for each in link.payouts]),
-        money=Money(minor=abs(missing.minor), currency=missing.currency),
+        money=apart,
         since=max([each.booked_at for each in link.lines]),
-        cites=tuple(
-            [each.payout_id for each in link.payouts] + [each.line_id for each in link.lines]
-        ),
+        cites=(*[p.payout_id for p in link.payouts], *[line.line_id for line in link.lines]),
         facts=tuple(facts),
         left=left_of([missing]),
     )
 
 
 def _alone(each: Alone, near: _Near) -> Break:
+    """Return the break of a payout or bank line without a partner."""
     if each.payout is not None:
         payout = each.payout
         assert payout.paid_at is not None
@@ -542,7 +537,7 @@ def _alone(each: Alone, near: _Near) -> Break:
             order=None,
             payment=None,
             subject=payout.payout_id,
-            money=_positive(money),
+            money=replace(money, minor=abs(money.minor)),
             since=payout.paid_at,
             cites=(payout.payout_id,),
             facts=(("payout", payout.reference), ("paid_out", money), ("due_at", each.due_at)),
@@ -557,7 +552,7 @@ def _alone(each: Alone, near: _Near) -> Break:
         order=None,
         payment=None,
         subject=subject_of(line.line_id),
-        money=_positive(money),
+        money=replace(money, minor=abs(money.minor)),
         since=line.booked_at,
         cites=(line.line_id,),
         facts=(("in_bank", money), ("booked_at", line.booked_at)),
@@ -566,12 +561,8 @@ def _alone(each: Alone, near: _Near) -> Break:
     )
 
 
-def _positive(money: Money) -> Money:
-    return Money(minor=abs(money.minor), currency=money.currency)
-
-
 class _Near:
-    """What is alone, as each side is searched for the nearest of the other."""
+    """Indexes of payouts and bank lines without a partner, in which candidates are searched."""
 
     def __init__(self, alone: Sequence[Alone], rules: MatchRules) -> None:
         self._window = rules.bank_margin
@@ -580,11 +571,11 @@ class _Near:
         self._lines = Index([_of_line(each) for each in lines])
 
     def lines(self, payout: Payout) -> tuple[Candidate, ...]:
-        """The bank lines that are nearest to a payout."""
+        """Return the bank lines nearest to a payout."""
         return self._lines.nearest(_of_payout(payout), window=self._window)
 
     def payouts(self, line: BankLine) -> tuple[Candidate, ...]:
-        """The payouts that are nearest to a bank line."""
+        """Return the payouts nearest to a bank line."""
         return self._payouts.nearest(_of_line(line), window=self._window)
 
 
@@ -599,7 +590,7 @@ def _of_payout(payout: Payout) -> Searchable:
 
 
 def _of_line(line: BankLine) -> Searchable:
-    """By its id alone: its texts are other people's, and what is kept of a break is for ever."""
+    """Search by the id only: texts hold other people's data, and breaks are stored for ever."""
     return entry_of(
         line.line_id,
         names=[subject_of(line.line_id)],
@@ -607,54 +598,3 @@ def _of_line(line: BankLine) -> Searchable:
         currency=line.currency,
         at=line.booked_at,
     )
-
-
-# --- totals ---------------------------------------------------------------------------------------
-
-
-class _Sums:
-    """Counts each payout and line twice, apart: as it came, and in its bucket."""
-
-    def __init__(self) -> None:
-        self._read: dict[tuple[Side, str], list[int]] = defaultdict(lambda: [0, 0])
-        self._placed: dict[tuple[Side, str, Bucket], list[int]] = defaultdict(lambda: [0, 0])
-        self._breaks: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
-
-    def add(self, side: Side, currency: str, bucket: Bucket, minor: int) -> None:
-        """One payout or line."""
-        for sums in (self._read[side, currency], self._placed[side, currency, bucket]):
-            sums[0] += 1
-            sums[1] += minor
-
-    def add_alone(self, each: Alone) -> None:
-        """One that is alone."""
-        if each.payout is not None:
-            self.add("payouts", each.payout.currency, each.bucket, each.payout.minor)
-        elif each.line is not None:
-            self.add("bank", each.line.currency, each.bucket, each.line.minor)
-
-    def count(self, found: Break) -> None:
-        """One break."""
-        sums = self._breaks[found.cause, found.money.currency]
-        sums[0] += 1
-        sums[1] += found.money.minor
-
-    def control(self, as_of: Instant) -> Control:
-        """The totals."""
-        return Control(
-            as_of=as_of,
-            lines=tuple(
-                ControlLine(side=side, currency=currency, bucket=bucket, count=count, sum=minor)
-                for (side, currency, bucket), (count, minor) in sorted(
-                    self._placed.items(), key=lambda each: each[0]
-                )
-            ),
-            read=tuple(
-                Read(side=side, currency=currency, count=count, sum=minor)
-                for (side, currency), (count, minor) in sorted(self._read.items())
-            ),
-            breaks=tuple(
-                BreakTotal(cause=cause, currency=currency, count=count, minor=minor)  # type: ignore[arg-type]
-                for (cause, currency), (count, minor) in sorted(self._breaks.items())
-            ),
-        )

@@ -1,7 +1,6 @@
-"""What the merchant's books and the provider's files say, one value a line.
+"""Lines of the merchant's books and of the provider's files, one value a line.
 
-Leaves out: how a file writes it. A line is what was understood of a row, with the row's own id;
-phones are not here, for no judgement about money needs one.
+Leaves out: how a file writes it, and phone numbers, which no judgement about money needs.
 """
 
 from __future__ import annotations
@@ -31,15 +30,14 @@ _BLANKS = re.compile(r"[\s_-]+", re.ASCII)
 class BookLine:
     """One line of an order book.
 
-    line_id    names this version of this line; a changed line has another
-    reference  the order, invoice, member or entry, as the merchant writes it
-    money      what it is for; its sign is the file's
-    placed_at  when the merchant says it began; None where the file does not say
-    status     what the merchant believes became of it; None where the file does not say
-    group      lines that are paid together share one; None for a line alone
-    refunded   minor units of `money`'s currency that the merchant says went back, never negative;
-               None where the file does not say
-    refunded_at  when it last went back; None where the file does not say
+    line_id      id of this version of the line; a changed line has another
+    reference    the order, invoice, member or entry, as the merchant writes it
+    money        amount with the file's sign
+    placed_at    when it was placed; None if the file does not say
+    status       status according to the merchant; None if the file does not say
+    group        shared by lines that are paid together; None for a single line
+    refunded     refunded minor units, never negative; None if the file does not say
+    refunded_at  date of the last refund; None if the file does not say
     """
 
     line_id: str
@@ -55,16 +53,17 @@ class BookLine:
 
 @frozen
 class StatementLine:
-    """One line of a provider's settlement or transaction file. At least one reference is given; a
-    fee, and what is carried, may name its payout alone.
+    """One line of a provider's settlement or transaction file.
 
-    kind             carried: what the provider keeps back of a payout, or moves to a later one,
-                     and on the other side what it adds to it; no movement of an order
-    gross, fee, net  minor units of `currency`: what leaves the merchant is negative, a refund's
-                     gross always; fee is positive where it costs; gross - fee = net holds
-    settled_at       when the provider says the money was paid out, or will be
+    It has a payment or an order, except a fee or carried line, which may name its payout alone.
+
+    kind             `carried`: money that the provider holds back from a payout or moves to a later
+                     one; no movement of an order
+    gross, fee, net  minor units of `currency`, with gross - fee = net: money that leaves the
+                     merchant is negative, always so a refund's gross; a fee that costs is positive
+    settled_at       when the money was or will be paid out, according to the provider
     payout           the transfer to the bank that it was part of
-    source           whose statement it is; empty where that is not known
+    source           whose statement it is; empty if unknown
     """
 
     line_id: str
@@ -81,16 +80,16 @@ class StatementLine:
 
 
 def match_key(reference: str) -> str:
-    """The form in which references are compared: `ORD-1042`, `ord 1042` and `Ord_1042` are one.
+    """Normalize a reference for comparison: `ORD-1042`, `ord 1042` and `Ord_1042` are equal.
 
-    Case, blanks, dashes and underscores do not matter, but between two digits their place does:
-    `12-3` and `1-23` stay apart, as do `0123` and `123`. Digits are never dropped.
+    Case, blanks, dashes and underscores do not matter, except where a separator stands between two
+    digits: `12-3` and `1-23` differ, as do `0123` and `123`. Digits are never dropped.
     """
     return _BLANKS.sub("", _APART.sub("\x00", reference.strip().casefold())).replace("\x00", "-")
 
 
 def match_keys(references: Sequence[str]) -> list[str]:
-    """`match_key` of each. At once, for a million of them; none may hold the character U+001F."""
+    """Return `match_key` of each, fast for a million. No reference may hold U+001F."""
     together = "\x1f".join(reference.strip() for reference in references).casefold()
     apart = _APART.sub("\x00", together)
     return _BLANKS.sub("", apart).replace("\x00", "-").split("\x1f") if references else []

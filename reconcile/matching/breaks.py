@@ -1,7 +1,7 @@
-"""A break: one difference between ledger, order book and statement, with cause, money and age.
+"""Breaks: differences between ledger, order book, statement and bank, with cause, money and age.
 
-With its life over several runs, its line of text to be kept, and the words for it. A break is what
-one run of `match` saw; its `identity` is the same in every run that sees the same difference.
+Also their life over several runs, their stored form, and their wording. A break is what one run of
+a matching saw; its `identity` is equal in every run that sees the same difference.
 """
 
 from __future__ import annotations
@@ -42,26 +42,27 @@ BreakCause = Literal[
     "bank_line_unknown",
     "payout_amount_differs",
 ]
-"""Every cause a break can have; a closed vocabulary."""
+"""Closed vocabulary of causes."""
 
 BREAK_CAUSES: Final[tuple[BreakCause, ...]] = get_args(BreakCause)
 
 BANK_CAUSES: Final[frozenset[BreakCause]] = frozenset(
     {"payout_not_in_bank", "bank_line_unknown", "payout_amount_differs"}
 )
-"""Those of payouts and bank lines."""
+"""Causes of payouts and bank lines."""
 
 ORDER_CAUSES: Final[tuple[BreakCause, ...]] = tuple(
     [cause for cause in BREAK_CAUSES if cause not in BANK_CAUSES]
 )
-"""Those of orders and their payments."""
+"""Causes of orders and their payments."""
 
 
 @frozen
 class Candidate:
-    """A near miss of an unmatched line: what it is, and the one field that keeps the two apart.
+    """A near miss of an unmatched line, with the field that differs.
 
-    days  whole days between the dates of the two; None where one has none
+    apart  code of that field, with its facts
+    days   whole days between both dates; None if one is missing
     """
 
     line: str
@@ -77,16 +78,15 @@ class Break:
     """One difference.
 
     order       the order's reference as the ledger writes it, else as book or statement do
-    payment     the provider's payment reference, where the difference is about one payment
-    subject     what else distinguishes it from other breaks of this cause, order and payment: the
-                id of a book or statement line that stays from one version of it to the next
-    money       what is at stake, never negative
-    since       the instant from which its age counts: the latest date among what disagrees
-    cites       the event, record and line ids that it rests on
-    candidates  the nearest lines that did not match, at most three, the nearest first
-    left        what it leaves in the account of money that is to be settled, or of one of
-                BANK_CAUSES in that of money on its way to the bank, of each currency in which that
-                is not nothing: positive where money is still to come
+    payment     the provider's payment reference, if the difference is about one payment
+    subject     distinguishes breaks of equal cause, order and payment: the part of a line's id that
+                all versions of the line share
+    money       money at stake, never negative
+    since       the instant from which its age counts: the latest date of what disagrees
+    cites       ids of events, records and lines that it rests on
+    candidates  nearest lines that did not match, at most three, the nearest first
+    left        what it leaves in the clearing account, or with one of BANK_CAUSES in transit, by
+                currency without zeros: positive if money is still to come
     """
 
     cause: BreakCause
@@ -102,46 +102,54 @@ class Break:
 
     @property
     def identity(self) -> str:
-        """The same for the same difference in every run: `brk_` and 20 hex digits."""
+        """`brk_` and 20 hex digits, equal for the same difference in every run."""
         digest = fingerprint([self.cause, self.order, self.payment, self.subject])
         return "brk_" + digest.removeprefix("sha256:")[:20]
 
 
-# --- what of a break may be lost ------------------------------------------------------------------
+# --- money at risk -------------------------------------------------------------------------------
 
 HELD: Final[frozenset[BreakCause]] = frozenset(
     {"paid_not_in_book", "book_unpaid_but_received", "ambiguous", "off_by_minor_unit"}
 )
-"""The money is there, and a file or a person has still to say so."""
+"""Causes whose money is there, but a file or a person must still say so."""
 
 OWED: Final[frozenset[BreakCause]] = frozenset(
     {"paid_twice", "overpaid", "late_money", "refund_not_received", "refund_not_settled"}
 )
-"""The money is there, and is or may be the customer's."""
+"""Causes whose money is there, but is or may be the customer's."""
 
 _SHORT: Final[dict[BreakCause, tuple[str, str]]] = {
     "refund_amount_differs": ("settled", "returned"),
     "fee_unexpected": ("fee", "expected_fee"),
 }
-"""Causes whose money is at risk where the first fact, which costs, is more than the second."""
-
+"""Causes whose money is at risk if the first fact, a cost, is more than the second."""
 
 _BY_SIGN: Final[frozenset[BreakCause]] = frozenset({"settled_never_notified", *BANK_CAUSES})
-"""Causes whose money is at risk where it is still to come: a line that took money, a payout that
-is not in the bank or came short, money that left the bank for nothing that is known."""
+"""Causes whose money is at risk if it is still to come: a line that took money, a payout missing in
+the bank or short, an unexplained debit."""
 
 
 def at_risk(found: Break) -> int:
-    """What of a break's money may be lost, in minor units of its currency; at most its money.
+    """Return the money that may be lost, in minor units: all of the break's money, or none.
 
-    Nothing of what is held, or owed back. Of two amounts that differ, what is missing; of a line
-    that no webhook reported, or of a bank's that no payout explains, what it took.
+    None of held or owed money. Money is at risk if an amount is short, or if a line took it that no
+    webhook or payout explains.
     """
     if found.cause in HELD or found.cause in OWED or ("won", True) in found.facts:
         return 0
     facts = dict(found.facts)
     if found.cause == "amount_differs":
-        short = _missing(found.facts)
+        sums = {
+            name: sum([m.minor for fact, m in found.facts if fact == name and isinstance(m, Money)])
+            for name in ("captured", "booked", "settled", "expected")
+        }
+        if "expected" in facts:  # in the currency of what was settled
+            short = sums["settled"] < sums["expected"]
+        elif facts.get("against") == "statement":
+            short = sums["settled"] < sums["captured"]
+        else:
+            short = sums["captured"] < sums["booked"]
     elif found.cause in _SHORT:
         cost, due = (facts.get(name) for name in _SHORT[found.cause])
         due = facts.get("expected", due)  # in the currency of what was taken
@@ -153,54 +161,48 @@ def at_risk(found: Break) -> int:
     return found.money.minor if short else 0
 
 
-def _missing(facts: Facts) -> bool:
-    """Whether less was settled than captured, or than expected of it in another currency, or
-    captured than booked."""
-    sums = {
-        name: sum([m.minor for fact, m in facts if fact == name and isinstance(m, Money)])
-        for name in ("captured", "booked", "settled", "expected")
-    }
-    if any(name == "expected" for name, _ in facts):
-        return sums["settled"] < sums["expected"]
-    if ("against", "statement") in facts:
-        return sums["settled"] < sums["captured"]
-    return sums["captured"] < sums["booked"]
-
-
-# --- the life of a break --------------------------------------------------------------------------
+# --- the life of a break -------------------------------------------------------------------------
 
 
 State = Literal["open", "assigned", "accepted", "closed"]
 STATES: Final[tuple[State, ...]] = get_args(State)
 
 Turn = Literal["opened", "changed", "closed", "reopened"]
-"""What a run did: it saw the break first, with other content, no longer, or again."""
+"""What a run saw: the break for the first time, with other content, no longer, or again."""
 
 Act = Literal["assigned", "commented", "accepted", "matched", "unmatched", "settled"]
 ACTS: Final[tuple[Act, ...]] = get_args(Act)
-"""What a person did. unmatched: took a match back. settled: decided what becomes of late money."""
+"""Actions of a person. unmatched: took a match back. settled: decided about late money."""
 
 LateDecision = Literal["accept", "refund", "credit"]
 SETTLINGS: Final[tuple[LateDecision, ...]] = get_args(LateDecision)
-"""accept: the money is kept, the order is served after all. refund: it goes back; the break stays
-open until the refund has come. credit: it stays with the merchant in the customer's favour."""
+"""Decisions about late money.
+
+accept  keep it and serve the order
+refund  return it; the break stays open until the refund has come
+credit  keep it in the customer's favour
+"""
 
 LateStanding = Literal["to_decide", "waits_for_refund", "settled", "closed"]
 STANDINGS: Final[tuple[LateStanding, ...]] = get_args(LateStanding)
-"""Of late money. to_decide: nobody has said what becomes of it. waits_for_refund: it is to go back,
-and has not yet. settled: it was accepted or credited. closed: evidence has ended it."""
+"""States of late money.
+
+to_decide         nobody has decided
+waits_for_refund  it should go back and has not yet
+settled           it was accepted or credited
+closed            evidence ended the break
+"""
 
 
 @frozen
 class Step:
-    """One step. `by` is the person, or None for a run.
+    """One step in the life of a break. `by` is a person, or None for a run.
 
-    money   what was at stake in the eyes of who took the step
-    value   to whom it was assigned, which line was matched or no longer is, how late money was
-            settled
+    money   money at stake when the step was taken
+    value   the assignee, the line matched or unmatched, or the decision about late money
     reason  the person's words
-    cites   of a run that closed it: the evidence that did
-    left    of a run that saw it: what the break left then (`Break.left`)
+    cites   evidence that closed it (closed)
+    left    `Break.left` as the run saw it
     """
 
     at: Instant
@@ -217,12 +219,12 @@ class Step:
 
 @frozen
 class Life:
-    """Where a break stands.
+    """The state of a break.
 
-    assignee  whose it is, in whatever state; None: nobody's
-    settling  how its late money was settled, while that holds
-    because   why it stands so, in one sentence
-    closed_by the evidence that closed it; empty in other states
+    assignee   None: nobody
+    settling   the decision about its late money, while it holds
+    because    why it has this state, in one sentence
+    closed_by  evidence that closed it; empty in other states
     """
 
     state: State
@@ -233,7 +235,7 @@ class Life:
 
 
 def life(steps: Iterable[Step]) -> Life:
-    """The state after these steps, which are in the order in which they were taken."""
+    """Return the state after these steps, given in order."""
     being = _Being()
     for step in steps:
         being.take(step)
@@ -242,7 +244,7 @@ def life(steps: Iterable[Step]) -> Life:
 
 @frozen
 class Accepted:
-    """What is accepted of a break: its money, and what the break leaves to be settled."""
+    """What a person accepted: the break's money, and what the break leaves unsettled."""
 
     money: Money
     left: tuple[Money, ...]
@@ -251,8 +253,7 @@ class Accepted:
 def acceptances(
     steps: Iterable[Step],
 ) -> Iterator[tuple[Step, Accepted | None, Accepted | None]]:
-    """What was accepted of a break over time: each step that changed it, with what was accepted
-    before the step and what is from it on."""
+    """Yield each step that changed what is accepted, with the acceptance before and after it."""
     being, before = _Being(), None
     for step in steps:
         being.take(step)
@@ -263,7 +264,7 @@ def acceptances(
 
 
 class _Being:
-    """A life while its steps are taken."""
+    """The life of a break while steps are applied."""
 
     def __init__(self) -> None:
         self._seen = True
@@ -276,11 +277,15 @@ class _Being:
         self._closed_by: tuple[str, ...] = ()
 
     def take(self, step: Step) -> None:
-        """Go one step on."""
+        """Apply a step."""
         if step.kind in ("opened", "changed", "reopened"):
             self._saw(step)
         elif step.kind == "closed":
-            self._closed(step)
+            self._seen, self._closed_by = False, step.cites
+            why = _NOTHING_CITED
+            if step.cites:
+                why = f"what came since closed it: {', '.join(step.cites)}"
+            self._because = f"Run {step.run} no longer saw it; {why}."
         elif step.kind == "assigned":
             self._assigned = step if step.value else None
         elif step.kind == "accepted":
@@ -313,31 +318,25 @@ class _Being:
         self._seen, self._closed_by = True, ()
         self._money, self._left = step.money, step.left
 
-    def _closed(self, step: Step) -> None:
-        self._seen, self._closed_by = False, step.cites
-        why = (
-            f"what came since closed it: {', '.join(step.cites)}" if step.cites else _NOTHING_CITED
-        )
-        self._because = f"Run {step.run} no longer saw it; {why}."
-
     def _decided(self, step: Step, did: str) -> None:
-        """The last word counts, if it was about the money that runs have seen."""
-        self._because = f"{_people(step)} {did} {step.money}: {step.reason}"
-        if self._money not in (None, step.money):  # the run was at work when the person looked
-            self._because = f"{_people(step)} {did} {step.money}, and a run has seen {self._money}."
+        """Apply a person's decision; it counts only for the money that the last run saw."""
+        people = f"{step.by} and {step.second}" if step.second else str(step.by)
+        self._because = f"{people} {did} {step.money}: {step.reason}"
+        if self._money not in (None, step.money):  # a run ended while the person decided
+            self._because = f"{people} {did} {step.money}, and a run has seen {self._money}."
             return
         self._accepted = None if step.value == "refund" else step
         if step.kind == "settled":
             self._settled = step
 
     def accepted(self) -> Accepted | None:
-        """What is accepted of what runs see."""
+        """Return what is accepted of the break that runs see; None if nothing."""
         if not self._seen or self._accepted is None:
             return None
         return Accepted(money=self._accepted.money, left=self._left or ())
 
     def now(self) -> Life:
-        """Where it stands."""
+        """Return the present state."""
         assignee = None if self._assigned is None else self._assigned.value
         state: State = "open" if assignee is None else "assigned"
         if not self._seen:
@@ -359,15 +358,11 @@ _NOTHING_CITED: Final = (
 )
 
 
-def _people(step: Step) -> str:
-    return f"{step.by} and {step.second}" if step.second else str(step.by)
-
-
-# --- A break in one line of text, to be kept and read again ---------------------------------------
+# --- a break as text, to be stored ---------------------------------------------------------------
 
 
 def break_text(found: Break) -> str:
-    """All that a run saw of it, as JSON. Equal breaks give equal text."""
+    """Encode a break as JSON. Equal breaks give equal text."""
     parts: list[Any] = [
         found.cause,
         found.order,
@@ -394,7 +389,7 @@ def break_text(found: Break) -> str:
 
 
 def break_in(text: str) -> Break:
-    """Return the break that `break_text` wrote."""
+    """Decode what `break_text` returned."""
     cause, order, payment, subject, money, since, cites, facts, candidates, left = json.loads(text)
     return Break(
         cause=cause,
@@ -405,25 +400,25 @@ def break_in(text: str) -> Break:
         since=since,
         cites=tuple(cites),
         facts=_facts_in(facts),
-        candidates=tuple([_candidate_in(each) for each in candidates]),
+        candidates=tuple(
+            [
+                Candidate(
+                    line=line,
+                    reference=reference,
+                    money=_money_in(near),
+                    apart=apart,
+                    facts=_facts_in(own),
+                    days=days,
+                )
+                for line, reference, near, apart, own, days in candidates
+            ]
+        ),
         left=tuple([_money_in(each) for each in left]),
     )
 
 
-def _candidate_in(parts: list[Any]) -> Candidate:
-    line, reference, money, apart, facts, days = parts
-    return Candidate(
-        line=line,
-        reference=reference,
-        money=_money_in(money),
-        apart=apart,
-        facts=_facts_in(facts),
-        days=days,
-    )
-
-
 def _facts_json(facts: Facts) -> list[Any]:
-    """Money becomes a pair; every other value is its own."""
+    """Encode money as a pair; keep other values."""
     return [
         (name, (value.minor, value.currency) if isinstance(value, Money) else value)
         for name, value in facts
@@ -440,7 +435,7 @@ def _money_in(pair: list[Any]) -> Money:
     return Money(minor=pair[0], currency=pair[1])
 
 
-# --- the words for every break --------------------------------------------------------------------
+# --- the wording of breaks -----------------------------------------------------------------------
 
 
 SENTENCES: Final[dict[BreakCause, str]] = {
@@ -538,14 +533,14 @@ _WORDS: Final[dict[str, dict[str, str]]] = {
         "dispute_lost": "was lost in a dispute",
     },
 }
-"""Facts that are codes, and their words."""
+"""Words of facts that are codes."""
 
 NOT_BY_HAND: Final[dict[BreakCause, str]] = {
     "refund_not_settled": "what went back is matched with its line by the payment that the line "
     "names: take the import of the line back, and import the file with that payment in a column "
     "original_payment",
 }
-"""Causes that no match by hand closes, for no run would heed it, with what does."""
+"""Causes that no match by hand closes, because no run would use it, with what does."""
 
 _STEPS_BY_HOW: Final[dict[tuple[BreakCause, str], str]] = {
     ("refund_not_settled", "reversed"): "Ask the provider whether the payment was reversed, and "
@@ -558,7 +553,7 @@ _STEPS_BY_HOW: Final[dict[tuple[BreakCause, str], str]] = {
     "took, as given back or as an entry of its own, by hand where your shop's export has no column "
     "for it",
 }
-"""Of causes that concern refunds and other money, where the money went in one way alone."""
+"""Next steps of causes about returned money, if it went back in one way only."""
 
 _SETTLED_AT_ANOTHER_RATE: Final = (
     "{captured} was captured, and the statement settles {settled} for it, a rate of {rate}: by the "
@@ -586,7 +581,7 @@ _DISPUTE_TAKEN_ELSEWHERE: Final = (
 
 
 def break_sentence(found: Break) -> str:
-    """What differs, as one sentence with its full stop."""
+    """Return what differs, as a sentence with its full stop."""
     facts = [
         (name, _WORDS[name].get(str(value), value) if name in _WORDS else value)
         for name, value in found.facts
@@ -608,7 +603,7 @@ def break_sentence(found: Break) -> str:
 
 
 def next_step(found: Break) -> str:
-    """What a person should do about it, as one sentence with its full stop."""
+    """Return what a person should do about it, as a sentence with its full stop."""
     if ("won", True) in found.facts:
         return "Import the statement that took the dispute's money, or ask the provider for it."
     words = NEXT_STEPS[found.cause]
@@ -622,7 +617,7 @@ def next_step(found: Break) -> str:
 
 
 def apart_words(candidate: Candidate) -> str:
-    """The one field that keeps a near miss apart: `amount 100 times larger: minor units?`."""
+    """Return how a near miss differs: `amount 100 times larger: minor units?`."""
     facts = tuple(
         (name, "one character" if (name, value) == ("characters", 1) else
          f"{value} characters" if name == "characters" else value)

@@ -1,13 +1,11 @@
-"""The nearest lines that did not match, the one field that keeps each apart, and how much speaks
-for each: a score made of named reasons, each with its weight.
+"""Near misses: the nearest lines that did not match, the field that differs, and a score.
 
-Leaves out: deciding. A candidate is a hint for a person; nothing is matched by being near. A score
-says how much agrees, out of a hundred, and the field that differs most stands beside it.
+Leaves out: deciding. A candidate is a hint for a person; nothing matches because it is near. A
+score of at most 100 is the sum of named reasons; the field that differs most stands beside it.
 
-Whatever the number of lines, one search looks at no more than a few dozen: its neighbours in the
-order of references, in the order of references read backwards (one wrong character leaves either
-the beginning or the end as it was), and in the order of amounts, as they are and by the factor that
-comes of mistaken minor units.
+A search looks at a few dozen lines, however many there are: its neighbours sorted by reference, by
+reversed reference (one wrong character leaves the beginning or the end unchanged), and by amount,
+also multiplied and divided by the factor of mistaken minor units.
 """
 
 from __future__ import annotations
@@ -26,25 +24,25 @@ from reconcile.money import Money
 from reconcile.values import frozen
 
 NEIGHBOURS: Final = 4
-"""Lines looked at on each side of where a search arrives."""
+"""Lines examined on each side of a search position."""
 
 MOST: Final = 3
-"""Candidates that are shown."""
+"""Candidates shown."""
 
 SEPARATORS: Final = 1
-"""Points of references whose characters are the same, and only their separators are not."""
+"""Points for references that differ in separators only."""
 
 FAR: Final = 6
-"""Points of a reference or an amount that has nothing in common."""
+"""Points for references or amounts that have nothing in common."""
 
 
 @dataclass(slots=True, frozen=True)
 class Searchable:
     """A line that could be the partner of another.
 
-    line       what it is called: its line id, or the order's reference
-    reference  the one it is shown with
-    keys       the references by which it may be known, as they are compared
+    line       its line id, or the order's reference
+    reference  the reference shown
+    keys       `match_key` of all its references
     """
 
     line: str
@@ -58,14 +56,14 @@ class Searchable:
 def entry_of(
     line: str, *, names: Sequence[str | None], minor: int, currency: str, at: Instant | None
 ) -> Searchable:
-    """A line known by these references, the telling one first."""
+    """Return a line known by these references, the first one shown."""
     known = [name for name in names if name]
     keys = tuple([match_key(name) for name in known])
     return Searchable(line, known[0] if known else "", keys, minor, currency, at)
 
 
 class Index:
-    """Lines in the three orders in which they are looked for."""
+    """Lines sorted by reference, reversed reference and amount."""
 
     def __init__(self, entries: Iterable[Searchable]) -> None:
         found = list(entries)
@@ -76,7 +74,7 @@ class Index:
         self._priced = sorted(priced, key=lambda one: one[:4])
 
     def nearest(self, wanted: Searchable, *, window: Duration | None) -> tuple[Candidate, ...]:
-        """At most three candidates, the nearest first."""
+        """Return at most three candidates, the nearest first."""
         found = []
         for entry in self._neighbours(wanted):
             points, apart, facts = _apart(wanted, entry, window=window)
@@ -84,17 +82,29 @@ class Index:
                 found.append((points, entry.line, entry, apart, facts))
         found.sort(key=lambda one: one[:2])
         return tuple(
-            [_candidate(wanted, each, apart, facts) for _, _, each, apart, facts in found[:MOST]]
+            [
+                Candidate(
+                    line=line,
+                    reference=entry.reference,
+                    money=Money(minor=entry.minor, currency=entry.currency),
+                    apart=apart,
+                    facts=facts,
+                    days=days_between(wanted.at, entry.at),
+                )
+                for _, line, entry, apart, facts in found[:MOST]
+            ]
         )
 
     def _neighbours(self, wanted: Searchable) -> list[Searchable]:
+        """Return the lines around each position where the wanted line would stand."""
         found: dict[str, Searchable] = {}
         for key in wanted.keys:
             for order, sought in ((self._forward, key), (self._backward, key[::-1])):
                 place = bisect_left(order, sought, key=lambda one: one[0])
                 for _, line, entry in order[max(0, place - NEIGHBOURS) : place + NEIGHBOURS]:
                     found[line] = entry
-        for minor in _amounts(wanted.minor):
+        whole, part = divmod(wanted.minor, CENTS)
+        for minor in (wanted.minor, wanted.minor * CENTS, *([] if part else [whole])):
             sought_price = (wanted.currency, minor, wanted.at or 0)
             place = bisect_left(self._priced, sought_price, key=lambda one: one[:3])
             for *_, line, entry in self._priced[max(0, place - NEIGHBOURS) : place + NEIGHBOURS]:
@@ -102,65 +112,42 @@ class Index:
         return list(found.values())
 
 
-def _amounts(minor: int) -> list[int]:
-    whole, part = divmod(minor, CENTS)
-    return [minor, minor * CENTS] + ([whole] if not part else [])
-
-
 def days_between(one: Instant | None, other: Instant | None) -> int | None:
-    """Whole days between two dates; None where there is none of one."""
+    """Return the whole days between two dates; None if one is missing."""
     return None if one is None or other is None else abs(one - other) // DAY
-
-
-def _candidate(wanted: Searchable, entry: Searchable, apart: str, facts: Facts) -> Candidate:
-    return Candidate(
-        line=entry.line,
-        reference=entry.reference,
-        money=Money(minor=entry.minor, currency=entry.currency),
-        apart=apart,
-        facts=facts,
-        days=days_between(wanted.at, entry.at),
-    )
 
 
 # --- how far apart -------------------------------------------------------------------------------
 
 _Field = tuple[int, str, Facts]
-"""Points, the code of what differs, and its facts."""
+"""Points, the code of the field that differs, and its facts."""
 
 
 def _apart(
     one: Searchable, other: Searchable, *, window: Duration | None
 ) -> tuple[int | None, str, Facts]:
-    """The sum of all points, and the field with most of them; None for the points if too far."""
+    """Return the sum of all points, and the field with most of them; no points if too far apart."""
     amount = _amount(one, other)
     currency: _Field = (0 if one.currency == other.currency else 4, "currency", ())
-    # Numbers that follow each other differ in one character, too: with another amount as well
-    # that says nothing.
-    if (amount[0] >= FAR or currency[0]) and not _known_by_the_same(one, other):
-        return None, "", ()
-    reference, date = _reference(one, other), _date(one, other, window=window)
+    if amount[0] >= FAR or currency[0]:
+        # Consecutive numbers differ in one character too: with another amount that means nothing.
+        its = {key.replace("-", "") for key in other.keys}
+        if not any(key.replace("-", "") in its for key in one.keys):
+            return None, "", ()
+    references = [_keys(mine, its) for mine in one.keys for its in other.keys]
+    reference = min(references, default=(FAR, "reference", ()))
+    date = _date(one, other, window=window)
     fields = [amount, currency] if window is None else [amount, currency, date]
     if reference[0] < FAR or not any(points for points, _, _ in fields):
-        # Nothing brought the two together by reference: that it is another says less than the rest.
+        # References that have nothing in common say less than the other fields.
         fields.append(reference)
     worst = max(fields, key=lambda field: field[0])
     points = reference[0] + amount[0] + currency[0] + date[0]
     return points, worst[1] if worst[0] else "nothing", worst[2]
 
 
-def _known_by_the_same(one: Searchable, other: Searchable) -> bool:
-    """Whether a reference of both is the same, but for its separators."""
-    its = {key.replace("-", "") for key in other.keys}
-    return any(key.replace("-", "") in its for key in one.keys)
-
-
-def _reference(one: Searchable, other: Searchable) -> _Field:
-    found = [_keys(mine, its) for mine in one.keys for its in other.keys]
-    return min(found, default=(FAR, "reference", ()))
-
-
 def _keys(mine: str, its: str) -> _Field:
+    """Compare two references."""
     if mine == its:
         return 0, "reference", ()
     if mine.replace("-", "") == its.replace("-", ""):
@@ -172,10 +159,10 @@ def _keys(mine: str, its: str) -> _Field:
 
 
 def edits_between(one: str, other: str) -> int:
-    """How long the stretch is that differs once equal beginnings and ends are taken away.
+    """Return the length of what differs after equal beginnings and ends are removed.
 
-    For one wrong, missing or doubled character, or two that changed places, this is the distance;
-    for more it may be greater than that, and is never less.
+    It equals the edit distance for one wrong, missing or doubled character, or two swapped ones;
+    otherwise it may be larger, never smaller.
     """
     first = 0
     shorter = min(len(one), len(other))
@@ -211,7 +198,7 @@ def _date(one: Searchable, other: Searchable, *, window: Duration | None) -> _Fi
     return min(1 + (apart - allowed) // (7 * DAY), 4), "date", facts
 
 
-# --- how much speaks for one ----------------------------------------------------------------------
+# --- scores --------------------------------------------------------------------------------------
 
 MatchReason = Literal[
     "same_reference",
@@ -239,9 +226,9 @@ WEIGHTS: Final[Mapping[MatchReason, int]] = {
     "nothing_apart": 5,
     "no_other": 5,
 }
-"""Points of each. Of a reference one reason counts, of an amount, and of a date: together at most
-100. What has no reference in common stays below 60, at which many are matched at once: a popular
-price of one day is no reference."""
+"""Points of each reason. One reason counts for the reference, one for the amount and one for the
+date, so the sum is at most 100. Without a common reference it stays below 60, the least for
+matching many at once: a popular price on one day is no reference."""
 
 REASON_WORDS: Final[Mapping[MatchReason, str]] = {
     "same_reference": "the reference is the same",
@@ -256,14 +243,13 @@ REASON_WORDS: Final[Mapping[MatchReason, str]] = {
     "no_other": "nothing else comes near",
 }
 
-
 WEEK: Final = 7
 """Days: statements pay out daily or weekly."""
 
 
 @frozen
 class Suggestion:
-    """A near miss, and what speaks for it."""
+    """A near miss and the reasons for it."""
 
     candidate: Candidate
     reasons: tuple[MatchReason, ...]
@@ -275,7 +261,7 @@ class Suggestion:
 
 
 def suggestions(found: Break) -> tuple[Suggestion, ...]:
-    """The near misses of a break with what speaks for each, the most first."""
+    """Return the near misses of a break, the highest score first."""
     scored = [
         Suggestion(candidate=each, reasons=tuple(_reasons(found, each)))
         for each in found.candidates
@@ -285,8 +271,7 @@ def suggestions(found: Break) -> tuple[Suggestion, ...]:
 
 
 def the_one(found: Break, *, least: int) -> Suggestion | None:
-    """The suggestion that has the most points, if it has at least these and no other has as
-    many."""
+    """Return the suggestion with the highest score, if it is unique and at least `least`."""
     first, *others = suggestions(found) or (None,)
     if first is None or first.score < least:
         return None
@@ -294,13 +279,20 @@ def the_one(found: Break, *, least: int) -> Suggestion | None:
 
 
 def _reasons(found: Break, candidate: Candidate) -> Iterator[MatchReason]:
-    names = [_of_names(name, candidate.reference) for name in _names(found)]
-    known = [each for each in names if each is not None]
+    """Yield the reasons for a candidate: reference, amount, date, others."""
+    names = [found.order, found.payment, dict(found.facts).get("payout")]
+    likeness = [_of_names(match_key(n), candidate.reference) for n in names if isinstance(n, str)]
+    known = [each for each in likeness if each is not None]
     if known:
         yield max(known, key=lambda each: WEIGHTS[each])
-    amount = _of_amounts(found, candidate)
-    if amount is not None:
-        yield amount
+    mine, its = found.money.minor, abs(candidate.money.minor)  # a break's money is never negative
+    if mine and found.money.currency == candidate.money.currency:
+        if mine == its:
+            yield "same_amount"
+        elif factor_between(mine, its, found.money.currency) is not None:
+            yield "amount_by_factor"
+        elif abs(mine - its) * CENTS <= mine:
+            yield "nearly_same_amount"
     if candidate.days is not None and candidate.days < WEEK:
         yield "within_a_week" if candidate.days else "within_a_day"
     if candidate.apart in ("nothing", "fits"):
@@ -309,12 +301,8 @@ def _reasons(found: Break, candidate: Candidate) -> Iterator[MatchReason]:
         yield "no_other"
 
 
-def _names(found: Break) -> Iterator[str]:
-    names = [found.order, found.payment, dict(found.facts).get("payout")]
-    yield from (match_key(each) for each in names if isinstance(each, str))
-
-
 def _of_names(mine: str, reference: str) -> MatchReason | None:
+    """Return how alike two references are."""
     its = match_key(reference)
     if not its:
         return None
@@ -324,15 +312,3 @@ def _of_names(mine: str, reference: str) -> MatchReason | None:
         return "same_but_separators"
     edits = edits_between(mine, its)
     return "nearly_same_reference" if edits <= 2 and edits * 3 <= len(mine) else None
-
-
-def _of_amounts(found: Break, candidate: Candidate) -> MatchReason | None:
-    """By their size: a break's money is never negative."""
-    mine, its = found.money.minor, abs(candidate.money.minor)
-    if not mine or found.money.currency != candidate.money.currency:
-        return None
-    if mine == its:
-        return "same_amount"
-    if factor_between(mine, its, found.money.currency) is not None:
-        return "amount_by_factor"
-    return "nearly_same_amount" if abs(mine - its) * CENTS <= mine else None

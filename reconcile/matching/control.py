@@ -1,22 +1,22 @@
 """Control totals: every row in exactly one bucket, and sums that must tie.
 
-Leaves out: which bucket a row belongs in. Six sides are counted, each for itself:
+Leaves out: which bucket a row belongs to. Six sides are counted independently:
 
-book        every book line; its sum is what the line is for
-takings     every order, against the book; its sum is what was captured, in each of its currencies
-settlement  every capture, against the statements; its sum is what was captured
-statement   every statement line; its sum is the gross, beside fee and net
-payouts     every payout, against the bank; its sum is the net of its statement lines
-bank        every bank line; its sum is what was booked, debits negative
+book        every book line; sums its amounts
+takings     every order, against the book; sums its captures by currency
+settlement  every capture, against the statements; sums its amounts
+statement   every statement line; sums gross, fee and net
+payouts     every payout, against the bank; sums the net of its statement lines
+bank        every bank line; sums what was booked, debits negative
 
-A bucket is of one family: `matched` (the sides agree), `waiting` (nothing is wrong yet: a margin
-has not passed, or there is nothing to compare with) or `break`, whose buckets are named for causes.
+A bucket belongs to one family: `matched` (the sides agree), `waiting` (nothing is wrong yet: a
+margin has not passed, or there is nothing to compare with) or `break` (one bucket for each cause).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, fields, replace
 from typing import Final, Literal, TypeVar, get_args
 
@@ -42,12 +42,16 @@ Agreed = Literal[
     "carried_line",
     "other_business",
 ]
-"""Matched. by_reference: by the order's or payout's reference, amounts equal; the six after it
-stand each in a line of their own. by_exchange: a payout that the bank booked in another currency.
-nothing_due: no money moved, and nobody says that it did. returned: what came went back, and the
-book claims nothing. fee_line: a statement line that is a fee of its own. carried_line: one of
-what is carried from one payout to another, or kept back. other_business: a bank line that is no
-payout's."""
+"""Buckets of the family `matched`.
+
+by_reference    by the order's or payout's reference, with equal amounts
+by_exchange     settled or booked in another currency
+nothing_due     no money moved, and nobody says that it did
+returned        captured money went back, and the book claims nothing
+fee_line        a statement line that is a separate fee
+carried_line    money that the provider holds back or carries to another payout
+other_business  a bank line that is no payout
+"""
 
 Waiting = Literal[
     "awaiting_book",
@@ -58,9 +62,12 @@ Waiting = Literal[
     "awaiting_statement",
     "not_covered",
 ]
-"""Nothing is wrong yet. awaiting_bank: a payout that the bank may still book. awaiting_statement: a
-bank line of after the last payout that is known. not_covered: there is no book, statement, webhook
-or bank to compare it with."""
+"""Buckets of the family `waiting`.
+
+awaiting_bank       a payout that the bank may still book
+awaiting_statement  a bank line after the last known payout
+not_covered         there is no book, statement, webhook or bank to compare with
+"""
 
 Bucket = Agreed | Waiting | BreakCause
 AGREED: Final[tuple[Agreed, ...]] = get_args(Agreed)
@@ -68,7 +75,7 @@ WAITING: Final[tuple[Waiting, ...]] = get_args(Waiting)
 BUCKETS: Final[tuple[Bucket, ...]] = (*AGREED, *WAITING, *BREAK_CAUSES)
 
 _SAME_MONEY: Final = frozenset(("by_reference", "by_group", "by_date_window", "by_hand"))
-"""Buckets in which payouts and bank lines have one sum."""
+"""Buckets in which payouts and bank lines have equal sums."""
 
 Family = Literal["matched", "waiting", "break"]
 FAMILIES: Final[dict[Bucket, Family]] = {
@@ -80,7 +87,7 @@ FAMILIES: Final[dict[Bucket, Family]] = {
 
 @frozen
 class ControlLine:
-    """How many rows of one side and currency stand in one bucket, and their sums in minor units.
+    """Number and sums, in minor units, of rows of one side and currency in one bucket.
 
     fee, net  of statement lines; zero on the other sides
     """
@@ -96,8 +103,7 @@ class ControlLine:
 
 @frozen
 class Read:
-    """How many rows of one side and currency came in, and their sums: counted as they came,
-    apart from any bucket."""
+    """Number and sums of rows of one side and currency, counted as they were read."""
 
     side: Side
     currency: str
@@ -109,7 +115,7 @@ class Read:
 
 @frozen
 class BreakTotal:
-    """How many breaks of one cause and currency there are, and the money at stake in them."""
+    """Number of breaks of one cause and currency, and the money at stake."""
 
     cause: BreakCause
     currency: str
@@ -119,7 +125,7 @@ class BreakTotal:
 
 @frozen
 class Equation:
-    """One equation that must hold, in minor units or rows: `name` says which, and of what."""
+    """One equation that must hold, in minor units or rows."""
 
     name: str
     side: Side
@@ -142,14 +148,15 @@ class Equation:
 
 
 _ROWS: Final = "rows read = rows placed"
+_BANK_SIDES: Final = ("payouts", "bank")
 
 
 @frozen
 class Control:
     """The totals of a matching, or of a part of it; parts add up with `+`.
 
-    lines, read, breaks  sorted by side, currency and bucket (cause), none of them twice
-    unsearched           rows for which the second look was too much (`funds.MOST_LEFT`)
+    lines, read, breaks  sorted by side, currency and bucket or cause, each once
+    unsearched           rows beyond the bound of the second look (`funds.MOST_LEFT`)
     """
 
     as_of: Instant
@@ -159,7 +166,7 @@ class Control:
     unsearched: int = 0
 
     def __add__(self, other: Control) -> Control:
-        """The totals of two parts of one matching."""
+        """Add the totals of two parts of one matching."""
         return Control(
             as_of=max(self.as_of, other.as_of),
             lines=_added(self.lines + other.lines, ("side", "currency", "bucket")),
@@ -169,38 +176,44 @@ class Control:
         )
 
     def ties(self) -> tuple[Equation, ...]:
-        """Every equation with both its sides, for each side and currency: what was read =
-        matched + waiting + breaks, in rows and in money; gross - fee = net; and for each currency
-        captured by the takings = captured by the settlement side.
+        """Return every equation with both its sides.
+
+        For each side and currency: read = matched + waiting + breaks, in rows and in money. For
+        statements: gross - fee = net. For each currency: captures of `takings` = captures of
+        `settlement`, and payouts found in the bank = what the bank booked for them.
         """
         found: list[Equation] = []
         places = {(e.side, e.currency) for e in self.read}
         for side, currency in sorted(places | {(e.side, e.currency) for e in self.lines}):
             read = [e for e in self.read if (e.side, e.currency) == (side, currency)]
             lines = [e for e in self.lines if (e.side, e.currency) == (side, currency)]
-            for name, left, right in _equations(side, read=read, lines=lines):
+            parts = sum([total(lines, family) for family in get_args(Family)])
+            sums = [
+                (_ROWS, sum([e.count for e in read]), sum([e.count for e in lines])),
+                ("read = matched + waiting + breaks", sum([e.sum for e in read]), parts),
+            ]
+            if side == "statement":
+                fees, net = sum([e.fee for e in lines]), sum([e.net for e in lines])
+                sums.append(("fees read = fees placed", sum([e.fee for e in read]), fees))
+                sums.append(("gross - fees = net", parts - fees, net))
+            for name, left, right in sums:
                 found.append(
                     Equation(name=name, side=side, currency=currency, left=left, right=right)
                 )
-        return (*found, *self._captured(), *self._in_bank())
-
-    def _captured(self) -> Iterator[Equation]:
-        name = "captured against the book = captured against the statements"
         for currency in sorted({each.currency for each in self.lines}):
-            of = [each for each in self.lines if each.currency == currency]
-            left = sum([each.sum for each in of if each.side == "takings"])
-            right = sum([each.sum for each in of if each.side == "settlement"])
-            yield Equation(name=name, side="settlement", currency=currency, left=left, right=right)
-
-    def _in_bank(self) -> Iterator[Equation]:
-        name = "payouts found in the bank = what the bank booked for them"
-        of = [each for each in self.lines if each.bucket in _SAME_MONEY]
-        for currency in sorted({each.currency for each in of if each.side in ("payouts", "bank")}):
-            left, right = (
-                sum([e.sum for e in of if (e.side, e.currency) == (side, currency)])
-                for side in ("payouts", "bank")
+            taken, settled = (_sum(self.lines, s, currency) for s in ("takings", "settlement"))
+            name = "captured against the book = captured against the statements"
+            found.append(
+                Equation(name=name, side="settlement", currency=currency, left=taken, right=settled)
             )
-            yield Equation(name=name, side="bank", currency=currency, left=left, right=right)
+        of_bank = [e for e in self.lines if e.bucket in _SAME_MONEY and e.side in _BANK_SIDES]
+        for currency in sorted({each.currency for each in of_bank}):
+            paid, booked = (_sum(of_bank, side, currency) for side in _BANK_SIDES)
+            name = "payouts found in the bank = what the bank booked for them"
+            found.append(
+                Equation(name=name, side="bank", currency=currency, left=paid, right=booked)
+            )
+        return tuple(found)
 
     @property
     def holds(self) -> bool:
@@ -208,22 +221,13 @@ class Control:
         return all(tie.holds for tie in self.ties())
 
 
+def _sum(lines: Iterable[ControlLine], side: str, currency: str) -> int:
+    return sum([each.sum for each in lines if (each.side, each.currency) == (side, currency)])
+
+
 def total(lines: Iterable[ControlLine], family: Family) -> int:
-    """The sum of the lines whose bucket is of the family."""
+    """Return the sum of the lines whose bucket is of the family."""
     return sum([line.sum for line in lines if FAMILIES[line.bucket] == family])
-
-
-def _equations(
-    side: Side, *, read: Sequence[Read], lines: Sequence[ControlLine]
-) -> Iterator[tuple[str, int, int]]:
-    parts = sum([total(lines, family) for family in get_args(Family)])
-    yield _ROWS, sum([e.count for e in read]), sum([e.count for e in lines])
-    yield "read = matched + waiting + breaks", sum([each.sum for each in read]), parts
-    if side == "statement":
-        fees = sum([each.fee for each in read])
-        yield "fees read = fees placed", fees, sum([each.fee for each in lines])
-        net = sum([each.net for each in lines])
-        yield "gross - fees = net", parts - sum([each.fee for each in lines]), net
 
 
 Counted = TypeVar("Counted", ControlLine, Read, BreakTotal)
@@ -231,29 +235,27 @@ _SUMMED: Final = frozenset({"count", "sum", "fee", "net", "minor"})
 
 
 def _added(parts: Iterable[Counted], names: Sequence[str]) -> tuple[Counted, ...]:
-    """One value for each combination of `names`, sorted by them."""
+    """Add up the parts with equal `names`; return them sorted by these."""
     found: dict[tuple[str, ...], Counted] = {}
     for part in parts:
         key = tuple([getattr(part, name) for name in names])
-        found[key] = part if key not in found else _plus(found[key], part)
+        if (one := found.get(key)) is not None:
+            summed = [each.name for each in fields(part) if each.name in _SUMMED]
+            part = replace(part, **{n: getattr(one, n) + getattr(part, n) for n in summed})
+        found[key] = part
     return tuple([found[key] for key in sorted(found)])
 
 
-def _plus(one: Counted, other: Counted) -> Counted:
-    summed = [each.name for each in fields(one) if each.name in _SUMMED]
-    return replace(one, **{name: getattr(one, name) + getattr(other, name) for name in summed})
-
-
-# --- control totals as text, to be kept with their run and read again -----------------------------
+# --- control totals as text, stored with their run -----------------------------------------------
 
 
 def control_text(control: Control) -> str:
-    """As JSON that `control_in` reads again."""
+    """Encode the totals as JSON."""
     return json.dumps(asdict(control), separators=(",", ":"))
 
 
 def control_in(text: str) -> Control:
-    """The totals that `control_text` wrote."""
+    """Decode what `control_text` returned."""
     given = json.loads(text)
     return Control(
         as_of=given["as_of"],

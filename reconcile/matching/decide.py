@@ -1,7 +1,7 @@
-"""One order's money against what the book says of it: where both stand, and what differs.
+"""Match one order's money with its book lines: the bucket of both, and what differs.
 
-Leaves out: statements, and the search for partners. The decision table is in the README; each
-step here is one of its rows, and the first that has something to say decides.
+Leaves out: statements, and the search for partners. Each step is a row of the decision table in the
+README; the first step that returns a verdict decides.
 """
 
 from __future__ import annotations
@@ -22,24 +22,21 @@ from reconcile.matching.rules import Terms, factor_between
 from reconcile.money import Money
 from reconcile.values import frozen
 
-# --- what a matching reports ----------------------------------------------------------------------
-
-
 MatchKind = Literal[
     "by_payment", "by_group", "by_tolerance", "by_date_window", "by_hand", "by_exchange"
 ]
 MATCH_KINDS: Final[tuple[MatchKind, ...]] = get_args(MatchKind)
-"""How lines came together whose match is not plain."""
+"""How lines matched that do not match plainly by reference and amount."""
 
 
 @frozen
 class Match:
     """Lines that belong together though reference or amount alone does not say so.
 
-    order   the order's reference, where a ledger is part of it
-    lines   ids of the book, statement and bank lines and of the payouts that it claims, sorted
-    money   what was captured, or paid out, or where no ledger is part of it the sum of the lines
-    facts   what was different and was let pass: `difference`, `rate`, …
+    order   the order's reference, if a ledger is part of the match
+    lines   ids of the matched book, statement and bank lines and of payouts, sorted
+    money   amount captured or paid out; without a ledger the sum of the lines
+    facts   tolerated differences: `difference`, `rate`, …
     """
 
     kind: MatchKind
@@ -51,16 +48,12 @@ class Match:
 
     @property
     def identity(self) -> str:
-        """The same for the same match in every run: `mat_` and 20 hex digits."""
+        """`mat_` and 20 hex digits, equal for the same match in every run."""
         digest = fingerprint([self.kind, self.order, self.payment, list(self.lines)])
         return "mat_" + digest.removeprefix("sha256:")[:20]
 
 
 Decision = Match | Break
-
-
-# --- one order's money against what the book says of it -------------------------------------------
-
 
 _AMOUNTS: Final[frozenset[FindingCode]] = frozenset(
     {"amount_mismatch", "amount_off_by_minor_unit", "currency_mismatch"}
@@ -72,7 +65,7 @@ _CONTRADICTIONS: Final[frozenset[FindingCode]] = frozenset(
 
 @dataclass(slots=True)
 class Verdict:
-    """Where the order and its book lines stand, and what there is to report of them."""
+    """The buckets of an order and of its book lines, and what to report."""
 
     orders: Bucket
     lines: Bucket
@@ -81,7 +74,7 @@ class Verdict:
 
 @dataclass(slots=True)
 class Pair:
-    """An order and the lines it is compared with. `kind`: how they came together if not plainly."""
+    """An order and the lines that it is compared with. `kind`: how they matched if not plainly."""
 
     funds: Funds
     lines: Lines
@@ -93,34 +86,29 @@ class Pair:
 
 
 def decide_alone(funds: Funds, terms: Terms) -> Verdict:
-    """An order that no book line was found for."""
+    """Judge an order without a book line."""
     if not funds.moved:
         return Verdict("nothing_due", "nothing_due")
     if funds.unresolved:
         only = _one(_unresolved(funds, None, terms))
         return replace(only, decisions=_with_beside(only.decisions, funds))
-    found = _missing(funds, terms)
-    decisions = (*_apart(funds), *([found] if isinstance(found, Break) else []))
-    bucket = decisions[0].cause if decisions else found
-    assert not isinstance(bucket, Break)
-    return Verdict(bucket, bucket, _with_beside(decisions, funds))
-
-
-def _missing(funds: Funds, terms: Terms) -> Break | Bucket:
-    kept = funds.kept
-    if kept <= 0:
-        return "returned"
-    if funds.late and not funds.over:
-        return _late(funds, None)
-    waits = terms.waits_for_book(funds.at, opened_at=min([row.opened_at for row in funds.rows]))
-    if waits is not None:
-        return waits
-    facts: Facts = (("captured", funds.money(kept)),)
-    return _break("paid_not_in_book", funds, None, money=kept, since=funds.at, facts=facts)
+    decisions, kept = list(_apart(funds)), funds.kept
+    opened = min([row.opened_at for row in funds.rows])
+    bucket: Bucket = "returned"
+    if kept > 0 and funds.late and not funds.over:
+        decisions.append(_late(funds, None))
+    elif kept > 0 and (waits := terms.waits_for_book(funds.at, opened_at=opened)) is not None:
+        bucket = waits
+    elif kept > 0:
+        facts: Facts = (("captured", funds.money(kept)),)
+        cause: BreakCause = "paid_not_in_book"
+        decisions.append(_break(cause, funds, None, money=kept, since=funds.at, facts=facts))
+    bucket = decisions[0].cause if decisions else bucket
+    return Verdict(bucket, bucket, _with_beside(tuple(decisions), funds))
 
 
 def decide_unpaid(lines: Lines, terms: Terms) -> Verdict:
-    """Book lines that no money was found for."""
+    """Judge book lines without money."""
     if not lines.claims or not (lines.charge or lines.credit):
         return Verdict("nothing_due", "nothing_due")
     waits = terms.waits_for_money(lines.placed_at)
@@ -144,7 +132,7 @@ def decide_unpaid(lines: Lines, terms: Terms) -> Verdict:
 
 
 def decide(pair: Pair) -> Verdict:
-    """An order with money, and its book lines."""
+    """Judge an order with money and its book lines."""
     for step in _STEPS:
         found = step(pair)
         if found is not None:
@@ -154,14 +142,14 @@ def decide(pair: Pair) -> Verdict:
     apart = tuple(_apart(pair.funds))
     if apart and not pair.funds.unresolved:
         found = Verdict(apart[0].cause, found.lines, (*apart, *found.decisions))
-    if not pair.funds.beside:
-        return found
     return replace(found, decisions=_with_beside(found.decisions, pair.funds))
 
 
 def _with_beside(decisions: tuple[Decision, ...], funds: Funds) -> tuple[Decision, ...]:
-    """What lines without a movement leave to be settled stands in the first break about doubt, or
-    in the first there is."""
+    """State the money that lines without a movement leave unsettled in the first break about doubt.
+
+    If there is none, state it in the first break.
+    """
     breaks = [each for each in decisions if isinstance(each, Break)]
     doubts = [each for each in breaks if each.cause in ("unresolved", "payment_in_doubt")]
     if not funds.beside or not breaks:
@@ -173,37 +161,37 @@ def _with_beside(decisions: tuple[Decision, ...], funds: Funds) -> tuple[Decisio
 
 
 def amounts_fit(pair: Pair) -> bool:
-    """Whether what was captured, or what is left of it, is what the book says, by the rules."""
+    """Return whether the captured money, or what is left of it, is the book's, by the rules."""
     funds, lines = pair.funds, pair.lines
     if lines.currencies != {funds.currency} or funds.others:
         return False
     return _net_fits(pair) or pair.terms.within(_difference(pair), funds.currency)
 
 
-def _came(pair: Pair) -> int:
-    """What is compared with the book: all of it where the book has it, else without what came
-    beyond the price."""
-    return pair.funds.captured if _has_all(pair) else pair.funds.worth
+def _compared(pair: Pair) -> tuple[int, int]:
+    """Return what came and went back, to compare with the book.
 
-
-def _went_back(pair: Pair) -> int:
-    return pair.funds.refunded if _has_all(pair) else pair.funds.given_back
-
-
-def _has_all(pair: Pair) -> bool:
-    return pair.funds.captured == pair.lines.charge
+    Money beyond the price counts only if the book has all that came.
+    """
+    funds = pair.funds
+    if funds.captured == pair.lines.charge:
+        return funds.captured, funds.refunded
+    return funds.worth, funds.given_back
 
 
 def _difference(pair: Pair) -> int:
-    return _came(pair) - pair.lines.charge
+    """Return by how much more came than the book says."""
+    return _compared(pair)[0] - pair.lines.charge
 
 
 def _net_fits(pair: Pair) -> bool:
-    return _came(pair) - _went_back(pair) == pair.lines.charge - pair.lines.credit
+    """Return whether what came less what went back is the book's."""
+    came, back = _compared(pair)
+    return came - back == pair.lines.charge - pair.lines.credit
 
 
 def _contradicted(pair: Pair) -> Verdict | None:
-    """Events contradict each other: no amount of theirs can be compared."""
+    """Decide if events contradict each other, so that no amount can be compared."""
     funds = pair.funds
     if not funds.unresolved:
         return None
@@ -225,7 +213,7 @@ def _currency(pair: Pair) -> Verdict | None:
 
 
 def _given_back(pair: Pair) -> Verdict | None:
-    """All of it went back, and the book claims nothing."""
+    """Decide if all of it went back and the book claims nothing."""
     if pair.funds.kept or pair.funds.others or pair.lines.claims or pair.funds.unresolved:
         return None
     return Verdict("returned", "returned")
@@ -235,7 +223,7 @@ def _amount(pair: Pair) -> Verdict | None:
     funds, lines = pair.funds, pair.lines
     if amounts_fit(pair):
         return None
-    captured = _came(pair)
+    captured = _compared(pair)[0]
     facts: Facts = (
         ("captured", funds.money(captured)),
         ("booked", lines.money),
@@ -251,7 +239,7 @@ def _amount(pair: Pair) -> Verdict | None:
 
 
 def _still_unresolved(pair: Pair) -> Verdict | None:
-    """The book agrees with the money, and the ledger itself does not settle."""
+    """Decide if the book agrees with the money, but the ledger is unresolved."""
     return _one(_unresolved(pair.funds, pair.lines, pair.terms)) if pair.funds.unresolved else None
 
 
@@ -274,7 +262,7 @@ def _refunds(pair: Pair) -> Verdict | None:
     funds, lines, terms = pair.funds, pair.lines, pair.terms
     if not lines.claims or _net_fits(pair):
         return None
-    back = _went_back(pair)
+    back = _compared(pair)[1]
     more = back - lines.credit
     facts: Facts = (
         ("refunded", funds.money(back)),
@@ -283,7 +271,8 @@ def _refunds(pair: Pair) -> Verdict | None:
     if more > 0:
         if terms.book_lags(funds.returned_at):
             return Verdict("awaiting_book", "awaiting_book")
-        facts += _how_it_went(funds)
+        ways = {each.kind for each in funds.returns if each.currency == funds.currency}
+        facts += (("how", ways.pop()),) if len(ways) == 1 else ()
         return _one(_differs("refund_not_in_book", pair, minor=more, facts=facts))
     if more < 0:
         stated_at = max(_stated_at(pair), lines.refunded_at or EARLIEST)
@@ -291,12 +280,6 @@ def _refunds(pair: Pair) -> Verdict | None:
             return Verdict("awaiting_refund", "awaiting_refund")
         return _one(_differs("refund_not_received", pair, minor=-more, facts=facts))
     return None
-
-
-def _how_it_went(funds: Funds) -> Facts:
-    """In which way all of it went back; nothing where it went in several."""
-    ways = {each.kind for each in funds.returns if each.currency == funds.currency}
-    return (("how", ways.pop()),) if len(ways) == 1 else ()
 
 
 _STEPS: Final[tuple[Callable[[Pair], Verdict | None], ...]] = (
@@ -311,11 +294,17 @@ _STEPS: Final[tuple[Callable[[Pair], Verdict | None], ...]] = (
 
 
 def _agreed(pair: Pair) -> Verdict:
-    kind = pair.kind or _kind(pair)
-    if kind is None:
-        return Verdict("by_reference", "by_reference")
-    funds, lines = pair.funds, pair.lines
+    """Return the match of an order and lines that agree."""
+    funds, lines, kind = pair.funds, pair.lines, pair.kind
     difference = 0 if _net_fits(pair) else _difference(pair)
+    if kind is None and difference:
+        kind = "by_tolerance"
+    elif kind is None:
+        aside = {(each.source, each.payment) for each in funds.doubted}
+        own = [e for e in funds.captures if e.currency == funds.currency and e[2:4] not in aside]
+        if len(lines.rows) == 1 and len(own) <= 1 + bool(funds.over):
+            return Verdict("by_reference", "by_reference")
+        kind = "by_group"
     facts: Facts = (("difference", funds.money(difference)),) if difference else ()
     match = Match(
         kind=kind,
@@ -328,16 +317,6 @@ def _agreed(pair: Pair) -> Verdict:
     return Verdict(kind, kind, (match,))
 
 
-def _kind(pair: Pair) -> MatchKind | None:
-    if not _net_fits(pair) and _difference(pair):
-        return "by_tolerance"
-    funds = pair.funds
-    aside = {(each.source, each.payment) for each in funds.doubted}
-    own = [e for e in funds.captures if e.currency == funds.currency and e[2:4] not in aside]
-    several = len(pair.lines.rows) > 1 or len(own) > 1 + bool(funds.over)
-    return "by_group" if several else None
-
-
 # --- breaks --------------------------------------------------------------------------------------
 
 
@@ -346,7 +325,7 @@ def _one(found: Break) -> Verdict:
 
 
 def _stated_at(pair: Pair) -> Instant:
-    """The latest date among what disagrees: the money's and the book's."""
+    """Return the latest date of the money and the book."""
     return max(pair.funds.returned_at, pair.lines.placed_at or EARLIEST)
 
 
@@ -379,8 +358,7 @@ def _late(funds: Funds, lines: Lines | None) -> Break:
 
 
 def _apart(funds: Funds) -> Iterator[Break]:
-    """What is reported apart from the price: owed back, and in doubt. What is not in the order's
-    currency is reported by its own."""
+    """Yield breaks of surplus owed back and of payments in doubt, by currency."""
     if funds.unresolved:
         return
     for money in funds.owed:

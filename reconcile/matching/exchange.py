@@ -1,10 +1,9 @@
-"""Money that arrives in another currency than it left in: which it is, and at which rate.
+"""Money that is settled in another currency: which payments, and at which rate.
 
-Leaves out: what becomes of it. The rate is what the two sums imply; a rule may say which one was
-expected. A payment is exchanged by its statement only where nothing else is said of it there: one
-capture, and lines of it alone, all in one other currency. So is what went back of a payment: as
-many movements as lines, of its refunds and reversals or of its lost disputes; of refunds that were
-only told as a sum, fewer lines may be of several of its rises.
+Leaves out: what is reported. The two sums imply the rate; a rule may state the expected one. A
+statement exchanges a payment only if it has one capture and all its lines are in one other
+currency. It exchanges returns if there are as many as lines, of refunds and reversals or of lost
+disputes; refunds that are known by running totals only may have fewer lines.
 """
 
 from __future__ import annotations
@@ -20,16 +19,11 @@ from reconcile.matching.rules import ExpectedRate
 from reconcile.money import Money, exponent_of
 
 MICROS: Final = 1_000_000
-"""A rate is so many millionths of one major unit for one major unit."""
-
-
-def rate_for(rates: Iterable[ExpectedRate], currency: str, into: str) -> ExpectedRate | None:
-    """The rule for two currencies, if there is one."""
-    return next((each for each in rates if (each.currency, each.into) == (currency, into)), None)
+"""Unit of rates: millionths of one major unit for one major unit."""
 
 
 def exchanged(amount: Money, rate: ExpectedRate) -> int:
-    """Minor units of the other currency at this rate, rounded half away from zero."""
+    """Convert at a rate into minor units of the other currency, rounded half away from zero."""
     above = abs(amount.minor) * rate.micros * 10 ** exponent_of(rate.into)
     below = MICROS * 10 ** exponent_of(amount.currency)
     found = (2 * above + below) // (2 * below)
@@ -37,9 +31,12 @@ def exchanged(amount: Money, rate: ExpectedRate) -> int:
 
 
 def expected_of(came: Money, arrived: Money, rates: Iterable[ExpectedRate]) -> tuple[Money, bool]:
-    """What should have arrived, and whether what did is as near to it as the rule tolerates. By no
-    rule it is what arrived."""
-    rate = rate_for(rates, came.currency, arrived.currency)
+    """Return what should have arrived, and whether what did is within the rule's tolerance.
+
+    Without a rule it is what arrived.
+    """
+    pair = (came.currency, arrived.currency)
+    rate = next((each for each in rates if (each.currency, each.into) == pair), None)
     if rate is None:
         return arrived, True
     due = exchanged(came, rate)
@@ -48,7 +45,7 @@ def expected_of(came: Money, arrived: Money, rates: Iterable[ExpectedRate]) -> t
 
 
 def implied_rate(came: Money, arrived: Money) -> str:
-    """What one major unit of the one came to in the other, with six decimals. came: not 0."""
+    """Return the major units that one major unit came to, with six decimals. came: not 0."""
     above = abs(arrived.minor) * MICROS * 10 ** exponent_of(came.currency)
     below = abs(came.minor) * 10 ** exponent_of(arrived.currency)
     micros = (2 * above + below) // (2 * below)
@@ -59,7 +56,7 @@ def implied_rate(came: Money, arrived: Money) -> str:
 
 
 class CaptureLike(Protocol):
-    """A capture: of the ledger, or as a match looks at it."""
+    """A capture, of a ledger line or of a match."""
 
     @property
     def source(self) -> str: ...
@@ -91,7 +88,7 @@ class LineLike(Protocol):
 
 
 class ReturnLike(CaptureLike, Protocol):
-    """What went back once; of either sign."""
+    """Money that went back once, of either sign."""
 
     @property
     def kind(self) -> EntryKind: ...
@@ -109,8 +106,10 @@ AnyLine = TypeVar("AnyLine", bound=LineLike)
 def exchanges(
     captures: Sequence[AnyCapture], lines: Iterable[AnyLine]
 ) -> Iterator[tuple[AnyCapture, list[AnyLine]]]:
-    """The captures of one order that its statement lines settle in another currency, each with its
-    lines in the order of their ids: a break and the journal name the same first."""
+    """Yield captures of an order that its lines settle in another currency, with these lines by id.
+
+    The order of lines is fixed, so that a break and the journal name the same first.
+    """
     currencies = {each.currency for each in captures}
     strange: dict[str, list[AnyLine]] = defaultdict(list)
     others = False
@@ -127,10 +126,12 @@ def exchanges(
 
 
 def _is_exchange(came: CaptureLike, lines: Sequence[LineLike]) -> bool:
-    """The same number in another currency is none: somebody wrote the wrong currency. Nor is what
-    another source says, also where `Terms.settles` would let it share a statement: of the amount
-    nothing agrees, so that the reference alone would have to, and it may be another's by chance.
-    For nothing there is no rate."""
+    """Return whether lines settle a capture in another currency.
+
+    An equal number in another currency is a wrong currency. A line of another source is no exchange
+    even if `Terms.settles`: the amounts differ, and an equal reference may be chance. Zero has no
+    rate.
+    """
     (currency, *more) = sorted({each.currency for each in lines})
     if more or currency == came.currency or not came.minor:
         return False
@@ -143,14 +144,16 @@ def _is_exchange(came: CaptureLike, lines: Sequence[LineLike]) -> bool:
     return bool(arrived != came.minor * 10 ** exponent_of(currency))
 
 
-# --- what went back, which a statement takes in another currency ----------------------------------
+# --- returns that a statement takes in another currency ------------------------------------------
 
 
 def exchanges_back(
     returns: Sequence[AnyReturn], lines: Iterable[AnyLine]
 ) -> Iterator[tuple[list[AnyReturn], list[AnyLine]]]:
-    """What went back of each payment of one order that its lines take in another currency, with
-    them, in the order of their ids. What went back after the last of them is not of them."""
+    """Yield the returns of a payment that its lines take in another currency, with these by id.
+
+    A return dated after the last line is not among them.
+    """
     by_payment: dict[tuple[str, bool], list[AnyLine]] = defaultdict(list)
     for line in lines:
         if line.kind in ("refund", "dispute") and line.payment is not None:
@@ -171,13 +174,15 @@ def exchanges_back(
 
 
 def _are_rises(parts: Sequence[ReturnLike]) -> bool:
-    """Whether they are the rises of one sum: each rests on what stated the one before. Where the
-    provider divides them is its own matter, so that its statement may have them in one."""
+    """Return whether these are rises of one running total: each rests on the one before.
+
+    The provider divides a total as it likes, so a statement may take several rises in one line.
+    """
     own = frozenset[str]()
     before = frozenset[str]()
     for each in sorted(parts, key=lambda each: each.at):
         cites = frozenset(each.cites)
-        # A reversal rests on refunds, too: it takes what they left.
+        # A reversal rests on refunds too: it takes what they left.
         if each.kind != "refunded" or not own <= cites:
             return False
         own, before = cites - before, cites
@@ -187,7 +192,7 @@ def _are_rises(parts: Sequence[ReturnLike]) -> bool:
 
 
 def _is_exchange_back(parts: Sequence[ReturnLike], lines: Sequence[LineLike]) -> bool:
-    """As `_is_exchange`; a refund takes, whichever sign its file gives it, a dispute by its own."""
+    """Return whether lines take returns in another currency, as `_is_exchange` for captures."""
     ((source, came), *others) = sorted({(each.source, each.currency) for each in parts})
     (currency, *more) = sorted({each.currency for each in lines})
     went = sum([abs(each.minor) for each in parts])

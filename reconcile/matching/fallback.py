@@ -1,16 +1,16 @@
-"""The second look: what no key brought together, by hand, by payment, by group and by rule.
+"""The second look: join rows that no key joined, by hand, payment, group and rule.
 
-Leaves out: what then stays alone (`match`).
+Leaves out: rows that then stay without a partner (`match`).
 
-Each way claims what it brings together, so a row is claimed once; the surest way comes first.
-Where several rows fit equally, it is ambiguous and stays so.
+Each way claims the rows that it joins, so a row is claimed once; the surest way comes first. Rows
+that fit several others equally are ambiguous and stay so.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from reconcile.instants import Duration, Instant
@@ -23,30 +23,33 @@ from reconcile.matching.rows import BookRow, StatementRow, lines_of, subject_of
 from reconcile.matching.settling import by_source
 from reconcile.money import Money
 
-# --- which lines fit each other by amount and date alone, where a rule allows that ----------------
+# --- lines that fit each other by amount and date alone ------------------------------------------
 
 
 MOST_FITS: Final = 3
-"""Fitting lines that one line is given. Two already make it ambiguous; no more are looked for."""
+"""Fitting lines searched for one line. Two already make it ambiguous."""
 
 
 class Offer(NamedTuple):
     """One line that seeks a partner."""
 
-    name: str
     currency: str
     minor: int
     at: Instant
+    name: str
 
 
 @dataclass(slots=True)
 class Fits:
-    """pairs: those that fit only each other; open: every other line that fits some, by name, with
-    the names of those it fits, first of one side and then of the other."""
+    """Lines that fit each other, by name.
 
-    pairs: list[tuple[str, str]] = field(default_factory=list)
-    left: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    right: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    pairs        lines that fit only each other
+    left, right  other lines with the names of all they fit
+    """
+
+    pairs: list[tuple[str, str]]
+    left: dict[str, tuple[str, ...]]
+    right: dict[str, tuple[str, ...]]
 
 
 def fits(
@@ -56,11 +59,14 @@ def fits(
     window: Duration,
     tolerance: Callable[[str], int],
 ) -> Fits:
-    """What fits what: the currency is one, the amounts and the dates are near enough."""
-    ordered_left, ordered_right = _ordered(left), _ordered(right)
-    found = Fits()
-    found.left = _each(ordered_left, ordered_right, window=window, tolerance=tolerance)
-    found.right = _each(ordered_right, ordered_left, window=window, tolerance=tolerance)
+    """Find lines of equal currency whose amounts and dates are near enough."""
+    lefts, rights = sorted(left), sorted(right)
+    found = Fits([], {}, {})
+    for seeking, among, sides in ((lefts, rights, found.left), (rights, lefts, found.right)):
+        for each in seeking:
+            fitting = _within(among, each, window=window, near=tolerance(each.currency))
+            if fitting:
+                sides[each.name] = fitting
     for name, others in list(found.left.items()):
         if len(others) == 1 and found.right[others[0]] == (name,):
             found.pairs.append((name, others[0]))
@@ -68,60 +74,34 @@ def fits(
     return found
 
 
-_Row = tuple[str, int, Instant, str]
-
-
-def _ordered(offers: Iterable[Offer]) -> list[_Row]:
-    return sorted([(each.currency, each.minor, each.at, each.name) for each in offers])
-
-
-def _each(
-    seeking: list[_Row], among: list[_Row], *, window: Duration, tolerance: Callable[[str], int]
-) -> dict[str, tuple[str, ...]]:
-    found = {}
-    for currency, minor, at, name in seeking:
-        near = tolerance(currency)
-        low, high = (currency, minor - near, at - window), (minor + near, at + window)
-        fitting = _within(among, low, most_minor=high[0], until=high[1])
-        if fitting:
-            found[name] = fitting
-    return found
-
-
-def _within(
-    among: list[_Row], low: tuple[str, int, Instant], *, most_minor: int, until: Instant
-) -> tuple[str, ...]:
-    """The first names from `low` on; it goes from amount to amount, not from line to line."""
-    currency, minor, since = low
+def _within(among: list[Offer], wanted: Offer, *, window: Duration, near: int) -> tuple[str, ...]:
+    """Return the first names that fit; the search goes from amount to amount, not line to line."""
+    currency, minor = wanted.currency, wanted.minor - near
+    since, until = wanted.at - window, wanted.at + window
     names: list[str] = []
     while len(names) < MOST_FITS:
         place = bisect_left(among, (currency, minor, since, ""))
-        if place == len(among) or among[place][0] != currency or among[place][1] > most_minor:
+        if place == len(among) or among[place].currency != currency:
             break
-        reached = among[place][1]
+        reached = among[place].minor
+        if reached > wanted.minor + near:
+            break
         if reached == minor:
-            names += _of_amount(among, place, minor=minor, until=until)
+            for each in among[place : place + MOST_FITS]:
+                if (each.currency, each.minor) != (currency, minor) or each.at > until:
+                    break
+                names.append(each.name)
             minor += 1
         else:
             minor = reached
     return tuple(names[:MOST_FITS])
 
 
-def _of_amount(among: list[_Row], place: int, *, minor: int, until: Instant) -> list[str]:
-    """The names from this place on, as long as amount and date allow."""
-    names = []
-    for row in among[place : place + MOST_FITS]:
-        if row[1] != minor or row[0] != among[place][0] or row[2] > until:
-            break
-        names.append(row[3])
-    return names
-
-
 # --- the second look ------------------------------------------------------------------------------
 
 
 class Rest:
-    """What is left of each kind, by name, in an order of its own; a way takes out what it claims.
+    """Rows left of each kind, by name, sorted. A way takes out what it claims.
 
     orders    by key and reference
     book      lines of one reference, by the id of the first
@@ -138,7 +118,7 @@ class Rest:
         self.lines = {row.line_id: row for row in left.lines}
 
     def put_back(self, left: Left) -> None:
-        """Book lines that were put aside, at first or by a way that claimed too many."""
+        """Add book lines that were put aside, at first or by a way that claimed too many."""
         self.book |= {rows[0].line_id: rows for rows in (*left.book, *left.idle)}
         left.book, left.idle = [], []
 
@@ -163,7 +143,7 @@ class Rest:
 
 
 def orders_by_hand(rest: Rest, deciding: Deciding) -> None:
-    """Orders and book lines that people paired: one with one, or several of one side."""
+    """Join orders and book lines that people paired: one with one, or several of one side."""
     partners = deciding.terms.partners
     named = {subject_of(row.line_id): name for name, rows in rest.book.items() for row in rows}
     orders = {row.order: name for name, row in rest.orders.items()}
@@ -180,8 +160,10 @@ def orders_by_hand(rest: Rest, deciding: Deciding) -> None:
 
 
 def lines_by_hand(rest: Rest, deciding: Deciding) -> None:
-    """Statement lines that people paired with an order's only open capture, which several may be
-    parts of, or with a book line."""
+    """Join statement lines that people paired with an order's only open capture or a book line.
+
+    Several lines may be parts of one capture.
+    """
     captures: dict[str, list[str]] = {}
     for name, capture in rest.captures.items():
         captures.setdefault(capture.order, []).append(name)
@@ -193,41 +175,33 @@ def lines_by_hand(rest: Rest, deciding: Deciding) -> None:
             if len(names) == 1:
                 parts.setdefault(names[0], []).append(line_id)
                 break
-            if named.get(partner) in rest.book and _is_of(row, rest.book[named[partner]]):
-                _book_with_line(rest, deciding, names=(named[partner], line_id))
+            if named.get(partner) not in rest.book:
+                continue
+            booked = lines_of(rest.book[named[partner]])
+            if booked.currencies == {row.currency} and booked.charge == row.gross:
+                # Book and statement agree, and a person said that no webhook will ever come.
+                rows, lines = rest.take_book([named[partner]]), rest.take_lines([line_id])
+                found = Match(
+                    kind="by_hand",
+                    order=None,
+                    payment=row.payment,
+                    lines=tuple(sorted([line_id, *[each.line_id for each in rows]])),
+                    money=Money(minor=row.gross, currency=row.currency),
+                )
+                deciding.tally.report(found)
+                deciding.tally.place_book(rows, "by_hand")
+                deciding.tally.place_lines(lines, "by_hand")
                 break
     for name, line_ids in parts.items():
         lines = rest.take_lines(line_ids)
         deciding.settling.join(rest.take_captures([name]), lines, kind="by_hand")
 
 
-def _is_of(row: StatementRow, rows: Sequence[BookRow]) -> bool:
-    lines = lines_of(rows)
-    return lines.currencies == {row.currency} and lines.charge == row.gross
-
-
-def _book_with_line(rest: Rest, deciding: Deciding, *, names: tuple[str, str]) -> None:
-    """Book and statement agree, and no webhook will ever come: a person said so."""
-    rows, lines = rest.take_book(names[:1]), rest.take_lines(names[1:])
-    ids = [row.line_id for row in rows] + [line.line_id for line in lines]
-    money = Money(minor=lines[0].gross, currency=lines[0].currency)
-    found = Match(
-        kind="by_hand",
-        order=None,
-        payment=lines[0].payment,
-        lines=tuple(sorted(ids)),
-        money=money,
-    )
-    deciding.tally.report(found)
-    deciding.tally.place_book(rows, "by_hand")
-    deciding.tally.place_lines(lines, "by_hand")
-
-
 # --- by payment ----------------------------------------------------------------------------------
 
 
 def by_payment(rest: Rest, deciding: Deciding) -> None:
-    """Statement lines and captures of one payment, though they name different orders or none."""
+    """Join lines and captures of one payment that name different orders or none."""
     captures: dict[str, list[str]] = {}
     for name, capture in rest.captures.items():
         captures.setdefault(capture.payment, []).append(name)
@@ -258,7 +232,7 @@ def by_payment(rest: Rest, deciding: Deciding) -> None:
 
 
 def by_group(rest: Rest, deciding: Deciding) -> None:
-    """One payment for several lines of a group, or several payments for the group's lines."""
+    """Join one payment with several lines of a group, or several payments with its lines."""
     groups: dict[str, list[str]] = {}
     for name, rows in rest.book.items():
         for group in sorted({row.group for row in rows if row.group}):
@@ -275,6 +249,7 @@ def by_group(rest: Rest, deciding: Deciding) -> None:
 
 
 def _one_group(rest: Rest, deciding: Deciding, *, names: list[str], orders: list[str]) -> None:
+    """Join the lines of one group with the only order that fits, else with all orders together."""
     lines = lines_of([row for name in names for row in rest.book[name]])
 
     def fit(chosen: Sequence[str]) -> bool:
@@ -294,13 +269,25 @@ def _one_group(rest: Rest, deciding: Deciding, *, names: list[str], orders: list
 
 
 def orders_by_date(rest: Rest, deciding: Deciding) -> None:
-    """Orders and book lines without a common reference, where the rules have a date window."""
+    """Join orders and book lines without a common reference, if the rules have a date window."""
     window = deciding.terms.rules.date_window
     if window is None:
         return
-    # A line of the order's own reference, if of another amount, is nearer than any date.
+    # A line with the order's reference is nearer than any date, even if its amount differs.
     own = {row.key for row in rest.orders.values()} & {rows[0].key for rows in rest.book.values()}
-    found = _fitting(deciding, _paid(rest, own), _booked(rest, own), window=window)
+    paid, booked = [], []
+    for name, row in rest.orders.items():
+        if row.key not in own:
+            funds = funds_of([row])
+            odd = funds.unresolved or funds.others or funds.over or funds.owed or funds.doubted
+            if funds.kept > 0 and not odd:
+                paid.append(Offer(funds.currency, funds.captured, funds.at, name))
+    for name, own_rows in rest.book.items():
+        if own_rows[0].key not in own:
+            lines = lines_of(own_rows)
+            if lines.placed_at is not None and len(lines.currencies) == 1 and lines.charge:
+                booked.append(Offer(lines.currency, lines.charge, lines.placed_at, name))
+    found = fits(paid, booked, window=window, tolerance=deciding.terms.tolerance)
     for order, name in found.pairs:
         deciding.pair(rest.take_orders([order]), rest.take_book([name]), kind="by_date_window")
     rows = {name: rest.take_book([name]) for name in found.right}
@@ -312,22 +299,22 @@ def orders_by_date(rest: Rest, deciding: Deciding) -> None:
 
 
 def lines_by_date(rest: Rest, deciding: Deciding) -> None:
-    """Statement lines that name no payment, and captures, where the rules have a date window."""
+    """Join statement lines without a payment and captures, if the rules have a date window."""
     window = deciding.terms.rules.date_window
     if window is None:
         return
-    captures = [Offer(n, c.currency, c.minor, c.at) for n, c in rest.captures.items()]
+    captures = [Offer(c.currency, c.minor, c.at, name) for name, c in rest.captures.items()]
     lines = [
-        Offer(name, row.currency, row.gross, row.settled_at)
+        Offer(row.currency, row.gross, row.settled_at, name)
         for name, row in rest.lines.items()
         if row.payment is None and row.settled_at is not None
     ]
-    found = _fitting(deciding, captures, lines, window=window)
+    found = fits(captures, lines, window=window, tolerance=deciding.terms.tolerance)
     for capture, line in found.pairs:
         taken = rest.take_captures([capture])
         deciding.settling.join(taken, rest.take_lines([line]), kind="by_date_window")
     rows = {name: rest.take_lines([name])[0] for name in found.right}
-    # What a line leaves to be settled is reported once, with the first capture that it fits.
+    # The unsettled money of a line is stated once, with the first capture that it fits.
     first = {name: names[0] for name, names in found.right.items()}
     for capture, names in found.left.items():
         lines_left = [rows[name] for name in names if name in rows]
@@ -336,34 +323,5 @@ def lines_by_date(rest: Rest, deciding: Deciding) -> None:
     deciding.tally.place_lines(rows.values(), "ambiguous")
 
 
-def _fitting(
-    deciding: Deciding, left: Sequence[Offer], right: Sequence[Offer], *, window: Duration
-) -> Fits:
-    return fits(left, right, window=window, tolerance=deciding.terms.tolerance)
-
-
-def _paid(rest: Rest, own: Set[str]) -> list[Offer]:
-    found = []
-    for name, row in rest.orders.items():
-        if row.key in own:
-            continue
-        funds = funds_of([row])
-        plain = not (funds.unresolved or funds.others or funds.over or funds.owed)
-        if plain and not funds.doubted and funds.kept > 0:
-            found.append(Offer(name, funds.currency, funds.captured, funds.at))
-    return found
-
-
-def _booked(rest: Rest, own: Set[str]) -> list[Offer]:
-    found = []
-    for name, rows in rest.book.items():
-        if rows[0].key in own:
-            continue
-        lines = lines_of(rows)
-        if lines.placed_at is not None and len(lines.currencies) == 1 and lines.charge:
-            found.append(Offer(name, lines.currency, lines.charge, lines.placed_at))
-    return found
-
-
 WAYS = (orders_by_hand, lines_by_hand, by_payment, by_group, orders_by_date, lines_by_date)
-"""The surest first."""
+"""Ways to join rows, the surest first."""

@@ -1,20 +1,19 @@
-"""An order's money as a match looks at it: what was captured, what went back, and what is odd.
+"""An order's money as a match sees it: captures, returns, doubts and surplus.
 
-Also what no key brought together, kept for the fallback and bounded in number. Leaves out: books
-and statements.
+Also `Left`, the bounded pool of rows without a partner. Leaves out: books and statements.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
 from reconcile.instants import Instant
 from reconcile.ledger.ledger import EntryKind
 from reconcile.ledger.vocabulary import FindingCode
-from reconcile.matching.ledger_lines import Doubted, LedgerLine, Taken
+from reconcile.matching.ledger_lines import Doubted, LedgerLine
 from reconcile.matching.rows import BookRow, StatementRow, TakingRow
 from reconcile.money import MAX_MINOR, Money
 
@@ -22,8 +21,7 @@ from reconcile.money import MAX_MINOR, Money
 class Capture(NamedTuple):
     """Money that came once; `minor` is positive.
 
-    part  empty for the first of its payment; of one that was captured in several parts what
-          distinguishes the others from it and from each other: an event that they rest on
+    part  distinguishes captures of one payment by an event; empty for the first
     """
 
     key: str
@@ -38,7 +36,7 @@ class Capture(NamedTuple):
 
     @property
     def subject(self) -> str:
-        """What distinguishes it from other captures of its order and payment: source and part."""
+        """Source and part, which distinguish captures of one order and payment."""
         return f"{self.source}:{self.part}" if self.part else self.source
 
 
@@ -57,19 +55,18 @@ class Return(NamedTuple):
 
 @dataclass(slots=True)
 class Funds:
-    """The money of one order, or of several that a group or a person puts together.
+    """The money of one order, or of several that a group or a person joins.
 
-    currency   of the price, where money of it came, else of the first money that moved, or may have
-    others     whether money of another currency came as well, and nothing
-               distinguishes it from the order's
-    captured, refunded   in `currency`, both positive; of an order that is not unresolved without
-               its payments in doubt
-    over       what of `captured` came beyond the price, whether it is still held or went back
-    in_doubt   what may have been captured beside, in `currency`: of an unresolved order only
-    doubted    payments in doubt, and of an order that is not unresolved what is at stake in them
-    at_doubt   in each currency
-    owed       what is held beyond the price and owed back, in each currency
-    beside     what statement lines that its break in doubt reports leave to be settled
+    currency   of the price, if money of it came, else of the first money that moved or may have
+    others     whether captures of another currency can't be told from the order's money
+    captured, refunded   in `currency`, both positive; without payments in doubt, unless the order
+               is unresolved
+    over       part of `captured` beyond the price, held or returned
+    in_doubt   further money that may have been captured, in `currency`; unresolved orders only
+    doubted    payments in doubt
+    at_doubt   money at stake in `doubted` by currency; not of unresolved orders
+    owed       money held beyond the price and owed back, by currency
+    beside     unsettled money of statement lines that the order's break in doubt reports
     at         when the last money came, else when the order was opened
     """
 
@@ -98,42 +95,42 @@ class Funds:
 
     @property
     def worth(self) -> int:
-        """What came, but for what came beyond the price."""
+        """Captured money without what came beyond the price."""
         return self.captured - self.over
 
     @property
     def given_back(self) -> int:
-        """What went back, but for what of it came beyond the price."""
+        """Returned money without what came beyond the price."""
         return max(0, self.refunded - self.over)
 
     @property
     def kept(self) -> int:
-        """What came and has not gone back, but for what is held beyond the price."""
+        """Captured money that has not gone back, without what is held beyond the price."""
         return self.captured - self.refunded - max(0, self.over - self.refunded)
 
     @property
     def at_stake(self) -> int:
-        """What may have been taken or given back, whichever is more; at most what can be kept."""
+        """The most that may have been captured or returned, at most MAX_MINOR."""
         return min(max(self.captured + self.in_doubt, self.refunded), MAX_MINOR)
 
     @property
     def moved(self) -> bool:
-        """Whether there is anything to reconcile: money, or doubt about it."""
+        """Whether there is anything to match: money, or doubt about it."""
         return bool(self.captures) or self.unresolved
 
     @property
     def late(self) -> bool:
-        """Whether money came after cancellation, expiry or deadline."""
+        """Whether money came after a cancellation, expiry or deadline."""
         return not self.findings.isdisjoint(("paid_after_cancel", "success_after_deadline"))
 
     @property
     def returned_at(self) -> Instant:
-        """When money last went back; `at` where none did."""
+        """When money last went back; `at` if none did."""
         return max([each.at for each in self.returns], default=self.at)
 
     @property
     def payments(self) -> frozenset[tuple[str, str]]:
-        """(source, payment) of every attempt of its orders, and of all money that moved."""
+        """(source, payment) of every attempt and of all money that moved."""
         wholes = [row.whole for row in self.rows if row.whole is not None]
         found = [payment for whole in wholes for payment in whole.payments]
         found += [(each.source, each.payment) for each in self.captures]
@@ -148,21 +145,31 @@ class Funds:
         return tuple(dict.fromkeys(cites))
 
     def money(self, minor: int) -> Money:
-        """An amount in its currency."""
+        """Return an amount in the currency of the order."""
         return Money(minor=minor, currency=self.currency)
 
 
 def funds_of(rows: Sequence[TakingRow]) -> Funds:
-    """The money of these orders."""
+    """Return the money of these orders."""
     captures = [each for row in rows for each in captures_of(row)]
-    returns = [each for row in rows for each in _returns_of(row)]
+    returns = [
+        Return(row.order, t.kind, t.source, t.payment, -t.minor, t.currency, t.at, t.cites)
+        for row in rows
+        for t in (() if row.whole is None else row.whole.taken)
+        if t.kind != "captured"
+    ]
     wholes = [row.whole for row in rows if row.whole is not None]
     unresolved = any(whole.outcome == "unresolved" for whole in wholes)
     doubts = [money for whole in wholes for money in whole.in_doubt]
     doubted = tuple([each for whole in wholes for each in whole.doubted])
     aside = set() if unresolved else {(each.source, each.payment) for each in doubted}
-    moved = captures or doubts or returns
-    currency = _currency(rows, [each.currency for each in moved])
+    moved = [each.currency for each in captures or doubts or returns]
+    priced = [whole.expected.currency for whole in wholes if whole.expected is not None]
+    currency = rows[0].currency
+    if moved:
+        currency = priced[0] if priced and priced[0] in moved else moved[0]
+    elif priced:
+        currency = priced[0]
     came = [e for e in captures if e.currency == currency and e[2:4] not in aside]
     back = [e for e in returns if e.currency == currency and (e.source, e.payment) not in aside]
     return Funds(
@@ -189,53 +196,31 @@ def funds_of(rows: Sequence[TakingRow]) -> Funds:
 
 
 def captures_of(row: TakingRow) -> list[Capture]:
-    """Every capture of one order."""
+    """Return every capture of one order."""
     if row.whole is None:
         if not row.minor:
             return []
         place = (row.key, row.order, row.source, row.payment)
         return [Capture(*place, row.minor, row.currency, row.at, (row.cite,))]
     known: Counter[tuple[str, ...]] = Counter()
-    return [
-        Capture(
-            row.key, row.order, t.source, t.payment, t.minor, t.currency, t.at, t.cites,
-            _part_of(t, known),
-        )
-        for t in row.whole.taken
-        if t.kind == "captured"
-    ]  # fmt: skip
-
-
-def _part_of(taken: Taken, known: Counter[tuple[str, ...]]) -> str:
-    """What distinguishes a capture from the known ones of its payment, which it is added to."""
-    payment = (taken.source, taken.payment)
-    known[payment] += 1
-    if known[payment] == 1:
-        return ""
-    event = taken.cites[0]
-    known[*payment, event] += 1
-    number = known[*payment, event]
-    return event if number == 1 else f"{event}#{number}"
-
-
-def _returns_of(row: TakingRow) -> Iterator[Return]:
-    for taken in () if row.whole is None else row.whole.taken:
-        if taken.kind != "captured":
-            minor, currency = -taken.minor, taken.currency
-            place = (row.order, taken.kind, taken.source, taken.payment)
-            yield Return(*place, minor, currency, taken.at, taken.cites)
-
-
-def _currency(rows: Sequence[TakingRow], moved: Sequence[str]) -> str:
-    prices = [row.whole.expected for row in rows if row.whole is not None]
-    stated = [price.currency for price in prices if price is not None]
-    if not moved:
-        return stated[0] if stated else rows[0].currency
-    return stated[0] if stated and stated[0] in moved else moved[0]
+    found = []
+    for t in row.whole.taken:
+        if t.kind != "captured":
+            continue
+        payment, part = (t.source, t.payment), ""
+        known[payment] += 1
+        if known[payment] > 1:
+            part = t.cites[0]
+            known[*payment, part] += 1
+            if known[*payment, part] > 1:
+                part = f"{part}#{known[*payment, part]}"
+        place = (row.key, row.order, t.source, t.payment)
+        found.append(Capture(*place, t.minor, t.currency, t.at, t.cites, part))
+    return found
 
 
 def _is_other(capture: Capture, rows: Sequence[TakingRow], currency: str) -> bool:
-    """Whether it came in another currency, and its order does not say apart what is owed back."""
+    """Return whether a capture has another currency and its order does not state it as owed."""
     if capture.currency == currency:
         return False
     whole = next(row.whole for row in rows if row.order == capture.order)
@@ -248,7 +233,7 @@ def _is_other(capture: Capture, rows: Sequence[TakingRow], currency: str) -> boo
 
 
 def _over(whole: LedgerLine, came: Sequence[Capture], currency: str) -> int:
-    """What came on one order beyond its price."""
+    """Return what came on one order beyond its price."""
     price = whole.expected
     if price is None or price.currency != currency:
         return 0
@@ -256,7 +241,7 @@ def _over(whole: LedgerLine, came: Sequence[Capture], currency: str) -> int:
 
 
 def _at_doubt(wholes: Sequence[LedgerLine]) -> tuple[Money, ...]:
-    """What may have been taken or given back on payments in doubt, whichever is more."""
+    """Return the larger of what may have been captured and returned on payments in doubt."""
     taken = [money for whole in wholes for money in whole.in_doubt]
     back: list[Money] = []
     for whole in wholes:
@@ -271,7 +256,7 @@ def _at_doubt(wholes: Sequence[LedgerLine]) -> tuple[Money, ...]:
 
 
 def left_of(amounts: Iterable[Money]) -> tuple[Money, ...]:
-    """What these leave together, of either sign: by currency, without those of nothing."""
+    """Sum amounts of either sign by currency, without zero sums."""
     sums: Counter[str] = Counter()
     for money in amounts:
         sums[money.currency] += money.minor
@@ -279,6 +264,7 @@ def left_of(amounts: Iterable[Money]) -> tuple[Money, ...]:
 
 
 def _summed(amounts: Sequence[Money]) -> tuple[Money, ...]:
+    """Sum amounts by currency, without sums of zero or less."""
     sums: Counter[str] = Counter()
     for money in amounts:
         sums[money.currency] += money.minor
@@ -286,16 +272,16 @@ def _summed(amounts: Sequence[Money]) -> tuple[Money, ...]:
 
 
 def _moneys(sums: Counter[str]) -> tuple[Money, ...]:
-    """By currency; at most what can be kept."""
+    """Return positive sums by currency, each at most MAX_MINOR."""
     return tuple(
         [Money(minor=min(m, MAX_MINOR), currency=c) for c, m in sorted(sums.items()) if m > 0]
     )
 
 
 MOST_LEFT: Final = 30_000
-"""Rows kept of each kind: about a kilobyte each with its break and the indexes that it is searched
-by, so that all six kinds together, all of them full, take about 200 MB. What is beyond is decided
-at once, by its key alone, and says so; `Control.unsearched` counts it."""
+"""Rows kept of each kind. A row takes about a kilobyte with its break and indexes, so six full
+kinds take about 200 MB. Further rows are decided at once, by key alone, and marked as such;
+`Control.unsearched` counts them."""
 
 Kept = TypeVar("Kept")
 
@@ -304,14 +290,14 @@ Kept = TypeVar("Kept")
 class Left:
     """Rows that wait for the second look.
 
-    orders    orders with money, and no book line of their own that fits
+    orders    orders with money but no book line that fits
     book      lines of one reference that claim money that was not found
-    idle      lines of one reference that claim nothing, in case their payment went astray
-    captures  money that a statement ought to hold
-    awaited   money that a statement may hold later, in case a stray line is of it
-    lines     statement lines of payments that nobody knows
-    together  of an order with lines of its own that may have paid others of their group, too, the
-              first of these lines: whoever takes them over has both
+    idle      lines of one reference that claim nothing, in case their payment names another
+    captures  captures that a statement should have
+    awaited   captures that a statement may have later, in case a stray line settles them
+    lines     statement lines of unknown payments
+    together  by order: the first of its own book lines, if it may also have paid others of their
+              group
     """
 
     orders: list[TakingRow] = field(default_factory=list)
@@ -323,26 +309,18 @@ class Left:
     together: dict[str, str] = field(default_factory=dict)
 
     def sort(self) -> None:
-        """In an order that does not depend on how they came."""
+        """Sort each kind, so that the order of arrival does not matter."""
         self.orders.sort(key=lambda row: (row.key, row.order))
-        self.book.sort(key=_of_book)
-        self.idle.sort(key=_of_book)
-        self.captures.sort(key=_of_capture)
-        self.awaited.sort(key=_of_capture)
+        for book in (self.book, self.idle):
+            book.sort(key=lambda rows: (rows[0].key, rows[0].line_id))
+        for captures in (self.captures, self.awaited):
+            captures.sort(key=lambda c: (c.key, c.order, c.source, c.payment, c.part))
         self.lines.sort(key=lambda row: row.line_id)
 
 
 def keep(pool: list[Kept], row: Kept) -> bool:
-    """Put it aside; False where there is no room."""
+    """Add a row to a pool; return False if the pool is full."""
     if len(pool) >= MOST_LEFT:
         return False
     pool.append(row)
     return True
-
-
-def _of_book(rows: tuple[BookRow, ...]) -> tuple[str, str]:
-    return rows[0].key, rows[0].line_id
-
-
-def _of_capture(capture: Capture) -> tuple[str, ...]:
-    return (capture.key, capture.order, capture.source, capture.payment, capture.part)

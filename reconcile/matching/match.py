@@ -1,15 +1,15 @@
-"""Ledgers, order book and statements side by side: what agrees, what differs, and why.
+"""Match ledgers, order book and statements: what agrees, what differs, and why.
 
-Leaves out: reading and storing. Three streams of rows go in, in key order (`rows`); matches
-and breaks come out as they are decided, and the control totals at the end. Memory does not grow
-with the streams: what agrees is counted and forgotten, and what is left over is bounded in number.
+Leaves out: reading and storing. Three streams of rows go in, in key order (`rows`); matches and
+breaks come out as they are decided, and control totals in the end. Memory does not grow with the
+streams: rows that agree are counted and dropped, and the pool of rows left over is bounded.
 
     matching = Matching(rules=rules, as_of=as_of, coverage=coverage, hands=hands)
     for decision in matching.decide(takings=…, book=…, statements=…): ...   # Match or Break
     matching.control()
 
-To match on several cores, cut the keys into ranges: `by_key` for each range in a process of its
-own, then `absorb` every `Part` in one process and take what `rest` yields there.
+To match on several cores, split the keys into ranges. Call `by_key` for each range in a process of
+its own, then `absorb` every `MatchingPart` in one process and take its `rest`.
 """
 
 from __future__ import annotations
@@ -34,26 +34,19 @@ from reconcile.matching.tally import Group, Plain, Tally, merge
 from reconcile.money import Money
 from reconcile.values import frozen
 
-# --- what stays alone at last ---------------------------------------------------------------------
-
-
-def second_look(deciding: Deciding) -> Iterator[Decision]:
-    """Everything that was put aside, decided."""
-    rest = Rest(deciding.left)
-    yield from _by_each_way(rest, deciding)
-    yield from End(rest, deciding).decide()
+# --- rows that stay without a partner ------------------------------------------------------------
 
 
 def _by_each_way(rest: Rest, deciding: Deciding) -> Iterator[Decision]:
-    """What each way of the second look brings together, the surest first."""
+    """Yield what each way of the second look joins, the surest first."""
     for way in WAYS:
         way(rest, deciding)
         rest.put_back(deciding.left)
         yield from deciding.tally.take_decisions()
 
 
-class End:
-    """The rows that stay alone, and what each is searched among."""
+class _Unmatched:
+    """The rows without a partner, and the indexes in which candidates are searched."""
 
     def __init__(self, rest: Rest, deciding: Deciding) -> None:
         self._rest, self._deciding = rest, deciding
@@ -65,13 +58,12 @@ class End:
         self._settled = {row.key for row in rest.lines.values() if row.key}
 
     def decide(self) -> Iterator[Decision]:
-        """A decision for each row."""
+        """Yield the decisions for all rows."""
         for step in (self._end_orders, self._end_book, self._end_lines, self._end_captures):
             for _ in step():
                 yield from self._deciding.tally.take_decisions()
 
-    # What is alone is searched among what was alone when the end began: the indexes are made
-    # once, and before anything is taken out.
+    # Each index is made at its first use, with all rows: nothing was taken out before.
 
     @cached_property
     def _books(self) -> Index:
@@ -164,7 +156,7 @@ def _of_capture(capture: Capture) -> Searchable:
     )
 
 
-# --- ledgers, order book and statements side by side ----------------------------------------------
+# --- the matching --------------------------------------------------------------------------------
 
 
 __all__ = [
@@ -180,7 +172,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class MatchingPart:
-    """What one range of keys counted and left over. It can be pickled."""
+    """The counts and the rows left over of one range of keys. It can be pickled."""
 
     tally: Tally
     left: Left
@@ -197,7 +189,7 @@ class Matching:
         coverage: Coverage,
         hands: Iterable[HandMatch] = (),
     ) -> None:
-        """`hands` speak of what matching by key leaves open or ambiguous; they undo no match."""
+        """Begin a matching. `hands` decide what matching by key leaves open; they undo no match."""
         terms = Terms(rules=rules, as_of=as_of, coverage=coverage, hands=hands)
         self._terms, self._tally, self._left = terms, Tally(rules.currency), Left()
         self._deciding = Deciding(terms, self._tally, self._left)
@@ -209,7 +201,7 @@ class Matching:
         book: Iterable[BookRow],
         statements: Iterable[StatementRow],
     ) -> Iterator[Decision]:
-        """`by_key` and then `rest`: everything, on one core."""
+        """Match everything on one core: `by_key`, then `rest`."""
         yield from self.by_key(takings=takings, book=book, statements=statements)
         yield from self.rest()
 
@@ -220,7 +212,7 @@ class Matching:
         book: Iterable[BookRow],
         statements: Iterable[StatementRow],
     ) -> Iterator[Decision]:
-        """Merge three streams in key order. Raises ValueError for a stream that is not."""
+        """Merge three streams in key order. Raises ValueError for an unsorted stream."""
         tally, deciding = self._tally, self._deciding
         plain = Plain(
             agreed=tally.plain,
@@ -237,35 +229,38 @@ class Matching:
         yield from tally.take_decisions()
 
     def part(self) -> MatchingPart:
-        """What `by_key` counted and left over, to be absorbed elsewhere."""
+        """Return the counts and rows left over of `by_key`, to be absorbed elsewhere."""
         return MatchingPart(self._tally, self._left)
 
     def absorb(self, part: MatchingPart) -> None:
-        """Take over what another matching under the same rules counted and left over.
+        """Add the counts and rows left over of another matching with equal rules.
 
-        What is beyond the bound of the second look is decided at once; `rest` reports it.
+        Rows beyond the bound of the second look are decided at once; `rest` reports them.
         """
         self._tally.absorb(part.tally)
         self._deciding.absorb(part.left)
 
     def rest(self) -> Iterator[Decision]:
-        """The second look: what no key brought together, by hand, payment, group and rule; then
-        the breaks of what is left, with their nearest candidates."""
+        """Take the second look: join rows by hand, payment, group and rule.
+
+        Then yield the breaks of what is left, with their nearest candidates.
+        """
         yield from self._tally.take_decisions()
-        yield from second_look(self._deciding)
+        rest = Rest(self._left)
+        yield from _by_each_way(rest, self._deciding)
+        yield from _Unmatched(rest, self._deciding).decide()
 
     def control(self) -> Control:
-        """The totals of all that was decided so far; complete after `rest`."""
+        """Return the totals of all decisions so far; complete after `rest`."""
         return self._tally.control(self._terms.as_of)
 
 
 class OtherPeriods:
-    """The orders of all other periods, matched for one answer: which of their lines are of no
-    movement. Memory is that of what a matching leaves over.
+    """A matching of the orders of all other periods, to find their lines without a movement.
 
-    A report of a period places a statement line by the money that it settles, and money of an order
-    can move in another period than the one that the order belongs to. So a report must know of such
-    an order what only the matching knows: which of its lines settle nothing of it.
+    A report places a statement line by the money that it settles, which may have moved in another
+    period than the order's. So the report must know which lines of such orders settle nothing.
+    Memory is bounded as in a matching.
     """
 
     def __init__(self, terms: Terms) -> None:
@@ -275,18 +270,17 @@ class OtherPeriods:
         self._never_notified: set[str] = set()
 
     def order(self, group: Group) -> None:
-        """One order, or one line of none."""
+        """Add an order, or a line of none."""
         before = len(self._left.lines)
         self._deciding.group(group)
-        if group.takings:  # a line beside no money can be of none
+        if group.takings:
             self._known |= {row.line_id for row in self._left.lines[before:]}
         for decision in self._tally.take_decisions():
             if isinstance(decision, Break) and decision.cause == "settled_never_notified":
                 self._never_notified.update(decision.cites if group.takings else ())
 
     def never_notified(self) -> set[str]:
-        """The ids of the lines that have an order, and are of no movement of any; asked once all
-        orders were given."""
+        """Return the ids of lines that have an order but no movement. Call it after all orders."""
         rest = Rest(self._left)
         for _ in _by_each_way(rest, self._deciding):
             pass  # their own period reports it
@@ -294,16 +288,19 @@ class OtherPeriods:
 
 
 Effect = Literal["newly_matched", "no_longer_matched", "new_break", "gone_break", "changed"]
-"""newly_matched, no_longer_matched: a match that only the after (only the before) has.
-new_break, gone_break: likewise a break. changed: the same identity with other money, since, facts,
-cites or candidates. Plain matches are not reported, so one that begins to break shows as new_break
-alone, and one that ceases to as gone_break alone."""
+"""How two matchings differ.
+
+newly_matched, no_longer_matched  a match that only the second (only the first) has
+new_break, gone_break             likewise a break
+changed                           equal identity, other content
+
+Plain matches are not reported: one that becomes a break is a new_break only.
+"""
 
 
 @frozen
 class Change:
-    """One difference between two matchings. `before` and `after`: what each says; one may be None,
-    not both."""
+    """One difference between two matchings. `before` or `after` may be None, but not both."""
 
     effect: Effect
     before: Decision | None
@@ -311,12 +308,12 @@ class Change:
 
     @property
     def identity(self) -> str:
-        """That of the match or break."""
+        """The identity of the match or break."""
         return self._decision.identity
 
     @property
     def money(self) -> Money:
-        """What is matched or at stake, as the after says, else as the before did."""
+        """The money of `after`, else of `before`."""
         return self._decision.money
 
     @property
@@ -327,33 +324,23 @@ class Change:
 
 
 def compare(before: Iterable[Decision], after: Iterable[Decision]) -> Iterator[Change]:
-    """What the second matching says differently: what changed first, as it is met, then what only
-    one of them says, in the order of identities."""
+    """Yield what changed, as it is met; then what only one matching has, sorted by identity."""
     olds: dict[str, Decision] = {}
     news: dict[str, Decision] = {}
     for old, new in zip_longest(before, after):
-        if old is not None:
-            yield from _met(old, own=olds, others=news, new=False)
-        if new is not None:
-            yield from _met(new, own=news, others=olds, new=True)
-    yield from (_alone(decision, new=False) for _, decision in sorted(olds.items()))
-    yield from (_alone(decision, new=True) for _, decision in sorted(news.items()))
-
-
-def _met(
-    decision: Decision, *, own: dict[str, Decision], others: dict[str, Decision], new: bool
-) -> Iterator[Change]:
-    other = others.pop(decision.identity, None)
-    if other is None:
-        own[decision.identity] = decision
-    elif other != decision:
-        before, after = (other, decision) if new else (decision, other)
-        yield Change(effect="changed", before=before, after=after)
-
-
-def _alone(decision: Decision, *, new: bool) -> Change:
-    if new:
-        effect: Effect = "newly_matched" if isinstance(decision, Match) else "new_break"
-        return Change(effect=effect, before=None, after=decision)
-    effect = "no_longer_matched" if isinstance(decision, Match) else "gone_break"
-    return Change(effect=effect, before=decision, after=None)
+        for decision, own, others in ((old, olds, news), (new, news, olds)):
+            if decision is None:
+                continue
+            other = others.pop(decision.identity, None)
+            if other is None:
+                own[decision.identity] = decision
+            elif other != decision:
+                first, second = (decision, other) if own is olds else (other, decision)
+                yield Change(effect="changed", before=first, after=second)
+    effect: Effect
+    for _, decision in sorted(olds.items()):
+        effect = "no_longer_matched" if isinstance(decision, Match) else "gone_break"
+        yield Change(effect=effect, before=decision, after=None)
+    for _, decision in sorted(news.items()):
+        effect = "newly_matched" if isinstance(decision, Match) else "new_break"
+        yield Change(effect=effect, before=None, after=decision)

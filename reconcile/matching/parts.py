@@ -1,7 +1,7 @@
-"""Payments that were captured in several parts: which statement line is of which part.
+"""Payments captured in several parts: which statement line settles which part.
 
-Leaves out: what becomes of either. Parts of one payment and one amount are exchangeable: which line
-is of which may be wrong, what is missing and what is too much never is.
+Leaves out: what is reported. Parts of one payment with equal amounts are interchangeable: a line
+may be paired with the wrong one, but what is missing or too much is always right.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from reconcile.values import frozen
 
 @frozen
 class Parted:
-    """pairs: of one amount each; and the parts and lines that are left, in the order given.
+    """The result of pairing parts and lines.
 
-    adds_up  whether there are both, and together they are one sum
+    pairs            parts and lines of equal amounts
+    captures, lines  the rest, in the order given
+    adds_up          whether there are such captures and lines, and their sums are equal
     """
 
     pairs: tuple[tuple[Capture, StatementRow], ...]
@@ -28,27 +30,16 @@ class Parted:
 
 
 def are_parts(captures: Sequence[Capture]) -> bool:
-    """Whether these are several captures of one payment of one order."""
+    """Return whether these are several captures of one payment of one order."""
     return len(captures) > 1 and len({capture[:4] for capture in captures}) == 1
 
 
 def parted(captures: Sequence[Capture], lines: Sequence[StatementRow]) -> Parted:
-    """Each line with a part of its amount, the earliest first. Where there are more lines of one
-    amount than parts, nobody can say which of them are meant, and none is paired. Lines that are
-    of none, and add up to nothing, correct the others: then all of them are one sum."""
-    pairs = _pairs(captures, lines)
-    paired, done = {capture for capture, _ in pairs}, {line.line_id for _, line in pairs}
-    left = [each for each in captures if each not in paired]
-    over = [line for line in lines if line.line_id not in done]
-    adds_up = bool(over) and _is_one_sum(left, over)
-    if adds_up and not left:
-        return Parted(pairs=(), captures=tuple(captures), lines=tuple(lines), adds_up=True)
-    return Parted(pairs=pairs, captures=tuple(left), lines=tuple(over), adds_up=adds_up)
+    """Pair each line with a part of its amount, the earliest first.
 
-
-def _pairs(
-    captures: Sequence[Capture], lines: Sequence[StatementRow]
-) -> tuple[tuple[Capture, StatementRow], ...]:
+    If there are more lines of one amount than parts, none of them is paired. Further lines that add
+    up to zero correct the others: then all are one sum.
+    """
     by_sum: dict[tuple[str, int], list[StatementRow]] = defaultdict(list)
     for line in lines:
         by_sum[line.currency, line.gross].append(line)
@@ -56,15 +47,13 @@ def _pairs(
     for (currency, minor), alike in by_sum.items():
         of_sum = [each for each in captures if (each.currency, each.minor) == (currency, minor)]
         if len(alike) <= len(of_sum):
-            pairs += zip(sorted(of_sum, key=_by_date), alike, strict=False)
-    return tuple(pairs)
-
-
-def _is_one_sum(captures: Sequence[Capture], lines: Sequence[StatementRow]) -> bool:
-    currencies = {each.currency for each in captures} | {line.currency for line in lines}
-    captured = sum([each.minor for each in captures])
-    return len(currencies) == 1 and captured == sum([line.gross for line in lines])
-
-
-def _by_date(capture: Capture) -> tuple[int, str]:
-    return capture.at, capture.part
+            pairs += zip(sorted(of_sum, key=lambda each: (each.at, each.part)), alike, strict=False)
+    paired, done = {capture for capture, _ in pairs}, {line.line_id for _, line in pairs}
+    left = [each for each in captures if each not in paired]
+    over = [line for line in lines if line.line_id not in done]
+    currencies = {each.currency for each in left} | {line.currency for line in over}
+    sums_agree = sum([each.minor for each in left]) == sum([line.gross for line in over])
+    adds_up = bool(over) and len(currencies) == 1 and sums_agree
+    if adds_up and not left:
+        return Parted(pairs=(), captures=tuple(captures), lines=tuple(lines), adds_up=True)
+    return Parted(pairs=tuple(pairs), captures=tuple(left), lines=tuple(over), adds_up=adds_up)

@@ -1,15 +1,13 @@
-"""What of three streams belongs to a period: orders whole, with all their lines, or not at all.
+"""Select the rows of a period from three streams: orders with all their lines, or not at all.
 
-Leaves out: what is known; that is an instant's affair, not a period's. An order belongs to when the
-book says it was placed, else to the first date of its money, else to when it was first spoken of. A
-statement line of no order belongs to its own date, or bearing none to when it was imported. A book
-line without a date and without money belongs to every period.
+Leaves out: what is known; an instant decides that, not a period. An order belongs to its date of
+placement in the book, else to its first money, else to its first evidence. A statement line of no
+order belongs to its own date, else to its import. A book line without date and money belongs to
+every period.
 
-What groups, decisions of people and payments join across orders is matched together, so it must
-belong to one period whole. That is the period of the earliest date on which the book says that any
-of it was placed; without one, of its first money; without that, of its first settlement; lines that
-bear no date, of when they were imported: the rule for a single order, for all of it. Whoever has
-such rows says all of them at once; finding them is left out, too.
+Rows of several orders that a group, a hand match or a payment joins are matched together, so they
+belong to one period. It is found as for one order: by the earliest placement, else the first money,
+else the first settlement, else the first import. The caller finds and passes all such rows.
 """
 
 from __future__ import annotations
@@ -25,33 +23,38 @@ from reconcile.matching.rules import HandMatch
 from reconcile.matching.tally import Group
 from reconcile.values import frozen
 
-# --- what belongs together across orders ----------------------------------------------------------
+# --- rows that belong together across orders -----------------------------------------------------
 
 Dated = tuple[int, Instant]
-"""How much a date says (PLACED before MONEY before SETTLED before KNOWN), and the date."""
+"""The kind of a date, the strongest first (PLACED, MONEY, SETTLED, KNOWN), and the date."""
 
 PLACED, MONEY, SETTLED, KNOWN = range(4)
 
 Settles = Callable[[str, str], bool]
-"""(source of a statement's line, source of a payment): whether the one may be of the other."""
+"""(source of a statement line, source of a payment): whether the line may settle the payment."""
 
 _LINE: Final = "\x00"
-"""Begins the name of a statement line that has no key; no key has the character."""
+"""Prefix of the name of a statement line without a key; no key contains it."""
 
 
 def place_of(row: StatementRow) -> str:
-    """What a statement line stands in: its key, or where it has none it stands by itself."""
+    """Return the key of a statement line; without one, a name of its own."""
     return row.key if row.key != NO_KEY else _LINE + subject_of(row.line_id)
 
 
 def first_date(
     takings: Iterable[TakingRow], book: Iterable[BookRow], statements: Iterable[StatementRow]
 ) -> Dated | None:
-    """The date to which these rows belong together; None where none of them has one."""
+    """Return the date to which these rows belong together; None if none of them has one."""
     placed = [row.placed_at for row in book if row.placed_at is not None]
     if placed:
         return PLACED, min(placed)
-    moved = [_first_money(row) for row in takings]
+    moved = [
+        row.at
+        if row.whole is None
+        else min([taken.at for taken in row.whole.taken], default=row.whole.opened_at)
+        for row in takings
+    ]
     if moved:
         return MONEY, min(moved)
     settled = [row.settled_at for row in statements if row.settled_at is not None]
@@ -59,13 +62,6 @@ def first_date(
         return SETTLED, min(settled)
     known = [row.known_at for row in statements if row.known_at is not None]
     return (KNOWN, min(known)) if known else None
-
-
-def _first_money(row: TakingRow) -> Instant:
-    whole = row.whole
-    if whole is None:
-        return row.at
-    return min([taken.at for taken in whole.taken], default=whole.opened_at)
 
 
 def joined_dates(
@@ -76,15 +72,29 @@ def joined_dates(
     hands: Iterable[HandMatch],
     settles: Settles,
 ) -> dict[str, Instant]:
-    """By key, or by `place_of` a line without one: the date of all that it is joined with, where
-    that is another than its own.
+    """Return by key, or `place_of` a line, the date of all joined rows, if it is not its own date.
 
-    The rows are all those of keys that a group, a decision or a payment may join; others may be
-    among them.
+    The rows are all those of keys that a group, a hand match or a payment may join; further rows do
+    not matter.
     """
     sets = _Sets()
-    for one, other in _pairs(takings, book, statements, hands, settles):
+    for booked in book:
+        if booked.group:
+            # One payment for a group is known by the group's name, or by a member's.
+            sets.join(booked.key, match_key(booked.group))
+    places = {subject_of(row.line_id): row.key for row in book}
+    places |= {subject_of(row.line_id): place_of(row) for row in statements}
+    for hand in hands:
+        one, other = (places.get(each) or match_key(each) for each in (hand.one, hand.other))
         sets.join(one, other)
+    orders: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for taking in takings:
+        for source, payment in _payments(taking):
+            orders[payment].append((source, taking.key))
+    for line in statements:
+        for source, key in orders.get(line.payment or "", ()):
+            if settles(line.source, source):
+                sets.join(place_of(line), key)
     own = _own_dates(takings, book, statements, sets)
     best: dict[str, Dated] = {}
     for name, dated in own.items():
@@ -104,7 +114,7 @@ class _Sets:
         self._parent: dict[str, str] = {}
 
     def root(self, name: str) -> str:
-        """The name that stands for its set."""
+        """Return the name that stands for its set."""
         parent = self._parent
         while (above := parent.get(name, name)) != name:
             parent[name] = parent.get(above, above)
@@ -112,53 +122,17 @@ class _Sets:
         return name
 
     def join(self, one: str, other: str) -> None:
-        """Put two into one set; which of the names stands for it does not matter."""
+        """Put two names into one set."""
         root, under = sorted((self.root(one), self.root(other)))
         self._parent.setdefault(root, root)
         self._parent[under] = root
 
     def names(self) -> Iterator[str]:
-        """Every name that was joined with any."""
+        """Yield every name that was joined with another."""
         yield from self._parent
 
     def __contains__(self, name: str) -> bool:
         return name in self._parent
-
-
-def _pairs(
-    takings: Sequence[TakingRow],
-    book: Sequence[BookRow],
-    statements: Sequence[StatementRow],
-    hands: Iterable[HandMatch],
-    settles: Settles,
-) -> Iterator[tuple[str, str]]:
-    for row in book:
-        if row.group:
-            # One payment for a group is known by the group's name, or by a member's.
-            yield row.key, match_key(row.group)
-    places = {subject_of(row.line_id): row.key for row in book}
-    places |= {subject_of(row.line_id): place_of(row) for row in statements}
-    for hand in hands:
-        yield _named(hand.one, places), _named(hand.other, places)
-    yield from _of_payments(takings, statements, settles)
-
-
-def _named(name: str, places: Mapping[str, str]) -> str:
-    """Where a line of this subject stands, or the key of an order of this reference."""
-    return places.get(name) or match_key(name)
-
-
-def _of_payments(
-    takings: Sequence[TakingRow], statements: Sequence[StatementRow], settles: Settles
-) -> Iterator[tuple[str, str]]:
-    orders: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    for taking in takings:
-        for source, payment in _payments(taking):
-            orders[payment].append((source, taking.key))
-    for line in statements:
-        for source, key in orders.get(line.payment or "", ()):
-            if settles(line.source, source):
-                yield place_of(line), key
 
 
 def _payments(row: TakingRow) -> Iterator[tuple[str, str]]:
@@ -186,12 +160,12 @@ def _own_dates(
     return {name: dated for name, dated in found.items() if dated is not None}
 
 
-# --- what belongs to a period ---------------------------------------------------------------------
+# --- rows of a period ----------------------------------------------------------------------------
 
 
 @frozen
 class Period:
-    """From `since` on and before `until`; None: without that end."""
+    """From `since` on and before `until`; None: without that bound."""
 
     since: Instant | None = None
     until: Instant | None = None
@@ -205,27 +179,16 @@ class Period:
 NOTHING_JOINED: Final[Mapping[str, Instant]] = {}
 
 
-def _plainly_settled(
-    takings: list[TakingRow], _book: list[BookRow], statements: list[StatementRow]
-) -> bool:
+def _plainly_settled(takings: list[TakingRow], statements: list[StatementRow]) -> bool:
+    """Return whether one plain order is settled by one line of its amount."""
     if len(takings) != 1 or len(statements) != 1 or takings[0].whole is not None:
         return False
     taking, line = takings[0], statements[0]
     if line.kind != "payment" or line.payment not in (None, taking.payment):
         return False
     if line.source not in ("", taking.source):
-        return False  # another source's payment of this reference, unless the matching finds it
+        return False  # probably another source's payment with an equal reference
     return (line.gross, line.currency) == (taking.minor, taking.currency)
-
-
-def _says_nothing(
-    takings: list[TakingRow], book: list[BookRow], statements: list[StatementRow]
-) -> bool:
-    """Whether nothing of this order is left for any other line: all of it is settled plainly, and
-    it has no book line that a person or a group could bring to another."""
-    if len(book) > 1 or (book and book[0].group):
-        return False
-    return _plainly_settled(takings, book, statements)
 
 
 Streams = tuple[Iterator[TakingRow], Iterator[BookRow], Iterator[StatementRow]]
@@ -241,13 +204,13 @@ def within(
     elsewhere: set[str] | None = None,
     outside: Callable[[Group], None] | None = None,
 ) -> Streams:
-    """Three streams in key order, without the orders that do not belong to the period.
+    """Return the three streams in key order, without orders of other periods.
 
-    joined     the date of what belongs together with other keys (`joined_dates`)
-    elsewhere  is given the ids of statement lines that are not of the period of their own date; not
-               those that plainly settle their order, of which nothing else is to be reported
-    outside    is given every order, and every line of none, that does not belong to the period and
-               of which there is more to report than that its line settles it
+    joined     date of orders that belong together with others (`joined_dates`)
+    elsewhere  receives the ids of statement lines outside of the period of their own date, except
+               lines that plainly settle their order
+    outside    receives every order, and every line of none, outside of the period, except orders
+               plainly settled that have no book line to join
     """
     sieve = _Sieve(period, joined, takings, book, statements)
     sieve.elsewhere, sieve.outside = elsewhere, outside
@@ -255,7 +218,7 @@ def within(
 
 
 class _Sieve:
-    """Reads all three in step, order by order, and keeps what was read ahead of being asked."""
+    """Reads three streams order by order, and buffers rows that were read ahead."""
 
     def __init__(
         self, period: Period, joined: Mapping[str, Instant], *sources: Iterable[Any]
@@ -268,50 +231,48 @@ class _Sieve:
         self._kept: list[deque[Any]] = [deque() for _ in sources]
 
     def stream(self, place: int) -> Iterator[Any]:
-        """One of the three, sifted."""
+        """Yield the selected rows of one stream."""
         kept = self._kept[place]
         while kept or self._advance():
             while kept:
                 yield kept.popleft()
 
     def _advance(self) -> bool:
-        """Read the next order, or the next line of none; False at the end."""
+        """Read the next order, or the next line of none; return False at the end."""
         key = min((head[0] for head in self._heads if head is not None), default=None)
         if key is None:
             return False
-        found = self._order(key) if key != NO_KEY else self._line()
-        inside = self._date(key, found) in self._period
-        if inside:
-            for kept, rows in zip(self._kept, found, strict=True):
-                kept += rows
-        elif self.outside is not None and not _says_nothing(*found):
-            self.outside(Group(key, *found))
-        if self.elsewhere is not None and found[2] and not _plainly_settled(*found):
-            own = ((row, row.settled_at) for row in found[2])
-            self.elsewhere |= {
-                row.line_id for row, at in own if (at is not None and at in self._period) != inside
-            }
-        return True
-
-    def _date(self, key: str, found: list[list[Any]]) -> Instant | None:
-        name = key if key != NO_KEY or not found[2] else place_of(found[2][0])
-        whole = self._joined.get(name)
-        if whole is not None:
-            return whole
-        own = first_date(*found)
-        return None if own is None else own[1]
-
-    def _order(self, key: str) -> list[list[Any]]:
         found: list[list[Any]] = [[], [], []]
         for place, rows in enumerate(found):
             while (head := self._heads[place]) is not None and head[0] == key:
                 rows.append(self._take(place))
-        return found
-
-    def _line(self) -> list[list[Any]]:
-        """Rows without a key are each by themselves."""
-        place = next(n for n, head in enumerate(self._heads) if head is not None and not head[0])
-        return [[self._take(place)] if each == place else [] for each in range(3)]
+                if key == NO_KEY:
+                    break
+            if key == NO_KEY and rows:
+                break  # a row without a key stands alone
+        takings, book, statements = found
+        name = key if key != NO_KEY or not statements else place_of(statements[0])
+        date = self._joined.get(name)
+        if date is None and (own := first_date(*found)) is not None:
+            date = own[1]
+        inside = date in self._period
+        settled = bool(statements) and _plainly_settled(takings, statements)
+        if inside:
+            for kept, rows in zip(self._kept, found, strict=True):
+                kept += rows
+        elif self.outside is not None:
+            # A lone book line, or one of a group, may still join other rows.
+            joinable = len(book) > 1 or (book and book[0].group)
+            if joinable or not settled:
+                self.outside(Group(key, *found))
+        if self.elsewhere is not None and statements and not settled:
+            dates = ((row, row.settled_at) for row in statements)
+            self.elsewhere |= {
+                row.line_id
+                for row, at in dates
+                if (at is not None and at in self._period) != inside
+            }
+        return True
 
     def _take(self, place: int) -> Any:
         head = self._heads[place]

@@ -1,7 +1,7 @@
-"""What went back, and which statement lines may be of it.
+"""Returned money, and the statement lines that may settle it.
 
-Leaves out: what becomes of either. A payment that a line names decides, and so does the source
-whose statement it is; a refund takes money, whichever sign its file gives it.
+Leaves out: what is reported. The payment that a line names decides, and so does the source of the
+statement. A refund takes money, whatever sign its file uses.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from reconcile.matching.rules import Terms
 
 
 def balance_of(line: StatementRow | StatementLine) -> int:
-    """The gross as it changes the merchant's balance: a refund takes, whichever sign the provider
-    gives it. A dispute keeps its sign: it takes money, or gives it back once it is won."""
+    """Return the gross as it changes the merchant's balance.
+
+    A refund takes money, whatever its sign. A dispute keeps its sign: a won one returns money.
+    """
     if line.kind == "fee":
         return 0
     return -line.gross if line.kind == "refund" and line.gross > 0 else line.gross
 
 
 def is_of(row: StatementRow, taken: Return, terms: Terms) -> bool:
-    """Whether a line is just what went back."""
+    """Return whether a line settles exactly this return.
+
+    A dispute line may also settle a reversal of the payment that it names: some providers report a
+    chargeback as reversed in webhooks and as a dispute in statements.
+    """
     if row.kind == "dispute" and row.gross > 0:
-        return False  # it gives back, and the ledger has no movement for that
+        return False  # it returns money, for which the ledger has no movement
     return taken.minor == abs(row.gross) and (
-        may_be_of(row, taken, terms) or _disputes_reversal(row, taken, terms)
-    )
-
-
-def _disputes_reversal(row: StatementRow, taken: Return, terms: Terms) -> bool:
-    """Whether a dispute's line may be of a reversal: of what a bank takes back some providers tell
-    in webhooks that it was reversed, and their statements have a dispute. It names the payment."""
-    return (
-        (row.kind, taken.kind) == ("dispute", "reversed")
-        and (row.payment, row.currency) == (taken.payment, taken.currency)
-        and terms.settles(row.source, taken.source)
+        may_be_of(row, taken, terms)
+        or (
+            (row.kind, taken.kind) == ("dispute", "reversed")
+            and (row.payment, row.currency) == (taken.payment, taken.currency)
+            and terms.settles(row.source, taken.source)
+        )
     )
 
 
 def may_be_of(row: StatementRow, taken: Return, terms: Terms) -> bool:
-    """Whether a line may be of what went back, whatever the amount: so a line of another source is
-    not, where that source has statements of its own."""
+    """Return whether a line may settle this return, whatever the amount."""
     return (
         taken.currency == row.currency
         and terms.settles(row.source, taken.source)
@@ -53,8 +53,11 @@ def may_be_of(row: StatementRow, taken: Return, terms: Terms) -> bool:
 
 
 def gives_back(row: StatementRow, returns: Sequence[Return], terms: Terms) -> bool:
-    """Whether a line is of what went back: so is a negative payment, where so much of its payment
-    did. Any other is a part of what the payment brought."""
+    """Return whether a line settles a return.
+
+    A negative payment line does if so much of its payment went back; else it is a part of the
+    capture.
+    """
     if row.kind != "payment":
         return True
     fitting = [each for each in returns if may_be_of(row, each, terms)] if row.gross < 0 else []
@@ -63,9 +66,11 @@ def gives_back(row: StatementRow, returns: Sequence[Return], terms: Terms) -> bo
 
 
 def parts_of(rows: Sequence[StatementRow], unused: Sequence[Return], terms: Terms) -> list[Return]:
-    """What went back that these lines of one payment are together: one, else all there is, else all
-    until the last of them. Part of a lost dispute may have come again, and one sum may stand for
-    several refunds."""
+    """Return the returns whose sum these lines of one payment are.
+
+    It is one return, else all of them, else all until the last line: part of a lost dispute may
+    have come back, and one sum may cover several refunds.
+    """
     fitting = [each for each in unused if may_be_of(rows[0], each, terms)]
     total = -sum(map(balance_of, rows))
     one = [each for each in fitting if each.minor == total]
@@ -78,8 +83,10 @@ def parts_of(rows: Sequence[StatementRow], unused: Sequence[Return], terms: Term
 
 
 def undone(rows: Iterable[StatementRow]) -> tuple[list[StatementRow], list[StatementRow]]:
-    """Disputes that took money and those that gave the same back, once they were won, pair by pair:
-    the ledger has no movement of them. And the rest."""
+    """Split off pairs of disputes: one took money, and its win returned it. Return pairs and rest.
+
+    The ledger has no movement for these pairs.
+    """
     open_ones: dict[tuple[str | None, str, int], list[StatementRow]] = {}
     found: list[StatementRow] = []
     left: list[StatementRow] = []
@@ -92,12 +99,12 @@ def undone(rows: Iterable[StatementRow]) -> tuple[list[StatementRow], list[State
         else:
             open_ones.setdefault((row.payment, row.currency, row.gross), []).append(row)
     left += [row for alone in open_ones.values() for row in alone]
-    # What names its payment first: another line may be of any payment of the order.
+    # Lines that name a payment come first: others may be of any payment of the order.
     return found, sorted(left, key=lambda row: (row.payment is None, row.line_id))
 
 
 def less(unused: Sequence[Return], back: Sequence[Return], minor: int) -> list[Return]:
-    """What is left when so much of what went back is accounted for, reversals first."""
+    """Return what is left of the returns after `minor` is deducted, from reversals first."""
     rest = {id(each): each.minor for each in back}
     for each in sorted(back, key=lambda each: each.kind != "reversed"):
         used = min(minor, each.minor)
@@ -107,6 +114,6 @@ def less(unused: Sequence[Return], back: Sequence[Return], minor: int) -> list[R
 
 
 def without(unused: Sequence[Return], parts: Sequence[Return]) -> list[Return]:
-    """The others, equal ones among them: one event may report two movements of one amount."""
+    """Return the others, by identity: one event may report two equal movements."""
     gone = set(map(id, parts))
     return [each for each in unused if id(each) not in gone]

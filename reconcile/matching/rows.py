@@ -1,14 +1,12 @@
-"""What the matcher reads: one flat row a ledger line, a book line, a statement line, in key order.
+"""Rows that the matcher reads: one flat row for each ledger, book or statement line, in key order.
 
-Leaves out: values. A million rows stream past, and nearly all of them agree; a tuple that the
-database's own row becomes without anything being built costs a fraction of a value. A stream may
-even give the database's own bare tuples, of a plain ledger line without its last fields: the
-matcher makes rows of those that it looks at. Whoever has values gets rows from `ledger_line_row`,
-`book_row` and `statement_row`.
+Leaves out: values. A million rows stream past and nearly all agree; a tuple from a database row
+costs a fraction of a value. A stream may even give the database's bare tuples, and those of plain
+ledger lines may lack the last fields: the matcher makes rows of the few that it examines.
+`ledger_line_row`, `book_row` and `statement_row` convert values.
 
-All three streams are in ascending order of `key`, compared as Python compares strings: by code
-point, which is the order of SQLite's BINARY and of PostgreSQL's `COLLATE "C"`. The order of rows
-with one key does not matter.
+All three streams ascend by `key`, compared by code point, as Python, SQLite's BINARY and
+PostgreSQL's `COLLATE "C"` do. The order of rows with equal keys does not matter.
 """
 
 from __future__ import annotations
@@ -49,27 +47,22 @@ WEIGHTY: Final[frozenset[FindingCode]] = frozenset(
         "dispute_won",
     }
 )
-"""Findings that bear on a match: an order with one of them is not plain."""
+"""Findings that affect a match: an order with one of them is not plain."""
 
 NO_KEY: Final = ""
-"""The key of a statement line that belongs to no order: such lines come first."""
+"""Key of a statement line that belongs to no order. Such lines come first."""
 
 
 class TakingRow(NamedTuple):
-    """One order's money, flat where it is plain.
+    """One order's money, flat if the order is plain (`is_plain`).
 
-    An order is plain when its outcome is `succeeded` with one capture that rests on one event, or
-    when no money moved and it is not `unresolved`; in both cases without any finding of WEIGHTY,
-    with no payment in doubt and nothing owed back.
-
-    minor      captured minor units; 0 where no money moved
-    currency   of the capture, else of the price; empty where neither is known
-    source, payment, cite   of the capture; empty where no money moved
+    minor      captured minor units; 0 if no money moved
+    currency   of the capture, else of the price; empty if neither is known
+    source, payment, cite   of the capture; empty if no money moved
     at         the provider's date of the capture, else `opened_at`
-    whole      the ledger line itself where the order is not plain; the six fields above then count
-               for nothing
-    beside     what statement lines of it leave to be settled that its break in doubt reports; a
-               matching adds it
+    whole      the ledger line of an order that is not plain; then the six fields above are unused
+    beside     unsettled money of statement lines that the order's break in doubt reports; set by a
+               matching
     """
 
     key: str
@@ -104,14 +97,13 @@ class BookRow(NamedTuple):
 class StatementRow(NamedTuple):
     """One line of a statement: a `StatementLine`, flat, after a key.
 
-    key  `match_key` of the order reference that the line bears; where it bears none, of the one
-         order whose ledger knows its payment, where there is exactly one; else NO_KEY. Whoever
-         reads the lines finds it. What the line says itself goes first: it never changes, so that
-         lines lie in this order already. A line that names another order than its payment is of
-         fits nothing there, and the second look finds it by its payment.
-    source  whose statement it is; empty where that is not known. Another source's payment of the
-            same reference is another payment, where that source has statements of its own
-    known_at  when a line without a date of its own was first imported; None for any other
+    key       `match_key` of the line's own order reference; without one, of the only order whose
+              ledger knows its payment; else NO_KEY. The reader of the lines sets it. The line's own
+              reference wins because it never changes, so lines are stored in this order. If it
+              names the wrong order, the second look finds the line by its payment
+    source    whose statement it is; empty if unknown. An equal payment reference of another source
+              with statements of its own is another payment
+    known_at  when a line without a date was first imported; None for other lines
     """
 
     key: str
@@ -130,11 +122,9 @@ class StatementRow(NamedTuple):
 
 
 def ledger_line_row(taking: LedgerLine) -> TakingRow:
-    """The row of a ledger line: flat where that is plain, with the line itself where it is not."""
-    first = taking.taken[0] if taking.taken else None
-    price = taking.expected
-    plain = is_plain(taking)
-    money = first if plain else None
+    """Return the row of a ledger line: flat if it is plain, else with the line itself."""
+    price, plain = taking.expected, is_plain(taking)
+    money = taking.taken[0] if plain and taking.taken else None
     return TakingRow(
         key=taking.key,
         order=taking.order,
@@ -150,7 +140,11 @@ def ledger_line_row(taking: LedgerLine) -> TakingRow:
 
 
 def is_plain(taking: LedgerLine) -> bool:
-    """Whether a flat row says everything about it that a match needs to know."""
+    """Return whether a flat row holds all that a match needs.
+
+    Either the outcome is `succeeded` with one capture that rests on one event, or no money moved
+    and it is not `unresolved`; and no finding is WEIGHTY, no payment in doubt, nothing owed back.
+    """
     if taking.owed or taking.doubted or not WEIGHTY.isdisjoint(taking.findings):
         return False
     if not taking.taken:
@@ -166,7 +160,7 @@ def is_plain(taking: LedgerLine) -> bool:
 
 
 def book_row(line: BookLine) -> BookRow:
-    """The row of a book line."""
+    """Return the row of a book line."""
     return BookRow(
         key=match_key(line.reference),
         line_id=line.line_id,
@@ -183,7 +177,7 @@ def book_row(line: BookLine) -> BookRow:
 
 
 def statement_row(line: StatementLine, *, key: str | None = None) -> StatementRow:
-    """The row of a statement line; `key` where it names no order and its payment is of one."""
+    """Return the row of a statement line. `key`: of a line that names no order but a payment."""
     own = NO_KEY if line.order is None else match_key(line.order)
     return StatementRow(
         key=own if key is None else key,
@@ -202,13 +196,15 @@ def statement_row(line: StatementLine, *, key: str | None = None) -> StatementRo
 
 
 def subject_of(line_id: str) -> str:
-    """What is stable of a line id from one version of the line to the next: all before the dot."""
+    """Return the part of a line id that all versions of the line share: all before the dot."""
     return line_id.partition(".")[0]
 
 
 def name_of(named: str) -> str:
-    """What a hand match goes by of what a person named: the subject of a line of a book, statement
-    or bank; an order's reference whole, which may hold a dot as well."""
+    """Return the name of a hand match: the subject of a book, statement or bank line.
+
+    An order's reference stays whole, because it may hold a dot too.
+    """
     return subject_of(named) if named.startswith(("bok_", "stm_", "bnk_")) else named
 
 
@@ -219,14 +215,13 @@ LinesStatus = BookStatus | Literal["nothing"]
 class Lines:
     """The lines of one reference that count together.
 
-    rest      lines of the reference that claim nothing while others claim something
-    status    what the lines say became of the money
-    charge    the sum of what is positive, without lines that say what became of another's charge
-    credit    of what is negative, and of what was refunded
-    placed_at the latest date among them; None where there is none
-    refunded_at  the latest date of what was refunded; None where there is none
-    repeated  whether a line is about another line's charge: `lines_of` can take it as a part of
-              its own
+    rest         lines of the reference that claim nothing while others do
+    status       status that the lines state together
+    charge       sum of positive amounts, without lines that repeat another line's charge
+    credit       sum of negative amounts and of refunds, positive
+    placed_at    latest date; None if there is none
+    refunded_at  latest date of a refund; None if there is none
+    repeated     whether a line repeats another line's charge; `lines_of(apart=True)` counts both
     """
 
     rows: tuple[BookRow, ...]
@@ -251,69 +246,80 @@ class Lines:
 
     @property
     def reference(self) -> str:
-        """As the book writes it."""
+        """The reference as the book writes it."""
         return self.rows[0].reference
 
     @property
     def subject(self) -> str:
-        """What is stable of its first line's id."""
+        """The subject of the first line's id."""
         return subject_of(self.rows[0].line_id)
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Every line's id."""
+        """The ids of the lines."""
         return tuple([row.line_id for row in self.rows])
 
     @property
     def groups(self) -> frozenset[str]:
-        """The groups that its lines name."""
+        """The groups that the lines name."""
         return frozenset([row.group for row in self.rows if row.group])
 
     @property
     def money(self) -> Money:
-        """What the book expects to have come, else to have gone back."""
+        """The amount that the book expects to have come, else to have gone back."""
         return Money(minor=self.charge or self.credit, currency=self.currency)
 
 
 def claims(row: BookRow) -> bool:
-    """Whether this line says that money moved. Without a status an accounting entry does, and so
-    does a line with an amount that was refunded."""
+    """Return whether a line says that money moved.
+
+    Without a status, an accounting entry does, and a line with a refunded amount.
+    """
     if row.status is None:
         return row.kind == "entry" or bool(row.refunded)
     return row.status in ("paid", "refunded")
 
 
 def lines_of(rows: Sequence[BookRow], *, apart: bool = False) -> Lines:
-    """The lines of one reference; what claims nothing stands aside where something is claimed.
+    """Return the lines of one reference; if some claim money, those that do not are the rest.
 
-    A line that says `refunded` beside one of its reference that says `paid`, and of no more money,
-    says what became of the same charge: an order's rows are one story. apart: it is a charge of
-    its own, which came and went back.
+    A `refunded` line beside a `paid` line of the same reference, and of no more money, is about the
+    same charge. `apart`: count it as a charge of its own, which came and went back.
     """
     ordered = sorted(rows, key=lambda row: row.line_id)
     counted = [row for row in ordered if claims(row)]
-    if not counted:
+    status: LinesStatus
+    if counted:
+        status = "refunded" if all(row.status == "refunded" for row in counted) else "paid"
+    else:
         counted = [row for row in ordered if row.status != "canceled"] or ordered
+        statuses = {row.status for row in counted}
+        status = "unpaid" if "unpaid" in statuses else "canceled"
+        if None in statuses:
+            status = "nothing"
     kept = set(map(id, counted))
-    repeated = frozenset[int]() if apart or len(counted) == 1 else _repeated(counted)
+    repeated = set[int]() if apart or len(counted) == 1 else _repeated(counted)
     dates = [row.placed_at for row in counted if row.placed_at is not None]
+    back = [
+        row.placed_at if row.refunded_at is None else row.refunded_at
+        for row in counted
+        if _credit(row)
+    ]
     return Lines(
         rows=tuple(counted),
         rest=tuple([row for row in ordered if id(row) not in kept]),
-        status=_status_of(counted),
+        status=status,
         currencies=frozenset([row.currency for row in counted]),
         charge=sum([row.minor for row in counted if row.minor > 0 and id(row) not in repeated]),
         credit=sum([_credit(row) for row in counted]),
         placed_at=max(dates, default=None),
-        refunded_at=max(
-            [at for row in counted if (at := _went_back_at(row)) is not None], default=None
-        ),
+        refunded_at=max([at for at in back if at is not None], default=None),
         repeated=bool(repeated),
     )
 
 
-def _repeated(rows: Sequence[BookRow]) -> frozenset[int]:
-    """The lines, by `id`, that say what became of a charge that another line states."""
+def _repeated(rows: Sequence[BookRow]) -> set[int]:
+    """Return, by `id()`, the lines that are about a charge that another line states."""
     found: set[int] = set()
     by_reference: dict[str, list[BookRow]] = defaultdict(list)
     for row in rows:
@@ -323,39 +329,29 @@ def _repeated(rows: Sequence[BookRow]) -> frozenset[int]:
         paid = sum([row.minor for row in own if row.status != "refunded" and row.minor > 0])
         if sum(map(_credit, back)) <= paid:
             found |= set(map(id, back))
-    return frozenset(found)
+    return found
 
 
 def _credit(row: BookRow) -> int:
-    """What a line says went back: the amount that it states, else all of one that says `refunded`.
-    A 0 states no amount: exports have it in every row of that column, and the status counts."""
+    """Return how much a line says went back: the stated amount, else all if it is `refunded`.
+
+    A refunded amount of 0 counts as not stated: exports fill the column with it in every row.
+    """
     if row.minor < 0:
         return -row.minor
     return row.refunded or (row.minor if row.status == "refunded" else 0)
 
 
-def _went_back_at(row: BookRow) -> Instant | None:
-    if not _credit(row):
-        return None
-    return row.placed_at if row.refunded_at is None else row.refunded_at
-
-
-def _status_of(rows: Sequence[BookRow]) -> LinesStatus:
-    if claims(rows[0]):
-        return "refunded" if all(row.status == "refunded" for row in rows) else "paid"
-    statuses = {row.status for row in rows}
-    if None in statuses:
-        return "nothing"
-    return "unpaid" if "unpaid" in statuses else "canceled"
-
-
-# --- which line of a statement that is known already a row of a new file speaks of ----------------
+# --- rows of a new statement file that are lines already known -----------------------------------
 
 
 @frozen
 class Moved:
-    """One movement as a row states it: all that it says (`stated`), and of it currency and gross,
-    of a fee net."""
+    """One movement as a row states it.
+
+    stated  all that the row says
+    money   currency and gross; net of a fee
+    """
 
     kind: str
     stated: tuple[Any, ...]
@@ -367,10 +363,12 @@ class Moved:
 def paired(
     *, stated: Sequence[Moved], known: Sequence[Moved], calendar: Calendar = IN_UTC
 ) -> list[int | None]:
-    """For each row the place of the known line that it speaks of; None for a new line.
+    """Return for each row the index of the known line that it is; None for a new line.
 
-    All are of one source, subject and kind. Equal ones are paired first, each once; then those
-    that can only be the same movement, in their order. calendar: that of the file's zone.
+    All are of one source, subject and kind. Equal ones are paired first, each once; then those that
+    can only be the same movement, in order.
+
+    calendar  of the file's time zone
     """
     left = defaultdict[tuple[Any, ...], list[int]](list)
     for place in reversed(range(len(known))):
@@ -387,11 +385,11 @@ def paired(
 
 
 def is_same(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
-    """Whether two rows that differ can only be one movement, stated twice.
+    """Return whether two rows that differ can only be one movement, stated twice.
 
-    Another amount is another movement, but of a payment, whose amount may have been corrected; of
-    a payment, two amounts at two times of day are two captures. Otherwise a payout that both name
-    decides; else the day of settlement, if both have one, in whatever zone it was read.
+    Different amounts are different movements. Only the amount of a payment may have been corrected,
+    unless the times of day differ: then they are two captures. Otherwise the payout decides if both
+    name one, else the day of settlement if both have one, in whatever zone it was read.
     """
     if one.money != other.money and (one.kind != "payment" or _timed_apart(one, other)):
         return False
@@ -403,23 +401,27 @@ def is_same(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
 
 
 def is_like(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
-    """Whether two rows of other amounts could be one movement, the one corrected by the other, but
-    may as well be two, such as two refunds of a payment on one day."""
+    """Return whether two rows of different amounts may be one corrected movement, or two.
+
+    An example is two refunds of one payment on one day.
+    """
     if one.money == other.money or _timed_apart(one, other):
         return False
     return is_same(replace(one, money=other.money), other, calendar)
 
 
 _EAST: Final[Duration] = 14 * HOUR
-"""How far ahead of UTC a zone is at most."""
+"""Largest offset ahead of UTC."""
 
 _QUARTER: Final[Duration] = 15 * MINUTE
-"""Of an hour: by whole ones zones lie apart."""
+"""Zones differ by multiples of a quarter of an hour."""
 
 
 def _timed_apart(one: Moved, other: Moved) -> bool:
-    """Whether both bear a time of day, and no two zones make it one moment: those that lie whole
-    quarters of an hour apart may be one, read in two zones."""
+    """Return whether both have a time of day, and no two zones make them one instant.
+
+    Times that differ by whole quarters of an hour may be one instant, read in two zones.
+    """
     if one.settled_at is None or other.settled_at is None:
         return False
     times = (one.settled_at, other.settled_at, abs(one.settled_at - other.settled_at))
@@ -427,8 +429,11 @@ def _timed_apart(one: Moved, other: Moved) -> bool:
 
 
 def _of_one_day(row: Instant, known: Instant, calendar: Calendar) -> bool:
-    """Of the calendar's days. Or a day alone, which has become its first moment, read in one zone
-    first and in another then: as of UTC while no zone was known, or only now."""
+    """Return whether two instants are on one day of the calendar.
+
+    A date without a time became the first instant of its day. It may have been read in UTC first
+    and in the calendar's zone later, or the other way round.
+    """
     if calendar.day_of(row) == calendar.day_of(known):
         return True
     if not known % DAY:

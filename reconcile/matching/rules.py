@@ -1,8 +1,7 @@
-"""What the merchant chose about matching, what is covered, and what people have decided.
+"""The merchant's rules of matching, what the files cover, and matches made by hand.
 
-Leaves out: the file that rules are written in. Every tolerance is zero and every rule that matches
-without a common reference is off until someone switches it on; what it matches shows as its own
-kind of match.
+Leaves out: the rules file. By default every tolerance is zero, and every rule that matches without
+a common reference is off; its matches are a kind of their own.
 """
 
 from __future__ import annotations
@@ -18,13 +17,12 @@ from reconcile.money import exponent_of
 from reconcile.values import frozen
 
 _OF_A_MOVEMENT: Final = frozenset(("not_settled", "ambiguous", "refund_not_settled"))
-"""Causes of breaks whose subject is no line: that of a capture is its source, that of what went
-back an event."""
+"""Causes of breaks whose subject is no line but a source or an event."""
 
 
 @frozen
 class Tolerance:
-    """By how many minor units two amounts of a currency may differ and still be one."""
+    """Minor units by which two amounts of a currency may differ and still match."""
 
     currency: str
     minor: int
@@ -32,9 +30,9 @@ class Tolerance:
 
 @frozen
 class ExpectedFee:
-    """What a source charges for a payment: `per_million` of the gross plus `fixed` minor units.
+    """Fee of a source for a payment: `per_million` of the gross plus `fixed` minor units.
 
-    tolerance  minor units by which the fee may differ, for the provider's own rounding
+    tolerance  minor units by which the fee may differ, because providers round
     """
 
     source: str
@@ -46,10 +44,9 @@ class ExpectedFee:
 
 @frozen
 class ExpectedRate:
-    """At which rate money of a currency is expected to be exchanged into another: `micros`
-    millionths of one major unit for one major unit.
+    """Expected exchange rate: one major unit of `currency` gives `micros` millionths of `into`.
 
-    tolerance_per_million  of what is expected, by which the bank's sum may differ
+    tolerance_per_million  share of the expected sum by which the actual sum may differ
     """
 
     currency: str
@@ -60,23 +57,23 @@ class ExpectedRate:
 
 @frozen
 class MatchRules:
-    """The choices. Durations are microseconds.
+    """The rules. Durations are microseconds.
 
-    tolerances     per currency; a currency that is not named has none
-    date_window    two lines without a common reference may be one if amount and currency agree
-                   and their dates are at most this far apart; None: never
-    settle_margin  captured money may be without a statement line for this long: most providers
-                   pay out within a week
+    tolerances     by currency; other currencies have none
+    date_window    lines without a common reference may match if amount and currency agree and their
+                   dates are at most this far apart; None: never
+    settle_margin  a capture may wait this long for its statement line: most providers pay out
+                   within a week
     book_margin    the book may lag this far behind the money: exports are made daily
     money_margin   the money may lag this far behind a book line that says paid
-    refund_margin  a refund that the book speaks of may take this long to come
-    fees           a source and currency that is not named has no expected fee
-    bank_margin    a payout may take this long to the bank; by amount and date alone, it is matched
-                   with a line that was booked within it
-    bank_payers    who pays out: texts of which one stands in a bank line that is a payout's, in
-                   whatever case. None: everything that came to the bank may be one
-    rates          a pair of currencies that is not named has no expected rate
-    currency       the merchant's own: in it an amount of nothing is stated where none is known
+    refund_margin  a refund in the book may take this long to arrive
+    fees           other sources and currencies have no expected fee
+    bank_margin    a payout may take this long to the bank; by amount and date alone, it matches a
+                   bank line booked within it
+    bank_payers    texts that mark payouts: a payout's bank line contains one of them, in any case.
+                   Empty: any credit may be a payout
+    rates          other pairs of currencies have no expected rate
+    currency       the merchant's own, for zero amounts of unknown currency
     """
 
     tolerances: tuple[Tolerance, ...] = ()
@@ -102,7 +99,7 @@ class Span:
 
 @frozen
 class Reach:
-    """How far a source's statements reach: the first and last `settled_at` that was imported."""
+    """Range of a source's statements: the first and last `settled_at` that was imported."""
 
     source: str
     span: Span
@@ -110,11 +107,11 @@ class Reach:
 
 @frozen
 class Coverage:
-    """What was there to be matched. What lies outside is awaited; it is never a break.
+    """What was imported. Money outside of it is awaited, never a break.
 
-    book        the dates that the imported books speak of, earliest to latest; None: no book
-    statements  by source; a source that is not named has no statements
-    takings     from when on the provider's webhooks came to us; None: from the beginning
+    book        range of dates in the imported books; None: no book
+    statements  by source; other sources have no statements
+    takings     when the provider's webhooks began to arrive; None: from the beginning
     """
 
     book: Span | None = None
@@ -124,33 +121,31 @@ class Coverage:
 
 @frozen
 class HandMatch:
-    """A person says that two belong together: each is the subject of a book or statement line
-    (`match_rows.subject_of`), or the reference of an order."""
+    """A match made by a person. Each side is the subject of a line (`rows.subject_of`), or the
+    reference of an order."""
 
     one: str
     other: str
 
 
 def hand_match(cause: str, *, order: str | None, subject: str | None, given: str) -> HandMatch:
-    """What a person said who gave a line, or an order, to a break: it belongs with the line that
-    the break is about, or else with its order."""
+    """Return the match of a person who assigned a line or an order to a break.
+
+    It belongs to the line that the break is about, else to the break's order.
+    """
     one = order if cause in _OF_A_MOVEMENT else subject or order
     assert one is not None, "every break is about a line or an order"
     return HandMatch(one=one, other=name_of(given))
 
 
-# --- rules, coverage and decisions of people, as one matching asks for them -----------------------
-
-
 CENTS: Final = 100
-"""A currency without decimals is mistaken by the hundred that most others have."""
-
+"""Minor units in a major one of most currencies, by which those without decimals are mistaken."""
 
 _NOBODY: Final[frozenset[str]] = frozenset()
 
 
 class Terms:
-    """What one matching goes by."""
+    """Rules, coverage and hand matches of one matching, indexed."""
 
     def __init__(
         self,
@@ -171,7 +166,7 @@ class Terms:
 
     @property
     def any_fees(self) -> bool:
-        """Whether any fee is expected at all."""
+        """Whether any fee is expected."""
         return bool(self._fees)
 
     @property
@@ -180,27 +175,29 @@ class Terms:
         return bool(self._hands)
 
     def partners(self, name: str) -> frozenset[str]:
-        """What people said belongs together with this line or order."""
+        """Return what people matched with this line or order."""
         return self._hands.get(name, _NOBODY)
 
     def within(self, difference: int, currency: str) -> bool:
-        """Whether a rule lets two amounts of the currency that differ by this much be one."""
+        """Return whether amounts of the currency that differ by this much still match."""
         return abs(difference) <= self._tolerances.get(currency, 0)
 
     def tolerance(self, currency: str) -> int:
-        """By how much two amounts of the currency may differ, in minor units."""
+        """Return by how many minor units amounts of the currency may differ."""
         return self._tolerances.get(currency, 0)
 
     def expected_fee(self, gross: int, *, source: str, currency: str) -> tuple[int, int] | None:
-        """The fee for a payment, rounded half up, and its tolerance; None where none is known."""
+        """Return the fee for a payment, rounded half up, and its tolerance; None if unknown."""
         rule = self._fees.get((source, currency))
         if rule is None:
             return None
         return (gross * rule.per_million + 500_000) // 1_000_000 + rule.fixed, rule.tolerance
 
     def fee_fits(self, taking: TakingRow, line: StatementRow) -> bool:
-        """Whether the line's fee is the expected one, or none is known. It is asked of every plain
-        order: positions instead of names."""
+        """Return whether the line's fee is the expected one, or none is known.
+
+        It is called for every plain order: hence positions instead of names.
+        """
         rule = self._fees.get((taking[4], line[5]))
         if rule is None:
             return True
@@ -208,7 +205,7 @@ class Terms:
         return -rule.tolerance <= line[7] - due <= rule.tolerance
 
     def waits_for_book(self, at: Instant, *, opened_at: Instant) -> Waiting | None:
-        """Why money of this date need not be in the book; None if it must be."""
+        """Return why money of this date need not be in the book; None if it must be."""
         span = self.coverage.book
         if span is None or opened_at < span.since:
             return "not_covered"
@@ -217,11 +214,11 @@ class Terms:
         return None
 
     def book_lags(self, at: Instant) -> bool:
-        """Whether the book may still lag behind what happened at `at`."""
+        """Return whether the book may still lag behind what happened at `at`."""
         return at + self.rules.book_margin > self.as_of
 
     def waits_for_money(self, placed_at: Instant | None) -> Waiting | None:
-        """Why a line that says paid need not have its money; None if it must have it."""
+        """Return why a line that says paid need not have its money; None if it must have it."""
         if placed_at is None:
             return None
         if self.coverage.takings is not None and placed_at < self.coverage.takings:
@@ -229,14 +226,17 @@ class Terms:
         return "awaiting_money" if placed_at + self.rules.money_margin > self.as_of else None
 
     def settles(self, line_source: str, source: str) -> bool:
-        """Whether a statement's line may be of a payment of this source: of its own, of one that
-        has no statements and so may share them, or of any where nobody knows whose it is."""
+        """Return whether a statement line may settle a payment of this source.
+
+        It may if the sources are equal, if the line's source is unknown, or if the payment's source
+        has no statements of its own.
+        """
         return not line_source or line_source == source or source not in self._reaches
 
     def waits_for_settlement(self, at: Instant, *, source: str) -> Waiting | None:
-        """Why money captured at `at` need not be in a statement; None if it must be.
+        """Return why money captured at `at` need not be in a statement; None if it must be.
 
-        It must be where the margin has passed, and a statement that reaches beyond it is there.
+        It must be once the margin has passed and a statement reaches beyond it.
         """
         span = self._reaches.get(source)
         if span is None or at < span.since:
@@ -247,12 +247,12 @@ class Terms:
 
 @cache
 def _factors(currency: str) -> tuple[int, ...]:
-    """Minor units in a major one, as the currency has them and as most have."""
+    """Return the minor units in a major one, of this currency and of most."""
     return tuple(sorted({int(10 ** exponent_of(currency)), CENTS} - {1}))
 
 
 def factor_between(one: int, other: int, currency: str) -> int | None:
-    """By which factor the two differ if someone took major units for minor ones, else None."""
+    """Return the factor between two amounts if major units were taken for minor, else None."""
     if one == 0 or other == 0:
         return None
     for factor in _factors(currency):

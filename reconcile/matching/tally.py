@@ -1,8 +1,8 @@
-"""Counting: what came in, as it comes, and where each row was placed, as it is decided.
+"""Count rows as they are read, and by bucket as they are decided; merge three sorted streams.
 
-Leaves out: what it adds up to; `control` has the equations. Rows are counted twice, apart:
-by the streams, before anyone has looked at them, and by the bucket they were placed in. Only if
-every row was placed once do the two agree.
+Leaves out: the equations between the counts (`control`). Rows are counted twice, independently: in
+the streams before they are examined, and by the bucket they were placed in. The counts agree only
+if every row was placed once.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class Sheet(dict[str, Sums]):
 
 
 class Tally:
-    """The counts of one matching, or of a part of it; and what there is to report, until taken.
+    """The counts of one matching or a part of it, and decisions to report until taken.
 
-    plain   what agrees on all sides at once: counted once here for book and ledger lines
-    settled plain captures with their statement line
+    plain    plain orders that agree, counted once for book and ledger lines
+    settled  plain captures with their statement line
     """
 
     def __init__(self, home: str) -> None:
-        """`home`: the currency in which nothing is counted where none is known."""
+        """Begin with nothing. `home`: the currency of orders whose currency is unknown."""
         self._home = home
         self.read: dict[Side, Sheet] = {
             side: Sheet() for side in ("book", "takings", "settlement", "statement")
@@ -52,12 +52,10 @@ class Tally:
         self.unsearched = 0
         self._decisions: list[Decision] = []
 
-    # --- as they come
-
-    # Some hundred rows at once, a column at a time: this is done once for each row there is.
+    # --- as they are read: in batches, column by column, because every row passes here
 
     def takings(self, rows: Iterable[TakingRow]) -> Iterator[TakingRow]:
-        """The same rows, counted."""
+        """Count rows and pass them on."""
         return chain.from_iterable(map(self._read_takings, _batches(rows)))
 
     def _read_takings(self, rows: list[TakingRow]) -> list[TakingRow]:
@@ -66,7 +64,10 @@ class Tally:
         if len(plain) < len(rows):
             for row in rows:
                 if row[9] is not None:
-                    self._read_whole(row)
+                    for each in row[9].taken:
+                        if each.kind == "captured":
+                            _add(captures[each.currency], each.minor)
+                    self._add_order(orders, row)
         for currency, own in _by_currency(plain, 3):
             minors = [row[2] for row in own]
             came = len(minors) - minors.count(0)
@@ -75,17 +76,8 @@ class Tally:
                 _plus(captures[currency], (came, sum(minors)))
         return rows
 
-    def _read_whole(self, row: TakingRow) -> None:
-        assert row.whole is not None
-        for each in row.whole.taken:
-            if each.kind == "captured":
-                sums = self.read["settlement"][each.currency]
-                sums[COUNT] += 1
-                sums[SUM] += each.minor
-        self._add_order(self.read["takings"], row)
-
     def book(self, rows: Iterable[BookRow]) -> Iterator[BookRow]:
-        """The same rows, counted."""
+        """Count rows and pass them on."""
         return chain.from_iterable(map(self._read_book, _batches(rows)))
 
     def _read_book(self, rows: list[BookRow]) -> list[BookRow]:
@@ -94,7 +86,7 @@ class Tally:
         return rows
 
     def statements(self, rows: Iterable[StatementRow]) -> Iterator[StatementRow]:
-        """The same rows, counted."""
+        """Count rows and pass them on."""
         return chain.from_iterable(map(self._read_statements, _batches(rows)))
 
     def _read_statements(self, rows: list[StatementRow]) -> list[StatementRow]:
@@ -107,12 +99,12 @@ class Tally:
     # --- as they are decided
 
     def place_orders(self, rows: Iterable[TakingRow], bucket: Bucket) -> None:
-        """These orders stand in this bucket."""
+        """Count orders in a bucket."""
         for row in rows:
             self._add_order(self._sheet("takings", bucket), row)
 
     def _add_order(self, sheet: Sheet, row: TakingRow) -> None:
-        """Once in each currency that it captured; without money, in that of its price."""
+        """Count an order once in each captured currency; without money, in that of its price."""
         sums: dict[str, int] = {}
         for capture in captures_of(row):
             sums[capture.currency] = sums.get(capture.currency, 0) + capture.minor
@@ -120,19 +112,19 @@ class Tally:
             _add(sheet[currency], minor)
 
     def place_book(self, rows: Iterable[BookRow], bucket: Bucket) -> None:
-        """These book lines stand in this bucket."""
+        """Count book lines in a bucket."""
         sheet = self._sheet("book", bucket)
         for row in rows:
             _add(sheet[row.currency], row.minor)
 
     def place_captures(self, captures: Iterable[Capture], bucket: Bucket) -> None:
-        """These captures stand in this bucket."""
+        """Count captures in a bucket."""
         sheet = self._sheet("settlement", bucket)
         for capture in captures:
             _add(sheet[capture.currency], capture.minor)
 
     def place_lines(self, rows: Iterable[StatementRow], bucket: Bucket) -> None:
-        """These statement lines stand in this bucket."""
+        """Count statement lines in a bucket."""
         sheet = self._sheet("statement", bucket)
         for row in rows:
             _add(sheet[row.currency], row.gross, fee=row.fee, net=row.net)
@@ -144,7 +136,7 @@ class Tally:
         return found
 
     def report(self, decision: Decision) -> None:
-        """Count a break, and keep it or a match until it is taken."""
+        """Keep a decision until it is taken; count it if it is a break."""
         if isinstance(decision, Break):
             money = decision.money
             sums = self.breaks.setdefault((decision.cause, money.currency), [0, 0, 0, 0])
@@ -152,7 +144,7 @@ class Tally:
         self._decisions.append(decision)
 
     def take_decisions(self) -> list[Decision]:
-        """What was reported since this was last called."""
+        """Return the decisions reported since the last call."""
         if not self._decisions:
             return _NOTHING
         decisions, self._decisions = self._decisions, []
@@ -161,7 +153,7 @@ class Tally:
     # --- in the end
 
     def absorb(self, other: Tally) -> None:
-        """Add what another tally has counted."""
+        """Add the counts of another tally."""
         for side, sheet in other.read.items():
             _merge(self.read[side], sheet)
         for place, sheet in other.placed.items():
@@ -173,10 +165,27 @@ class Tally:
         self.unsearched += other.unsearched
 
     def control(self, as_of: Instant) -> Control:
-        """The totals."""
+        """Return the totals."""
+        whole = Tally(self._home)
+        for place, sheet in self.placed.items():
+            _merge(whole.placed.setdefault(place, Sheet()), sheet)
+        # `merge` counted plain orders once for all sides.
+        for side in ("book", "takings"):
+            _merge(whole._sheet(side, "by_reference"), self.plain)
+        _merge(whole._sheet("statement", "by_reference"), self.settled)
+        captures = {c: sums[: SUM + 1] for c, sums in self.settled.items()}
+        _merge(whole._sheet("settlement", "by_reference"), captures)
+        lines = [
+            ControlLine(
+                side=side, currency=c, bucket=bucket, count=s[0], sum=s[1], fee=s[2], net=s[3]
+            )
+            for (side, bucket), sheet in whole.placed.items()
+            for c, s in sheet.items()
+            if s[COUNT]
+        ]
         return Control(
             as_of=as_of,
-            lines=tuple(sorted(self._lines(), key=lambda e: (e.side, e.currency, e.bucket))),
+            lines=tuple(sorted(lines, key=lambda e: (e.side, e.currency, e.bucket))),
             read=tuple(
                 Read(side=side, currency=c, count=s[0], sum=s[1], fee=s[2], net=s[3])
                 for side, sheet in sorted(self.read.items())
@@ -189,37 +198,8 @@ class Tally:
             unsearched=self.unsearched,
         )
 
-    def _lines(self) -> Iterator[ControlLine]:
-        whole = Tally(self._home)
-        whole.placed = {place: _copy(sheet) for place, sheet in self.placed.items()}
-        for side, sheet in _sides_of(self.plain, self.settled):
-            _merge(whole._sheet(side, "by_reference"), sheet)
-        for (side, bucket), sheet in whole.placed.items():
-            for currency, s in sheet.items():
-                if s[COUNT]:
-                    yield ControlLine(
-                        side=side,
-                        currency=currency,
-                        bucket=bucket,
-                        count=s[0],
-                        sum=s[1],
-                        fee=s[2],
-                        net=s[3],
-                    )
-
 
 _NOTHING: Final[list[Decision]] = []
-
-
-def _sides_of(plain: Sheet, settled: Sheet) -> Iterator[tuple[Side, Sheet]]:
-    """What the quick ways counted once, for each side that it counts for."""
-    yield "book", plain
-    yield "takings", plain
-    yield "statement", settled
-    captures = Sheet()
-    for currency, sums in settled.items():
-        captures[currency] = [sums[COUNT], sums[SUM], 0, 0]
-    yield "settlement", captures
 
 
 def _add(sums: Sums, minor: int, *, fee: int = 0, net: int = 0) -> None:
@@ -242,7 +222,7 @@ def _plus(into: Sums, sums: Sequence[int]) -> None:
 Row = TypeVar("Row", TakingRow, BookRow, StatementRow)
 
 TOGETHER: Final = 500
-"""Rows that are counted together."""
+"""Rows counted together."""
 
 
 def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
@@ -252,33 +232,27 @@ def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 
 def _by_currency(rows: list[Row], place: int) -> Iterator[tuple[str, list[Row]]]:
-    """The rows of each currency, which stands in this place."""
+    """Group rows by their currency, which is at index `place`."""
     of: Callable[[Row], Any] = itemgetter(place)
     currencies: set[str] = set(map(of, rows))
     for currency in currencies:
         yield currency, rows if len(currencies) == 1 else [r for r in rows if of(r) == currency]
 
 
-def _copy(sheet: Mapping[str, Sums]) -> Sheet:
-    copied = Sheet()
-    _merge(copied, sheet)
-    return copied
-
-
-# --- three sorted streams side by side, a key at a time -------------------------------------------
+# --- three sorted streams, a key at a time -------------------------------------------------------
 
 
 END: Final = "\U0010ffff" * 64
-"""Comes after every key. References are shorter, and none begins with this noncharacter."""
+"""Sorts after every key. References are shorter, and none begins with this noncharacter."""
 
 _NO_LEDGER_LINE: Final = TakingRow(END, "", 0, "", "", "", "", EARLIEST, EARLIEST)
 _NO_BOOK: Final = BookRow(END, "", "", "order", 0, "")
 _NO_LINE: Final = StatementRow(END, "", None, None, "fee", "", 0, 0, 0)
 
 MOST_AT_ONCE: Final = 10_000
-"""Rows of one stream and key that are looked at together: no order has so many lines, but a file
-whose reference column is the wrong one has, and lines that name no order all have one key. What
-is beyond comes as a further group of that key."""
+"""Rows of one stream and key in one group. No order has so many lines, but a file with a wrong
+reference column has, and lines that name no order share one key. Further rows make a further
+group of the key."""
 
 
 class Group(NamedTuple):
@@ -291,11 +265,12 @@ class Group(NamedTuple):
 
 
 class Plain(NamedTuple):
-    """Where the quick way leaves its counts: book and ledger lines in `agreed`, statements in
-    `settled`.
+    """Receivers of orders that agree plainly.
 
-    fee_fits  whether a statement line's fee is the expected one; None where none is known
-    unsettled is given a plain order whose capture has no statement line
+    agreed     counts of book and ledger lines
+    settled    counts of statement lines
+    fee_fits   whether a line's fee is the expected one; None if no fee is expected
+    unsettled  called with a plain order whose capture has no statement line
     """
 
     agreed: Sheet
@@ -311,13 +286,13 @@ def merge(
     *,
     plain: Plain,
 ) -> Iterator[Group]:
-    """Every key that does not plainly agree. Raises ValueError for a stream that is not sorted."""
+    """Yield every key that does not plainly agree. Raises ValueError for an unsorted stream."""
     agreed, settled, fee_fits, unsettled = plain
     t, b, s = next(takings, _NO_LEDGER_LINE), next(book, _NO_BOOK), next(lines, _NO_LINE)
     t2, b2, s2 = next(takings, _NO_LEDGER_LINE), next(book, _NO_BOOK), next(lines, _NO_LINE)
     last, count, captured, fees, net = "", 0, 0, 0, 0
     while True:
-        # Positions instead of names: this is done once for each order there is.
+        # Positions instead of names: this runs for every order.
         key = t[0]
         if (
             t2[0] > key == b[0] < b2[0]
@@ -325,7 +300,7 @@ def merge(
             and (minor := t[2])
             and minor == b[4]
             and (currency := t[3]) == b[5]
-            and not b[9]  # what was refunded, and the status
+            and not b[9]  # nothing refunded; then the status
             and (b[7] == "paid" or b[7] is None)
             and (
                 (unseen := s[0] > key)
@@ -376,7 +351,7 @@ def _is_of(s: StatementRow, t: TakingRow) -> bool:
 def _gather(
     into: list[Row], key: str, one: Row, two: Row, *, rows: Iterator[Row], none: Row
 ) -> tuple[Row, Row]:
-    """Put the rows of the key into the list; the two that come after them."""
+    """Move the rows of a key into a list; return the next two rows."""
     make: Callable[..., Row] = type(none)
     while one[0] == key:
         if len(into) == MOST_AT_ONCE:

@@ -1,8 +1,8 @@
-"""A closed period: what was reported, on what evidence, by which rules, and by whom.
+"""A closed month: what was reported, on what evidence, by which rules, and by whom.
 
-Leaves out: reading evidence and printing. A closing is written once. It names the closing before
-it by digest, so that none can be changed without every later one showing it, and it speaks only
-of the evidence that became known after the one before.
+Leaves out: reading evidence and printing. A closing is written once. It states the digest of the
+closing before it, so that every later one shows a change, and it covers only evidence that became
+known after that closing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from reconcile.reporting.words import CAUSE_WORDS
 from reconcile.values import frozen
 
 SHOWN: Final = 12
-"""Hex digits of a closing's digest that an adjustment cites: among some hundreds they are one."""
+"""Hex digits of a closing's digest in an adjustment: unique among some hundreds."""
 
 Name = tuple[str, str, str, str]
 """(table, currency or empty, line, what)"""
@@ -29,11 +29,11 @@ Name = tuple[str, str, str, str]
 
 @frozen
 class Figure:
-    """One line of a report that adds up: `count` of things, `sum` in minor units of `currency`.
+    """One sum of a report: `count` of things, `sum` in minor units of `currency`.
 
-    table     of which table it is
-    line      the row within it: an outcome, a flow, a cause
-    what      what of the row: such as `captured`; empty where a row has one sum
+    table     the table of the report
+    line      the row of the table: an outcome, a flow, a cause
+    what      the sum of the row, such as `captured`; empty if it has one sum
     """
 
     table: str
@@ -45,58 +45,43 @@ class Figure:
 
     @property
     def name(self) -> Name:
-        """What makes two figures the same figure."""
+        """The identity of a figure."""
         return (self.table, self.currency, self.line, self.what)
 
     def document(self) -> list[Any]:
-        """As a JSON list."""
+        """Return the figure as a JSON list."""
         return [*self.name, self.count, self.sum]
 
 
 def figure_of(document: list[Any]) -> Figure:
-    """The figure that `document` wrote."""
+    """Parse what `document` returned."""
     table, currency, line, what, count, total = document
     return Figure(table=table, currency=currency, line=line, what=what, count=count, sum=total)
 
 
 def figures(report: PeriodReport) -> tuple[Figure, ...]:
-    """Every figure of a report that is not zero, sorted by name."""
+    """Return every figure of a report that is not zero, sorted by name."""
     found = added(_rows(report))
     return tuple(sorted(found, key=lambda each: each.name))
 
 
 def added(figures: Iterable[Figure]) -> list[Figure]:
-    """Figures of equal name added up; those that come to nothing are left out."""
+    """Add up figures of equal name, and leave out zeros."""
     sums: dict[Name, tuple[int, int]] = {}
     for each in figures:
         count, total = sums.get(each.name, (0, 0))
         sums[each.name] = (count + each.count, total + each.sum)
-    return [
-        Figure(table=name[0], currency=name[1], line=name[2], what=name[3], count=count, sum=total)
-        for name, (count, total) in sums.items()
-        if count or total
-    ]
+    return [figure_of([*name, *both]) for name, both in sums.items() if any(both)]
 
 
 def difference(then: Iterable[Figure], now: Iterable[Figure]) -> tuple[Figure, ...]:
-    """What must be added to the figures of then to get those of now, sorted by name."""
-    found = added([*now, *(_negative(each) for each in then)])
-    return tuple(sorted(found, key=lambda each: each.name))
-
-
-def _negative(figure: Figure) -> Figure:
-    return Figure(
-        table=figure.table,
-        currency=figure.currency,
-        line=figure.line,
-        what=figure.what,
-        count=-figure.count,
-        sum=-figure.sum,
-    )
+    """Return what must be added to the figures of then to get those of now, sorted by name."""
+    negative = (replace(each, count=-each.count, sum=-each.sum) for each in then)
+    return tuple(sorted(added([*now, *negative]), key=lambda each: each.name))
 
 
 def _rows(report: PeriodReport) -> Iterator[Figure]:
-    """Breaks stand without their ages: a break that grows older is no news of the period."""
+    """Yield the figures of a report; breaks without their ages, which are no news of the period."""
     for step in report.flow:
         yield _figure("flow", step.currency, step.step, "", step.count, step.sum)
     for orders in report.control:
@@ -123,9 +108,7 @@ def _rows(report: PeriodReport) -> Iterator[Figure]:
 def _figure(
     table: str, currency: str | None, line: str, what: str, count: int, total: int
 ) -> Figure:
-    return Figure(
-        table=table, currency=currency or "", line=line, what=what, count=count, sum=total
-    )
+    return figure_of([table, currency or "", line, what, count, total])
 
 
 # --- adjustments ---------------------------------------------------------------------------------
@@ -133,9 +116,10 @@ def _figure(
 
 @frozen
 class ClosedMonth:
-    """What has been said of a closed month: its figures, and what reports since have added.
+    """The reported figures of a closed month.
 
-    closing  the digest of its closing
+    closing   digest of its closing
+    reported  what later reports have added
     """
 
     month: Month
@@ -145,42 +129,29 @@ class ClosedMonth:
 
 
 def adjustments(stated: ClosedMonth, now: Iterable[Figure]) -> tuple[AdjustmentRow, ...]:
-    """What a report must add to what was stated, so that it comes to the figures of now."""
+    """Return what a report must add to the stated figures to get those of now."""
     original = {each.name: each for each in stated.original}
     reported = {each.name: each for each in added(stated.reported)}
     changes = difference([*stated.original, *stated.reported], now)
     return tuple(
-        _row(stated, change, original=original.get(name), reported=reported.get(name))
-        for name, change in ((each.name, each) for each in changes)
-    )
-
-
-def _row(
-    stated: ClosedMonth, change: Figure, *, original: Figure | None, reported: Figure | None
-) -> AdjustmentRow:
-    return AdjustmentRow(
-        period=stated.month.name,
-        figure="/".join([part for part in (change.table, change.line, change.what) if part]),
-        currency=change.currency or None,
-        count_change=change.count,
-        sum_original=0 if original is None else original.sum,
-        sum_told=0 if reported is None else reported.sum,
-        sum_change=change.sum,
-        closing=stated.closing.removeprefix("sha256:")[:SHOWN],
+        AdjustmentRow(
+            period=stated.month.name,
+            figure="/".join([part for part in (each.table, each.line, each.what) if part]),
+            currency=each.currency or None,
+            count_change=each.count,
+            sum_original=original[each.name].sum if each.name in original else 0,
+            sum_told=reported[each.name].sum if each.name in reported else 0,
+            sum_change=each.sum,
+            closing=stated.closing.removeprefix("sha256:")[:SHOWN],
+        )
+        for each in changes
     )
 
 
 def change_in(row: AdjustmentRow) -> Figure:
-    """What an adjustment adds, as a figure of the month that it speaks of."""
+    """Return what an adjustment adds, as a figure of its month."""
     table, line, *what = row.figure.split("/")
-    return Figure(
-        table=table,
-        currency=row.currency or "",
-        line=line,
-        what="".join(what),
-        count=row.count_change,
-        sum=row.sum_change,
-    )
+    return _figure(table, row.currency, line, "".join(what), row.count_change, row.sum_change)
 
 
 FORM: Final = 2
@@ -189,7 +160,7 @@ FORM: Final = 2
 
 @frozen
 class EvidenceDigest:
-    """The evidence of one kind that became known on one day: how many rows, and their SHA-256.
+    """Number and SHA-256 of the rows of one kind that became known on one day.
 
     part  `deliveries`, `events`, `records`, …
     """
@@ -202,7 +173,7 @@ class EvidenceDigest:
 
 @frozen
 class Print:
-    """One format of the report at closing: the SHA-256 and length of its bytes."""
+    """SHA-256 and length of one format of the report at closing."""
 
     format: str
     sha256: str
@@ -211,7 +182,7 @@ class Print:
 
 @frozen
 class Adjusted:
-    """What a report adds to a period that was closed before it."""
+    """What a report adds to a month closed before."""
 
     period: str
     figures: tuple[Figure, ...]
@@ -221,15 +192,15 @@ class Adjusted:
 class Closing:
     """One closed month.
 
-    known_after  the evidence digested here became known after this instant: `as_of` of the closing
-                 before it; 0 for the first
-    before       digest of the closing before it; None for the first
+    known_after  its evidence became known after this instant: `as_of` of the closing before; 0 for
+                 the first
+    before       digest of the closing before; None for the first
     by, role     who closed it
-    margin_days  how long after its end it could be closed at the earliest
-    policy       what folds and matches depended on: the merchant's policy and rules
-    program      what made it: the program's version
-    checkpoint   size and head of the sealed log then; None where nothing was sealed. The audit
-                 entry of closing, which bears the closing's digest, is sealed after it
+    margin_days  days after its end before which it could not be closed
+    policy       the merchant's policy and rules, which folds and matches depend on
+    program      version of the program
+    checkpoint   size and head of the sealed log then; None if nothing was sealed. The audit entry
+                 with this closing's digest is sealed after it
     """
 
     month: Month
@@ -256,12 +227,12 @@ class Closing:
 
     @property
     def history(self) -> str:
-        """`sha256:…` over the digests of all its evidence, and so over the evidence."""
-        return fingerprint([_sealed_document(each) for each in self.evidence])
+        """`sha256:…` over the digests of all its evidence."""
+        return fingerprint(_evidence_document(self))
 
 
 def adjusted_in(rows: Iterable[AdjustmentRow]) -> tuple[Adjusted, ...]:
-    """The adjustments that a report states, by the month that they speak of."""
+    """Return the adjustments of a report, by month."""
     found: dict[str, list[Figure]] = {}
     for row in rows:
         found.setdefault(row.period, []).append(change_in(row))
@@ -269,7 +240,7 @@ def adjusted_in(rows: Iterable[AdjustmentRow]) -> tuple[Adjusted, ...]:
 
 
 def closing_document(closing: Closing) -> dict[str, Any]:
-    """The closing as JSON values, from which `closing_of` makes it again."""
+    """Return the closing as JSON values."""
     month = closing.month
     ends = {"start": format_instant(month.start), "end": format_instant(month.end)}
     return {
@@ -286,7 +257,7 @@ def closing_document(closing: Closing) -> dict[str, Any]:
         "policy": dict(closing.policy),
         "program": dict(closing.program),
         "checkpoint": None if closing.checkpoint is None else dict(closing.checkpoint),
-        "evidence": [_sealed_document(each) for each in closing.evidence],
+        "evidence": _evidence_document(closing),
         "figures": [each.document() for each in closing.figures],
         "adjusted": [
             {"period": each.period, "figures": [one.document() for one in each.figures]}
@@ -297,16 +268,19 @@ def closing_document(closing: Closing) -> dict[str, Any]:
     }
 
 
-def _sealed_document(sealed: EvidenceDigest) -> list[Any]:
-    return [sealed.part, sealed.day, sealed.count, sealed.digest]
+def _evidence_document(closing: Closing) -> list[list[Any]]:
+    return [[each.part, each.day, each.count, each.digest] for each in closing.evidence]
 
 
 def closing_of(document: Mapping[str, Any]) -> Closing:
-    """The closing of a document. Raises KeyError, TypeError or ValueError where it is not one."""
+    """Parse a closing. Raises KeyError, TypeError or ValueError for other documents."""
     if document["form"] != FORM:
         raise ValueError("the closing was written by a later version of the program")
+    plain, counted = month_named(document["period"]), document["month"]
+    bounds = (parse_instant(counted["start"]), parse_instant(counted["end"]))
+    month = replace(plain, zone=counted["zone"], bounds=bounds)
     return Closing(
-        month=_month_of(document),
+        month=plain if month.is_of_utc else month,
         as_of=parse_instant(document["as_of"]),
         closed_at=parse_instant(document["closed_at"]),
         by=document["by"],
@@ -336,30 +310,19 @@ def closing_of(document: Mapping[str, Any]) -> Closing:
     )
 
 
-def _month_of(document: Mapping[str, Any]) -> Month:
-    plain, counted = month_named(document["period"]), document["month"]
-    bounds = (parse_instant(counted["start"]), parse_instant(counted["end"]))
-    month = replace(plain, zone=counted["zone"], bounds=bounds)
-    return plain if month.is_of_utc else month
-
-
 def first_difference(then: Iterable[EvidenceDigest], now: Iterable[EvidenceDigest]) -> str | None:
-    """The first part and day whose evidence is not what it was, in one sentence; None: all is."""
+    """Return a sentence about the first day and part whose evidence changed; None if none did."""
     before = {(each.day, each.part): each for each in then}
     after = {(each.day, each.part): each for each in now}
     for day, part in sorted(before.keys() | after.keys()):
         old, new = before.get((day, part)), after.get((day, part))
         if old != new:
-            return _changed(part, day, old, new)
+            was, are = (0 if each is None else each.count for each in (old, new))
+            what = part.replace("_", " ")
+            if was == are:
+                return f"{what} of {day}: {are:,} as at closing, and not the same"
+            return f"{what} of {day}: {was:,} at closing, {are:,} now"
     return None
-
-
-def _changed(part: str, day: str, old: EvidenceDigest | None, new: EvidenceDigest | None) -> str:
-    was, are = (0 if each is None else each.count for each in (old, new))
-    what = part.replace("_", " ")
-    if was == are:
-        return f"{what} of {day}: {are:,} as at closing, and not the same"
-    return f"{what} of {day}: {was:,} at closing, {are:,} now"
 
 
 # --- why a month cannot be closed yet -------------------------------------------------------------
@@ -371,15 +334,18 @@ BLOCKING: Final[frozenset[BreakCause]] = frozenset({"unresolved", "payment_in_do
 """Causes of breaks that must be decided before a month is closed."""
 
 ACCEPTED: Final = "accepted"
-"""The state of a break that a person has taken responsibility for."""
+"""State of a break that a person has accepted."""
 
 NAMED: Final = 3
-"""Examples named in one reason; the report lists them all."""
+"""Examples named in one reason; the report lists all."""
 
 
 @frozen
 class Blocker:
-    """One reason, and what to do: a sentence each. cause: of which breaks it speaks, if of some."""
+    """One reason against closing, and what to do about it: a sentence each.
+
+    cause  cause of the breaks that it is about, if any
+    """
 
     code: BlockerCode
     sentence: str
@@ -388,7 +354,7 @@ class Blocker:
 
 
 def too_early(month: Month, *, now: Instant, margin_days: int) -> Iterator[Blocker]:
-    """Whether the month, and the days after it in which its evidence still comes, are over."""
+    """Yield a reason if the month, or the margin for its late evidence, is not over."""
     opens = month.end + margin_days * DAY
     if now < opens:
         yield Blocker(
@@ -401,7 +367,7 @@ def too_early(month: Month, *, now: Instant, margin_days: int) -> Iterator[Block
 
 
 def in_report(report: PeriodReport) -> Iterator[Blocker]:
-    """What the month's report itself says against closing it."""
+    """Yield the reasons in the month's report: ties, breaks and pending orders."""
     for tie in report.ties:
         if not tie.holds:
             yield Blocker(
@@ -447,7 +413,7 @@ def _breaks(report: PeriodReport) -> Iterator[Blocker]:
 
 
 def rejected(count: int) -> Iterator[Blocker]:
-    """`count`: deliveries of the month that were refused and would be taken now."""
+    """Yield a reason for `count` rejected deliveries that would be accepted now."""
     if count:
         yield Blocker(
             code="rejected",

@@ -1,9 +1,8 @@
-"""What a report is made from, one order or break at a time; and where the money of each statement
-line is, which a journal needs, too.
+"""Input of a report, one order or break at a time, and where the money of each line is.
 
-Leaves out: where it comes from, and matching (`matching.bank`). Whoever gathers it gives every
-order, line and break once, in any order; nothing here is kept. A line's money is on its way from
-the statement's date on, where the bank is there to say when it came.
+Leaves out: gathering, and matching (`matching.bank`). The caller passes every order, line and break
+once, in any order. The money of a line is in transit from the statement's date on, if bank files
+show when it came.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ from reconcile.values import frozen
 
 @frozen
 class OrderSeen:
-    """One order with the statement lines that are its own; `taking` is None for lines that no
-    ledger knows of.
+    """One order with its statement lines.
 
-    shared  whether another order has the same key, so that it is not sure whose the lines are
+    taking  None for lines that no ledger knows
+    shared  whether another order has an equal key, so that the lines may be the other's
     """
 
     taking: LedgerLine | None
@@ -42,10 +41,7 @@ class OrderSeen:
 
 @frozen
 class BreakSeen:
-    """One break, what people made of it, and its words.
-
-    state  `open`, `assigned` or `accepted`
-    """
+    """One break, its state (`open`, `assigned` or `accepted`), and its wording."""
 
     found: Break
     state: str
@@ -57,8 +53,9 @@ class BreakSeen:
 class ChangeSeen:
     """An order whose published outcome differs between the period's start and its end.
 
-    at       when the last revision in the period was published, and `because` its sentences
-    before   what was published last before the start
+    at       when the last revision in the period was published
+    before   the outcome published last before the start
+    because  sentences of the last revision
     """
 
     order: str
@@ -68,11 +65,11 @@ class ChangeSeen:
     because: tuple[str, ...]
 
 
-# --- orders and statement lines in key order, brought together order by order ---------------------
+# --- orders with their statement lines -----------------------------------------------------------
 
 
 def merged(takings: Iterable[LedgerLine], rows: Iterable[StatementRow]) -> Iterator[OrderSeen]:
-    """Every ledger line and every statement line once; both streams ascend by key."""
+    """Merge ledger lines and statement lines; both streams ascend by key."""
     orders = groupby(takings, key=lambda taking: taking.key)
     lines = groupby(rows, key=lambda row: row.key)
     order, line = next(orders, None), next(lines, None)
@@ -90,25 +87,22 @@ def merged(takings: Iterable[LedgerLine], rows: Iterable[StatementRow]) -> Itera
 
 
 def _together(takings: list[LedgerLine], rows: list[StatementRow]) -> Iterator[OrderSeen]:
-    """Orders whose references are written differently have one key: a line goes to the one that
-    knows its payment, else to the one whose reference it has, else to the first."""
+    """Share lines among orders of one key, whose references are written differently.
+
+    A line goes to the order that knows its payment, else to the one that it names, else to the
+    first.
+    """
     shares: list[list[StatementLine]] = [[] for _ in takings]
     for row in rows:
-        shares[_place(takings, row)].append(line_of(row))
+        paid = [n for n, t in enumerate(takings) if row.payment in [p for _, p in t.payments]]
+        named = [n for n, t in enumerate(takings) if t.order == row.order]
+        shares[(paid or named or [0])[0]].append(line_of(row))
     for taking, share in zip(takings, shares, strict=True):
         yield OrderSeen(taking=taking, lines=tuple(share), shared=len(takings) > 1)
 
 
-def _place(takings: list[LedgerLine], row: StatementRow) -> int:
-    for place, taking in enumerate(takings):
-        if any(payment == row.payment for _, payment in taking.payments):
-            return place
-    named = [place for place, taking in enumerate(takings) if taking.order == row.order]
-    return named[0] if named else 0
-
-
 def line_of(row: StatementRow) -> StatementLine:
-    """The line of a row."""
+    """Return the statement line of a row."""
     return StatementLine(
         line_id=row.line_id,
         payment=row.payment,
@@ -124,7 +118,7 @@ def line_of(row: StatementRow) -> StatementLine:
     )
 
 
-# --- statement lines beside the movements that they settle ----------------------------------------
+# --- statement lines and the movements that they settle ------------------------------------------
 
 
 _SETTLES: Final[dict[StatementKind, tuple[EntryKind, ...]]] = {
@@ -138,9 +132,9 @@ _SETTLES: Final[dict[StatementKind, tuple[EntryKind, ...]]] = {
 
 @frozen
 class SettledLine:
-    """A statement line and the movements that it settles; none where the ledger has none.
+    """A statement line and the movements that it settles, if the ledger has any.
 
-    fresh            of `taken` those that no line before it settles a part of
+    fresh            movements in `taken` that no earlier line settles in part
     gross, fee, net  as they change the merchant's balance: see `signed`
     exchanged        whether it settles its movement in another currency
     """
@@ -155,10 +149,13 @@ class SettledLine:
 
 
 def settled(seen: OrderSeen, *, strange: Set[str] = frozenset()) -> tuple[SettledLine, ...]:
-    """Every line of the order, each with its movements: of those of its payment that no line has,
-    the one with its amount, else all if they add up to it, else the first. A line for which
-    nothing is left is a further part of the first movement of its payment. strange: the ids of
-    lines that the matching found to be of no movement."""
+    """Return every line of the order with its movements.
+
+    Of the movements of its payment that no line has, it settles the one with its amount, else all
+    if they add up to it, else the first. If none is left, it is a further part of the first.
+
+    strange  ids of lines for which the matching found no movement
+    """
     if not seen.lines:
         return ()
     left = [] if seen.taking is None else list(seen.taking.taken)
@@ -199,7 +196,7 @@ Abroad = list[tuple[tuple[Taken, ...], list[StatementLine]]]
 
 
 def settled_abroad(seen: OrderSeen) -> Abroad:
-    """The captures of the order that its lines settle in another currency, each with them."""
+    """Return captures that the order's lines settle in another currency."""
     if seen.taking is None or seen.shared:
         return []
     captures = [each for each in seen.taking.taken if each.kind == "captured"]
@@ -207,11 +204,11 @@ def settled_abroad(seen: OrderSeen) -> Abroad:
 
 
 def taken_abroad(seen: OrderSeen) -> Abroad:
-    """The same of what went back."""
+    """Return returned money that the order's lines take in another currency."""
     if seen.taking is None or seen.shared:
         return []
     returns = [each for each in seen.taking.taken if each.kind != "captured"]
-    if not returns:  # as with most orders, of which there may be millions
+    if not returns:  # as with most of millions of orders
         return []
     return [(tuple(parts), lines) for parts, lines in exchanges_back(returns, seen.lines)]
 
@@ -219,30 +216,26 @@ def taken_abroad(seen: OrderSeen) -> Abroad:
 def _beside(
     line: StatementLine, left: list[Taken], claimed: list[Taken], gross: int
 ) -> tuple[tuple[Taken, ...], tuple[Taken, ...]]:
-    """The movements of the line that no line had before, and its movements. A negative payment is
-    what some providers write for a refund or a reversal, else it corrects what came. A dispute may
-    be just what a reversal took (`returning.is_of`)."""
+    """Return the movements of the line that no line had before, and all its movements.
+
+    Some providers write a negative payment for a refund or reversal; otherwise it corrects a
+    capture. A dispute may be exactly what a reversal took (`returning.is_of`).
+    """
     kinds = [_SETTLES[line.kind]]
     if line.kind == "payment" and gross < 0:
         kinds.insert(0, _SETTLES["refund"])
     for each in kinds:
-        fresh = _chosen([one for one in left if _fits(line, one, each)], gross)
+        fitting = tuple([one for one in left if _fits(line, one, each)])
+        equal = tuple([one for one in fitting if one.minor == gross][:1])
+        adds_up = sum([one.minor for one in fitting]) == gross
+        fresh = equal or (fitting if adds_up else fitting[:1])
         taken = fresh or tuple([one for one in claimed if _fits(line, one, each)][:1])
         if taken:
             return fresh, taken
     if line.kind == "dispute" and line.payment is not None:
-        fitting = [one for one in left if one.minor == gross and _fits(line, one, ("reversed",))]
-        return tuple(fitting[:1]), tuple(fitting[:1])
+        alike = [one for one in left if one.minor == gross and _fits(line, one, ("reversed",))]
+        return tuple(alike[:1]), tuple(alike[:1])
     return (), ()
-
-
-def _chosen(fitting: list[Taken], gross: int) -> tuple[Taken, ...]:
-    for each in fitting:
-        if each.minor == gross:
-            return (each,)
-    if sum([each.minor for each in fitting]) == gross:
-        return tuple(fitting)
-    return tuple(fitting[:1])
 
 
 def _fits(line: StatementLine, taken: Taken, kinds: tuple[EntryKind, ...]) -> bool:
@@ -254,25 +247,24 @@ def _fits(line: StatementLine, taken: Taken, kinds: tuple[EntryKind, ...]) -> bo
 
 
 def signed(line: StatementLine) -> tuple[int, int, int]:
-    """Gross, fee and net as they change the merchant's balance (`balance_of`); a line that is only
-    a fee has no gross."""
+    """Return gross, fee and net as they change the merchant's balance; a fee line has no gross."""
     if line.kind == "fee":
         return 0, -line.net, line.net
     gross = balance_of(line)
     return gross, line.fee, line.net if gross == line.gross else gross - line.fee
 
 
-# --- where the money of each statement line is ----------------------------------------------------
+# --- where the money of a statement line is ------------------------------------------------------
 
 _UNBOOKED: Final[frozenset[Bucket]] = frozenset({"bank_line_unknown", "awaiting_statement"})
-"""Bank lines of a provider of which no payout is known."""
+"""Buckets of a provider's bank lines without a known payout."""
 
 Key = tuple[str, str | None, str]
 """(source, payout, currency)"""
 
 
 class BankView:
-    """A leg, by the payouts that statement lines name."""
+    """A bank leg, indexed by the payouts that statement lines name."""
 
     def __init__(self, leg: BankLeg) -> None:
         self.links = leg.links
@@ -282,32 +274,30 @@ class BankView:
             flow: Flow = "in_bank" if link.expected is None else "exchanged"
             for each in link.payouts:
                 self._flows[each.source, each.reference, each.currency] = flow
-                self._covered.add((each.source, each.reference, each.currency))
-        for alone in leg.alone:
-            if alone.payout is not None and alone.bucket != "not_covered":
-                payout = alone.payout
-                self._covered.add((payout.source, payout.reference, payout.currency))
+        waiting = [e.payout for e in leg.alone if e.payout and e.bucket != "not_covered"]
+        self._covered |= self._flows.keys()
+        self._covered |= {(each.source, each.reference, each.currency) for each in waiting}
         self.unbooked = tuple(
             [e.line for e in leg.alone if e.line is not None and e.bucket in _UNBOOKED]
         )
 
     def flow_of(self, line: StatementLine) -> Flow:
-        """Where the net of a statement line is."""
+        """Return where the net of a statement line is."""
         if line.payout is None:
             return "no_payout"
         return self._flows.get((line.source, line.payout, line.currency), "not_in_bank")
 
     def on_its_way(self, line: StatementLine) -> bool:
-        """Whether the bank is there to say when the line's money came."""
+        """Return whether bank files show when the line's money came."""
         return (line.source, line.payout, line.currency) in self._covered
 
     def differing(self, *, start: Instant, end: Instant) -> Iterator[Money]:
-        """By how much the bank has less than was paid out, of each transfer of the period."""
+        """Yield what the bank lacks of each transfer of the period."""
         for link in self.links:
             if link.expected is None and link.missing.minor and start <= link.at < end:
                 yield link.missing
 
 
 def dated(link: Link) -> Instant:
-    """When the whole of a transfer had been booked."""
+    """Return when the whole transfer had been booked."""
     return max([each.booked_at for each in link.lines])

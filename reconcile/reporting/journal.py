@@ -1,29 +1,28 @@
-"""The money of a period as balanced double entries.
+"""The money of a period as double-entry transactions.
 
-Leaves out: account names and how a program writes a journal. Every transaction is of one currency
-and its postings add up to nothing.
+Leaves out: account names and file formats. Every transaction has one currency, and its postings add
+up to zero.
 
     captured       clearing +   sales -          on the provider's date
     refunded       refunds +    clearing -       on the provider's date
     dispute lost   disputes +   clearing -       on the provider's date
     settled        bank + net   fees + fee       clearing - gross, on the statement's date;
-                   where files of the bank are there, in_transit in place of bank
+                   with bank files, in_transit in place of bank
     in the bank    bank +       in_transit -     on the bank's date
     exchanged      exchange +   in_transit -     in the payout's currency, on the bank's date, and
-                   bank +       exchange -       in the bank's; of what it has more than by the rate
-                   exchange +   exchange_gains - of the rules
-    settled in another currency:
+                   bank +       exchange -       in the bank's; for the excess over the rules' rate
+                   exchange +   exchange_gains -
+    settled in another currency, on the statement's date:
                    exchange +   clearing -       in the payment's currency, and
-                   clearing +   exchange -       in the statement's; of what it has more than by the
-                   exchange +   exchange_gains - rate of the rules, on the statement's date
-    written off    write_offs + clearing -       when a person accepted the break; in_transit - of a
-                                                 payout or a bank line
+                   clearing +   exchange -       in the statement's; for the excess over the rate
+                   clearing +   exchange_gains -
+    written off    write_offs + clearing -       when a person accepted the break; in_transit - for
+                                                 a payout or a bank line
     taken back     clearing +   write_offs -     when evidence ended that, or its money changed
 
-So the balance of clearing is what is not yet settled, what the provider keeps back or carries to a
-later payout, and what breaks leave (`Break.left`), the sign of these turned round where a statement
-has paid more than moved. In the same way the balance of in_transit is what is not yet in the bank
-and what breaks of payouts and bank lines leave.
+So the balance of clearing is money not yet settled, money that the provider holds back or carries
+to a later payout, and money that breaks leave (`Break.left`). Likewise the balance of in_transit is
+money not yet in the bank, and money that breaks of payouts and bank lines leave.
 """
 
 from __future__ import annotations
@@ -44,7 +43,6 @@ from reconcile.money import Money
 from reconcile.reporting.input import (
     BankView,
     OrderSeen,
-    SettledLine,
     dated,
     settled,
     settled_abroad,
@@ -65,7 +63,7 @@ Role = Literal[
     "exchange_gains",
 ]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
-"""What an account is for. A merchant's own names for them are a mapping."""
+"""Purposes of accounts. A mapping gives the merchant's own names."""
 
 _OTHER_SIDE: Final[dict[EntryKind, Role]] = {
     "captured": "sales",
@@ -77,7 +75,7 @@ _OTHER_SIDE: Final[dict[EntryKind, Role]] = {
 
 @frozen
 class Posting:
-    """Minor units on one account: debit is positive, credit negative."""
+    """Minor units on one account: debits positive, credits negative."""
 
     role: Role
     minor: int
@@ -87,8 +85,8 @@ class Posting:
 class Transaction:
     """One movement of money.
 
-    what   in words, for people: `captured`, `settled payment`, `written off: not_settled`
-    cites  the event, line and break ids that it rests on
+    what   words for people: `captured`, `settled payment`, `written off: not_settled`
+    cites  ids of the events, lines and breaks that it rests on
     """
 
     at: Instant
@@ -109,21 +107,40 @@ def transactions(
     bank: BankView | None = None,
     rates: Sequence[ExpectedRate] = (),
 ) -> Iterator[Transaction]:
-    """One order's transactions dated from `start` on and before `end`.
+    """Yield one order's transactions dated from `start` on and before `end`.
 
-    bank   None where it is unknown what the bank has; then what is settled is in the bank
-    rates  by which what arrives in another currency is expected
+    bank   None without bank files: then settled money counts as in the bank
+    rates  expected exchange rates
     """
     order = None if seen.taking is None else seen.taking.order
     for taken in () if seen.taking is None else seen.taking.taken:
         if start <= taken.at < end:
-            yield _moved(order, taken)
+            other = (_OTHER_SIDE[taken.kind], -taken.minor)
+            yield Transaction(
+                at=taken.at,
+                what=taken.kind.replace("_", " "),
+                currency=taken.currency,
+                postings=_balanced(("clearing", taken.minor), other),
+                order=order,
+                payment=taken.payment,
+                source=taken.source,
+                cites=taken.cites,
+            )
     for each in settled(seen):
-        at = each.line.settled_at
+        line, at = each.line, each.line.settled_at
         if at is not None and start <= at < end and (each.gross or each.fee or each.net):
-            transit = bank is not None and bank.on_its_way(each.line)
-            yield _settled(order or each.line.order, each, at, "in_transit" if transit else "bank")
-
+            transit = bank is not None and bank.on_its_way(line)
+            into: Role = "in_transit" if transit else "bank"
+            yield Transaction(
+                at=at,
+                what=f"settled {line.kind}",
+                currency=line.currency,
+                postings=_balanced((into, each.net), ("fees", each.fee), ("clearing", -each.gross)),
+                order=order or line.order,
+                payment=line.payment,
+                source=line.source or (each.fresh[0].source if each.fresh else None),
+                cites=(line.line_id, *(cite for taken in each.fresh for cite in taken.cites)),
+            )
     for parts, lines in (*settled_abroad(seen), *taken_abroad(seen)):
         found = _abroad(order, parts, lines, rates)
         yield from (step for step in found if start <= step.at < end)
@@ -135,9 +152,11 @@ def _abroad(
     lines: Sequence[StatementLine],
     rates: Sequence[ExpectedRate],
 ) -> Iterator[Transaction]:
-    """What takes a payment out of clearing in its own currency, and puts it there in the other, at
-    the rate of the rules; what arrived beyond that is a gain. Of what went back the contrary, and
-    a loss. Beyond what they tolerate the rest stays in clearing: its break reports it."""
+    """Move a payment in clearing from its own currency to the other, at the rules' rate.
+
+    The excess over the rate is a gain, or a loss for returned money, which moves the other way.
+    Beyond the rules' tolerance the excess stays in clearing, and a break reports it.
+    """
     came = Money(minor=sum([each.minor for each in taken]), currency=taken[0].currency)
     arrived = Money(minor=sum(map(balance_of, lines)), currency=lines[0].currency)
     due, within = expected_of(came, arrived, rates)
@@ -147,7 +166,6 @@ def _abroad(
     ]
     if within and arrived != due:
         more = Money(minor=arrived.minor - due.minor, currency=due.currency)
-        # What is more in clearing than the rate makes is a gain.
         steps.append(("exchanged at another rate", more, "clearing", "exchange_gains"))
     for what, money, into, out_of in steps:
         yield Transaction(
@@ -165,62 +183,45 @@ def _abroad(
         )
 
 
-def _moved(order: str | None, taken: Taken) -> Transaction:
-    return Transaction(
-        at=taken.at,
-        what=taken.kind.replace("_", " "),
-        currency=taken.currency,
-        postings=_balanced(("clearing", taken.minor), (_OTHER_SIDE[taken.kind], -taken.minor)),
-        order=order,
-        payment=taken.payment,
-        source=taken.source,
-        cites=taken.cites,
-    )
-
-
-def _settled(order: str | None, each: SettledLine, at: Instant, into: Role) -> Transaction:
-    line = each.line
-    source = line.source or (each.fresh[0].source if each.fresh else None)
-    return Transaction(
-        at=at,
-        what=f"settled {line.kind}",
-        currency=line.currency,
-        postings=_balanced((into, each.net), ("fees", each.fee), ("clearing", -each.gross)),
-        order=order,
-        payment=line.payment,
-        source=source,
-        cites=(line.line_id, *(cite for taken in each.fresh for cite in taken.cites)),
-    )
-
-
-# --- in the bank, as its own statement confirms ---------------------------------------------------
+# --- in the bank, as its own statement confirms --------------------------------------------------
 
 
 def confirmed(bank: BankView, *, start: Instant, end: Instant) -> Iterator[Transaction]:
-    """What the bank booked, and what was exchanged on the way, dated from `start` on and before
-    `end`."""
+    """Yield what the bank booked and exchanged, dated from `start` on and before `end`."""
     found = [each for link in bank.links for each in _of_link(link)]
     found += [_in_bank(line, "in_transit", cites=()) for line in bank.unbooked if line.minor]
     yield from (each for each in found if start <= each.at < end)
 
 
 def _of_link(link: Link) -> Iterator[Transaction]:
-    cites = tuple([each.payout_id for each in link.payouts])
+    """Yield the transactions of payouts and the bank lines that are one transfer."""
+    payouts = tuple([each.payout_id for each in link.payouts])
     against: Role = "in_transit" if link.expected is None else "exchange"
     for line in link.lines:
         if line.minor:
-            yield _in_bank(line, against, cites=cites)
+            yield _in_bank(line, against, cites=payouts)
     if link.expected is None:
         return
-    paid, more = link.paid, -link.missing.minor
-    yield _between(link, "exchanged", paid.currency, ("exchange", "in_transit", paid.minor))
-    if more:
-        gains: Role = "in_transit" if link.bucket == "payout_amount_differs" else "exchange_gains"
-        what = "exchanged at another rate"
-        yield _between(link, what, link.booked.currency, ("exchange", gains, more))
+    more = Money(minor=-link.missing.minor, currency=link.booked.currency)
+    gains: Role = "in_transit" if link.bucket == "payout_amount_differs" else "exchange_gains"
+    steps: list[tuple[str, Money, Role]] = [("exchanged", link.paid, "in_transit")]
+    if more.minor:
+        steps.append(("exchanged at another rate", more, gains))
+    for what, money, out_of in steps:
+        yield Transaction(
+            at=dated(link),
+            what=what,
+            currency=money.currency,
+            postings=_moving("exchange", out_of, money.minor),
+            order=None,
+            payment=None,
+            source=link.payouts[0].source or None,
+            cites=(*payouts, *[each.line_id for each in link.lines]),
+        )
 
 
 def _in_bank(line: BankLine, against: Role, *, cites: tuple[str, ...]) -> Transaction:
+    """Return the transaction of one bank line."""
     return Transaction(
         at=line.booked_at,
         what="confirmed by bank statement",
@@ -233,37 +234,21 @@ def _in_bank(line: BankLine, against: Role, *, cites: tuple[str, ...]) -> Transa
     )
 
 
-def _between(link: Link, what: str, currency: str, moved: tuple[Role, Role, int]) -> Transaction:
-    return Transaction(
-        at=dated(link),
-        what=what,
-        currency=currency,
-        postings=_moving(*moved),
-        order=None,
-        payment=None,
-        source=link.payouts[0].source or None,
-        cites=(
-            *[each.payout_id for each in link.payouts],
-            *[each.line_id for each in link.lines],
-        ),
-    )
-
-
 def _moving(into: Role, out_of: Role, minor: int) -> tuple[Posting, ...]:
     return Posting(role=into, minor=minor), Posting(role=out_of, minor=-minor)
 
 
-# --- written off ----------------------------------------------------------------------------------
+# --- written off ---------------------------------------------------------------------------------
 
 
 def written_off(
     found: Break, steps: Iterable[Step], *, start: Instant, end: Instant
 ) -> Iterator[Transaction]:
-    """What people wrote off of a break, and what was taken back of that, dated from `start` on and
-    before `end`: exactly what it left in clearing, or on its way to the bank, nothing where it left
-    nothing.
+    """Yield what was written off of a break, and taken back, dated from `start` on, before `end`.
 
-    found  the break as any run saw it: what it left then is stated by its steps
+    It is exactly what the break left in clearing or in transit.
+
+    found  the break as any run saw it; its steps state what it left
     """
     account: Role = "in_transit" if found.cause in BANK_CAUSES else "clearing"
     for step, before, after in acceptances(steps):
@@ -286,8 +271,10 @@ def written_off(
 
 
 def _balanced(*postings: tuple[Role, int]) -> tuple[Posting, ...]:
-    """Without those of nothing. What a statement's own line leaves over stands in clearing: its
-    gross, fee and net are checked when it is imported."""
+    """Return the postings that are not zero; clearing takes any remainder.
+
+    Gross, fee and net of a statement line are checked when it is imported.
+    """
     left = sum(minor for _, minor in postings)
     given = dict(postings)
     given["clearing"] = given.get("clearing", 0) - left

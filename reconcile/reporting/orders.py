@@ -1,6 +1,6 @@
-"""Adds up orders: flow, control totals, outcomes, findings and outcomes over time.
+"""Sums of orders: flow, control totals, outcomes, findings and outcomes over time.
 
-Leaves out: which order is of the period; `tally` asks `standing` once for each.
+Leaves out: the selection of orders; `tally` calls `standing` once for each.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections import Counter
 from typing import Final
 
-from reconcile.instants import DAY, Duration, Instant
+from reconcile.instants import DAY, Instant
 from reconcile.ledger.ledger import OUTCOMES, Outcome
 from reconcile.ledger.vocabulary import FINDING_CODES, FINDINGS, FindingCode
 from reconcile.matching.ledger_lines import LedgerLine
@@ -43,21 +43,21 @@ GROUP_OF: Final[dict[Outcome, OutcomeGroup]] = {
     "pending": "open",
     "not_attempted": "open",
 }
-"""success: money moved for it, whatever went back later; failure: somebody said no; timeout: the
+"""success: money came, whatever went back later; failure: somebody refused or canceled; timeout:
 time ran out; open: no final outcome yet."""
 
 NO_CURRENCY: Final = ""
-"""Stands in keys for an order of which neither price nor money is known."""
+"""Key of an order without known price and money."""
 
 DAILY_UP_TO: Final = 92 * DAY
-"""A chart of a quarter by day is still one that a person reads."""
+"""Longest period charted by day: a quarter is still readable."""
 
 WEEKLY_UP_TO: Final = 732 * DAY
-"""Two years by week are a hundred and five columns; beyond that it is months."""
+"""Longest period charted by week: two years are 105 columns. Longer ones are charted by month."""
 
 
 def standing(taking: LedgerLine, scope: Scope, *, moved: bool) -> tuple[FlowStep, ...]:
-    """The steps that an order stands in: none for one that is not of the period."""
+    """Return the steps of an order in the period; none if it is not of the period."""
     closed = taking.closed_at
     if closed is not None:
         closed = max(closed, taking.opened_at)
@@ -68,7 +68,7 @@ def standing(taking: LedgerLine, scope: Scope, *, moved: bool) -> tuple[FlowStep
 
 
 class FlowSums:
-    """Orders and what they cost, by currency and step."""
+    """Number and prices of orders, by currency and step."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, FlowStep]] = Counter()
@@ -76,14 +76,14 @@ class FlowSums:
         self._currencies: set[str] = set()
 
     def add(self, currency: str, steps: tuple[FlowStep, ...], price: int) -> None:
-        """One order of the period."""
+        """Add an order of the period."""
         self._currencies.add(currency)
         for step in steps:
             self._counts[currency, step] += 1
             self._sums[currency, step] += price
 
     def rows(self) -> tuple[FlowRow, ...]:
-        """Every step of every currency, those without orders too."""
+        """Return every step of every currency, also without orders."""
         return tuple(
             FlowRow(
                 currency=currency or None,
@@ -109,16 +109,16 @@ class ControlSums:
         self._money: Counter[tuple[str, OutcomeBucket, str]] = Counter()
 
     def order(self, currency: str, outcome: Outcome, price: int) -> None:
-        """One order of the period."""
+        """Add an order of the period."""
         self._orders[currency, outcome] += 1
         self._prices[currency, outcome] += price
 
     def money(self, currency: str, bucket: OutcomeBucket, *, flow: str, minor: int) -> None:
-        """One movement placed in the period."""
+        """Add a movement placed in the period."""
         self._money[currency, bucket, flow] += minor
 
     def rows(self) -> tuple[ControlRow, ...]:
-        """By currency, then by outcome, the most decisive first."""
+        """Return the rows by currency, then by outcome, the most decisive first."""
         keys = set(self._orders) | {(currency, bucket) for currency, bucket, _ in self._money}
         found = sorted(keys, key=lambda key: (key[0], _BUCKETS.index(key[1])))
         return tuple(
@@ -136,7 +136,7 @@ class ControlSums:
 
 
 class OutcomeSums:
-    """Orders by outcome and reason, and what else was odd about them."""
+    """Orders by outcome and reason, with further attempts and findings."""
 
     def __init__(self) -> None:
         self._orders: Counter[tuple[Outcome, str]] = Counter()
@@ -144,7 +144,7 @@ class OutcomeSums:
         self._findings: Counter[FindingCode] = Counter()
 
     def add(self, taking: LedgerLine) -> None:
-        """One order of the period."""
+        """Add an order of the period."""
         key = (taking.outcome, taking.reason)
         self._orders[key] += 1
         if len(taking.payments) > 1:
@@ -154,7 +154,7 @@ class OutcomeSums:
             self._findings[code] += 1
 
     def rows(self) -> tuple[OutcomeRow, ...]:
-        """By outcome, the most decisive first, then by reason."""
+        """Return the rows by outcome, the most decisive first, then by reason."""
         found = sorted(self._orders, key=lambda key: (OUTCOMES.index(key[0]), key[1]))
         return tuple(
             OutcomeRow(
@@ -171,7 +171,7 @@ class OutcomeSums:
         )
 
     def findings(self) -> tuple[FindingRow, ...]:
-        """In the order of the vocabulary: the harmless first."""
+        """Return the findings as in the vocabulary, the harmless first."""
         return tuple(
             FindingRow(finding=code, severity=FINDINGS[code].severity, orders=self._findings[code])
             for code in FINDING_CODES
@@ -187,12 +187,12 @@ class TimeSums:
         self._counts: list[Counter[str]] = [Counter() for _ in self._starts]
 
     def add(self, taking: LedgerLine) -> None:
-        """One order that was opened in the period."""
+        """Add an order that was opened in the period."""
         place = bisect_right(self._starts, taking.opened_at) - 1
         self._counts[place][GROUP_OF[taking.outcome]] += 1
 
     def rows(self) -> tuple[TimeRow, ...]:
-        """Every stretch, the empty ones too."""
+        """Return every stretch, also the empty ones."""
         return tuple(
             TimeRow(start=start, **{group: counts[group] for group in GROUPS})
             for start, counts in zip(self._starts, self._counts, strict=True)
@@ -200,16 +200,16 @@ class TimeSums:
 
 
 def stretches(start: Instant, end: Instant, calendar: Calendar) -> list[Instant]:
-    """Where each begins: days, weeks from the start, or months, of the calendar. The first one
-    begins with the period, the others at midnight."""
-    length = end - start
-    found = [start]
-    while (following := _following(found[-1], length, calendar)) < end:
+    """Return the starts of days, weeks or months of the period, depending on its length.
+
+    The first begins with the period, the others at midnight.
+    """
+    length, found = end - start, list[Instant]()
+    following = start
+    while following < end or not found:
         found.append(following)
+        if length > WEEKLY_UP_TO:
+            following = calendar.next_month(following)
+        else:
+            following = calendar.next_day(following, days=1 if length <= DAILY_UP_TO else 7)
     return found
-
-
-def _following(at: Instant, length: Duration, calendar: Calendar) -> Instant:
-    if length > WEEKLY_UP_TO:
-        return calendar.next_month(at)
-    return calendar.next_day(at, days=1 if length <= DAILY_UP_TO else 7)

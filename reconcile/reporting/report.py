@@ -1,21 +1,20 @@
-"""What became of the money in a period: one frozen value that every format prints.
+"""The report of a period: one frozen value that every format prints.
 
 Leaves out: reading, adding up (`tally`) and wording (`vocabulary`, `words`). The value is bounded:
-its tables grow with currencies, causes and months, its lists end at a stated number of lines and
-say how many are not listed. Equal knowledge gives an equal value.
+its tables grow with currencies, causes and months; its lists end at a bound and state how many
+lines are left out. Equal evidence gives an equal value.
 
-Words of a period, by the dates of the evidence:
+Steps of an order in a period, by the dates of its evidence:
 
-opening  orders opened before its start that had no final outcome by then
-new      orders opened in it
-closed   orders of those two that got their final outcome in it (`settle.closed_at`)
-closing  orders of those two that had none by its end
+opening  opened before the start, without a final outcome by then
+new      opened in the period
+closed   of those two, with a final outcome in the period (`fold.closed_at`)
+closing  of those two, without one by the end
+other    closed before, or opened after, with money placed in the period
 
-other    orders closed before it, or opened after it, that have money placed in it
-
-An order is *of the period* if it is one of opening, new and other.
+An order is *of the period* if it is opening, new or other.
 The basis decides which date places money: `captured` the provider's date of the movement,
-`received` when we first knew of it, `settled` the statement's date. Orders open and close by the
+`received` when it first became known, `settled` the statement's date. Orders open and close by the
 dates of their evidence on every basis.
 """
 
@@ -31,25 +30,19 @@ from reconcile.matching.breaks import BreakCause
 from reconcile.values import frozen
 
 MISTAKES_OF_FILES: Final[frozenset[BreakCause]] = frozenset({"off_by_minor_unit"})
-"""Causes whose money is no loss but a factor in a file, a mapping or a profile: it is shown apart
-from the money at risk."""
-
-# --- the words of a report ------------------------------------------------------------------------
+"""Causes about a factor in a file, a mapping or a profile: shown apart from money at risk."""
 
 
 def reason_words(code: str) -> str:
-    """What a reason's code means for many orders; the code itself where it is not known here."""
+    """Return the meaning of a reason for many orders; an unknown code itself."""
     known = REASONS.get(code)
     return code.replace("_", " ") if known is None else known.summary
 
 
 def finding_words(code: str) -> str:
-    """What a finding's code means for many orders; the code itself where it is not known here."""
+    """Return the meaning of a finding for many orders; an unknown code itself."""
     known = FINDINGS.get(cast(FindingCode, code))
     return code if known is None else known.summary
-
-
-# --- what became of the money in a period ---------------------------------------------------------
 
 
 Basis = Literal["captured", "received", "settled"]
@@ -77,16 +70,20 @@ Flow = Literal[
     "no_payout",
 ]
 FLOWS: Final[tuple[Flow, ...]] = get_args(Flow)
-"""The rows of the money table. The first five come from ledgers and fees, the rest lead from net to
-the statement: net = settled + not_settled + differs + other_currency − not_notified − no_movement.
-other_currency: what was settled in another one, less what was settled of another one; there only
-where any was. not_notified: statement lines that no webhook has stated: those of the breaks
-`settled_never_notified`. no_movement: lines that are no certain movement of money and are reported
-elsewhere: of disputes that are open or were won, of payments in doubt, given to a line of the book
-by a person, or of what is carried from one payout to another. The last five are there once files of
-the bank are, and lead from the statement to it: settled = in_bank + exchanged + bank_differs +
-not_in_bank + no_payout. exchanged: payouts that the bank booked in another currency. bank_differs:
-what it booked less than was paid out."""
+"""Rows of the money table.
+
+The first five come from ledgers and fees. The next lead from net to the statement:
+net = settled + not_settled + differs + other_currency − not_notified − no_movement.
+With bank files, the last five lead from the statement to the bank:
+settled = in_bank + exchanged + bank_differs + not_in_bank + no_payout.
+
+other_currency  money settled in another currency, less money settled from another one; only if any
+not_notified    statement lines without a webhook: those of breaks `settled_never_notified`
+no_movement     lines that are no certain movement and are reported elsewhere: of open and won
+                disputes, payments in doubt, matches by hand with a book line, and carried money
+exchanged       payouts that the bank booked in another currency
+bank_differs    what the bank booked less than was paid out
+"""
 
 BANK_FLOWS: Final[frozenset[Flow]] = frozenset(
     {"in_bank", "exchanged", "bank_differs", "not_in_bank", "no_payout"}
@@ -103,11 +100,11 @@ AGES: Final[tuple[Age, ...]] = get_args(Age)
 
 @frozen
 class Scope:
-    """What a report is of. `start` is in the period, `end` is not; `as_of` bounds what is known.
+    """Scope of a report. `start` is in the period, `end` is not; `as_of` bounds what is known.
 
-    zone       the name of the zone in which its days and months are counted
-    merchant   whose report it is; empty: unknown
-    closed_by, closed_at   who closed the month, and when; of an open period empty and None
+    zone       name of the time zone of its days and months
+    merchant   empty if unknown
+    closed_by, closed_at   who closed the month, and when; empty and None for an open period
     """
 
     start: Instant
@@ -123,9 +120,9 @@ class Scope:
 
 @frozen
 class Tie:
-    """Two ways to the same number: of lines where `currency` is None, else of minor units.
+    """One number, added up in two ways: minor units, or lines if `currency` is None.
 
-    left, right      what each side adds up, in words
+    left, right  what each side adds up, in words
     """
 
     name: str
@@ -137,13 +134,13 @@ class Tie:
 
     @property
     def holds(self) -> bool:
-        """Whether both sides are the same."""
+        """Whether both sides are equal."""
         return self.left_value == self.right_value
 
 
 @frozen
 class FlowRow:
-    """Orders of one currency at one step, and what they cost; None: no price and no money known."""
+    """Orders of one currency at one step, and their prices. None: price and money are unknown."""
 
     currency: str | None
     step: FlowStep
@@ -153,12 +150,11 @@ class FlowRow:
 
 @frozen
 class ControlRow:
-    """Orders of the period with one outcome in one currency; every one is in one row. The bucket
-    `no_order` has no orders: only money that a statement states and no ledger does.
+    """Orders of the period with one outcome in one currency; every order is in one row.
 
-    sum       what these orders cost; 0 where that is not known
-    captured, refunded, lost   money of this currency placed in the period that moved on orders of
-              this outcome; what went back is positive here
+    bucket    `no_order` has no orders, only money that a statement states and no ledger
+    sum       prices of these orders; 0 if unknown
+    captured, refunded, lost   money of this currency placed in the period, all positive
     """
 
     currency: str | None
@@ -174,8 +170,7 @@ class ControlRow:
 class MatchingRow:
     """Rows of one side of the matching (`matching.control`) in one bucket; every row is in one.
 
-    side    book, takings, settlement or statement
-    family  matched, waiting or break
+    family    matched, waiting or break
     fee, net  of statement lines; 0 on the other sides
     """
 
@@ -191,7 +186,7 @@ class MatchingRow:
 
 @frozen
 class MoneyRow:
-    """One row of the way from captured to settled money. `count` is movements or lines."""
+    """One flow of money, from captured to settled. `count` is movements or lines."""
 
     currency: str
     flow: Flow
@@ -203,10 +198,10 @@ class MoneyRow:
 class OutcomeRow:
     """Orders of the period by outcome and deciding reason.
 
-    further_attempts  of them, took more than one attempt
-    redelivered       of them, had an event delivered more than once
-    late              of them, had an event that was long on its way
-    out_of_order      of them, had events that came in another order than they occurred
+    further_attempts  orders with more than one attempt
+    redelivered       orders with an event delivered more than once
+    late              orders with an event that arrived late
+    out_of_order      orders with events that arrived in another order than they occurred
     """
 
     outcome: Outcome
@@ -251,7 +246,7 @@ class TimeRow:
 
 @frozen
 class DelayRow:
-    """Movements that became known within `up_to` of their date; None: later than all others."""
+    """Movements that became known within `up_to` after their date; None: the latest."""
 
     up_to: Duration | None
     movements: int
@@ -261,7 +256,7 @@ class DelayRow:
 class BreakAgeRow:
     """Breaks of one cause, age and state in one currency, with their money.
 
-    at_risk  what of the money may be lost (`breaks.at_risk`), nothing of what was accepted
+    at_risk  money that may be lost (`breaks.at_risk`); 0 if accepted
     """
 
     cause: BreakCause
@@ -275,7 +270,7 @@ class BreakAgeRow:
 
 @frozen
 class BreakLine:
-    """One break. `state` is what people made of it so far."""
+    """One break."""
 
     identity: str
     cause: BreakCause
@@ -304,7 +299,7 @@ class LateRow:
 
 @frozen
 class LateLine:
-    """One such movement; what went back is negative."""
+    """One such movement; returned money is negative."""
 
     order: str
     kind: str
@@ -328,7 +323,7 @@ class ChangeRow:
 
 @frozen
 class ChangeLine:
-    """One such revision. `because` is its sentences, with the ids they rest on."""
+    """One such revision. `because`: its sentences with cited ids."""
 
     order: str
     at: Instant
@@ -351,14 +346,13 @@ class FeeRow:
 
 @frozen
 class AdjustmentRow:
-    """What has been learned of a closed month since: one figure of its report that is another now.
+    """One figure of a closed month's report that has changed since.
 
-    figure    which one: the table of its report, the row in it and, where a row has several sums,
-              what of the row: `control/succeeded/captured`
-    original  as the closed report says it
-    sum_told  what earlier reports have already added to it
-    change    what this one adds; `sum_now` is the sum of the three
-    closing   the beginning of the digest of the closing that the figure stands in, in hex
+    figure        table, row and, if a row has several sums, the sum: `control/succeeded/captured`
+    sum_original  as in the closed report
+    sum_told      what earlier reports added
+    sum_change    what this report adds
+    closing       beginning of the digest of the closing, in hex
     """
 
     period: str
@@ -372,13 +366,13 @@ class AdjustmentRow:
 
     @property
     def sum_now(self) -> int:
-        """What a report of that month says now."""
+        """The figure that a report of that month has now."""
         return self.sum_original + self.sum_told + self.sum_change
 
 
 @frozen
 class Unlisted:
-    """How many lines of a list are not in it, for it ends at `bound`."""
+    """The number of lines that a list leaves out because it ends at `bound`."""
 
     table: str
     listed: int
@@ -388,15 +382,14 @@ class Unlisted:
 
 @frozen
 class Note:
-    """Something that a reader of the whole must know."""
+    """A remark that concerns the whole report."""
 
     sentence: str
 
 
 @frozen
 class PeriodReport:
-    """The whole report. Rows are sorted; the lists (`…_lines`) are bounded, and `unlisted` says
-    for each how much it leaves out."""
+    """The whole report. Rows are sorted; `unlisted` states what the lists (`…_lines`) leave out."""
 
     scope: Scope
     ties: tuple[Tie, ...]
@@ -425,7 +418,7 @@ class PeriodReport:
         return all(tie.holds for tie in self.ties)
 
 
-# --- what must be equal ---------------------------------------------------------------------------
+# --- sums that must be equal ---------------------------------------------------------------------
 
 
 def ties(
@@ -434,18 +427,12 @@ def ties(
     control: Sequence[ControlRow],
     money: Sequence[MoneyRow],
 ) -> tuple[Tie, ...]:
-    """Every equation of the period, by name, then by currency."""
-    return (
-        *_orders(flow),
-        *_buckets(flow, control),
-        *_placed(control, money),
-        *_net(money),
-        *_to_bank(money),
-    )
+    """Return every equation of the period, by name, then by currency."""
+    return (*_ties_of_orders(flow, control), *_ties_of_money(control, money))
 
 
-def _orders(flow: Sequence[FlowRow]) -> Iterator[Tie]:
-    """Opening + new - closed = closing, in orders and in what they cost."""
+def _ties_of_orders(flow: Sequence[FlowRow], control: Sequence[ControlRow]) -> Iterator[Tie]:
+    """Yield opening + new - closed = closing, and that every order has one outcome."""
     for currency in dict.fromkeys(row.currency for row in flow):
         own = {row.step: row for row in flow if row.currency == currency}
         begun, closed = (own["opening"], own["new"]), own["closed"]
@@ -466,10 +453,6 @@ def _orders(flow: Sequence[FlowRow]) -> Iterator[Tie]:
                 right="closing",
                 right_value=own["closing"].sum,
             )
-
-
-def _buckets(flow: Sequence[FlowRow], control: Sequence[ControlRow]) -> Iterator[Tie]:
-    """Every order of the period stands in one bucket."""
     entered = [row for row in flow if row.step in ("opening", "new", "other")]
     yield Tie(
         name="orders of the period",
@@ -481,26 +464,24 @@ def _buckets(flow: Sequence[FlowRow], control: Sequence[ControlRow]) -> Iterator
     )
 
 
-def _placed(control: Sequence[ControlRow], money: Sequence[MoneyRow]) -> Iterator[Tie]:
-    """Money by outcome is all the money there is."""
+def _ties_of_money(control: Sequence[ControlRow], money: Sequence[MoneyRow]) -> Iterator[Tie]:
+    """Yield ties of money by outcome, from net to the statement, and from it to the bank."""
     for row in money:
         if row.flow in ("captured", "refunded", "lost_in_disputes"):
             name = "lost" if row.flow == "lost_in_disputes" else row.flow
-            own = [each for each in control if each.currency == row.currency]
+            alike = [each for each in control if each.currency == row.currency]
             yield Tie(
                 name=row.flow.replace("_", " "),
                 currency=row.currency,
                 left="all outcomes",
-                left_value=sum(getattr(each, name) for each in own),
+                left_value=sum(getattr(each, name) for each in alike),
                 right="all movements",
                 right_value=row.sum,
             )
-
-
-def _net(money: Sequence[MoneyRow]) -> Iterator[Tie]:
-    """Captured - refunded - lost - fees = net, and net is what the statement leads to."""
-    for currency in dict.fromkeys(row.currency for row in money):
-        own = {row.flow: row.sum for row in money if row.currency == currency}
+    sums: dict[str, dict[Flow, int]] = {}
+    for row in money:
+        sums.setdefault(row.currency, {})[row.flow] = row.sum
+    for currency, own in sums.items():
         yield Tie(
             name="net",
             currency=currency,
@@ -516,12 +497,7 @@ def _net(money: Sequence[MoneyRow]) -> Iterator[Tie]:
             - own["not_notified"]
             - own["no_movement"],
         )
-
-
-def _to_bank(money: Sequence[MoneyRow]) -> Iterator[Tie]:
-    """What was settled is in the bank, or it is known why not."""
-    for currency in dict.fromkeys(row.currency for row in money):
-        own = {row.flow: row.sum for row in money if row.currency == currency}
+    for currency, own in sums.items():
         if "in_bank" in own:
             yield Tie(
                 name="settled and the bank",

@@ -1,8 +1,7 @@
-"""What the tables of a report come to: totals of each currency, and breaks by cause and by age with
-their subtotals.
+"""Summary tables of a report: totals by currency, and breaks by cause and age with subtotals.
 
-Leaves out: anything that the report does not have. JSON and CSV hold the rows these add up; the
-forms for people begin with these tables, declared as the report's own are.
+Leaves out: anything beyond the report. JSON and CSV hold the rows that these add up; the formats
+for people begin with these tables, declared like the report's own.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ from reconcile.matching.breaks import BREAK_CAUSES
 from reconcile.reporting.report import (
     AGES,
     BreakAgeRow,
-    Flow,
-    MoneyRow,
     PeriodReport,
 )
 from reconcile.reporting.tables import ReportTable, table_of
@@ -25,10 +22,11 @@ from reconcile.values import frozen
 
 @frozen
 class CurrencyTotal:
-    """A currency's month in one row; sums in minor units. None: not known, or none of the period.
+    """A currency's month in one row; sums in minor units.
 
-    orders      of the period, by the currency that they cost
-    at_risk     of breaks that nobody has accepted
+    orders   orders of the period priced in this currency
+    in_bank  None without bank files
+    at_risk  money at risk of breaks that nobody has accepted
     """
 
     currency: str
@@ -47,9 +45,9 @@ class CurrencyTotal:
 class CauseTotal:
     """Breaks of one cause in one currency, or all of the currency (`total`).
 
-    breaks    the cause in words
-    accepted  how many of them were accepted
-    up_to_1_day and so on   how many are of each age
+    breaks       the cause in words
+    accepted     number of accepted breaks
+    up_to_1_day  and so on: number of breaks of each age
     """
 
     currency: str
@@ -80,58 +78,47 @@ class AgeTotal:
 
 
 def currency_totals(report: PeriodReport) -> tuple[CurrencyTotal, ...]:
-    """Every currency that the report knows, by its code."""
+    """Return the totals of every currency of the report, by code."""
     known = {row.currency for row in report.control}
     known |= {row.currency for row in report.money} | {row.currency for row in report.breaks}
-    return tuple(_total_of(currency, report) for currency in sorted(filter(None, known)))
-
-
-def _total_of(currency: str, report: PeriodReport) -> CurrencyTotal:
-    money = {row.flow: row for row in report.money if row.currency == currency}
-    risky = [row for row in report.breaks if row.currency == currency]
-    return CurrencyTotal(
-        currency=currency,
-        orders=sum(row.count for row in report.control if row.currency == currency),
-        captured=_sum(money, "captured"),
-        refunded=_sum(money, "refunded"),
-        lost=_sum(money, "lost_in_disputes"),
-        fees=_sum(money, "fees"),
-        net=_sum(money, "net"),
-        settled=_sum(money, "settled"),
-        in_bank=_sum(money, "in_bank") if "in_bank" in money else None,
-        at_risk=sum(row.at_risk for row in risky),
-    )
-
-
-def _sum(money: dict[Flow, MoneyRow], flow: Flow) -> int:
-    return money[flow].sum if flow in money else 0
-
-
-def break_totals(report: PeriodReport) -> tuple[CauseTotal, ...]:
-    """By currency: each cause that it has, in the order of the vocabulary, then all of them."""
     found = []
-    for currency, rows in _by_currency(report.breaks):
-        for cause in BREAK_CAUSES:
-            if own := [row for row in rows if row.cause == cause]:
-                found.append(_break_total(currency, CAUSE_WORDS[cause], own))
-        found.append(_break_total(currency, f"All breaks in {currency}", rows, total=True))
+    for currency in sorted(filter(None, known)):
+        money = {row.flow: row.sum for row in report.money if row.currency == currency}
+        total = CurrencyTotal(
+            currency=currency,
+            orders=sum(row.count for row in report.control if row.currency == currency),
+            captured=money.get("captured", 0),
+            refunded=money.get("refunded", 0),
+            lost=money.get("lost_in_disputes", 0),
+            fees=money.get("fees", 0),
+            net=money.get("net", 0),
+            settled=money.get("settled", 0),
+            in_bank=money.get("in_bank"),
+            at_risk=sum(row.at_risk for row in report.breaks if row.currency == currency),
+        )
+        found.append(total)
     return tuple(found)
 
 
-def _break_total(
-    currency: str, cause: str, rows: Sequence[BreakAgeRow], *, total: bool = False
-) -> CauseTotal:
-    return CauseTotal(
-        currency=currency,
-        breaks=cause,
-        total=total,
-        **_sums(rows),
-        **{age: sum(row.count for row in rows if row.age == age) for age in AGES},
-    )
+def break_totals(report: PeriodReport) -> tuple[CauseTotal, ...]:
+    """Return by currency each cause, as in the vocabulary, then all breaks."""
+    found = []
+    for currency, rows in _by_currency(report.breaks):
+        parts = [
+            (CAUSE_WORDS[cause], [r for r in rows if r.cause == cause]) for cause in BREAK_CAUSES
+        ]
+        for cause, own in (*parts, (f"All breaks in {currency}", rows)):
+            if own:
+                ages = {age: sum(row.count for row in own if row.age == age) for age in AGES}
+                total = CauseTotal(
+                    currency=currency, breaks=cause, total=own is rows, **_sums(own), **ages
+                )
+                found.append(total)
+    return tuple(found)
 
 
 def age_totals(report: PeriodReport) -> tuple[AgeTotal, ...]:
-    """By currency: each age, the youngest first, then all of them."""
+    """Return by currency each age, the youngest first, then all breaks."""
     found = []
     for currency, rows in _by_currency(report.breaks):
         for age in AGES:
@@ -148,6 +135,7 @@ def _by_currency(rows: Sequence[BreakAgeRow]) -> list[tuple[str, list[BreakAgeRo
 
 
 def _sums(rows: Sequence[BreakAgeRow]) -> dict[str, Any]:
+    """Return the sums that both totals of breaks have."""
     return {
         "count": sum(row.count for row in rows),
         "accepted": sum(row.count for row in rows if row.state == "accepted"),
@@ -193,4 +181,4 @@ SUMMARIES: Final[tuple[tuple[ReportTable, Callable[[PeriodReport], Sequence[Any]
         age_totals,
     ),
 )
-"""With the rows that each has of a report."""
+"""Summary tables, each with the function that returns its rows."""

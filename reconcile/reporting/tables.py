@@ -1,8 +1,7 @@
-"""The report as tables: every table's name, heading, explanation and columns, declared once.
+"""The report as tables: name, title, explanation and columns of every table, declared once.
 
-Leaves out: layout. JSON, CSV, workbook, page and PDF all print these tables and nothing else, so
-a new column or table is one line here and a field in `report`. A row's new field has a default:
-closings keep reports that were made before it.
+Leaves out: layout. JSON, CSV, workbook, page and PDF print exactly these tables, so a new column or
+table is one line here and a field in `report`.
 """
 
 from __future__ import annotations
@@ -17,20 +16,20 @@ from reconcile.reporting.report import PeriodReport, Scope
 from reconcile.values import frozen
 
 Kind = Literal["text", "count", "money", "instant", "duration", "yes", "list"]
-"""What a cell is. `money` is minor units of the row's own `currency`, and a plain count in a row
-whose currency is None; `list` is a tuple of texts; any cell may be None."""
+"""Kind of a cell. `money`: minor units of the row's `currency`, a plain count if that is None.
+`list`: a tuple of texts. Any cell may be None."""
 
 
 @frozen
 class Column:
-    """One column: the row's field or property, and what its cells are."""
+    """One column: a field or property of the row, and the kind of its cells."""
 
     name: str
     kind: Kind = "text"
 
     @property
     def heading(self) -> str:
-        """For people."""
+        """The heading for people."""
         return _HEADINGS.get(self.name, self.name.replace("_", " ").capitalize())
 
 
@@ -79,16 +78,16 @@ _HEADINGS: Final[dict[str, str]] = {
     "up_to_7_days": "2 to 7 days",
     "up_to_90_days": "31 to 90 days",
 }
-"""Where the name of a column says less than a reader needs."""
+"""Headings of columns whose name says too little."""
 
 
 @frozen
 class ReportTable:
     """One table of the report.
 
-    name   the field of PeriodReport that holds its rows
+    name   the field of PeriodReport with its rows
     row    the type of a row
-    about  what a row is and how to read it, for people
+    about  explanation of the rows for people
     """
 
     name: str
@@ -98,22 +97,18 @@ class ReportTable:
     columns: tuple[Column, ...]
 
     def rows(self, report: PeriodReport) -> tuple[Any, ...]:
-        """Its rows in this report."""
+        """Return the rows of a report."""
         return tuple(getattr(report, self.name))
 
 
-def _columns(declared: str) -> tuple[Column, ...]:
-    """`currency count:count` is a text and a count."""
-    found = []
-    for each in declared.split():
-        name, _, kind = each.partition(":")
-        found.append(Column(name=name, kind=kind or "text"))  # type: ignore[arg-type]
-    return tuple(found)
-
-
 def table_of(name: str, title: str, row: type[Any], columns: str, *, about: str) -> ReportTable:
-    """A table; `columns` declares them as `currency count:count`: a text and a count."""
-    return ReportTable(name=name, title=title, about=about, row=row, columns=_columns(columns))
+    """Declare a table. `columns` such as `currency count:count`: a text and a count."""
+    parts = [each.partition(":") for each in columns.split()]
+    declared = tuple(
+        Column(name=column, kind=kind or "text")  # type: ignore[arg-type]
+        for column, _, kind in parts
+    )
+    return ReportTable(name=name, title=title, about=about, row=row, columns=declared)
 
 
 TABLES: Final[tuple[ReportTable, ...]] = (
@@ -263,47 +258,45 @@ TABLES: Final[tuple[ReportTable, ...]] = (
         about="Lists are bounded; the totals above count everything.",
     ),
 )
-"""In the order in which a reader wants them: where every order stands and why, what is wrong, what
-changed late and what it cost; then what proves it, in full; the lists of single things last."""
+"""In reading order: the orders and why, what is wrong, what changed late and what it cost; then the
+proof in full; lists of single items last."""
 
 
-# --- the report as JSON values, and back ----------------------------------------------------------
+# --- the report as JSON values, and back ---------------------------------------------------------
 
 
 def scope_document(scope: Scope) -> dict[str, Any]:
-    """What a report or a journal is of, as JSON values."""
-    return {
+    """Return the scope of a report or journal as JSON values."""
+    document = {
         "from": format_instant(scope.start),
         "to": format_instant(scope.end),
         "as_of": format_instant(scope.as_of),
         "basis": scope.basis,
         "environment": scope.environment,
-        **({} if scope.zone == "UTC" else {"zone": scope.zone}),
-        **({"merchant": scope.merchant} if scope.merchant else {}),
-        **_closed(scope),
     }
+    if scope.zone != "UTC":
+        document["zone"] = scope.zone
+    if scope.merchant:
+        document["merchant"] = scope.merchant
+    if scope.closed_at is not None:
+        document["closed_by"] = scope.closed_by
+        document["closed_at"] = format_instant(scope.closed_at)
+    return document
 
 
 def report_document(report: PeriodReport) -> dict[str, Any]:
-    """The report as JSON values: what it is of, whether the ties hold, then each table's rows."""
+    """Return the report as JSON values: its scope, whether the ties hold, then all tables."""
     return {
         **scope_document(report.scope),
         "ties_hold": report.ties_hold,
         **{
-            table.name: [_row(table, row) for row in getattr(report, table.name)]
+            table.name: [
+                {c.name: _cell(c, getattr(row, c.name), row) for c in table.columns}
+                for row in getattr(report, table.name)
+            ]
             for table in TABLES
         },
     }
-
-
-def _closed(scope: Scope) -> dict[str, str]:
-    if scope.closed_at is None:
-        return {}
-    return {"closed_by": scope.closed_by, "closed_at": format_instant(scope.closed_at)}
-
-
-def _row(table: ReportTable, row: Any) -> dict[str, Any]:
-    return {column.name: _cell(column, getattr(row, column.name), row) for column in table.columns}
 
 
 def _cell(column: Column, value: Any, row: Any) -> Any:
@@ -317,7 +310,7 @@ def _cell(column: Column, value: Any, row: Any) -> Any:
 
 
 def report_of(document: dict[str, Any]) -> PeriodReport:
-    """Return the report of a document. Raise KeyError, TypeError or ValueError where it is none."""
+    """Parse a report. Raises KeyError, TypeError or ValueError for other documents."""
     scope = Scope(
         start=parse_instant(document["from"]),
         end=parse_instant(document["to"]),
@@ -336,7 +329,7 @@ def report_of(document: dict[str, Any]) -> PeriodReport:
 
 
 def _read_row(table: ReportTable, row: dict[str, Any]) -> Any:
-    """Columns that are properties of the row follow from its fields and are not read."""
+    """Parse a row, without the columns that are properties of it."""
     own = {each.name for each in fields(table.row)}
     return table.row(
         **{

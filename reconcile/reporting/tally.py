@@ -1,7 +1,7 @@
-"""Adds a period up, one order, break or change at a time, and makes the report of it.
+"""Add up a period, one order, break or change at a time, into its report.
 
-Leaves out: gathering. Memory does not grow with the orders: everything is counted and forgotten,
-but for the lists, which are bounded.
+Leaves out: gathering. Memory does not grow with the orders: everything is counted and dropped,
+except for lists, which are bounded.
 """
 
 from __future__ import annotations
@@ -59,19 +59,19 @@ from reconcile.reporting.report import (
     ties,
 )
 
-# --- lists that end at a bound, and breaks and changes of outcome, which are counted and listed ---
+# --- breaks and changes of outcome, counted and listed up to a bound -----------------------------
 
 
 Line = TypeVar("Line")
 
 _AGES: Final = (1, 7, 30, 90)
-"""Upper ends of the age classes but the last, in whole days, as the lists give ages."""
+"""Upper ends of all age classes but the last, in whole days."""
 
 
 class Bounded(Generic[Line]):
-    """The first `bound` of all lines in the order of `key`, and how many came in all.
+    """The first `bound` lines by `key`, and the number of all lines.
 
-    Memory is that of twice the bound: what is too much is dropped once it has doubled.
+    It holds at most twice the bound, then drops the excess.
     """
 
     def __init__(self, bound: int, *, key: Callable[[Line], Any]) -> None:
@@ -81,19 +81,19 @@ class Bounded(Generic[Line]):
         self._lines: list[Line] = []
 
     def add(self, line: Line) -> None:
-        """One more."""
+        """Add a line."""
         self.seen += 1
         self._lines.append(line)
         if len(self._lines) > 2 * self.bound:
             self._lines = list(self.lines())
 
     def lines(self) -> tuple[Line, ...]:
-        """Those that are kept, sorted."""
+        """Return the lines kept, sorted."""
         return tuple(sorted(self._lines, key=self._key)[: self.bound])
 
 
 class BreakSums:
-    """Breaks by cause, age, state and currency, and the oldest of them one by one."""
+    """Breaks by cause, age, state and currency, and a list of the oldest."""
 
     def __init__(self, bound: int, *, as_of: Instant) -> None:
         self._as_of = as_of
@@ -107,7 +107,7 @@ class BreakSums:
         )
 
     def add(self, seen: BreakSeen) -> None:
-        """One break."""
+        """Add a break."""
         found = seen.found
         aged = max(self._as_of - found.since, 0) // DAY
         key = (found.cause, AGES[bisect_left(_AGES, aged)], seen.state, found.money.currency)
@@ -136,7 +136,7 @@ class BreakSums:
         )
 
     def rows(self) -> tuple[BreakAgeRow, ...]:
-        """By cause and age, in the order of their vocabularies, then by state and currency."""
+        """Return the rows by cause, age, state and currency."""
         found = sorted(
             self._counts, key=lambda key: (BREAK_CAUSES.index(key[0]), AGES.index(key[1]), key[2:])
         )
@@ -154,8 +154,7 @@ class BreakSums:
         )
 
     def ties(self, money: Sequence[MoneyRow]) -> Iterator[Tie]:
-        """Lines that no webhook stated are the same in the way of the money and among the breaks:
-        in number, and in what they brought or took."""
+        """Yield that lines without a webhook are equal in the money table and among the breaks."""
         rows = [row for row in money if row.flow == "not_notified"]
         counted = sum(n for key, n in self._counts.items() if key[0] == "settled_never_notified")
         left, right = "money, not notified", "breaks, settled never notified"
@@ -179,14 +178,14 @@ class BreakSums:
 
 
 class ChangeSums:
-    """Changed outcomes of earlier orders, and the first of them one by one."""
+    """Changed outcomes of earlier orders, and a list of the first."""
 
     def __init__(self, bound: int) -> None:
         self._counts: Counter[tuple[Outcome, Outcome]] = Counter()
         self.lines: Bounded[ChangeLine] = Bounded(bound, key=lambda line: (line.at, line.order))
 
     def add(self, seen: ChangeSeen) -> None:
-        """One order whose outcome changed."""
+        """Add an order whose outcome changed."""
         self._counts[seen.before, seen.after] += 1
         self.lines.add(
             ChangeLine(
@@ -199,14 +198,14 @@ class ChangeSums:
         )
 
     def rows(self) -> tuple[ChangeRow, ...]:
-        """By what it was and what it is."""
+        """Return the rows by outcome before and after."""
         return tuple(
             ChangeRow(before=before, after=after, count=self._counts[before, after])
             for before, after in sorted(self._counts)
         )
 
 
-# --- adds up money --------------------------------------------------------------------------------
+# --- money ---------------------------------------------------------------------------------------
 
 
 FLOW_OF: Final[dict[EntryKind, Flow]] = {
@@ -231,60 +230,49 @@ DELAYS: Final[tuple[Duration, ...]] = (
 
 
 class MoneySums:
-    """Movements and sums by currency and flow. What went back counts positive."""
+    """Number and sums of movements by currency and flow. Returned money is positive."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, Flow]] = Counter()
         self._sums: Counter[tuple[str, Flow]] = Counter()
 
     def add(self, currency: str, flow: Flow, minor: int) -> None:
-        """One movement, or one line."""
+        """Add a movement or a line."""
         self._counts[currency, flow] += 1
         self._sums[currency, flow] += minor
 
     def differ(self, missing: Money) -> None:
-        """So much of what was paid out is not in the bank, or so much more, with a minus."""
+        """Add what the bank lacks of a payout; negative if it has too much."""
         self.add(missing.currency, "bank_differs", missing.minor)
         self._sums[missing.currency, "in_bank"] -= missing.minor
 
-    def currencies(self) -> list[str]:
-        """Those in which anything moved."""
-        return sorted({currency for currency, _ in self._counts})
-
-    def sum(self, currency: str, *flows: Flow) -> int:
-        """The sums of these flows together."""
-        return sum(self._sums[currency, flow] for flow in flows)
-
-    def net(self, currency: str) -> int:
-        """Captured less what went back, was lost, and was charged."""
-        gone = self.sum(currency, "refunded", "lost_in_disputes", "fees")
-        return self.sum(currency, "captured") - gone
-
     def rows(self, *, bank: bool) -> tuple[MoneyRow, ...]:
-        """Every flow of every currency, in the order of the way; those of the bank where it is
-        known."""
+        """Return every flow of every currency; flows of the bank only if `bank`."""
         abroad = any(flow == "other_currency" for _, flow in self._counts)
         flows = [flow for flow in FLOWS if bank or flow not in BANK_FLOWS]
         flows = [flow for flow in flows if abroad or flow != "other_currency"]
-        return tuple(self._row(currency, flow) for currency in self.currencies() for flow in flows)
-
-    def _row(self, currency: str, flow: Flow) -> MoneyRow:
-        if flow == "net":
-            moved = sum(self._counts[currency, each] for each in dict.fromkeys(FLOW_OF.values()))
-            return MoneyRow(currency=currency, flow=flow, count=moved, sum=self.net(currency))
-        key = (currency, flow)
-        return MoneyRow(currency=currency, flow=flow, count=self._counts[key], sum=self._sums[key])
+        currencies = sorted({currency for currency, _ in self._counts})
+        for currency in currencies:
+            moved = [(currency, flow) for flow in dict.fromkeys(FLOW_OF.values())]
+            self._counts[currency, "net"] = sum(self._counts[each] for each in moved)
+            gone = [self._sums[currency, f] for f in ("refunded", "lost_in_disputes", "fees")]
+            self._sums[currency, "net"] = self._sums[currency, "captured"] - sum(gone)
+        return tuple(
+            MoneyRow(currency=c, flow=flow, count=self._counts[c, flow], sum=self._sums[c, flow])
+            for c in currencies
+            for flow in flows
+        )
 
 
 class FeeSums:
-    """Statement lines by currency and kind."""
+    """Number and sums of statement lines by currency and kind."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str]] = Counter()
         self._sums: Counter[tuple[str, str, str]] = Counter()
 
     def add(self, each: SettledLine) -> None:
-        """One line placed in the period."""
+        """Add a line placed in the period."""
         key = (each.line.currency, each.line.kind)
         self._counts[key] += 1
         self._sums[(*key, "gross")] += each.gross
@@ -292,7 +280,7 @@ class FeeSums:
         self._sums[(*key, "net")] += each.net
 
     def rows(self) -> tuple[FeeRow, ...]:
-        """By currency and kind."""
+        """Return the rows by currency and kind."""
         return tuple(
             FeeRow(
                 currency=currency,
@@ -307,17 +295,17 @@ class FeeSums:
 
 
 class DelaySums:
-    """Movements by how long they took to reach us."""
+    """Number of movements by their delay until they became known."""
 
     def __init__(self) -> None:
         self._counts = [0] * (len(DELAYS) + 1)
 
     def add(self, taken: Taken) -> None:
-        """One movement placed in the period."""
+        """Add a movement placed in the period."""
         self._counts[bisect_left(DELAYS, taken.received_at - taken.at)] += 1
 
     def rows(self) -> tuple[DelayRow, ...]:
-        """Every class, the empty ones too."""
+        """Return every class, also the empty ones."""
         return tuple(
             DelayRow(up_to=up_to, movements=count)
             for up_to, count in zip((*DELAYS, None), self._counts, strict=True)
@@ -336,7 +324,7 @@ class LateSums:
         )
 
     def add(self, taking: LedgerLine, taken: Taken) -> None:
-        """One such movement."""
+        """Add such a movement."""
         key = (self._calendar.day_of(taken.at)[:7], taken.kind, taken.currency)
         self._counts[key] += 1
         self._sums[key] += taken.minor
@@ -355,7 +343,7 @@ class LateSums:
         )
 
     def rows(self) -> tuple[LateRow, ...]:
-        """By month, kind and currency."""
+        """Return the rows by month, kind and currency."""
         return tuple(
             LateRow(
                 month=month,
@@ -368,11 +356,11 @@ class LateSums:
         )
 
 
-# --- adds a period up, one order, break or change at a time, and makes the report of it -----------
+# --- the period ----------------------------------------------------------------------------------
 
 
 BREAK_LINES_MAX: Final = 100_000
-"""Breaks listed: what a person can still filter in a spreadsheet; about 100 MB of memory."""
+"""Breaks listed: as many as a person can filter in a spreadsheet; about 100 MB of memory."""
 
 _FLOW_OF_LINE: Final[dict[StatementKind, Flow]] = {
     "payment": "captured",
@@ -381,11 +369,11 @@ _FLOW_OF_LINE: Final[dict[StatementKind, Flow]] = {
 }
 
 LATE_LINES_MAX: Final = 10_000
-"""Late movements, and changes of outcome, that are listed."""
+"""Late movements, and changes of outcome, listed."""
 
 
 class PeriodTally:
-    """One period being added up. Everything given must be as it was known at `scope.as_of`."""
+    """The sums of one period. All input must be as known at `scope.as_of`."""
 
     def __init__(
         self,
@@ -396,12 +384,12 @@ class PeriodTally:
         break_lines: int = BREAK_LINES_MAX,
         bank: BankView | None = None,
     ) -> None:
-        """Breaks are given before orders.
+        """Begin with nothing. Add breaks before orders.
 
-        calendar   that of the scope's zone
-        elsewhere  ids of statement lines that the matching has in another period than that of
-                   their own date (`within`); complete once every break was given
-        bank       None where it is unknown what the bank has
+        calendar   of the scope's zone
+        elsewhere  ids of statement lines that the matching places outside of the period of their
+                   own date (`within`); complete once every break was added
+        bank       None without bank files
         """
         self._scope, self._elsewhere, self._bank = scope, elsewhere, bank
         self._money = MoneySums()
@@ -420,7 +408,7 @@ class PeriodTally:
         self._undated = 0
 
     def order(self, seen: OrderSeen) -> None:
-        """One order, or lines without one."""
+        """Add an order, or lines without one."""
         taking = seen.taking
         lines = settled(seen, strange=self._breaks.never_notified)
         self._undated += sum(each.line.settled_at is None for each in lines)
@@ -430,21 +418,37 @@ class PeriodTally:
             )
         else:
             moved = self._money_by_ledger(taking, lines)
-        if taking is not None:
-            self._count(taking, moved=moved)
-            self._learned_late(taking)
+        if taking is None:
+            return
+        steps = standing(taking, self._scope, moved=moved)
+        if steps:
+            price = taking.expected
+            currency = NO_CURRENCY if price is None else price.currency
+            if price is None and taking.taken:
+                currency = taking.taken[0].currency
+            due = 0 if price is None else price.minor
+            self._flow.add(currency, steps, due)
+            self._control.order(currency, taking.outcome, due)
+            self._outcomes.add(taking)
+            if steps[0] == "new":
+                self._times.add(taking)
+        for taken in taking.taken:
+            if taken.at < self._scope.start <= taken.received_at < self._scope.end:
+                self._late.add(taking, taken)
 
     def found(self, seen: BreakSeen) -> None:
-        """One break of an order of the period."""
+        """Add a break of an order of the period."""
         self._breaks.add(seen)
 
     def never_notified_elsewhere(self, lines: Set[str]) -> None:
-        """The ids of lines of other periods' orders that are of no movement (`OtherPeriods`), given
-        before orders; those of this period's orders are known by their breaks."""
+        """Add ids of lines without a movement on orders of other periods (`OtherPeriods`).
+
+        Call it before adding orders. Such lines of this period's orders are known by their breaks.
+        """
         self._breaks.never_notified |= lines
 
     def changed(self, seen: ChangeSeen) -> None:
-        """One order whose published outcome changed in the period."""
+        """Add an order whose published outcome changed in the period."""
         self._changes.add(seen)
 
     def report(
@@ -454,12 +458,17 @@ class PeriodTally:
         matching_ties: tuple[Tie, ...] = (),
         notes: tuple[str, ...] = (),
     ) -> PeriodReport:
-        """Everything added up so far. `matching`: the totals of the run that found the breaks."""
+        """Return the report. `matching`: the totals of the run that found the breaks."""
         flow, control = self._flow.rows(), self._control.rows()
         money = self._money.rows(bank=self._bank is not None)
         own = ties(flow=flow, control=control, money=money)
         if self._scope.basis != "settled":
             own = (*own, *self._breaks.ties(money))
+        lists: tuple[tuple[str, Bounded[Any]], ...] = (
+            ("break_lines", self._breaks.lines),
+            ("late_lines", self._late.lines),
+            ("change_lines", self._changes.lines),
+        )
         return PeriodReport(
             scope=self._scope,
             ties=(*own, *matching_ties),
@@ -478,36 +487,24 @@ class PeriodTally:
             break_lines=self._breaks.lines.lines(),
             late_lines=self._late.lines.lines(),
             change_lines=self._changes.lines.lines(),
-            unlisted=self._unlisted(),
+            unlisted=tuple(
+                Unlisted(
+                    table=table,
+                    listed=min(each.seen, each.bound),
+                    bound=each.bound,
+                    left_out=max(each.seen - each.bound, 0),
+                )
+                for table, each in lists
+            ),
             notes=tuple(Note(sentence=each) for each in (*self._notes(), *notes)),
         )
-
-    # --- orders ----------------------------------------------------------------------------------
-
-    def _count(self, taking: LedgerLine, *, moved: bool) -> None:
-        steps = standing(taking, self._scope, moved=moved)
-        if not steps:
-            return
-        price = taking.expected
-        currency = _currency(taking)
-        due = 0 if price is None else price.minor
-        self._flow.add(currency, steps, due)
-        self._control.order(currency, taking.outcome, due)
-        self._outcomes.add(taking)
-        if steps[0] == "new":
-            self._times.add(taking)
-
-    def _learned_late(self, taking: LedgerLine) -> None:
-        start, end = self._scope.start, self._scope.end
-        for taken in taking.taken:
-            if taken.at < start <= taken.received_at < end:
-                self._late.add(taking, taken)
 
     # --- money -----------------------------------------------------------------------------------
 
     def _money_by_statement(
         self, lines: tuple[SettledLine, ...], bucket: Outcome | NoOrder
     ) -> bool:
+        """Place lines by their own dates; return whether any is in the period."""
         moved = False
         for each in lines:
             if not self._within(each.line.settled_at):
@@ -524,10 +521,13 @@ class PeriodTally:
         return moved
 
     def _money_by_ledger(self, taking: LedgerLine | None, lines: tuple[SettledLine, ...]) -> bool:
-        """Movements by their dates; a line by that of its first movement, else by its own."""
+        """Place movements by their dates, and lines by their first movement, else by their own.
+
+        Return whether any is in the period.
+        """
         moved = False
         apart: Counter[str] = Counter()
-        # By what they are: one event may state two movements that are equal in all.
+        # By identity: one event may state two equal movements.
         abroad = {id(taken) for each in lines if each.exchanged for taken in each.taken}
         settled_by_now = {id(taken) for each in lines for taken in each.taken}
         for taken in () if taking is None else taking.taken:
@@ -545,7 +545,12 @@ class PeriodTally:
             else:
                 self._money.add(taken.currency, "not_settled", taken.minor)
         for each in lines:
-            if self._is_here(each):
+            if each.taken:
+                here = self._within(self._placed(each.taken[0]))
+            else:  # a line without a movement is placed where its break is
+                elsewhere = each.line.line_id in self._elsewhere
+                here = self._within(each.line.settled_at) != elsewhere
+            if here:
                 moved = True
                 self._fee(each)
                 if each.exchanged:
@@ -561,14 +566,8 @@ class PeriodTally:
                 self._money.add(currency, "differs", minor)
         return moved
 
-    def _is_here(self, each: SettledLine) -> bool:
-        """Whether a line is placed in the period: by its movement, else where its break is, and so
-        by what the matching has it with."""
-        if each.taken:
-            return self._within(self._placed(each.taken[0]))
-        return self._within(each.line.settled_at) != (each.line.line_id in self._elsewhere)
-
     def _fee(self, each: SettledLine) -> None:
+        """Add net and fee of a line placed in the period."""
         self._fees.add(each)
         self._money.add(each.line.currency, "settled", each.net)
         if self._bank is not None:
@@ -597,26 +596,3 @@ class PeriodTally:
                 f"{self._undated:,} statement line{'s bear' if several else ' bears'} no date of "
                 f"settlement; on this basis {'they' if several else 'it'} can stand in no period."
             )
-
-    def _unlisted(self) -> tuple[Unlisted, ...]:
-        lists: tuple[tuple[str, Bounded[Any]], ...] = (
-            ("break_lines", self._breaks.lines),
-            ("late_lines", self._late.lines),
-            ("change_lines", self._changes.lines),
-        )
-        return tuple(
-            Unlisted(
-                table=table,
-                listed=min(each.seen, each.bound),
-                bound=each.bound,
-                left_out=max(each.seen - each.bound, 0),
-            )
-            for table, each in lists
-        )
-
-
-def _currency(taking: LedgerLine) -> str:
-    """The order's own: that of its price, else of its first money."""
-    if taking.expected is not None:
-        return taking.expected.currency
-    return taking.taken[0].currency if taking.taken else NO_CURRENCY

@@ -1,6 +1,6 @@
-"""What the report's codes are called for people: one or a few words each, which stand in cells.
+"""Words for the report's codes, one or a few for each cell. Programs read the codes.
 
-Leaves out: sentences (`report.reason_words`, `breaks.break_sentence`). Programs read the codes.
+Leaves out: sentences (`report.reason_words`, `breaks.break_sentence`).
 """
 
 from __future__ import annotations
@@ -158,11 +158,11 @@ CODE_WORDS: Final[Mapping[str, Mapping[str, str]]] = {
     "finding": {},
     "table": {},
 }
-"""Words by the column in which a code stands; of one that is not named here, see `code_words`."""
+"""Words of codes, by column."""
 
 
 def code_words(column: str, code: str) -> str:
-    """What a code of a column is called; without words of its own, the code as a word."""
+    """Return the words of a code in a column; without any, the code itself as a word."""
     known = CODE_WORDS[column].get(code)
     return code.replace("_", " ").capitalize() if known is None else known
 
@@ -179,7 +179,6 @@ _FIGURE_WORDS: Final[Mapping[str, str]] = {
 
 
 def figure_words(figure: str) -> str:
-    """A figure of a closed report in words: `money/not_notified` is `Money, settled without a
-    webhook`."""
+    """Return a figure of a closed report in words: `Money, settled without a webhook`."""
     parts = [_FIGURE_WORDS.get(part, part.replace("_", " ")) for part in figure.split("/")]
     return ", ".join([parts[0].capitalize(), *(each[:1].lower() + each[1:] for each in parts[1:])])

@@ -481,38 +481,38 @@ T = Instant(1_000)
 
 PAIRED: list[tuple[tuple[Offer, ...], tuple[Offer, ...], list[tuple[str, str]]]] = [
     # The last amount and the last moment that fit, and the first beyond, in both directions.
-    ((Offer("a", "KES", 100, T),), (Offer("x", "KES", 105, T),), [("a", "x")]),
-    ((Offer("a", "KES", 100, T),), (Offer("x", "KES", 106, T),), []),
-    ((Offer("a", "KES", 100, T),), (Offer("x", "KES", 95, T),), [("a", "x")]),
-    ((Offer("a", "KES", 100, T),), (Offer("x", "KES", 94, T),), []),
-    ((Offer("a", "KES", 100, T),), (Offer("x", "KES", 100, Instant(T + 10)),), [("a", "x")]),
-    ((Offer("a", "KES", 100, T),), (Offer("x", "KES", 100, Instant(T + 11)),), []),
-    ((Offer("a", "KES", 100, T),), (Offer("x", "KES", 100, Instant(T - 10)),), [("a", "x")]),
-    ((Offer("a", "KES", 100, T),), (Offer("x", "KES", 100, Instant(T - 11)),), []),
-    ((Offer("a", "KES", 100, T),), (Offer("x", "KES", 105, Instant(T + 10)),), [("a", "x")]),
+    ((Offer("KES", 100, T, "a"),), (Offer("KES", 105, T, "x"),), [("a", "x")]),
+    ((Offer("KES", 100, T, "a"),), (Offer("KES", 106, T, "x"),), []),
+    ((Offer("KES", 100, T, "a"),), (Offer("KES", 95, T, "x"),), [("a", "x")]),
+    ((Offer("KES", 100, T, "a"),), (Offer("KES", 94, T, "x"),), []),
+    ((Offer("KES", 100, T, "a"),), (Offer("KES", 100, Instant(T + 10), "x"),), [("a", "x")]),
+    ((Offer("KES", 100, T, "a"),), (Offer("KES", 100, Instant(T + 11), "x"),), []),
+    ((Offer("KES", 100, T, "a"),), (Offer("KES", 100, Instant(T - 10), "x"),), [("a", "x")]),
+    ((Offer("KES", 100, T, "a"),), (Offer("KES", 100, Instant(T - 11), "x"),), []),
+    ((Offer("KES", 100, T, "a"),), (Offer("KES", 105, Instant(T + 10), "x"),), [("a", "x")]),
     # A currency without a tolerance; another currency.
-    ((Offer("a", "UGX", 100, T),), (Offer("x", "UGX", 101, T),), []),
-    ((Offer("a", "UGX", 100, T),), (Offer("x", "UGX", 100, T),), [("a", "x")]),
-    ((Offer("a", "KES", 100, T),), (Offer("x", "UGX", 100, T),), []),
+    ((Offer("UGX", 100, T, "a"),), (Offer("UGX", 101, T, "x"),), []),
+    ((Offer("UGX", 100, T, "a"),), (Offer("UGX", 100, T, "x"),), [("a", "x")]),
+    ((Offer("KES", 100, T, "a"),), (Offer("UGX", 100, T, "x"),), []),
     # Each is paired with what alone fits it, past others of other amounts and dates.
     (
-        (Offer("a", "KES", 100, T), Offer("b", "KES", 200, T)),
-        (Offer("y", "KES", 203, T), Offer("x", "KES", 98, T)),
+        (Offer("KES", 100, T, "a"), Offer("KES", 200, T, "b")),
+        (Offer("KES", 203, T, "y"), Offer("KES", 98, T, "x")),
         [("a", "x"), ("b", "y")],
     ),
     (
-        (Offer("a", "KES", 100, T),),
-        (Offer("x", "KES", 101, Instant(T + 50)), Offer("y", "KES", 103, T)),
+        (Offer("KES", 100, T, "a"),),
+        (Offer("KES", 101, Instant(T + 50), "x"), Offer("KES", 103, T, "y")),
         [("a", "y")],
     ),
     # Of two that fit none is taken, whichever side has them.
-    ((Offer("a", "KES", 100, T),), (Offer("x", "KES", 100, T), Offer("y", "KES", 101, T)), []),
-    ((Offer("a", "KES", 100, T),), (Offer("x", "KES", 95, T), Offer("y", "KES", 105, T)), []),
-    ((Offer("a", "KES", 100, T),), (Offer("x", "KES", 101, T), Offer("y", "KES", 99, T)), []),
-    ((Offer("a", "KES", 101, T), Offer("b", "KES", 99, T)), (Offer("x", "KES", 100, T),), []),
+    ((Offer("KES", 100, T, "a"),), (Offer("KES", 100, T, "x"), Offer("KES", 101, T, "y")), []),
+    ((Offer("KES", 100, T, "a"),), (Offer("KES", 95, T, "x"), Offer("KES", 105, T, "y")), []),
+    ((Offer("KES", 100, T, "a"),), (Offer("KES", 101, T, "x"), Offer("KES", 99, T, "y")), []),
+    ((Offer("KES", 101, T, "a"), Offer("KES", 99, T, "b")), (Offer("KES", 100, T, "x"),), []),
     (
-        (Offer("a", "KES", 100, T), Offer("b", "KES", 106, T)),
-        (Offer("x", "KES", 103, T), Offer("y", "KES", 111, T)),
+        (Offer("KES", 100, T, "a"), Offer("KES", 106, T, "b")),
+        (Offer("KES", 103, T, "x"), Offer("KES", 111, T, "y")),
         [],
     ),
 ]
@@ -534,6 +534,6 @@ def test_what_fits_by_amount_and_date_and_fits_nothing_else(
 
 def test_of_very_many_that_fit_the_first_are_named() -> None:
     """The nearest amounts from below on, and of one amount the earliest."""
-    many = [Offer(f"x{n:04}", "KES", 100, Instant(T + n)) for n in range(MOST_FITS + 5)]
-    found = fits([Offer("a", "KES", 100, T)], many, window=DAY, tolerance=lambda _: 0)
+    many = [Offer("KES", 100, Instant(T + n), f"x{n:04}") for n in range(MOST_FITS + 5)]
+    found = fits([Offer("KES", 100, T, "a")], many, window=DAY, tolerance=lambda _: 0)
     assert found.left == {"a": tuple([each.name for each in many[:MOST_FITS]])}
