@@ -1,5 +1,4 @@
-"""Rule about lists of column names: they stand beside the classes of `app/database/tables`, because
-those take a fifth of a start to load, and say what those say."""
+"""Rule about lists of column names, which stores have since table classes are slow to load."""
 
 from __future__ import annotations
 
@@ -12,7 +11,6 @@ from app.database.tables import metadata
 from tests.architecture.tree import Module
 
 COLUMNS = {name: tuple(table.columns.keys()) for name, table in metadata.tables.items()}
-"""Every table's."""
 
 LEFT_OUT: dict[tuple[str, str], frozenset[str]] = {
     ("app/orders/notification_store.py", "notifications"): frozenset({"delivered_at", "problem"}),
@@ -21,19 +19,18 @@ LEFT_OUT: dict[tuple[str, str], frozenset[str]] = {
     ("app/sealing/leaf_store.py", "deliveries"): frozenset({"body", "problem"}),
     ("app/sealing/log_queue_store.py", "unsealed"): frozenset({"row"}),
 }
-"""By module and table, the columns that a whole row is written or sealed without: what the database
-gives, what is empty at first, and what may go."""
+"""By module and table, the columns that a whole row is written or sealed without."""
 
 
 def columns_are_those_of_the_tables(module: Module) -> Iterator[str]:
-    """What `table(name, *map(column, …))` reads are columns of the table; what stands as
-    `table=name, columns=…` are all of them, but for what LEFT_OUT names."""
+    """Check that `table(name, *map(column, …))` has columns of the table, and `table=name,
+    columns=…` all of them but those of LEFT_OUT."""
     if not module.within("app"):
         return
     for node, table, columns, whole in _lists(module):
         names = _names(module, columns)
         if isinstance(names, str):
-            continue  # written out for a SELECT, which says itself what there is not
+            continue  # written out for a SELECT
         if table not in COLUMNS:
             yield module.at(node, f"names a table {table}, which is none")
             continue
@@ -51,7 +48,7 @@ def columns_are_those_of_the_tables(module: Module) -> Iterator[str]:
 
 
 def _lists(module: Module) -> Iterator[tuple[ast.AST, str, ast.expr, bool]]:
-    """Each list with its table, and whether it is a whole row."""
+    """Yield each list with its table, and whether it is a whole row."""
     for node in module.nodes:
         match node:
             case ast.Call(func=ast.Name("table"), args=[ast.Constant(str(name)), *columns]):
@@ -67,7 +64,7 @@ def _lists(module: Module) -> Iterator[tuple[ast.AST, str, ast.expr, bool]]:
 
 
 def _names(module: Module, columns: ast.expr) -> tuple[str, ...] | str:
-    """What stands there, or in constants of the module."""
+    """Evaluate the list, with constants of the module."""
     names = {each.id for each in ast.walk(columns) if isinstance(each, ast.Name)}
     if not names:
         literal: tuple[str, ...] | str = ast.literal_eval(columns)
@@ -79,7 +76,7 @@ def _names(module: Module, columns: ast.expr) -> tuple[str, ...] | str:
 
 
 def whole_rows(module: Module) -> Iterator[str]:
-    """The tables of which the module lists a whole row."""
+    """Yield the tables of the whole rows that the module lists."""
     yield from (table for _, table, _, whole in _lists(module) if whole)
 
 

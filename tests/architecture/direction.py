@@ -1,15 +1,17 @@
-"""Rules about who may use whom. Each takes one module and says what is wrong with it."""
+"""Rules about which module may use which. Each takes a module and yields its faults."""
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator, Sequence
 
 from tests.architecture.tree import Module, imports_from, names
 
+VALUES = ("values", "money", "currencies", "instants", "canonical", "periods")
 PARTS = ("ledger", "transparency", "matching", "reporting")
-"""The parts of reconcile from the bottom up; the values beside them lie under all of them."""
+"""The parts of reconcile from the bottom up; the values lie under all of them."""
 
 GROUPS = (
     ("client",),
@@ -57,10 +59,10 @@ PRESENT = frozenset(
 
 
 def engine_is_pure(module: Module) -> Iterator[str]:
-    """reconcile imports the standard library and itself, never upward."""
+    """Check that reconcile imports only the standard library and itself, and never upward."""
     if not module.within("reconcile"):
         return
-    here = part_of(module.path.removesuffix(".py").replace("/", "."))
+    here = part_of(module.name)
     for node, name in module.imports:
         top = name.partition(".")[0]
         if top not in ("reconcile", "__future__") and top not in sys.stdlib_module_names:
@@ -72,22 +74,18 @@ def engine_is_pure(module: Module) -> Iterator[str]:
 
 
 def part_of(name: str) -> int | None:
-    """How high a module of reconcile stands; None where it is in a folder that has no place."""
+    """Return how high a module of reconcile stands; None in a folder without a place."""
     part = name.split(".")[1:2]
     if part and part[0] in PARTS:
         return 1 + PARTS.index(part[0])
     return None if len(name.split(".")) > 2 and part[0] not in VALUES else 0
 
 
-VALUES = ("values", "money", "currencies", "instants", "canonical", "periods")
-"""The values of reconcile."""
-
-
 def no_circles(tree: Sequence[Module]) -> Iterator[str]:
-    """No files of the product need each other, directly or around corners."""
-    known = {module.path.removesuffix(".py").replace("/", ".") for module in tree}
+    """Check that no files of the product import each other in a circle."""
+    known = {module.name for module in tree}
     needs = {
-        module.path.removesuffix(".py").replace("/", "."): {
+        module.name: {
             found
             for _, name in module.imports
             for found in (name, name.rpartition(".")[0])
@@ -106,8 +104,8 @@ def no_circles(tree: Sequence[Module]) -> Iterator[str]:
 
 
 def rooms_have_one_direction(module: Module) -> Iterator[str]:
-    """A room imports only from rooms of the groups to its left."""
-    here = room_of(module.path.removesuffix(".py").replace("/", "."))
+    """Check that a room imports only from rooms of the groups to its left."""
+    here = room_of(module.name)
     if here is None or not module.within("app"):
         return
     if here not in PLACES:
@@ -123,7 +121,7 @@ PLACES = {room: place for place, group in enumerate(GROUPS) for room in group}
 
 
 def room_of(name: str) -> str | None:
-    """The room of a module of app; None for what is no module of it."""
+    """Return the room of a module of app, or None."""
     top, _, rest = name.partition(".")
     room = rest.partition(".")[0]
     if top != "app" or room in ("", "__init__"):
@@ -134,24 +132,29 @@ def room_of(name: str) -> str | None:
 
 
 def rooms_show_what_they_list(tree: Sequence[Module]) -> Iterator[str]:
-    """Whoever is of another room imports only modules that the room's `__init__` lists in
-    `__all__`; and what is listed is used by somebody else."""
-    listed = {
-        module.path.split("/")[1]: set(_listed(module))
-        for module in tree
-        if module.path.startswith("app/") and module.path.count("/") == 2
-        if module.path.endswith("/__init__.py")
-    }
+    """Check that other rooms import only modules in the `__all__` of a room's `__init__`, and that
+    each of those is used by another room."""
+    listed: dict[str, set[str]] = {}
+    for module in tree:
+        if re.fullmatch("app/[^/]+/__init__.py", module.path):
+            listed[module.path.split("/")[1]] = {
+                name
+                for node in module.tree.body
+                if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+                for name in ast.literal_eval(node.value)
+            }
     used: dict[str, set[str]] = {room: set() for room in listed}
     for module in tree:
-        here = room_of(module.path.removesuffix(".py").replace("/", "."))
+        here = room_of(module.name)
         if not module.within("app") or here is None:
             continue
         for node, name in module.imports:
             there = room_of(name)
             if there in (None, here, "bootstrap") or there not in listed:
                 continue
-            entered = _entered(name, listed[there])
+            words = name.split(".")[2:]
+            ways = [".".join(words[:length]) for length in range(len(words), 0, -1)]
+            entered = next((way for way in ways if way in listed[there]), None)
             if entered is None:
                 yield module.at(
                     node, f"imports {name}, which app/{there}/__init__.py does not list"
@@ -163,21 +166,8 @@ def rooms_show_what_they_list(tree: Sequence[Module]) -> Iterator[str]:
             yield f"app/{room}/__init__.py: lists {name}, which no other room uses"
 
 
-def _listed(module: Module) -> Iterator[str]:
-    for node in module.tree.body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            yield from ast.literal_eval(node.value)
-
-
-def _entered(name: str, listed: set[str]) -> str | None:
-    """The listed module that an imported name is, or is in."""
-    words = name.split(".")[2:]
-    ways = [".".join(words[:length]) for length in range(len(words), 0, -1)]
-    return next((way for way in ways if way in listed), None)
-
-
 def databases_only_in_stores(module: Module) -> Iterator[str]:
-    """SQL, its libraries and its drivers stay in `app/database` and in the rooms' store files."""
+    """Check that SQL libraries and drivers stay in `app/database` and in store files."""
     name = module.path.rpartition("/")[2]
     if module.within("app/database") or name == "store.py" or name.endswith("_store.py"):
         return
@@ -187,18 +177,15 @@ def databases_only_in_stores(module: Module) -> Iterator[str]:
 
 
 def present_only_from_the_clock(module: Module) -> Iterator[str]:
-    """One module asks what time it is."""
+    """Check that only `app/core/clock.py` reads the time."""
     if module.within("app", "reconcile") and not module.within("app/core/clock.py"):
-        for node, name in names(module):
+        for node, name in (*names(module), *module.imports):
             if name in PRESENT:
                 yield module.at(node, f"uses {name}: take the instant as an argument")
-        for node, name in module.imports:
-            if name in PRESENT:
-                yield module.at(node, f"imports {name}: take the instant as an argument")
 
 
 def chance_only_in_ids(module: Module) -> Iterator[str]:
-    """Chance comes in at one place, besides the seeded sandbox."""
+    """Check that chance comes from `app/core/ids.py` only, and from the seeded sandbox."""
     if module.within("app", "reconcile") and not module.within("app/core/ids.py", "app/sandbox"):
         for node, name in imports_from(module, *CHANCE):
             yield module.at(node, f"imports {name}: chance comes from app/core/ids.py")
@@ -208,8 +195,7 @@ def chance_only_in_ids(module: Module) -> Iterator[str]:
 
 
 def faces_call_use_cases(module: Module) -> Iterator[str]:
-    """Command line, API and console do not reach past the use cases; use cases know none of
-    them."""
+    """Check that command line, API and console use no stores, and use cases know none of them."""
     if module.within("app/cli", "app/api", "app/console"):
         for node, name in imports_from(module, "app"):
             words = name.split(".")
@@ -219,14 +205,13 @@ def faces_call_use_cases(module: Module) -> Iterator[str]:
                 yield module.at(node, f"imports {name}: call a use case")
             if words[1] == "database" and not module.within("app/cli"):
                 yield module.at(node, f"imports {name}: call a use case")
-    elif module.within("app") and room_of(module.path.replace("/", ".")[:-3]) in PLACES:
+    elif room_of(module.name) in INNER:
         for node, name in imports_from(module, "starlette", "typer"):
-            if room_of(module.path.replace("/", ".")[:-3]) in INNER:
-                yield module.at(node, f"imports {name}: use cases know neither HTTP nor commands")
+            yield module.at(node, f"imports {name}: use cases know neither HTTP nor commands")
 
 
 INNER = ("database", "access", "sealing", "orders", "finance", "evidence", "privacy", "monitoring")
-"""Rooms of use cases alone."""
+"""Rooms with nothing but use cases."""
 
 
 RULES = (
@@ -237,7 +222,6 @@ RULES = (
     chance_only_in_ids,
     faces_call_use_cases,
 )
-"""Those that look at one module."""
 
 RULES_OF_ALL = (no_circles, rooms_show_what_they_list)
-"""Those that look at all of them."""
+"""Rules about all modules together."""

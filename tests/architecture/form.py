@@ -1,4 +1,4 @@
-"""Rules about how a module is written. Each takes one module and says what is wrong with it."""
+"""Rules about how a module is written. Each takes a module and yields its faults."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from app.core.logs import FIELDS
 from tests.architecture.tree import Module
 
 PRIVATE_WORDS = frozenset({"told", "retold", "untold", "desk", "diary", "deeds"})
-"""Words that mean something here alone. What is meant is notified, reported, stated or recorded;
-the context; the delivery log; acts, or entries of the audit trail."""
+"""Words with a private meaning. Write notified, reported, stated or recorded; context; delivery
+log; acts or audit entries."""
 
 PUBLIC_NAMES_OF_OLD = {
     "not_told", "sum_told", "told_at", "told_with_others", "break_deeds", "tallyhook_told",
 }  # fmt: skip
-"""Columns, JSON keys and a table of the shop's, which keep their names."""
+"""Columns, JSON keys and a table of the shop that keep their names."""
 
 MAX_FUNCTION_LINES = 80
 MAX_IMPORT_SHARE = 6
-"""Percent of all lines of the product. Files that are many and small import more than they do."""
+"""Percent of all lines of the product."""
 
 UNFINISHED = ("TO" + "DO", "FIX" + "ME")
 
@@ -35,7 +35,7 @@ PLACES_OF_SECRETS = (
     "app/access/credentials.py", "app/access/sessions.py", "app/access/session_store.py",
     "app/access/tokens.py", "app/access/operator_store.py", "app/privacy/erasure_journal.py",
 )  # fmt: skip
-"""Where a signature, a token or a digest that somebody sent is compared with what it must be."""
+"""Files that compare a signature, token or digest from outside."""
 
 _SECRET = re.compile(
     r"(^|_)((hex)?digest|h?mac|signature|token|secret|password|expected|candidate|actual|stated"
@@ -51,15 +51,19 @@ PLAINLY_COMPARED = {
     ("app/sandbox/sessions.py", "entry.digest != digest"):
         "two requests of one client that holds the token: their digests prove nothing",
 }  # fmt: skip
-"""Comparisons that may end at the first difference, and why."""
+"""Comparisons that may end at the first difference, with the reason."""
 
 
 def imports_are_few(tree: Sequence[Module]) -> Iterator[str]:
-    """Of the product's lines few are imports, however they are written: a module is deep, and says
-    much with what it takes from others."""
+    """Check that few of the product's lines are imports, however they are written."""
     modules = [each for each in tree if each.within("app", "reconcile")]
     lines = sum(len(each.text.splitlines()) for each in modules)
-    taken = sum(map(_import_lines, modules))
+    taken = sum(
+        (node.end_lineno or node.lineno) - node.lineno + 1
+        for each in modules
+        for node in each.nodes
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    )
     if 100 * taken > MAX_IMPORT_SHARE * lines:
         yield (
             f"{taken:,} of {lines:,} lines of app and reconcile are imports, more than "
@@ -68,33 +72,23 @@ def imports_are_few(tree: Sequence[Module]) -> Iterator[str]:
         )
 
 
-def _import_lines(module: Module) -> int:
-    imports = [node for node in module.nodes if isinstance(node, ast.Import | ast.ImportFrom)]
-    return sum((node.end_lineno or node.lineno) - node.lineno + 1 for node in imports)
-
-
 def words_are_plain(module: Module) -> Iterator[str]:
-    """No name of the product is made of a word that means something here alone. A column's name
-    may be the name of what holds it."""
+    """Check that no name of the product has a private word, except names of columns."""
     if not module.within("app", "reconcile") or module.within("app/database/tables"):
         return
     for node in module.nodes:
-        for name in _names_in(node):
-            if name not in PUBLIC_NAMES_OF_OLD and not PRIVATE_WORDS.isdisjoint(
-                name.lower().strip("_").split("_")
-            ):
-                yield module.at(node, f"{name} is a private word: see PRIVATE_WORDS")
-
-
-def _names_in(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        yield node.name
-    elif isinstance(node, ast.Name):
-        yield node.id
-    elif isinstance(node, ast.arg):
-        yield node.arg
-    elif isinstance(node, ast.Attribute):
-        yield node.attr
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                pass
+            case ast.ClassDef(name=name) | ast.Name(id=name) | ast.Attribute(attr=name):
+                pass
+            case ast.arg(arg=name):
+                pass
+            case _:
+                continue
+        words = name.lower().strip("_").split("_")
+        if name not in PUBLIC_NAMES_OF_OLD and not PRIVATE_WORDS.isdisjoint(words):
+            yield module.at(node, f"{name} is a private word: see PRIVATE_WORDS")
 
 
 def functions_are_short(module: Module) -> Iterator[str]:
@@ -113,7 +107,7 @@ def modules_are_described(module: Module) -> Iterator[str]:
 
 
 def engine_has_no_floats(module: Module) -> Iterator[str]:
-    """Money and time are integers: no literal, no conversion, no division that makes a float."""
+    """Check that nothing makes a float: money and time are integers."""
     if not module.within("reconcile"):
         return
     for node in module.nodes:
@@ -126,14 +120,12 @@ def engine_has_no_floats(module: Module) -> Iterator[str]:
 
 
 def nothing_is_unfinished(module: Module) -> Iterator[str]:
-    """Work that is left is not left in the code."""
     for number, line in enumerate(module.text.splitlines(), 1):
         if any(word in line for word in UNFINISHED):
             yield f"{module.path}:{number}: is unfinished"
 
 
 def only_the_cli_prints(module: Module) -> Iterator[str]:
-    """Standard output belongs to the command line; everything else logs."""
     if module.within("app", "reconcile") and not module.within("app/cli"):
         for node in module.nodes:
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "print":
@@ -141,20 +133,17 @@ def only_the_cli_prints(module: Module) -> Iterator[str]:
 
 
 def errors_are_not_swallowed(module: Module) -> Iterator[str]:
-    """An exception that nobody named is not caught, or something is done about it."""
+    """Check that unnamed exceptions are not caught without doing something about them."""
     for node in module.nodes:
         if isinstance(node, ast.ExceptHandler):
             if node.type is None:
                 yield module.at(node, "catches everything without a name")
             elif _is_any(node.type) and all(_is_nothing(line) for line in node.body):
                 yield module.at(node, "swallows every exception")
-        elif isinstance(node, ast.Call) and _suppresses_any(node):
-            yield module.at(node, "swallows every exception")
-
-
-def _suppresses_any(node: ast.Call) -> bool:
-    named = ast.unparse(node.func) in ("suppress", "contextlib.suppress")
-    return named and any(_is_any(argument) for argument in node.args)
+        elif isinstance(node, ast.Call):
+            suppresses = ast.unparse(node.func) in ("suppress", "contextlib.suppress")
+            if suppresses and any(_is_any(argument) for argument in node.args):
+                yield module.at(node, "swallows every exception")
 
 
 def _is_any(node: ast.expr) -> bool:
@@ -169,7 +158,7 @@ def _is_nothing(node: ast.stmt) -> bool:
 
 
 def log_lines_are_fixed_texts_with_known_fields(module: Module) -> Iterator[str]:
-    """A value in a log line has a field of app.core.logs; none is written into the event's text."""
+    """Check that log lines are constant texts, and their values fields of app.core.logs."""
     if not module.within("app"):
         return
     for node in log_calls(module):
@@ -181,8 +170,14 @@ def log_lines_are_fixed_texts_with_known_fields(module: Module) -> Iterator[str]
 
 
 def log_calls(module: Module) -> Iterator[ast.Call]:
-    """Every call of a logger's method that writes a line or binds fields."""
-    loggers = _loggers(module)
+    """Yield every call of a logger's method that writes a line or binds fields."""
+    loggers = set()
+    for node in module.nodes:
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+            continue
+        if re.match(r"(structlog\.)?get_logger\(", ast.unparse(node.value)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            loggers |= {ast.unparse(target) for target in targets}
     for node in module.nodes:
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
             continue
@@ -196,37 +191,24 @@ def _is_text(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
-def _loggers(module: Module) -> set[str]:
-    """The names that loggers go by in this module."""
-    found = set()
-    for node in module.nodes:
-        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
-            continue
-        if re.match(r"(structlog\.)?get_logger\(", ast.unparse(node.value)):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            found |= {ast.unparse(target) for target in targets}
-    return found
-
-
 def secrets_are_compared_in_constant_time(module: Module) -> Iterator[str]:
-    """How long `==` or `in` takes tells how much of a guess was right: compare_digest does not. A
-    comparison with a constant of the code is about the name of a scheme or a header."""
+    """Check that secrets are compared by compare_digest: `==` and `in` leak how much of a guess is
+    right. A comparison with a constant of the code is about the name of a scheme or a header."""
     if not module.within(*PLACES_OF_SECRETS):
         return
     for node in module.nodes:
-        if not isinstance(node, ast.Compare) or _is_plainly_compared(module, node):
+        if not isinstance(node, ast.Compare):
+            continue
+        if (module.path, ast.unparse(node)) in PLAINLY_COMPARED:
             continue
         values = [node.left, *node.comparators]
         for operator, left, right in zip(node.ops, values, values[1:], strict=False):
             both = (left, right) if isinstance(operator, ast.Eq | ast.NotEq) else (left,)
-            told = isinstance(operator, ast.Eq | ast.NotEq | ast.In | ast.NotIn)
+            leaks = isinstance(operator, ast.Eq | ast.NotEq | ast.In | ast.NotIn)
             constant = _is_constant(left) or _is_constant(right)
-            if told and not constant and any(_is_secret(value) for value in both):
+            named = (name.lower() for value in both for name in _names(value))
+            if leaks and not constant and any(_SECRET.search(name) for name in named):
                 yield module.at(node, f"compares {ast.unparse(node)}: use hmac.compare_digest")
-
-
-def _is_plainly_compared(module: Module, node: ast.Compare) -> bool:
-    return (module.path, ast.unparse(node)) in PLAINLY_COMPARED
 
 
 def _is_constant(node: ast.expr) -> bool:
@@ -234,69 +216,58 @@ def _is_constant(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) or (bool(name) and name[0].isupper())
 
 
-def _is_secret(node: ast.expr) -> bool:
-    return any(_SECRET.search(name.lower()) for name in _names(node))
-
-
 def _names(node: ast.expr) -> list[str]:
-    """What a value is called: for `key.sign(body).hex()` hex, sign and key."""
-    if isinstance(node, ast.Name):
-        return [node.id]
-    if isinstance(node, ast.Attribute):
-        return [node.attr]
-    if isinstance(node, ast.Subscript | ast.Await):
-        return _names(node.value)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        return [node.func.attr, *_names(node.func.value)]
-    return _names(node.func) if isinstance(node, ast.Call) else []
+    """Return the names of a value: hex, sign and key for `key.sign(body).hex()`."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return [name]
+        case ast.Subscript(value=inner) | ast.Await(value=inner):
+            return _names(inner)
+        case ast.Call(func=ast.Attribute(value=inner, attr=name)):
+            return [name, *_names(inner)]
+        case ast.Call(func=called):
+            return _names(called)
+    return []
 
 
 _TAKES_SQL = frozenset(
     {"text", "ask", "execute", "exec_driver_sql", "statement", "stream", "select_in", "select_rows"}
 )
-"""Functions and methods of which an argument is SQL."""
+"""Functions and methods that take SQL."""
 
 _SQL = re.compile(
     r"\b(SELECT|INSERT|UPDATE|DELETE|CREATE|DROP|ALTER|VACUUM|PRAGMA|FROM|WHERE|RETURNING|VALUES"
     r"|ORDER BY|CAST)\b"
 )
-"""Words of a statement: those for people are not written in capitals."""
+"""Words of a statement; sentences for people have no capitals."""
 
 
 def sql_is_put_together_in_one_place(module: Module) -> Iterator[str]:
-    """A statement is whole: what it shares with others comes into it by `statement`, values by its
-    parameters, and lists with conditions are SQLAlchemy's to compose."""
+    """Check that statements are whole.
+
+    Shared parts come by `statement`, values by parameters, and lists of conditions by SQLAlchemy.
+    """
     if not module.within("app"):
         return
     for number, line in enumerate(module.text.splitlines(), 1):
         if "S608" in line:
             yield f"{module.path}:{number}: puts SQL together: use app.database.statements"
     for node in module.nodes:
-        if isinstance(node, ast.JoinedStr) and _SQL.search(_own_text(node)):
-            yield module.at(node, f"glues SQL: {ast.unparse(node)}")
+        if isinstance(node, ast.JoinedStr):
+            own = (str(part.value) for part in node.values if isinstance(part, ast.Constant))
+            if _SQL.search(" ".join(own)):
+                yield module.at(node, f"glues SQL: {ast.unparse(node)}")
         if not isinstance(node, ast.Call):
             continue
         if ast.unparse(node.func).rpartition(".")[2] not in _TAKES_SQL:
             continue
         sql = [*node.args[:2], *(word.value for word in node.keywords if word.arg == "sql")]
         for argument in sql:
-            if isinstance(argument, ast.JoinedStr) or _is_glued(argument):
-                yield module.at(node, f"glues SQL: {ast.unparse(argument)}")
-
-
-def _own_text(text: ast.JoinedStr) -> str:
-    return " ".join(str(part.value) for part in text.values if isinstance(part, ast.Constant))
-
-
-def _is_glued(text: ast.expr) -> bool:
-    """Whether `+`, `%` or `format` makes it."""
-    if isinstance(text, ast.BinOp):
-        return isinstance(text.op, ast.Add | ast.Mod)
-    return (
-        isinstance(text, ast.Call)
-        and isinstance(text.func, ast.Attribute)
-        and text.func.attr in ("format", "format_map")
-    )
+            match argument:
+                case ast.JoinedStr() | ast.BinOp(op=ast.Add() | ast.Mod()):
+                    yield module.at(node, f"glues SQL: {ast.unparse(argument)}")
+                case ast.Call(func=ast.Attribute(attr="format" | "format_map")):
+                    yield module.at(node, f"glues SQL: {ast.unparse(argument)}")
 
 
 RULES = (
@@ -311,7 +282,6 @@ RULES = (
     sql_is_put_together_in_one_place,
     words_are_plain,
 )
-"""Those that look at one module."""
 
 RULES_OF_ALL = (imports_are_few,)
-"""Those that look at all of them."""
+"""Rules about all modules together."""

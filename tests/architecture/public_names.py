@@ -1,14 +1,14 @@
-"""Public names: what other programs, settings, alerts and queries call this one's parts by.
+"""Public names: settings, commands, keys, columns and metrics that others rely on.
 
-`public_names.txt` holds the names that were promised; here they are asked of the program itself,
-and `tests/architecture/test_public_names.py` compares. To take up new ones:
+`public_names.txt` has the promised names; here they are asked of the program itself, and
+`tests/architecture/test_public_names.py` compares. To add new ones:
 
     .venv/bin/python -m tests.architecture.public_names --write
 
-It refuses to forget a name unless `--drop` is said: then somebody's program, alert or query ends.
+It refuses to remove a name without `--drop`, which breaks somebody's program, alert or query.
 
-Leaves out: the keys that no description of the API and no document made here has, such as those
-of listings; what a value may be, but for the closed vocabularies.
+Left out are keys that neither the API's description nor a document made here has, such as those of
+listings, and values, except the closed vocabularies.
 """
 
 from __future__ import annotations
@@ -64,16 +64,15 @@ HEAD = f"""\
 """
 
 Names = Mapping[str, frozenset[str]]
-"""The names of each section."""
 
 
 def variables() -> Iterator[str]:
-    """Environment variables; `<NAME>` stands for a source's."""
+    """Yield environment variables; `<NAME>` stands for a source's name."""
     yield from known_variables()
 
 
 def commands() -> Iterator[str]:
-    """Commands, their options with every spelling, and their arguments by place."""
+    """Yield commands, their options in every spelling, and their arguments by place."""
     yield from _of_command("tallyhook", typer.main.get_command(application))
 
 
@@ -92,8 +91,8 @@ def _of_command(path: str, command: Any) -> Iterator[str]:
 
 
 def unknown_commands(page: str) -> Iterator[str]:
-    """What a page quotes as `tallyhook …` and is no command, or has an option that it has not. A
-    group of commands is none by itself."""
+    """Yield what a page quotes as `tallyhook …` without such a command or option. A group of
+    commands is no command."""
     there, root = set(commands()), typer.main.get_command(application)
     for quoted in re.findall("`(tallyhook [a-z-][^`]*)`", page):
         said = re.sub("^tallyhook (--token-file [^ ]+|--version|--help)", "tallyhook", quoted)
@@ -109,26 +108,22 @@ def unknown_commands(page: str) -> Iterator[str]:
 
 
 def exit_codes() -> Iterator[str]:
-    """Exit codes with their meaning, as help tells them, and those that one command adds."""
-    told = str(application.info.epilog).removeprefix("Exit codes: ").removesuffix(".")
-    meanings = dict(part.split(" ", 1) for part in told.split("; "))
+    """Yield exit codes with their meaning as in the help, and those that one command adds."""
+    listed = str(application.info.epilog).removeprefix("Exit codes: ").removesuffix(".")
+    meanings = dict(part.split(" ", 1) for part in listed.split("; "))
     yield from (f"{code} {meaning}" for code, meaning in meanings.items())
     yield from (f"{code} checkout start: {state}" for state, code in EXIT_CODES.items())
-    for kind in _kinds(TallyhookError):
+    kinds = [TallyhookError]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
         if str(kind.exit_code) not in meanings:
             yield f"{kind.exit_code} (help does not say what it means)"
 
 
-def _kinds(kind: type[TallyhookError]) -> Iterator[type[TallyhookError]]:
-    yield kind
-    for inner in kind.__subclasses__():
-        yield from _kinds(inner)
-
-
 def routes() -> Iterator[str]:
-    """HTTP methods and addresses, with the scope where one is needed. Which methods a webhook may
-    come by is its source's profile's to say."""
-    # Only its table of routes is looked at: nothing is opened.
+    """Yield HTTP methods and addresses, with the scope if one is needed. A webhook's methods are
+    in its source's profile."""
+    # Only the table of routes is read: nothing is opened.
     parts = {
         "webhooks": object.__new__(webhooks.Webhooks),
         "api": object.__new__(Api),
@@ -148,7 +143,7 @@ def routes() -> Iterator[str]:
 
 
 def json_keys() -> Iterator[str]:
-    """Members of what the API takes and answers, by route; and of the documents whose inner
+    """Yield members of requests and answers of the API by route, and of the documents whose inner
     members its description leaves open."""
     for path, operations in API_DOCUMENT["paths"].items():
         for method, operation in operations.items():
@@ -168,7 +163,18 @@ def json_keys() -> Iterator[str]:
     yield from (f"problem {key}" for key in _described(problem))
     for made in LEDGERS:
         yield from (f"ledger {key}" for key in _written(ledger_document(made())))
-    yield from (f"notification {key}" for key in _written(_notification()))
+    published = Published(
+        seq=1,
+        order="ORD-1",
+        at=EARLIEST,
+        outcome="succeeded",
+        fulfillable=True,
+        before_outcome="pending",
+        before_fulfillable=False,
+        because=("Paid.",),
+    )
+    document = json.loads(notification_body(published))
+    yield from (f"notification {key}" for key in _written(document))
 
 
 def _keys_of(content: Mapping[str, Any]) -> Iterator[str]:
@@ -177,7 +183,7 @@ def _keys_of(content: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _described(schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    """Paths of members by a JSON Schema, as `order.reference` and `references[].source`."""
+    """Yield paths of members by a JSON Schema, as `order.reference`, `references[].source`."""
     if "$ref" in schema:
         schema = API_DOCUMENT["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
     for one in schema.get("anyOf", ()):
@@ -191,7 +197,6 @@ def _described(schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
 
 
 def _written(value: Any, path: str = "") -> Iterator[str]:
-    """Paths of members as they are written."""
     if isinstance(value, list):
         for one in value:
             yield from _written(one, f"{path}[]")
@@ -202,24 +207,10 @@ def _written(value: Any, path: str = "") -> Iterator[str]:
             yield from _written(inner, here)
 
 
-def _notification() -> Any:
-    published = Published(
-        seq=1,
-        order="ORD-1",
-        at=EARLIEST,
-        outcome="succeeded",
-        fulfillable=True,
-        before_outcome="pending",
-        before_fulfillable=False,
-        because=("Paid.",),
-    )
-    return json.loads(notification_body(published))
-
-
 def problem_codes() -> Iterator[str]:
-    """Codes of problem details with their status, and the further members that each has."""
-    for told in (webhooks._DETAILS, problems._SENTENCES):
-        yield from (f"{status} {code}" for status, (code, _) in told.items())
+    """Yield codes of problem details with their status and further members."""
+    for known in (webhooks._DETAILS, problems._SENTENCES):
+        yield from (f"{status} {code}" for status, (code, _) in known.items())
     for module in _parsed("app", saying="problem"):
         for node in ast.walk(module.tree):
             if not isinstance(node, ast.Call) or len(node.args) < 2:
@@ -234,7 +225,7 @@ def problem_codes() -> Iterator[str]:
 
 
 def metrics() -> Iterator[str]:
-    """Figures as Prometheus reads them, with their labels."""
+    """Yield metrics as Prometheus reads them, with their labels."""
     limits = cast(ConnectionLimits, SimpleNamespace(open={}, refused={"reason": 1}))
     figures = Metrics(frozenset({"shop"}), limits, gauges=FIGURES)
     figures.count("shop", "accepted", 0.0)
@@ -247,35 +238,29 @@ def metrics() -> Iterator[str]:
 
 
 def log_events() -> Iterator[str]:
-    """The fixed texts of log lines."""
+    """Yield the constant texts of log lines."""
     for module in _parsed("app", saying="get_logger("):
-        for text in (text for call in log_calls(module) for text in call.args):
-            yield from _texts(text)
+        for call in log_calls(module):
+            for text in call.args:
+                either = (text.body, text.orelse) if isinstance(text, ast.IfExp) else (text,)
+                yield from (str(each.value) for each in either if isinstance(each, ast.Constant))
 
 
 def _parsed(folder: str, *, saying: str) -> Iterator[Module]:
-    """The modules that say it: parsing all of them takes seconds."""
+    """Yield the modules that contain a text: parsing all of them takes seconds."""
     for path in (ROOT / folder).rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         if saying in text:
             yield parsed(path.relative_to(ROOT).as_posix(), text)
 
 
-def _texts(node: ast.expr) -> Iterator[str]:
-    if isinstance(node, ast.IfExp):
-        yield from (*_texts(node.body), *_texts(node.orelse))
-    elif isinstance(node, ast.Constant):
-        yield str(node.value)
-
-
 def columns() -> Iterator[str]:
-    """Tables of the database with their columns."""
     for table in metadata.tables.values():
         yield from (f"{table.name}.{column.name}" for column in table.columns)
 
 
 def permissions() -> Iterator[str]:
-    """Scopes of tokens, roles of operators, and who may do what is written in the audit trail."""
+    """Yield scopes of tokens, roles of operators, and the roles of each audited action."""
     yield from (f"scope {scope}" for scope in TOKEN_SCOPES)
     yield from (f"role {role}" for role in ROLES)
     for action, roles in MAY.items():
@@ -302,12 +287,10 @@ SECTIONS: Mapping[str, Callable[[], Iterable[str]]] = {
 
 
 def current() -> Names:
-    """The names that the program has now."""
     return {section: frozenset(names()) for section, names in SECTIONS.items()}
 
 
 def promised(path: Path = LIST) -> Names:
-    """The names of the list."""
     found: dict[str, set[str]] = {}
     section: set[str] = set()
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
@@ -320,7 +303,7 @@ def promised(path: Path = LIST) -> Names:
 
 
 def differences(was: Names, now: Names, section: str) -> Iterator[str]:
-    """What is wrong with one section, a sentence for each name."""
+    """Yield a sentence for each name that was lost or added in a section."""
     before, after = was.get(section, frozenset()), now.get(section, frozenset())
     for name in sorted(before - after):
         yield f"{section}: {name} is public: keep it or an alias"
@@ -329,8 +312,7 @@ def differences(was: Names, now: Names, section: str) -> Iterator[str]:
 
 
 def write(now: Names, *, path: Path = LIST, drop: bool = False) -> list[str]:
-    """Write the list anew; the sentences on names that would be forgotten, where there are any and
-    `drop` was not said: then nothing is written."""
+    """Write the list. If names would be lost without `drop`, write nothing and return sentences."""
     was = promised(path)
     kept = {name: names & now.get(name, frozenset()) for name, names in was.items()}
     lost = [line for section in was for line in differences(was, kept, section)]
@@ -342,7 +324,7 @@ def write(now: Names, *, path: Path = LIST, drop: bool = False) -> list[str]:
 
 
 def main(words: list[str]) -> int:
-    """Compare, or with --write take up what is new; 1 where something is wrong."""
+    """Compare, or add new names with --write; return 1 if something is wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.architecture.public_names")
     parser.add_argument("--write", action="store_true", help="write the list anew")
     parser.add_argument("--drop", action="store_true", help="with --write: forget names, too")

@@ -1,4 +1,4 @@
-"""Every module keeps every rule, and every rule finds what it is there to find."""
+"""Every module keeps every rule, and every rule finds its planted faults."""
 
 from __future__ import annotations
 
@@ -171,8 +171,7 @@ def test_the_rule_lets_what_is_right_pass(rule: Rule, path: str, text: str) -> N
     assert not list(rule(parsed(path, DOC + text)))
 
 
-def test_what_lists_of_columns_may_leave_out_they_leave_out() -> None:
-    """LEFT_OUT holds nothing of a list that has gone."""
+def test_left_out_names_only_lists_that_exist() -> None:
     assert set(columns.LEFT_OUT) <= {
         (module.path, table) for module in modules() for table in columns.whole_rows(module)
     }
@@ -184,12 +183,11 @@ def test_every_rule_has_a_planted_fault() -> None:
 
 
 class _Plainly(ast.NodeTransformer):
-    """Writes `a == b` where a module has `compare_digest(a, b)`."""
+    """A transformer that writes `a == b` in place of `compare_digest(a, b)`."""
 
     found = 0
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        """One call."""
         if ast.unparse(node.func) not in ("compare_digest", "hmac.compare_digest"):
             return cast(ast.expr, self.generic_visit(node))
         self.found += 1
@@ -197,7 +195,7 @@ class _Plainly(ast.NodeTransformer):
 
 
 def test_every_secret_that_is_compared_would_be_found() -> None:
-    """The rule looks wherever `compare_digest` stands, and knows the names that it is given."""
+    """The rule covers each file with `compare_digest`, and knows the names of its arguments."""
     rule = form.secrets_are_compared_in_constant_time
     changed = 0
     for module in modules():
@@ -211,7 +209,6 @@ def test_every_secret_that_is_compared_would_be_found() -> None:
 
 
 def test_every_plain_comparison_that_is_let_pass_is_there() -> None:
-    """The list holds nothing that has gone."""
     there = {
         (module.path, ast.unparse(node))
         for module in modules()
@@ -246,7 +243,7 @@ def test_a_circle_is_found_around_a_corner() -> None:
 
 
 def test_many_lines_of_imports_are_found() -> None:
-    """Each line of one that is broken over several, wherever it stands; of tests none."""
+    """Every line of a long import counts, wherever it stands; those of tests do not."""
     names = "from a import (\n    b,\n    c,\n    d,\n    e,\n)\n"
     deep = parsed("app/core/a.py", names + "\n" * 94)
     tests = parsed("tests/a.py", names)

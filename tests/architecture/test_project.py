@@ -30,21 +30,20 @@ TEXTS = ("*.md", "*.toml", "*.env", "*.mako", "Makefile", ".ci/*")
 
 
 def top_level(names: Iterable[str]) -> Iterator[str]:
-    """What lies at the top and should not, and what should and does not."""
     seen = {name for name in names if not MADE.fullmatch(name)}
     yield from (f"{name} has no place at the top" for name in sorted(seen - TOP))
     yield from (f"{name} is missing at the top" for name in sorted(TOP - seen))
 
 
 def hosts(lock: str) -> Iterator[str]:
-    """Lines of the lock that name a host: where packages come from is the machine's business."""
+    """Yield lines of the lock that name a host, which is the machine's choice."""
     for number, line in enumerate(lock.splitlines(), 1):
         if "://" in line or line.lstrip().startswith(("--index", "--extra-index", "--find-links")):
             yield f"requirements.lock:{number}: {line}"
 
 
 def unexplained(pyproject: str) -> Iterator[str]:
-    """Dependencies without the line that says why they are there."""
+    """Yield dependencies without a comment that gives the reason."""
     project = tomllib.loads(pyproject)["project"]
     groups = [project["dependencies"], *project["optional-dependencies"].values()]
     for name in (name for group in groups for name in group):
@@ -54,14 +53,13 @@ def unexplained(pyproject: str) -> Iterator[str]:
 
 
 def unlocked(lock: str, wanted: Iterable[str]) -> Iterator[str]:
-    """Dependencies that the lock does not hold with a hash."""
+    """Yield dependencies that the lock does not have with a hash."""
     for name in (re.split(r"[\[><=;~! ]", one)[0] for one in wanted):
         if not re.search(rf"(?m)^{re.escape(name)}==\S+.*\\\n +--hash=sha256:", lock):
             yield f"the lock: {name} is missing; make lock"
 
 
 def unfinished(texts: Iterable[str]) -> Iterator[str]:
-    """Lines that say that work is left."""
     for text in texts:
         yield from (line for line in text.splitlines() if any(word in line for word in UNFINISHED))
 
@@ -87,7 +85,7 @@ def test_no_lock_names_a_host(lock: str) -> None:
 
 
 def test_the_runtime_is_what_is_tested() -> None:
-    """The runtime's lock holds each dependency of the program, in the version of the other lock."""
+    """It has each dependency of the program, in the version of the other lock."""
     runtime, tested = ((ROOT / lock).read_text() for lock in LOCKS)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = [*project["dependencies"], *project["optional-dependencies"]["build"]]
@@ -97,7 +95,7 @@ def test_the_runtime_is_what_is_tested() -> None:
 
 
 def test_the_program_imports_nothing_that_make_run_does_not_install() -> None:
-    """Typst is an extra; a user who asks for a PDF without it is told so."""
+    """Typst is an extra, which a user without it is told."""
     runtime = set(PINNED.findall((ROOT / "requirements.lock").read_text()))
     installed = packages_distributions()
     imported = {
@@ -116,7 +114,7 @@ def test_the_program_imports_nothing_that_make_run_does_not_install() -> None:
 
 
 def unpacked(names: Iterable[str], patterns: Iterable[str]) -> Iterator[str]:
-    """Files that the program reads beside its code and that no pattern takes into the package."""
+    """Yield files beside the code that no pattern takes into the package."""
     for name in names:
         apart = name.endswith((".py", ".md", "pyproject.toml")) or "/pictures/" in name
         if not apart and not any(PurePath(name).match(pattern) for pattern in patterns):
@@ -124,7 +122,7 @@ def unpacked(names: Iterable[str], patterns: Iterable[str]) -> Iterator[str]:
 
 
 def test_what_is_installed_has_every_file_that_is_read() -> None:
-    """`pip install .` takes along what lies beside the code, so that it runs from any folder."""
+    """`pip install .` takes the files beside the code, so that it runs from any folder."""
     told = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     patterns = told["package-data"]["app"]
     listed = subprocess.run(
@@ -198,7 +196,7 @@ esac
 
 
 def test_make_installs_only_what_its_target_needs(tmp_path: Path) -> None:
-    """Also after the other target, and again only after a lock has changed."""
+    """This holds after the other target, and again only after a lock has changed."""
     make = shutil.which("make")
     if make is None:
         pytest.skip("make is not installed")
@@ -237,7 +235,7 @@ def test_make_installs_only_what_its_target_needs(tmp_path: Path) -> None:
     ("failing", "code"), [("nothing", 0), ("types", 2), ("test", 2), (".venv/.made", 2)]
 )
 def test_ci_fails_where_the_checks_or_the_tests_do(tmp_path: Path, failing: str, code: int) -> None:
-    """It asks for both, whichever ends first, with a `make` that only notes what it was asked."""
+    """It asks for both, whichever ends first; this `make` only records the requests."""
     asked, no_root = tmp_path / "asked", "echo 1000"
     noting = f'echo "$@" >> {asked}; case "$@" in *{failing}) exit 2;; esac'
     for name, does in (("make", noting), ("id", no_root)):
@@ -255,14 +253,13 @@ def test_ci_fails_where_the_checks_or_the_tests_do(tmp_path: Path, failing: str,
 
 
 def strangers(page: str, files: frozenset[str]) -> Iterator[str]:
-    """Files of code that a page names in backticks and that are not there."""
+    """Yield code files that a page names in backticks and that do not exist."""
     for name in re.findall(r"`([\w/]+\.py)`", page):
         if not any(path == name or path.endswith(f"/{name}") for path in files):
             yield name
 
 
 def test_every_file_that_a_page_names_is_there() -> None:
-    """A file that was moved or merged is named by its new name."""
     files = frozenset(str(path.relative_to(ROOT)) for path in _own("*.py"))
     found = {
         str(path.relative_to(ROOT)): list(strangers(path.read_text(), files))
@@ -277,7 +274,6 @@ def test_a_file_that_is_gone_is_found() -> None:
 
 
 def test_the_page_of_the_database_tells_of_every_table() -> None:
-    """What it is, and whether it can be lost."""
     told = (ROOT / "app" / "database" / "README.md").read_text()
     rows = "".join(line for line in told.splitlines() if line.startswith("| `"))
     assert [name for name in metadata.tables if f"`{name}`" not in rows] == []

@@ -1,4 +1,4 @@
-"""No public name vanishes, or comes, unnoticed (tests/architecture/public_names.py)."""
+"""No public name vanishes, or appears, unnoticed (tests/architecture/public_names.py)."""
 
 from __future__ import annotations
 
@@ -14,18 +14,16 @@ WAS = {"alarms": frozenset({"clock", "silence"}), "outcomes": frozenset({"paid"}
 
 @pytest.mark.parametrize("section", sorted({*SECTIONS, *promised()}))
 def test_the_names_are_those_of_the_list(section: str) -> None:
-    """Each section's names, asked of the program, are the promised ones."""
     names = SECTIONS.get(section, tuple)()
     assert not list(differences(promised(), {section: frozenset(names)}, section))
 
 
 def test_every_section_has_names() -> None:
-    """A source that went empty, and was written so, would keep no promise."""
     assert set(promised()) == set(SECTIONS)
     assert all(promised().values())
 
 
-def test_a_lost_name_and_a_new_one_are_told() -> None:
+def test_a_lost_name_and_a_new_one_are_reported() -> None:
     now = {"alarms": frozenset({"clock", "quiet"})}
     assert list(differences(WAS, now, "alarms")) == [
         "alarms: silence is public: keep it or an alias",
@@ -34,8 +32,7 @@ def test_a_lost_name_and_a_new_one_are_told() -> None:
     ]
 
 
-def test_a_name_is_only_forgotten_where_that_is_said(tmp_path: Path) -> None:
-    """A name, or a whole section, stays in the list until --drop; new ones are taken up."""
+def test_a_name_is_removed_only_with_drop(tmp_path: Path) -> None:
     path = tmp_path / "names.txt"
     assert write(WAS, path=path) == []
     assert promised(path) == WAS
@@ -51,7 +48,7 @@ def test_a_name_is_only_forgotten_where_that_is_said(tmp_path: Path) -> None:
 
 
 def test_the_list_is_as_it_would_be_written(tmp_path: Path) -> None:
-    """Sorted, one name a line, so that two branches' lists merge."""
+    """It is sorted, one name a line, so that lists of two branches merge."""
     path = tmp_path / "names.txt"
     write(promised(), path=path)
     assert path.read_text() == public_names.LIST.read_text()

@@ -20,14 +20,19 @@ class Module:
     text: str
     tree: ast.Module
 
+    @property
+    def name(self) -> str:
+        """The dotted name, such as `app.core.clock`."""
+        return self.path.removesuffix(".py").replace("/", ".")
+
     @cached_property
     def nodes(self) -> tuple[ast.AST, ...]:
-        """All of its syntax: every rule looks through it."""
+        """All of its syntax, which every rule walks."""
         return tuple(ast.walk(self.tree))
 
     @cached_property
     def imports(self) -> tuple[tuple[ast.AST, str], ...]:
-        """Every imported thing by its full name, wherever in the file the import stands."""
+        """Every import by its full name, wherever it stands in the file."""
         found: list[tuple[ast.AST, str]] = []
         for node in self.nodes:
             if isinstance(node, ast.Import):
@@ -38,25 +43,24 @@ class Module:
         return tuple(found)
 
     def within(self, *places: str) -> bool:
-        """Whether the file is one of these, or in one of these folders."""
+        """Return whether the file is one of these, or in one of these folders."""
         return any(self.path == place or self.path.startswith(place + "/") for place in places)
 
     def at(self, node: ast.AST, sentence: str) -> str:
-        """A finding in the form that editors open."""
+        """Return a finding in the form that editors open."""
         return f"{self.path}:{getattr(node, 'lineno', 1)}: {sentence}"
 
 
 def parsed(path: str, text: str) -> Module:
-    """A module from its text."""
     return Module(path=path, text=text, tree=ast.parse(text, path))
 
 
 @cache
 def modules() -> tuple[Module, ...]:
-    """Every Python file of the project, without the copies that `pip install` leaves in build/."""
+    """Return every Python file of the project, without the copies of `pip install` in build/."""
     paths = [path for top in ("app", "reconcile", "tests") for path in (ROOT / top).rglob("*.py")]
     paths = [path for path in paths if "build" not in path.relative_to(ROOT).parts]
-    gc.disable()  # millions of objects, all of which stay: no collection needs to look at them
+    gc.disable()  # millions of objects, all of which stay
     try:
         found = tuple(
             parsed(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
@@ -69,7 +73,7 @@ def modules() -> tuple[Module, ...]:
 
 
 def _base(module: Module, node: ast.ImportFrom) -> str:
-    """The module that a `from` names, dots resolved."""
+    """Return the module that a `from` names, with dots resolved."""
     if not node.level:
         return node.module or ""
     parents = module.path.removesuffix(".py").split("/")[: -node.level]
@@ -77,31 +81,14 @@ def _base(module: Module, node: ast.ImportFrom) -> str:
 
 
 def imports_from(module: Module, *packages: str) -> Iterator[tuple[ast.AST, str]]:
-    """The imports of these packages or anything in them."""
+    """Yield the imports of these packages or of anything in them."""
     for node, name in module.imports:
         if any(name == package or name.startswith(package + ".") for package in packages):
             yield node, name
 
 
 def names(module: Module) -> Iterator[tuple[ast.AST, str]]:
-    """Every imported name that is used, in full: `dt.datetime.now` for `import datetime as dt`."""
-    known = _bindings(module)
-    for node in module.nodes:
-        if isinstance(node, ast.Name | ast.Attribute) and _first_name(node) in known:
-            written = ast.unparse(node)
-            first, dot, rest = written.partition(".")
-            if first in known:
-                yield node, known[first] + dot + rest
-
-
-def _first_name(node: ast.AST) -> str:
-    """What it begins with; to write each of them out would take seconds."""
-    while isinstance(node, ast.Attribute | ast.Call | ast.Subscript):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def _bindings(module: Module) -> dict[str, str]:
+    """Yield every use of an import in full: `dt.datetime.now` for `import datetime as dt`."""
     known: dict[str, str] = {}
     for node in module.nodes:
         if isinstance(node, ast.Import):
@@ -111,4 +98,16 @@ def _bindings(module: Module) -> dict[str, str]:
         elif isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 known[alias.asname or alias.name] = f"{_base(module, node)}.{alias.name}"
-    return known
+    for node in module.nodes:
+        if isinstance(node, ast.Name | ast.Attribute) and _first_name(node) in known:
+            written = ast.unparse(node)
+            first, dot, rest = written.partition(".")
+            if first in known:
+                yield node, known[first] + dot + rest
+
+
+def _first_name(node: ast.AST) -> str:
+    """Return the name that the expression begins with, without unparsing all of it."""
+    while isinstance(node, ast.Attribute | ast.Call | ast.Subscript):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
