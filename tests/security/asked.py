@@ -1,7 +1,4 @@
-"""Providers that are asked back: what is true there, and the service's questions, asked on demand.
-
-Leaves out: how a question is made; the service makes it, and sends it through its own client.
-"""
+"""Providers that are asked back: what they know, and the service's questions, sent on demand."""
 
 from __future__ import annotations
 
@@ -30,8 +27,7 @@ GIVEN = {"access_token": "t0k3n", "token": "t0k3n", "expires_in": 3599}
 
 @dataclass
 class Truth:
-    """What the providers answer about each session, payment or order; of all else they know
-    nothing."""
+    """The providers' answers by session, payment or order; they know nothing else."""
 
     known: dict[str, Any] = field(default_factory=dict)
     confirmers: list[Confirmer] = field(default_factory=list)
@@ -49,7 +45,7 @@ class Truth:
         return httpx2.Response(status, content=stream(json.dumps(found or {}).encode()))
 
     async def ask(self) -> None:
-        """All questions that are due by the next hour, at every provider."""
+        """Ask all questions that are due by the next hour, at every provider."""
         for confirmer in self.confirmers:
             clock = confirmer.context.clock
             assert isinstance(clock, SetClock)
@@ -63,7 +59,7 @@ class Truth:
 async def asking(
     folder: Path, monkeypatch: pytest.MonkeyPatch, **more: Any
 ) -> AsyncIterator[tuple[Driver, Truth]]:
-    """A service whose questions are asked when the test says so."""
+    """Run a service whose questions are asked when the test says so."""
     truth = Truth()
 
     def client(timeout_s: float) -> httpx2.AsyncClient:

@@ -1,12 +1,9 @@
-"""Plays constructions against orders of a running service, and says which of them broke one.
-
-Leaves out: the constructions themselves, a table in each test file.
-"""
+"""A player of constructions against orders of a running service, which reports broken orders."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,12 +23,12 @@ OPEN: dict[str, Any] = dict.fromkeys(
     ],
     "1000000",
 )
-"""No construction fails because another has used up an allowance."""
+"""No construction fails because another has used up a rate limit."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """An order that is aimed at, with the names that its provider gives its session and payment."""
+    """An attacked order, with its provider's names for session and payment."""
 
     driver: Driver
     order: str
@@ -48,11 +45,11 @@ class Target:
 
     @property
     def as_path(self) -> str:
-        """Its address under the API."""
+        """Address under the API."""
         return f"/orders/{self.path or self.order}"
 
     def event(self, event_id: str, claim: str = "succeeded", **changes: Any) -> dict[str, Any]:
-        """An event of the order's own payment. Parts of `data` are replaced, or left out."""
+        """Return an event of the order's own payment; None leaves a part out."""
         data: dict[str, Any] = {
             "order": {"reference": self.order},
             "session": {"reference": self.session},
@@ -75,20 +72,19 @@ class Target:
         return {**document, "data": data}
 
     def stranger(self, event_id: str, claim: str = "succeeded", **changes: Any) -> dict[str, Any]:
-        """An event of a payment that somebody else made on the order."""
+        """Return an event of a payment that somebody else made on the order."""
         of = {"payment": {"reference": f"theirs-{self.order}", **changes.pop("payment", {})}}
         return self.event(f"x-{event_id}", claim, session=None, **of, **changes)
 
     async def send(self, document: dict[str, Any] | bytes, **words: Any) -> int:
-        """The status of the answer to a genuine delivery."""
+        """Send a genuine delivery; return the status of the answer."""
         return (await self.driver.send(document, **words)).status_code
 
-    async def put(self, **told: Any) -> int:
-        """What the shop says of the order."""
-        return (await self.driver.api("PUT", self.as_path, json=PRICE | told)).status_code
+    async def put(self, **stated: Any) -> int:
+        """Let the shop state the order; return the status of the answer."""
+        return (await self.driver.api("PUT", self.as_path, json=PRICE | stated)).status_code
 
     async def ledger(self) -> dict[str, Any]:
-        """What the API says of it."""
         found: dict[str, Any] = (await self.driver.api("GET", self.as_path)).json()
         return found
 
@@ -97,12 +93,12 @@ Act = Callable[[Target], Awaitable[Any]]
 
 
 async def pay(target: Target) -> None:
-    """The order's own payment, of exactly its price."""
+    """Send the order's own payment, of exactly its price."""
     assert await target.send(target.event("paid")) == 200
 
 
 async def place(target: Target) -> None:
-    """The shop's own word on what the order costs."""
+    """Let the shop state the order's price."""
     assert await target.put() == 200
 
 
@@ -110,22 +106,24 @@ async def place(target: Target) -> None:
 class Construction:
     """One thing that an attacker does.
 
-    says    what it is, in a sentence
     does    what is sent
-    unpaid  whether it is played on an order that nobody has paid, which then must not be
-            fulfillable; `pays`: and which the genuine payment must still make fulfillable
+    unpaid  whether it is played on an unpaid order, which must not become fulfillable; `pays`: and
+            which the genuine payment must still make fulfillable
     paid    whether it is played on a paid order, which must stay fulfillable
     """
 
-    says: str
     does: Act
     unpaid: bool = True
     paid: bool = True
     pays: bool = True
 
 
+Table = Mapping[str, Act | Construction]
+"""Constructions by their sentences; an act alone is played on unpaid and on paid orders."""
+
+
 def events(*made: Callable[[Target], dict[str, Any] | bytes]) -> Act:
-    """Deliveries one after the other, each signed with the key of the source, each taken."""
+    """Return an act that sends genuine deliveries in turn, each of which is accepted."""
 
     async def does(target: Target) -> None:
         for make in made:
@@ -138,8 +136,8 @@ def events(*made: Callable[[Target], dict[str, Any] | bytes]) -> Act:
 class Play:
     """A table of constructions, played at once on a service.
 
-    placed, paid  how an order comes to be, and how it is genuinely paid
-    settled       what is done before a ledger is looked at, such as letting the provider be asked
+    placed, paid  acts that create an order and pay it genuinely
+    settled       an act before ledgers are read, such as asking the provider
     """
 
     driver: Driver
@@ -150,32 +148,33 @@ class Play:
     environment: str = "sandbox"
     broken: list[str] = field(default_factory=list)
 
-    async def breaks(self, constructions: Sequence[Construction]) -> list[str]:
-        """Which of them broke an order, and how; none, if all is well.
+    async def breaks(self, table: Table) -> list[str]:
+        """Return the constructions that broke an order, and how.
 
-        Every order is also folded by the worker's own round: what was published, and what the shop
-        would be notified of, has to agree with what the API says.
+        The worker's own round also folds every order: what was published must agree with the API.
         """
-        unpaid = [(each, self._target(n, "u")) for n, each in enumerate(constructions)]
-        paid = [(each, self._target(n, "p")) for n, each in enumerate(constructions)]
-        unpaid = [pair for pair in unpaid if pair[0].unpaid]
-        paid = [pair for pair in paid if pair[0].paid]
-        for _, target in (*unpaid, *paid):
+        acts = [
+            (says, each if isinstance(each, Construction) else Construction(each))
+            for says, each in table.items()
+        ]
+        unpaid = [(*act, self._target(n, "u")) for n, act in enumerate(acts) if act[1].unpaid]
+        paid = [(*act, self._target(n, "p")) for n, act in enumerate(acts) if act[1].paid]
+        for _, _, target in (*unpaid, *paid):
             await self.placed(target)
-        for _, target in paid:
+        for _, _, target in paid:
             await self.paid(target)
         await self._settle()
         await self._look(paid, True, "the genuine payment does not make it fulfillable")
-        for each, target in (*unpaid, *paid):
+        for says, each, target in (*unpaid, *paid):
             try:
                 await each.does(target)
             except AssertionError as error:
-                raise AssertionError(f"not played: {each.says}") from error
+                raise AssertionError(f"not played: {says}") from error
         await self._settle()
         await self._look(unpaid, False, "an unpaid order is fulfillable")
         await self._look(paid, True, "a paid order is not fulfillable any more")
-        still = [pair for pair in unpaid if pair[0].pays]
-        for _, target in still:
+        still = [row for row in unpaid if row[1].pays]
+        for _, _, target in still:
             await self.paid(target)
         await self._settle()
         await self._look(still, True, "paid after it, the order is not fulfillable")
@@ -190,19 +189,19 @@ class Play:
         await refold_until_quiet(self.driver.context, limit=1000, progress=lambda count: None)
 
     async def _look(
-        self, pairs: Sequence[tuple[Construction, Target]], wanted: bool, wrong: str
+        self, rows: Sequence[tuple[str, Construction, Target]], wanted: bool, wrong: str
     ) -> None:
-        published = await self._published() if pairs else {}
-        for each, target in pairs:
+        published = await self._published() if rows else {}
+        for says, _, target in rows:
             ledger = await target.ledger()
             if ledger["fulfillable"] is not wanted:
                 found = f"{ledger['outcome']}, {[f['code'] for f in ledger['findings']]}"
-                self.broken.append(f"{each.says}: {wrong} ({found})")
+                self.broken.append(f"{says}: {wrong} ({found})")
             elif published.get(target.order, False) is not wanted:
-                self.broken.append(f"{each.says}: {wrong} (as published)")
+                self.broken.append(f"{says}: {wrong} (as published)")
 
     async def _published(self) -> dict[str, bool]:
-        """Of each order what the feed said last."""
+        """Return for each order whether the feed last called it fulfillable."""
         found, after = dict[str, bool](), 0
         while True:
             page = (await self.driver.api("GET", f"/outcomes?after={after}&limit=1000")).json()
@@ -221,7 +220,7 @@ async def deliver(
     url: str = "",
     method: str = "POST",
 ) -> int:
-    """The answer to what the provider of a source signs, sent to that source or to another."""
+    """Send a request signed by a source's provider to that source or another; return the status."""
     body = document if isinstance(document, bytes) else json.dumps(document).encode()
     url = url or f"http://service/webhooks/{source.name}"
     made = source.signed(body, event_id="msg_1", now=target.driver.clock.now(), url=url)
@@ -232,5 +231,4 @@ async def deliver(
 
 
 def signer(name: str, profile: str, secrets: Any) -> Source:
-    """Who signs in the name of a provider."""
     return Source(name=name, profile=load_profile(profile), secrets=secrets, strict=False)

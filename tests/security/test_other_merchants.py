@@ -1,5 +1,4 @@
-"""Genuine events of other merchants of the same provider, under the key that is the provider's own,
-which name our orders."""
+"""Other merchants' genuine events that name our orders, under the provider's own key."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from app.providers.reader import EventReader
 from app.providers.sections import Profile
 from tests.providers.samples import private_key
 from tests.security.asked import asking
-from tests.security.playing import OPEN, Construction, Play, Target, deliver, signer
+from tests.security.playing import OPEN, Act, Play, Target, deliver, signer
 
 pytestmark = pytest.mark.slow
 
@@ -39,8 +38,8 @@ VA = signer("va", "snap_winpay", [private_key("rsa-pkcs1-sha512")])
 
 
 def charge(target: Target, company: Any, **more: Any) -> dict[str, Any]:
-    """A charge that was paid; `...`: it names no company."""
-    told = {
+    """Return a charge that was paid; `...`: it names no company."""
+    stated = {
         "event": "OPENPIX:CHARGE_COMPLETED",
         "charge": {"value": 150000, "correlationID": target.order},
         "pix": {
@@ -50,36 +49,26 @@ def charge(target: Target, company: Any, **more: Any) -> dict[str, Any]:
         },
         "company": company,
     } | more
-    return {name: value for name, value in told.items() if value is not ...}
+    return {name: value for name, value in stated.items() if value is not ...}
 
 
-def woovi(says: str, company: Any, **more: Any) -> Construction:
-    async def does(target: Target) -> None:
-        found = await deliver(target, PIX, charge(target, company, **more))
-        assert found == 401, found
-
-    return Construction(f"woovi: {says}", does)
+def woovi(company: Any, **more: Any) -> Act:
+    return by(PIX, lambda t: charge(t, company, **more), 401)
 
 
-def woovi_bytes(says: str, change: Any, status: int) -> Construction:
-    """The same, its bytes changed before they are signed."""
-
-    async def does(target: Target) -> None:
-        body = change(json.dumps(charge(target, {"id": OURS}))).encode()
-        found = await deliver(target, PIX, body)
-        assert found == status, found
-
-    return Construction(f"woovi: {says}", does)
+def woovi_bytes(change: Any, status: int) -> Act:
+    """Send our charge with its bytes changed before they are signed."""
+    return by(PIX, lambda t: change(json.dumps(charge(t, {"id": OURS}))).encode(), status)
 
 
-def by(source: Any, says: str, make: Any) -> Construction:
-    """What another merchant is told, in the same provider's name."""
+def by(source: Any, make: Any, status: int = 200) -> Act:
+    """Send what another merchant is told, in the same provider's name."""
 
     async def does(target: Target) -> None:
         found = await deliver(target, source, make(target))
-        assert found == 200, found
+        assert found == status, found
 
-    return Construction(f"{source.name}: {says}", does)
+    return does
 
 
 def deposit(target: Target, status: str = "COMPLETED", **more: Any) -> dict[str, Any]:
@@ -90,11 +79,11 @@ def deposit(target: Target, status: str = "COMPLETED", **more: Any) -> dict[str,
 
 
 def intent(target: Target, status: str, **more: Any) -> dict[str, Any]:
-    told = {
+    stated = {
         "id": f"int-{target.order}", "external_ref": target.order, "amount": 1500,
         "asset": "KES", "status": status, "type": "PAY_WITH_BITSO",
     }  # fmt: skip
-    return {"event": "payment_intent", "payload": told | more}
+    return {"event": "payment_intent", "payload": stated | more}
 
 
 def account(target: Target, **more: Any) -> dict[str, Any]:
@@ -104,89 +93,73 @@ def account(target: Target, **more: Any) -> dict[str, Any]:
     } | more  # fmt: skip
 
 
-WOOVI = [
-    woovi("another company", {"id": "624f46f9e93f9f521c8308e8"}),
-    woovi("the beginning of ours", {"id": OURS[:-1]}),
-    woovi("ours in capitals", {"id": OURS.upper()}),
-    woovi("ours with a blank behind it", {"id": OURS + " "}),
-    woovi("no company", ...),
-    woovi("a company that is null", None),
-    woovi("a company without an id", {}),
-    woovi("an id that is null", {"id": None}),
-    woovi("an id that is an empty text", {"id": ""}),
-    woovi("an id in a list", {"id": [OURS]}),
-    woovi("an id in an object", {"id": {"id": OURS}}),
-    woovi("an id that is a number", {"id": 624}),
-    woovi("an id that is true", {"id": True}),
-    woovi("companies in a list", [{"id": OURS}]),
-    woovi("ours as the company itself", OURS),
-    woovi("ours elsewhere in the body", {"id": "624f"}, account={"id": OURS}),
-    woovi("ours under another spelling of the member", {"ID": OURS}),
-    woovi("an expired charge of another company", {"id": "624f"}, event="OPENPIX:CHARGE_EXPIRED"),
-    woovi("an unread kind of another company", {"id": "624f"}, event="OPENPIX:REFUND_RECEIVED"),
-    woovi_bytes(
-        "both companies under one key",
-        lambda text: text.replace('"company": {', '"company": {"id": "x"}, "company": {'),
-        401,
+WOOVI = {
+    "another company": woovi({"id": "624f46f9e93f9f521c8308e8"}),
+    "the beginning of ours": woovi({"id": OURS[:-1]}),
+    "ours in capitals": woovi({"id": OURS.upper()}),
+    "ours with a blank behind it": woovi({"id": OURS + " "}),
+    "no company": woovi(...),
+    "a company that is null": woovi(None),
+    "a company without an id": woovi({}),
+    "an id that is null": woovi({"id": None}),
+    "an id that is an empty text": woovi({"id": ""}),
+    "an id in a list": woovi({"id": [OURS]}),
+    "an id in an object": woovi({"id": {"id": OURS}}),
+    "an id that is a number": woovi({"id": 624}),
+    "an id that is true": woovi({"id": True}),
+    "companies in a list": woovi([{"id": OURS}]),
+    "ours as the company itself": woovi(OURS),
+    "ours elsewhere in the body": woovi({"id": "624f"}, account={"id": OURS}),
+    "ours under another spelling of the member": woovi({"ID": OURS}),
+    "an expired charge of another company": woovi({"id": "624f"}, event="OPENPIX:CHARGE_EXPIRED"),
+    "an unread kind of another company": woovi({"id": "624f"}, event="OPENPIX:REFUND_RECEIVED"),
+    "both companies under one key": woovi_bytes(
+        lambda text: text.replace('"company": {', '"company": {"id": "x"}, "company": {'), 401
     ),
-    woovi_bytes(
-        "both ids under one key",
-        lambda text: text.replace('"company": {', '"company": {"id": "x", '),
-        401,
+    "both ids under one key": woovi_bytes(
+        lambda text: text.replace('"company": {', '"company": {"id": "x", '), 401
     ),
-    woovi_bytes("ours behind the end of the document", lambda text: "[]" + text, 401),
-]
-OTHERS = [
-    by(PAWA, "a deposit that pawaPay does not know as ours", deposit),
-    by(PAWA, "one of a hundred times the price", lambda t: deposit(t, amount="150000.00")),
-    by(PAWA, "one that failed", lambda t: deposit(t, "FAILED")),
-    by(PAWA, "a refund", lambda t: deposit(t, refundId=f"ref-{t.order}")),
-    by(PAWA, "a status that is not documented", lambda t: deposit(t, "CHARGEBACK")),
-    by(
-        PAWA,
-        "a deposit that names the order's own payment",
-        lambda t: deposit(t, depositId=t.payment),
+    "ours behind the end of the document": woovi_bytes(lambda text: "[]" + text, 401),
+}
+OTHERS = {
+    "pawapay: a deposit that pawaPay does not know as ours": by(PAWA, deposit),
+    "pawapay: one of a hundred times the price": by(PAWA, lambda t: deposit(t, amount="150000.00")),
+    "pawapay: one that failed": by(PAWA, lambda t: deposit(t, "FAILED")),
+    "pawapay: a refund": by(PAWA, lambda t: deposit(t, refundId=f"ref-{t.order}")),
+    "pawapay: a status that is not documented": by(PAWA, lambda t: deposit(t, "CHARGEBACK")),
+    "pawapay: a deposit that names the order's own payment": by(
+        PAWA, lambda t: deposit(t, depositId=t.payment)
     ),
-    by(BITSO, "an intent that was completed", lambda t: intent(t, "COMPLETED")),
-    by(BITSO, "an intent that failed", lambda t: intent(t, "FAILED")),
-    by(BITSO, "an intent that expired", lambda t: intent(t, "EXPIRED")),
-    by(BITSO, "a kind that is not documented", lambda t: intent(t, "REFUNDED")),
-    by(
-        BITSO,
-        "an intent that names the order's own payment",
-        lambda t: intent(t, "FAILED", id=t.payment),
+    "bitso: an intent that was completed": by(BITSO, lambda t: intent(t, "COMPLETED")),
+    "bitso: an intent that failed": by(BITSO, lambda t: intent(t, "FAILED")),
+    "bitso: an intent that expired": by(BITSO, lambda t: intent(t, "EXPIRED")),
+    "bitso: a kind that is not documented": by(BITSO, lambda t: intent(t, "REFUNDED")),
+    "bitso: an intent that names the order's own payment": by(
+        BITSO, lambda t: intent(t, "FAILED", id=t.payment)
     ),
-    by(VA, "an account that was paid", account),
-    by(
-        VA,
-        "an account that was paid ten",
-        lambda t: account(t, paidAmount={"value": "10.00", "currency": "KES"}),
+    "winpay: an account that was paid": by(VA, account),
+    "winpay: an account that was paid ten": by(
+        VA, lambda t: account(t, paidAmount={"value": "10.00", "currency": "KES"})
     ),
-    by(
-        VA,
-        "a refund",
-        lambda t: account(t, originalReferenceNo=f"va-{t.order}", latestTransactionStatus="04"),
+    "winpay: a refund": by(
+        VA, lambda t: account(t, originalReferenceNo=f"va-{t.order}", latestTransactionStatus="04")
     ),
-    by(
-        VA,
-        "a cancellation",
-        lambda t: account(t, originalReferenceNo=f"va-{t.order}", latestTransactionStatus="05"),
+    "winpay: a cancellation": by(
+        VA, lambda t: account(t, originalReferenceNo=f"va-{t.order}", latestTransactionStatus="05")
     ),
-    by(
-        VA,
-        "a status that is not documented",
-        lambda t: account(t, originalReferenceNo=f"va-{t.order}", latestTransactionStatus="99"),
+    "winpay: a status that is not documented": by(
+        VA, lambda t: account(t, originalReferenceNo=f"va-{t.order}", latestTransactionStatus="99")
     ),
-]
+}
 
 
 async def in_reais(target: Target) -> None:
-    """The shop's price, in the currency of all that Woovi tells."""
+    """Let the shop state its price in Woovi's currency."""
     assert await target.put(currency="BRL") == 200
 
 
 async def by_our_charge(target: Target) -> None:
-    """The genuine payment, of our own account."""
+    """Pay genuinely, to our own account."""
     paid = {"value": 150000, "time": "2026-11-20T10:00:00.000Z", "endToEndId": f"O-{target.order}"}
     assert await deliver(target, PIX, charge(target, {"id": OURS}, pix=paid)) == 200
 
@@ -194,7 +167,7 @@ async def by_our_charge(target: Target) -> None:
 async def test_another_merchants_event_is_nobodys_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Genuine to the last bit, and about our orders; no order is paid by it or unsettled."""
+    """It is genuine and about our orders, and neither pays nor stops any."""
     async with asking(tmp_path, monkeypatch, **SOURCES) as (driver, truth):
         at_woovi = Play(driver, "PIX", placed=in_reais, paid=by_our_charge)
         assert await at_woovi.breaks(WOOVI) == []
@@ -205,7 +178,6 @@ async def test_another_merchants_event_is_nobodys_here(
 async def test_our_own_deposit_pays_under_the_same_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that pawaPay knows as ours; that our own charge at Woovi pays is seen above."""
     async with asking(tmp_path, monkeypatch, **SOURCES) as (driver, truth):
         target = Target(driver, "PAWA")
         assert await target.put() == 200
@@ -219,8 +191,6 @@ async def test_our_own_deposit_pays_under_the_same_key(
 async def test_where_nobody_looks_at_the_account_they_pay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each provider's, taken at its word."""
-
     monkeypatch.setattr(Profile, "unconfirmed", property(lambda profile: False))
     monkeypatch.setattr(EventReader, "_are_foreign", lambda reader, several: False)
     async with asking(tmp_path, monkeypatch, **SOURCES) as (driver, _):

@@ -1,4 +1,4 @@
-"""Events and claims that name an order, a payment or a session which is not theirs."""
+"""Events and claims that name another's order, payment or session."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.api.driving import driving, secret, signed
-from tests.security.playing import OPEN, Act, Construction, Play, Target, events
+from tests.security.playing import OPEN, Act, Construction, Play, Table, Target, events
 
 pytestmark = pytest.mark.slow
 
@@ -24,7 +24,7 @@ CHEAP = {"amount": 10, "currency": "KES"}
 
 
 def by(source: str, make: Any) -> Act:
-    """An event that this source signs."""
+    """Send an event that this source signs."""
 
     async def does(target: Target) -> None:
         body = json.dumps(make(target)).encode()
@@ -36,7 +36,7 @@ def by(source: str, make: Any) -> Act:
 
 
 def named(change: Any, *, stored: bool = True) -> Act:
-    """The whole price, paid to an order whose name is made of the target's."""
+    """Pay the whole price to an order whose name is made of the target's."""
 
     async def does(target: Target) -> None:
         answer = await target.driver.send(
@@ -49,8 +49,7 @@ def named(change: Any, *, stored: bool = True) -> Act:
 
 
 def taking(kind: str, status: int, *, first: bool) -> Act:
-    """The thief's order names the target's payment or session as its own, `first` or when it is
-    known whose that is."""
+    """Name the target's payment or session for the thief's order, `first` or after its event."""
 
     async def does(target: Target) -> None:
         if not first:
@@ -64,8 +63,8 @@ def taking(kind: str, status: int, *, first: bool) -> Act:
 
 
 async def nameless_for_the_thief(target: Target) -> None:
-    """A payment that names no order comes in; the thief's order claims it first, the target's after
-    it. It pays neither the target nor anybody else."""
+    """Send a payment that names no order, and claim it for the thief's order before the
+    target's."""
     paid = target.event(
         "nameless", order=None, session=None, payment={"reference": f"n-{target.order}"}
     )
@@ -77,125 +76,83 @@ async def nameless_for_the_thief(target: Target) -> None:
 
 
 def of_thief(target: Target, event_id: str, **changes: Any) -> dict[str, Any]:
-    """An event of the thief's own order."""
     return target.stranger(event_id, order={"reference": f"thief-{target.order}"}, **changes)
 
 
-REFERENCES = [
-    Construction("a source of own orders names the order", by("till", lambda t: t.stranger("t"))),
-    Construction(
-        "it names its own order by the name that it has here",
-        by("till", lambda t: t.stranger("t", order={"reference": f"@till:{t.order}"})),
+REFERENCES: Table = {
+    "a source of own orders names the order": by("till", lambda t: t.stranger("t")),
+    "it names its own order by the name that it has here": by(
+        "till", lambda t: t.stranger("t", order={"reference": f"@till:{t.order}"})
     ),
-    Construction(
-        "it names the order as one of the shop's source",
-        by("till", lambda t: t.stranger("t", order={"reference": f"@shop:{t.order}"})),
+    "it names the order as one of the shop's source": by(
+        "till", lambda t: t.stranger("t", order={"reference": f"@shop:{t.order}"})
     ),
-    Construction(
-        "the shop's source names an order of the till",
-        events(lambda t: t.stranger("t", order={"reference": f"@till:{t.order}"})),
+    "the shop's source names an order of the till": events(
+        lambda t: t.stranger("t", order={"reference": f"@till:{t.order}"})
     ),
-    Construction(
-        "a source of own orders names the order's payment and session",
-        by("till", lambda t: t.event("t", payment={"amount": 10})),
+    "a source of own orders names the order's payment and session": by(
+        "till", lambda t: t.event("t", payment={"amount": 10})
     ),
-    Construction(
-        "it says that the order's payment was refunded",
-        by("till", lambda t: t.event("t", "refunded")),
+    "it says that the order's payment was refunded": by("till", lambda t: t.event("t", "refunded")),
+    "it says that the order was disputed": by("till", lambda t: t.event("t", "disputed")),
+    "another source names the order's payment, of ten shillings": by(
+        "stall", lambda t: t.event("s", payment={"amount": 10})
     ),
-    Construction(
-        "it says that the order was disputed", by("till", lambda t: t.event("t", "disputed"))
+    "another source names the order's payment for another order": by(
+        "stall", lambda t: t.event("s", order={"reference": f"thief-{t.order}"})
     ),
-    Construction(
-        "another source names the order's payment, of ten shillings",
-        by("stall", lambda t: t.event("s", payment={"amount": 10})),
+    "another source sends an event of the same id as the order's payment": by(
+        "stall", lambda t: t.event("paid", payment={"amount": 10})
     ),
-    Construction(
-        "another source names the order's payment for another order",
-        by("stall", lambda t: t.event("s", order={"reference": f"thief-{t.order}"})),
+    "another source calls the order's payment declined": by(
+        "stall", lambda t: t.event("s", "declined")
     ),
-    Construction(
-        "another source sends an event of the same id as the order's payment",
-        by("stall", lambda t: t.event("paid", payment={"amount": 10})),
+    "its name in small letters": named(str.lower),
+    "its name with a blank behind it": named(lambda name: name + " "),
+    "its name with a blank before it": named(lambda name: " " + name),
+    "its name with a no-break space behind it": named(lambda name: name + "\u00a0"),
+    "its name with a character of no width": named(lambda name: name[:3] + "\u200b" + name[3:]),
+    "its name with a Cyrillic A": named(lambda name: name.replace("A", "\u0410")),
+    "its name in full-width digits": named(lambda name: name.replace("2", "\uff12")),
+    "its name with a combining mark": named(lambda name: name + "\u0301"),
+    "its name written backwards by a mark": named(lambda name: "\u202e" + name),
+    "its name with U+FFFD behind it": named(lambda name: name + "\ufffd"),
+    "its name escaped for a path": named(lambda name: name.replace("A", "%41")),
+    "its name with U+2028 behind it": named(lambda name: name + "\u2028", stored=False),
+    "its name with a line break behind it": named(lambda name: name + "\n", stored=False),
+    "its name with a zero byte behind it": named(lambda name: name + "\x00", stored=False),
+    "its name with half a surrogate pair": named(lambda name: name + "\ud800", stored=False),
+    "its name in a list": named(lambda name: [name], stored=False),
+    "its name and two hundred characters": named(lambda name: name + "x" * 200, stored=False),
+    "one payment for two orders": events(lambda t: of_thief(t, "one"), lambda t: t.stranger("two")),
+    "one payment for two orders, the target first": events(
+        lambda t: t.stranger("two", payment={"amount": 750}), lambda t: of_thief(t, "one")
     ),
-    Construction(
-        "another source calls the order's payment declined",
-        by("stall", lambda t: t.event("s", "declined")),
+    "one event id for two orders": events(
+        lambda t: of_thief(t, "a") | {"id": f"same-{t.order}"},
+        lambda t: t.stranger("b") | {"id": f"same-{t.order}"},
     ),
-    Construction("its name in small letters", named(str.lower)),
-    Construction("its name with a blank behind it", named(lambda name: name + " ")),
-    Construction("its name with a blank before it", named(lambda name: " " + name)),
-    Construction("its name with a no-break space behind it", named(lambda name: name + "\u00a0")),
-    Construction(
-        "its name with a character of no width", named(lambda name: name[:3] + "\u200b" + name[3:])
+    "one session of the thief's for two orders": events(
+        lambda t: of_thief(t, "a") | {"id": f"s1-{t.order}"},
+        lambda t: {
+            **(made := t.stranger("b", "succeeded", payment=CHEAP)),
+            "data": {**made["data"], "session": {"reference": f"cs-thief-{t.order}"}},
+        },
     ),
-    Construction("its name with a Cyrillic A", named(lambda name: name.replace("A", "\u0410"))),
-    Construction("its name in full-width digits", named(lambda name: name.replace("2", "\uff12"))),
-    Construction("its name with a combining mark", named(lambda name: name + "\u0301")),
-    Construction("its name written backwards by a mark", named(lambda name: "\u202e" + name)),
-    Construction("its name with U+FFFD behind it", named(lambda name: name + "\ufffd")),
-    Construction("its name escaped for a path", named(lambda name: name.replace("A", "%41"))),
-    Construction(
-        "its name with U+2028 behind it", named(lambda name: name + "\u2028", stored=False)
+    "the thief's order names its payment by the API, and it is known whose that is": taking(
+        "payment", 409, first=False
     ),
-    Construction(
-        "its name with a line break behind it", named(lambda name: name + "\n", stored=False)
+    "the thief's order names its session by the API, and it is known whose that is": taking(
+        "session", 409, first=False
     ),
-    Construction(
-        "its name with a zero byte behind it", named(lambda name: name + "\x00", stored=False)
-    ),
-    Construction(
-        "its name with half a surrogate pair", named(lambda name: name + "\ud800", stored=False)
-    ),
-    Construction("its name in a list", named(lambda name: [name], stored=False)),
-    Construction(
-        "its name and two hundred characters", named(lambda name: name + "x" * 200, stored=False)
-    ),
-    Construction(
-        "one payment for two orders",
-        events(lambda t: of_thief(t, "one"), lambda t: t.stranger("two")),
-    ),
-    Construction(
-        "one payment for two orders, the target first",
-        events(lambda t: t.stranger("two", payment={"amount": 750}), lambda t: of_thief(t, "one")),
-    ),
-    Construction(
-        "one event id for two orders",
-        events(
-            lambda t: of_thief(t, "a") | {"id": f"same-{t.order}"},
-            lambda t: t.stranger("b") | {"id": f"same-{t.order}"},
-        ),
-    ),
-    Construction(
-        "one session of the thief's for two orders",
-        events(
-            lambda t: of_thief(t, "a") | {"id": f"s1-{t.order}"},
-            lambda t: {
-                **(made := t.stranger("b", "succeeded", payment=CHEAP)),
-                "data": {**made["data"], "session": {"reference": f"cs-thief-{t.order}"}},
-            },
-        ),
-    ),
-    Construction(
-        "the thief's order names its payment by the API, and it is known whose that is",
-        taking("payment", 409, first=False),
-    ),
-    Construction(
-        "the thief's order names its session by the API, and it is known whose that is",
-        taking("session", 409, first=False),
-    ),
-    Construction(
-        "the thief's order names its payment by the API before anybody knows of it",
-        taking("payment", 200, first=True),
-        paid=False,
-        pays=False,  # by the shop's own word another order is paid with it: no goods, but a person
-    ),
-    Construction("a nameless payment that the thief's order claimed first", nameless_for_the_thief),
-]
+    "the thief's order names its payment by the API before anybody knows of it": Construction(
+        taking("payment", 200, first=True), paid=False, pays=False
+    ),  # by the shop's own word another order is paid with it: no goods, but a person
+    "a nameless payment that the thief's order claimed first": nameless_for_the_thief,
+}
 
 
 async def test_nothing_counts_for_an_order_that_it_does_not_name(tmp_path: Path) -> None:
-    """By no look-alike, for no second order, from no source whose orders are its own."""
     async with driving(tmp_path, with_worker=False, **SOURCES) as driver:
         assert await Play(driver, "Ref").breaks(REFERENCES) == []
 
@@ -203,20 +160,20 @@ async def test_nothing_counts_for_an_order_that_it_does_not_name(tmp_path: Path)
 async def test_where_names_are_made_alike_they_pay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Trimmed, folded, and without the mark of the source, most of them name the target."""
+    """Most of them name the target if names are trimmed, folded and without their source."""
 
     def alike(order: str, source: str, *, own: bool) -> str:
         plain = "".join(c for c in order if c.isascii() and c.isalnum())
         return plain.upper().replace("REF", "Ref").replace("U0", "u0").replace("P0", "p0")
 
     monkeypatch.setattr("app.providers.fields.order_named", alike)
-    chosen = [
-        Construction("till", by("till", lambda t: t.stranger("t"))),
-        Construction("small letters", named(str.lower)),
-        Construction("blank", named(lambda name: name + " ")),
-        Construction("no width", named(lambda name: name[:3] + "\u200b" + name[3:])),
-        Construction("U+FFFD", named(lambda name: name + "\ufffd")),
-    ]
+    chosen = {
+        "till": by("till", lambda t: t.stranger("t")),
+        "small letters": named(str.lower),
+        "blank": named(lambda name: name + " "),
+        "no width": named(lambda name: name[:3] + "\u200b" + name[3:]),
+        "U+FFFD": named(lambda name: name + "\ufffd"),
+    }
     async with driving(tmp_path, with_worker=False, **SOURCES) as driver:
         broken = await Play(driver, "Ref").breaks(chosen)
-    assert [each.partition(":")[0] for each in broken] == [each.says for each in chosen]
+    assert [each.partition(":")[0] for each in broken] == [*chosen]

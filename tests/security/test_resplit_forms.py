@@ -1,5 +1,5 @@
-"""Signed fields that are joined without separators, cut at other places under the same signature.
-What such a form says counts only once the provider has said it, too."""
+"""Signed fields joined without separators, cut at other places under the same signature: such a
+form counts only once the provider has confirmed it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from app.providers.sections import Profile
 from tests.security.asked import Truth, asking
-from tests.security.playing import OPEN, Act, Construction, Play, Target, deliver, signer
+from tests.security.playing import OPEN, Act, Play, Target, deliver, signer
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +34,7 @@ MIDTRANS = signer("midtrans", "midtrans", [KEY + "cc"])
 
 
 async def resplit(target: Target, source: Any, genuine: bytes, cut: Any) -> None:
-    """What the provider, or the shop itself, signed; cut otherwise, and sent."""
+    """Sign a genuine body, cut it otherwise, and send it."""
     url = f"http://service/webhooks/{source.name}"
     made = source.signed(genuine, event_id="m", now=target.driver.clock.now(), url=url)
     body = cut(made.body)
@@ -47,13 +47,13 @@ async def resplit(target: Target, source: Any, genuine: bytes, cut: Any) -> None
 
 
 def form(target: Target, **more: str) -> dict[str, str]:
-    """A payment of the order, as Peach would tell it."""
-    told = {
+    """Return a payment of the order, in Peach's form."""
+    stated = {
         "amount": "1500.00", "checkoutId": f"co-{target.order}", "currency": "KES",
         "id": f"pp-{target.order}", "merchantTransactionId": target.order, "paymentType": "DB",
         "result.code": "000.000.000",
     }  # fmt: skip
-    return told | more
+    return stated | more
 
 
 def joined(fields: dict[str, str]) -> str:
@@ -61,8 +61,8 @@ def joined(fields: dict[str, str]) -> str:
 
 
 def swallowed(last: str, **more: str) -> Act:
-    """The form that the shop signs for the browser: its customer has written all that follows
-    `last` into that field. Cut at the names in it, it is a payment."""
+    """Let the shop sign a form for the browser in which the customer has written all fields after
+    `last` into that field; cut at their names, it is a payment."""
 
     async def does(target: Target) -> None:
         payment = {last: "x"} | form(target, **more)
@@ -85,7 +85,6 @@ def swallowed(last: str, **more: str) -> Act:
 
 
 def transaction(target: Target, **more: Any) -> dict[str, Any]:
-    """A payment of the order's session."""
     return {
         "amount_cents": 150000, "created_at": "2026-11-20T10:00:00", "currency": "KES",
         "error_occured": False, "has_parent_transaction": False, "id": f"pm-{target.order}",
@@ -97,7 +96,7 @@ def transaction(target: Target, **more: Any) -> dict[str, Any]:
 
 
 def shifted(before: dict[str, Any], after: dict[str, Any]) -> Act:
-    """A genuine transaction with some members, sent with others that join to the same text."""
+    """Send a genuine transaction with other members that join to the same text."""
 
     async def does(target: Target) -> None:
         await known_session(target)
@@ -121,8 +120,8 @@ async def known_session(target: Target) -> None:
 
 
 def recut(order: slice | None, **said: str) -> Act:
-    """A genuine notification of the thief's own order, whose fields are cut so that it names the
-    target: all names end in a digit that may as well begin the status code."""
+    """Cut a notification of the thief's own order so that it names the target: all names end in a
+    digit that may as well begin the status code."""
 
     async def does(target: Target) -> None:
         genuine = {
@@ -147,83 +146,66 @@ def recut(order: slice | None, **said: str) -> Act:
     return does
 
 
-SPLITS = [
-    Construction(
-        "peach: the customer's street holds the rest of a payment", swallowed("billing.street1")
-    ),
-    Construction("peach: the amount holds it", swallowed("amount")),
-    Construction("peach: the custom field of the cart holds it", swallowed("cart")),
-    Construction(
-        "peach: it says that the payment was refunded", swallowed("cart", paymentType="RF")
-    ),
-    Construction(
-        "peach: it says that it was declined", swallowed("cart", **{"result.code": "800.100.151"})
-    ),
-    Construction("peach: it is of ten shillings", swallowed("billing.street1", amount="10.00")),
-    Construction(
-        "paymob: digits of the date end the amount",
-        shifted(
+SPLITS: dict[str, dict[str, Act]] = {
+    "peach": {
+        "the customer's street holds the rest of a payment": swallowed("billing.street1"),
+        "the amount holds it": swallowed("amount"),
+        "the custom field of the cart holds it": swallowed("cart"),
+        "it says that the payment was refunded": swallowed("cart", paymentType="RF"),
+        "it says that it was declined": swallowed("cart", **{"result.code": "800.100.151"}),
+        "it is of ten shillings": swallowed("billing.street1", amount="10.00"),
+    },
+    "paymob": {
+        "digits of the date end the amount": shifted(
             {"amount_cents": 1500, "created_at": "002026-11-20T10:00:00"},
             {"amount_cents": 150000, "created_at": "2026-11-20T10:00:00"},
         ),
-    ),
-    Construction(
-        "paymob: digits of the amount begin the date",
-        shifted(
+        "digits of the amount begin the date": shifted(
             {"amount_cents": 150000, "created_at": "2026-11-20T10:00:00"},
             {"amount_cents": 15, "created_at": "00002026-11-20T10:00:00"},
         ),
-    ),
-    Construction(
-        "paymob: digits of the integration end the payment's number",
-        shifted(
+        "digits of the integration end the payment's number": shifted(
             {"id": "pm-{order}", "integration_id": 77}, {"id": "pm-{order}7", "integration_id": 7}
         ),
-    ),
-    Construction(
-        "paymob: another order's transaction named by the unsigned merchant_order_id",
-        shifted({"order": {"id": "99"}}, {"order": {"id": "99", "merchant_order_id": "x"}}),
-    ),
-    Construction("midtrans: a pending notification called settled", recut(None)),
-    Construction(
-        "midtrans: the last digit of another order begins the code", recut(slice(None, -1))
-    ),
-    Construction("midtrans: called canceled", recut(None, transaction_status="cancel")),
-    Construction(
-        "midtrans: called denied", recut(None, transaction_status="deny", fraud_status="deny")
-    ),
-    Construction(
-        "midtrans: called refunded whole",
-        recut(None, transaction_status="refund", refund_amount="1500.00"),
-    ),
-    Construction("midtrans: called charged back", recut(None, transaction_status="chargeback")),
-    Construction("midtrans: in another currency", recut(None, currency="USD")),
-    Construction("midtrans: of another payment", recut(None, transaction_id="mt-other")),
-]
+        "another order's transaction named by the unsigned merchant_order_id": shifted(
+            {"order": {"id": "99"}}, {"order": {"id": "99", "merchant_order_id": "x"}}
+        ),
+    },
+    "midtrans": {
+        "a pending notification called settled": recut(None),
+        "the last digit of another order begins the code": recut(slice(None, -1)),
+        "called canceled": recut(None, transaction_status="cancel"),
+        "called denied": recut(None, transaction_status="deny", fraud_status="deny"),
+        "called refunded whole": recut(None, transaction_status="refund", refund_amount="1500.00"),
+        "called charged back": recut(None, transaction_status="chargeback"),
+        "in another currency": recut(None, currency="USD"),
+        "of another payment": recut(None, transaction_id="mt-other"),
+    },
+}
 
 
 def by_midtrans(truth: Truth) -> Act:
-    """The genuine payment, confirmed by Midtrans."""
+    """Pay genuinely, confirmed by Midtrans."""
 
     async def pays(target: Target) -> None:
-        told = {
+        stated = {
             "order_id": target.order, "status_code": "200", "gross_amount": "1500.00",
             "currency": "KES", "transaction_status": "settlement", "fraud_status": "accept",
             "transaction_id": f"mt-{target.order}", "transaction_time": "2026-11-20 17:00:00",
         }  # fmt: skip
-        truth.known[target.order] = told
-        assert await deliver(target, MIDTRANS, told) == 200
+        truth.known[target.order] = stated
+        assert await deliver(target, MIDTRANS, stated) == 200
 
     return pays
 
 
 def by_peach(truth: Truth) -> Act:
-    """The same by Peach, of the checkout that the constructions speak of."""
+    """Pay at Peach, by the checkout that the constructions use."""
 
     async def pays(target: Target) -> None:
-        told = form(target)
-        answer = told | {"result": {"code": told.pop("result.code")}}
-        truth.known[f"co-{target.order}"] = answer
+        answer = form(target)
+        code = answer.pop("result.code")
+        truth.known[f"co-{target.order}"] = answer | {"result": {"code": code}}
         body = urlencode(form(target)).encode()
         assert await deliver(target, PEACH, body) == 200
 
@@ -231,7 +213,6 @@ def by_peach(truth: Truth) -> Act:
 
 
 def by_paymob(truth: Truth) -> Act:
-    """The same by Paymob."""
 
     async def pays(target: Target) -> None:
         await known_session(target)
@@ -244,27 +225,22 @@ def by_paymob(truth: Truth) -> Act:
 PAYERS = {"peach": by_peach, "paymob": by_paymob, "midtrans": by_midtrans}
 
 
-def of(provider: str) -> list[Construction]:
-    return [each for each in SPLITS if each.says.startswith(provider)]
-
-
 async def test_a_form_that_is_cut_otherwise_moves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody's order is paid by it, and one that the same provider has confirmed stays paid."""
+    """It pays no order, and one that the provider has confirmed stays paid."""
     async with asking(tmp_path, monkeypatch, **SOURCES) as (driver, truth):
         for provider, payer in PAYERS.items():
             play = Play(driver, f"{provider[:3]}-", paid=payer(truth), settled=truth.ask)
-            assert await play.breaks(of(provider)) == []
+            assert await play.breaks(SPLITS[provider]) == []
 
 
 async def test_where_the_provider_is_not_asked_they_pay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Taken at their word, one of each provider pays an order."""
     monkeypatch.setattr(Profile, "unconfirmed", property(lambda profile: False))
     async with asking(tmp_path, monkeypatch, **SOURCES) as (driver, truth):
         for provider, payer in PAYERS.items():
             play = Play(driver, f"{provider[:3]}-", paid=payer(truth), settled=truth.ask)
-            broken = await play.breaks(of(provider)[:1])
+            broken = await play.breaks(dict([*SPLITS[provider].items()][:1]))
             assert [each for each in broken if "an unpaid order is fulfillable" in each], provider
