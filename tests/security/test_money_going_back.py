@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from reconcile.instants import HOUR, SECOND, format_instant
 from reconcile.ledger import movements
+from reconcile.ledger.correlate import Heard
 from tests.api.driving import driving
 from tests.reconcile.build import T
 from tests.security.playing import OPEN, Act, Construction, Play, Target, events
@@ -265,8 +267,13 @@ async def test_where_a_win_always_has_the_last_word_they_break(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A lost order is fulfillable by a win dated before the loss, or with it."""
-    words = ["disputed", "dispute_lost", "dispute_won"]
-    monkeypatch.setattr(movements, "_latest", lambda heard: words.index(heard.event.claim))
+    judge = movements._dispute
+
+    def won_if_ever(heard: list[Heard]) -> movements.Dispute:
+        won = any(each.event.claim == "dispute_won" for each in heard)
+        return replace(judge(heard), word="won") if won else judge(heard)
+
+    monkeypatch.setattr(movements, "_dispute", won_if_ever)
     chosen = {says: each for says, each in GONE_BACK.items() if "and a win dated" in says}
     async with driving(tmp_path, with_worker=False, **OPEN) as driver:
         broken = await Play(driver, "BAK").breaks(chosen)

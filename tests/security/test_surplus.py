@@ -107,7 +107,7 @@ async def test_a_strangers_money_neither_moves_nor_stops_the_goods(tmp_path: Pat
 async def test_without_the_doubt_of_a_payment_they_would(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doubt, "_factor", lambda payment, price, priced_by: ())
+    monkeypatch.setattr(doubt, "is_off_by_factor", lambda amount, price: False)
     async with driving(tmp_path, with_worker=False, **OPEN) as driver:
         broken = await Play(driver, "SUR").breaks(dict([*SURPLUS.items()][:3]))
     assert [each.partition(":")[0] for each in broken] == ["a hundred times the price"]
