@@ -22,10 +22,10 @@ from reconcile.matching.breaks import Break
 from reconcile.money import Money
 from reconcile.reporting.journal import Transaction
 from reconcile.reporting.report import Basis, Scope
-from tests.database.builders import arrival, context, keep, said
+from tests.database.builders import arrival, context, keep, quiet, said
 from tests.database.contract_breaks import missing, run
 from tests.database.contract_imports import book
-from tests.database.contract_ledgers import folded, paid, quiet
+from tests.database.contract_ledgers import folded, paid
 from tests.reconcile.build import DUE, T, seconds
 
 LATER = 40 * DAY // SECOND
