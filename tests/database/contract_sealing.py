@@ -26,7 +26,7 @@ from app.evidence.seal import (
     seal_all,
     seal_orders_if_due,
 )
-from app.evidence.verify_log import verify_log
+from app.evidence.verify_log import VerifiedLog, verify_log
 from app.orders.record_store import add_records
 from app.orders.refold import refold_until_quiet
 from app.privacy.layers_store import prove_log
@@ -102,13 +102,17 @@ async def some_of_each(inbox: Inbox) -> None:
     await refold_until_quiet(context(inbox), limit=100, progress=quiet)
 
 
+async def verified(inbox: Inbox) -> VerifiedLog:
+    return await verify_log(context(inbox), progress=lambda done, of: None)
+
+
 async def everything_is_sealed_once(inbox: Inbox) -> int:
     """Check that each row has one leaf, numbered without gaps and verified. Return their number."""
     counts = [await rows(inbox, f"SELECT count(*) FROM {table}") for table in TABLES]
     total: int = sum(count for ((count,),) in counts)
     numbers = await rows(inbox, "SELECT number FROM log_leaves ORDER BY number")
     assert [number for (number,) in numbers] == list(range(total))
-    found = await verify_log(context(inbox), progress=lambda done, of: None)
+    found = await verified(inbox)
     assert (found.problems, found.leaves, found.waiting) == ([], total, 0)
     return total
 
@@ -191,7 +195,7 @@ class SealingContract:
         await keep(inbox, genuine("e2", order="A"))
         await change(inbox, "DELETE FROM unsealed")
         assert await seal(inbox) == 0
-        found = await verify_log(context(inbox), progress=lambda done, of: None)
+        found = await verified(inbox)
         assert found.found == 1
         assert "has no leaf" in found.problems[0]
         await seal_all(context(inbox), SIGNER, sweep=True)
@@ -306,7 +310,7 @@ class SealingContract:
         ]  # fmt: skip
         assert len({each.get("of") for each in leaves}) == 2
         assert {each["delivery"] for each in leaves[3:]} == {orphan.delivery_id, "dlv_again"}
-        found = await verify_log(context(inbox), progress=lambda done, of: None)
+        found = await verified(inbox)
         assert (found.problems, found.reread) == ([], 2)
         assert await fetch(inbox, prove_log, limit=5) == []
 
@@ -346,7 +350,7 @@ class SealingContract:
         await change(inbox, "UPDATE order_keys SET leaves = 2")
         await keep(inbox, genuine("e2", order="A"))
         await seal(inbox)
-        found = await verify_log(context(inbox), progress=lambda done, of: None)
+        found = await verified(inbox)
         assert found.first == 1
         assert "is not the next one of the order that it names" in found.problems[0]
 
@@ -371,9 +375,9 @@ class SealingContract:
             await seal(inbox)
         await keep(inbox, genuine("late", order="order 1"))
         await seal(inbox)
-        assert (await verify_log(context(inbox), progress=lambda done, of: None)).problems == []
+        assert (await verified(inbox)).problems == []
         await change(inbox, sql)
-        (found,) = (await verify_log(context(inbox), progress=lambda done, of: None)).problems
+        (found,) = (await verified(inbox)).problems
         assert f"a row of {table} was changed or deleted" in found
 
     async def test_after_a_tree_dated_ahead_there_is_one_each_day_again(self, inbox: Inbox) -> None:
@@ -387,7 +391,7 @@ class SealingContract:
         assert not await seal_orders_if_due(context(inbox, at=2 * DAY_S + 60))
         assert await seal_orders_if_due(context(inbox, at=3 * DAY_S))
         await seal(inbox)
-        assert (await verify_log(context(inbox), progress=lambda done, of: None)).problems == []
+        assert (await verified(inbox)).problems == []
 
     async def test_the_tree_of_all_orders_grows_as_the_log_does(self, inbox: Inbox) -> None:
         """It has each order's count of that day, also of an erased order."""
@@ -414,7 +418,7 @@ class SealingContract:
         }
         assert await everything_is_sealed_once(inbox) == 72
         await change(inbox, "UPDATE order_trees SET orders = 39 WHERE number = 1")
-        found = await verify_log(context(inbox), progress=lambda done, of: None)
+        found = await verified(inbox)
         assert ["orders" in each for each in found.problems] == [True, True]
 
     async def _counts(
