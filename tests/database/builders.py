@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -24,6 +24,7 @@ from app.database.tables import metadata
 from app.evidence.keys import EvidenceKey
 from app.evidence.seal import CheckpointSigner, seal_all
 from app.orders.history_store import gather, scan
+from app.privacy.check import Rebuilding, Report, check_database
 from app.receiving.append_store import Arrival, Ready
 from app.receiving.framing import Received
 from app.receiving.inbox import Inbox, open_inbox
@@ -217,10 +218,45 @@ async def commit(
         return await function(connection, *args, **words)
 
 
-async def change(at: HasDatabase, sql: str) -> None:
-    """Run one statement as a transaction of its own."""
+async def change(at: HasDatabase, *statements: str) -> None:
+    """Run statements as a transaction of their own."""
     async with at.database.writing() as connection:
-        await connection.exec_driver_sql(sql)
+        for sql in statements:
+            await connection.exec_driver_sql(sql)
+
+
+class _RolledBack(Exception):
+    """Raised to end a transaction."""
+
+
+@asynccontextmanager
+async def rolled_back(at: HasDatabase) -> AsyncIterator[AsyncConnection]:
+    """Lend a transaction that is rolled back in the end."""
+    with suppress(_RolledBack):
+        async with at.database.writing() as connection:
+            yield connection
+            raise _RolledBack
+
+
+async def plan_of(at: HasDatabase, sql: str, values: dict[str, Any] | None = None) -> str:
+    """Return the plan of a query, in which PostgreSQL may not scan a small table whole."""
+    async with at.database.reading() as connection:
+        explain = "EXPLAIN QUERY PLAN"
+        if connection.dialect.name != "sqlite":
+            await connection.execute(text("SET LOCAL enable_seqscan = off"))
+            explain = "EXPLAIN"
+        found = await connection.execute(text(f"{explain} {sql}"), values)
+        return "\n".join(str(row) for row in found)
+
+
+def quiet(count: int) -> None:
+    """Show no progress."""
+
+
+async def checked(at: AppContext) -> Report:
+    """Check the database, with every body parsed and every order folded again."""
+    again = Rebuilding(sources=lambda: SOURCES)
+    return await check_database(at, again=again, progress=quiet)
 
 
 async def rows(at: HasDatabase, sql: str, **values: Any) -> list[tuple[Any, ...]]:
@@ -231,21 +267,22 @@ async def rows(at: HasDatabase, sql: str, **values: Any) -> list[tuple[Any, ...]
 
 async def tamper(at: HasDatabase, table: str, sql: str) -> None:
     """Change rows of a table past its triggers, as the owner of the database can."""
-    async with at.database.writing() as connection:
-        if connection.dialect.name == "sqlite":
-            kept = (
-                f"SELECT name, sql FROM sqlite_master WHERE type='trigger' AND tbl_name='{table}'"
-            )
-            triggers = [tuple(row) for row in await connection.exec_driver_sql(kept)]
-            before = [f"DROP TRIGGER {name}" for name, _ in triggers]
-            after = [made for _, made in triggers]
-        else:
-            before, after = (
-                [f"ALTER TABLE {table} {switched} TRIGGER USER"]
-                for switched in ("DISABLE", "ENABLE")
-            )
-        for each in (*before, sql, *after):
-            await connection.exec_driver_sql(each)
+    await commit(at, tamper_in, table, sql)
+
+
+async def tamper_in(connection: AsyncConnection, table: str, sql: str) -> None:
+    """Do what `tamper` does in a transaction."""
+    if connection.dialect.name == "sqlite":
+        kept = f"SELECT name, sql FROM sqlite_master WHERE type='trigger' AND tbl_name='{table}'"
+        triggers = [tuple(row) for row in await connection.exec_driver_sql(kept)]
+        before = [f"DROP TRIGGER {name}" for name, _ in triggers]
+        after = [made for _, made in triggers]
+    else:
+        before, after = (
+            [f"ALTER TABLE {table} {switched} TRIGGER USER"] for switched in ("DISABLE", "ENABLE")
+        )
+    for each in (*before, sql, *after):
+        await connection.exec_driver_sql(each)
 
 
 async def dump(inbox: Inbox, *tables: str, leave_out: Sequence[str] = ()) -> dict[str, list[Any]]:

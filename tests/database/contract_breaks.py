@@ -15,7 +15,7 @@ from app.access.proposal import Proposal
 from app.access.proposals import Proposals
 from app.context.context import AppContext
 from app.core.errors import UsageError
-from app.finance import break_acts
+from app.finance import break_acts as acts
 from app.finance.break_store import steps_of
 from app.finance.match_rules import current_rules, rules_kind, save_rules
 from app.finance.reconcile_period import finish
@@ -26,8 +26,8 @@ from app.receiving.inbox import Inbox
 from reconcile.matching.breaks import Break, Candidate
 from reconcile.matching.control import Control, control_text
 from reconcile.money import Money
-from tests.database.builders import arrival, change, commit, context, fetch, keep, rows, said
-from tests.database.contract_ledgers import paid, quiet
+from tests.database.builders import arrival, change, commit, context, fetch, keep, quiet, rows, said
+from tests.database.contract_ledgers import paid
 from tests.reconcile.build import T, seconds
 
 KES = Money(minor=150_000, currency="KES")
@@ -108,25 +108,21 @@ def finished(number: int, *, at: int, lived: bool = True, rules: int = 0, breaks
 
 async def living(inbox: Inbox) -> dict[str, str]:
     """Return the state of each living break, by order."""
-    found = [each async for part in break_acts.living_breaks(context(inbox)) for each in part]
+    found = [each async for part in acts.living_breaks(context(inbox)) for each in part]
     return {str(each.seen.order): each.life.state for each in found}
 
 
 async def saw(inbox: Inbox, number: int) -> list[Break]:
-    return [
-        each.seen
-        async for part in break_acts.breaks_of_run(context(inbox), number)
-        for each in part
-    ]
+    return [each.seen async for part in acts.breaks_of_run(context(inbox), number) for each in part]
 
 
 async def turns(inbox: Inbox, found: Break) -> list[str]:
-    one = await break_acts.one_break(context(inbox), found.identity)
+    one = await acts.one_break(context(inbox), found.identity)
     return [step.kind for step in one.steps if step.by is None]
 
 
-async def show(inbox: Inbox, found: Break) -> break_acts.SeenBreak:
-    return await break_acts.one_break(context(inbox), found.identity)
+async def show(inbox: Inbox, found: Break) -> acts.SeenBreak:
+    return await acts.one_break(context(inbox), found.identity)
 
 
 class BreakContract:
@@ -155,10 +151,10 @@ class BreakContract:
         await people(at)
         await run(inbox, *map(missing, "ABCDEF"), late("L"), at=1)
         for order, whose in (("A", "ann"), ("B", "ann"), ("B", "bob"), ("C", "ann"), ("F", "ann")):
-            await break_acts.assign_break(at, missing(order).identity, to=whose, by="ann")
-        await break_acts.accept_break(at, missing("D").identity, reason="small", by="ann")
+            await acts.assign_break(at, missing(order).identity, to=whose, by="ann")
+        await acts.accept_break(at, missing("D").identity, reason="small", by="ann")
         await run(inbox, *map(missing, "ABDEF"), late("L"), at=2)
-        await break_acts.assign_break(at, missing("F").identity, to="", by="ann")
+        await acts.assign_break(at, missing("F").identity, to="", by="ann")
         asked: list[tuple[dict[str, Any], str]] = [
             ({}, "ABCDEFL"),
             ({"states": ("open", "assigned", "accepted")}, "ABDEFL"),
@@ -173,7 +169,7 @@ class BreakContract:
             ({"causes": ["late_money"], "states": ("closed",)}, ""),
         ]
         for words, orders in asked:
-            found = [one async for part in break_acts.living_breaks(at, **words) for one in part]
+            found = [one async for part in acts.living_breaks(at, **words) for one in part]
             assert [one.identity for one in found] == sorted(one.identity for one in found)
             assert "".join(sorted(str(one.seen.order) for one in found)) == orders, words
 
@@ -231,7 +227,7 @@ class BreakContract:
             number = await take_run_number(connection)
             await save_seen(connection, [missing("A", minor=7)], number=number, as_of=seconds(3))
         name = missing("A").identity
-        await break_acts.accept_break(context(inbox, at=5), name, reason="small", by="ann")
+        await acts.accept_break(context(inbox, at=5), name, reason="small", by="ann")
         await finish(context(inbox, at=9), finished(number, at=3))
         found = await show(inbox, missing("A"))
         assert [(step.kind, step.at) for step in found.steps] == [
@@ -270,10 +266,10 @@ class BreakContract:
     async def test_acts_on_breaks_are_append_only_and_in_the_trail(self, inbox: Inbox) -> None:
         await run(inbox, missing("A"), at=1)
         name, at = missing("A").identity, context(inbox, at=2)
-        await break_acts.assign_break(at, name, to="bob", by="ann")
-        await break_acts.comment_break(at, name, note="asked the bank", by="ann")
+        await acts.assign_break(at, name, to="bob", by="ann")
+        await acts.comment_break(at, name, note="asked the bank", by="ann")
         assert await living(inbox) == {"A": "assigned"}
-        await break_acts.accept_break(at, name, reason="small", by="ann")
+        await acts.accept_break(at, name, reason="small", by="ann")
         assert await living(inbox) == {"A": "accepted"}
         await run(inbox, missing("A", minor=7), at=3)
         found = await show(inbox, missing("A"))
@@ -299,13 +295,13 @@ class BreakContract:
         await save_rules(at, '[accept_alone_max]\nKES = "1000.00"\n', by="ann")
         await run(inbox, missing("A"), missing("B", minor=100_000), late("C"), at=1)
         big, small, late_one = (each.identity for each in (missing("A"), missing("B"), late("C")))
-        proposals = Proposals(at, [break_acts.acceptance_kind(at), rules_kind(at)])
-        await break_acts.accept_break(at, small, reason="at the limit", by="ann")
+        proposals = Proposals(at, [acts.acceptance_kind(at), rules_kind(at)])
+        await acts.accept_break(at, small, reason="at the limit", by="ann")
         for by in (Proven("ann"), "ann"):
             with pytest.raises(UsageError, match="a second operator must approve"):
-                await break_acts.accept_break(at, big, reason="x", by=by)
+                await acts.accept_break(at, big, reason="x", by=by)
         await people(at)
-        proposal = await break_acts.accept_break(at, big, reason="gone", by=Proven("ann"))
+        proposal = await acts.accept_break(at, big, reason="gone", by=Proven("ann"))
         assert proposal is not None
         assert f"Accept {big}: nothing is booked; it is about KES 1,500.00" in proposal.sentence
         for by, why in (("ann", "yourself"), ("eve", "support"), ("mallory", "in force")):
@@ -349,7 +345,7 @@ class BreakContract:
         found = replace(missing("A", minor=2000_00), left=left)
         await run(inbox, found, at=1)
         await people(at)
-        proposal = await break_acts.accept_break(at, found.identity, reason="x", by=Proven("ann"))
+        proposal = await acts.accept_break(at, found.identity, reason="x", by=Proven("ann"))
         assert proposal is not None
         assert proposal.sentence.startswith(f"Accept {found.identity}: {said} ")
 
@@ -360,16 +356,14 @@ class BreakContract:
         await save_rules(at, '[accept_alone_max]\nKES = "1000.00"\n', by="ann")
         await run(inbox, missing("A"), missing("B"), at=1)
         await people(at)
-        proposals = Proposals(at, [break_acts.acceptance_kind(at), rules_kind(at)])
+        proposals = Proposals(at, [acts.acceptance_kind(at), rules_kind(at)])
         found = [
-            await break_acts.accept_break(
-                at, missing(name).identity, reason="gone", by=Proven("ann")
-            )
+            await acts.accept_break(at, missing(name).identity, reason="gone", by=Proven("ann"))
             for name in "AB"
         ]
         first, other = (each.id for each in found if each is not None)
-        await break_acts.comment_break(at, missing("A").identity, note="asked the bank", by="bob")
-        await break_acts.assign_break(at, missing("A").identity, to="bob", by="bob")
+        await acts.comment_break(at, missing("A").identity, note="asked the bank", by="bob")
+        await acts.assign_break(at, missing("A").identity, to="bob", by="bob")
         await run(inbox, missing("A"), missing("B", minor=150_001), at=3)
         with pytest.raises(UsageError, match="has changed since"):
             await proposals.approve(other, by=Proven("bob"), reason="x")
@@ -384,11 +378,11 @@ class BreakContract:
         at = context(inbox, at=2)
         unknown = replace(missing("A", minor=0), cause="unresolved")
         await run(inbox, unknown, replace(unknown, order="B"), at=1)
-        await break_acts.accept_break(at, unknown.identity, reason="a gift", by="ann")
+        await acts.accept_break(at, unknown.identity, reason="a gift", by="ann")
         await save_rules(at, '[accept_alone_max]\nJPY = "5"\n', by="ann")
         name = replace(unknown, order="B").identity
         with pytest.raises(UsageError, match="is not known"):
-            await break_acts.accept_break(at, name, reason="a gift", by="ann")
+            await acts.accept_break(at, name, reason="a gift", by="ann")
 
     @pytest.mark.alike
     async def test_rules_with_a_limit_are_changed_by_two(self, inbox: Inbox) -> None:
@@ -402,7 +396,7 @@ class BreakContract:
         for rules in (high, "", 'book_margin = "2 days"\n' + low):
             with pytest.raises(UsageError, match="a second operator must approve"):
                 await save_rules(at, rules, by="ann")
-        proposals = Proposals(at, [break_acts.acceptance_kind(at), rules_kind(at)])
+        proposals = Proposals(at, [acts.acceptance_kind(at), rules_kind(at)])
         proposal = await save_rules(at, high, by=Proven("ann"), reason="prices rose")
         assert isinstance(proposal, Proposal)
         with pytest.raises(UsageError, match="proposed this already"):
@@ -446,16 +440,14 @@ class BreakContract:
         at = context(inbox, at=2)
         for reason, why in (("  ", "say why"), ("he said so: 0711 223 344", "phone number out")):
             with pytest.raises(UsageError, match=why):
-                await break_acts.accept_break(at, missing("A").identity, reason=reason, by="ann")
+                await acts.accept_break(at, missing("A").identity, reason=reason, by="ann")
         with pytest.raises(UsageError, match="printable"):
-            await break_acts.assign_break(at, missing("A").identity, to="a\nb", by="ann")
+            await acts.assign_break(at, missing("A").identity, to="a\nb", by="ann")
         assert await rows(inbox, "SELECT 1 FROM break_deeds UNION ALL SELECT 1 FROM audit") == []
 
     async def test_the_database_refuses_to_change_runs_and_acts(self, inbox: Inbox) -> None:
         await run(inbox, missing("A"), at=1)
-        await break_acts.comment_break(
-            context(inbox, at=2), missing("A").identity, note="seen", by="ann"
-        )
+        await acts.comment_break(context(inbox, at=2), missing("A").identity, note="seen", by="ann")
         for table, key in KEYS.items():
             for sql in (f"DELETE FROM {table}", f"UPDATE {table} SET {key}={key}"):
                 with pytest.raises(DBAPIError, match="only added"):

@@ -10,12 +10,8 @@ from app.orders.refold import refold_until_quiet
 from app.privacy.check import Rebuilding, check_database
 from app.receiving.inbox import Inbox
 from reconcile.ledger.events import Event
-from tests.database.builders import SOURCES, context
+from tests.database.builders import SOURCES, context, quiet
 from tests.database.contract_histories import PARTS, Part, _tags, deliver, tagged
-
-
-def quiet(count: int) -> None:
-    """Show no progress."""
 
 
 def of_the_builders(problem: str) -> bool:

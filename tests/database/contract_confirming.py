@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.receiving import confirmation_store
+from app.receiving import confirmation_store as waiting
 from app.receiving.append_store import keep_arrivals
 from app.receiving.inbox import Inbox
 from reconcile.instants import HOUR, MINUTE
@@ -21,19 +21,17 @@ async def receive(inbox: Inbox, name: str, *, at: int = 0, **fields: Any) -> Non
     await keep(inbox, arrival(event, at=at))
 
 
-def asking(*, at: int, source: str = "shop") -> confirmation_store.Asking:
-    return confirmation_store.Asking(source=source, now=seconds(at), lease=MINUTE, longest=HOUR)
+def asking(*, at: int, source: str = "shop") -> waiting.Asking:
+    return waiting.Asking(source=source, now=seconds(at), lease=MINUTE, longest=HOUR)
 
 
 async def take(
     inbox: Inbox, *, at: int = 0, limit: int = 10, source: str = "shop"
-) -> list[confirmation_store.Confirmation]:
-    return await commit(
-        inbox, confirmation_store.take_due, asking(at=at, source=source), limit=limit
-    )
+) -> list[waiting.Confirmation]:
+    return await commit(inbox, waiting.take_due, asking(at=at, source=source), limit=limit)
 
 
-def names(taken: list[confirmation_store.Confirmation]) -> list[str]:
+def names(taken: list[waiting.Confirmation]) -> list[str]:
     return [each.event.event_id for each in taken]
 
 
@@ -53,9 +51,9 @@ class ConfirmingContract:
         assert names(await take(inbox, at=65)) == ["e1", "e2"]
         assert names(await take(inbox, at=5, source="till")) == ["other"]
         async with inbox.database.reading() as connection:
-            assert await confirmation_store.any_due(connection, asking(at=125))
-            assert not await confirmation_store.any_due(connection, asking(at=124))
-            assert await confirmation_store.waiting_count(connection, "shop") == 2
+            assert await waiting.any_due(connection, asking(at=125))
+            assert not await waiting.any_due(connection, asking(at=124))
+            assert await waiting.waiting_count(connection, "shop") == 2
 
     @pytest.mark.alike
     async def test_a_clock_that_was_ahead_puts_nothing_off(self, inbox: Inbox) -> None:
@@ -65,9 +63,9 @@ class ConfirmingContract:
         (asked,) = await take(inbox)
         await receive(inbox, "heard", at=71)
         async with inbox.database.writing() as connection:
-            await confirmation_store.put_off(connection, asked, until=seconds(10 + 3_600 + 61))
-            assert not await confirmation_store.any_due(connection, asking(at=11))
-            assert await confirmation_store.any_due(connection, asking(at=10))
+            await waiting.put_off(connection, asked, until=seconds(10 + 3_600 + 61))
+            assert not await waiting.any_due(connection, asking(at=11))
+            assert await waiting.any_due(connection, asking(at=10))
         assert names(await take(inbox, at=10)) == ["heard", "asked"]
         assert await take(inbox, at=10) == []
 
@@ -76,7 +74,7 @@ class ConfirmingContract:
         """Questions without success delay no new ones."""
         await receive(inbox, "old")
         (old,) = await take(inbox)
-        await commit(inbox, confirmation_store.put_off, old, until=seconds(10))
+        await commit(inbox, waiting.put_off, old, until=seconds(10))
         await receive(inbox, "new", at=20)
         assert names(await take(inbox, at=30, limit=1)) == ["new"]
         (old,) = await take(inbox, at=30)
@@ -88,10 +86,10 @@ class ConfirmingContract:
         (taken,) = await take(inbox)
         await receive(inbox, "e1", at=5)
         async with inbox.database.writing() as connection:
-            await confirmation_store.settle(connection, taken)
-            await confirmation_store.put_off(connection, taken, until=seconds(500))
+            await waiting.settle(connection, taken)
+            await waiting.put_off(connection, taken, until=seconds(500))
         (again,) = await take(inbox, at=5)
-        await commit(inbox, confirmation_store.settle, again)
+        await commit(inbox, waiting.settle, again)
         assert await rows(inbox, "SELECT * FROM confirmations") == []
         await receive(inbox, "e1", at=9)
         assert names(await take(inbox, at=9)) == ["e1"]
@@ -101,7 +99,7 @@ class ConfirmingContract:
         """Neither on arrival nor after the index was rebuilt."""
         await receive(inbox, "noise", claim="ignored")
         assert await take(inbox) == []
-        await commit(inbox, confirmation_store.await_again, now=seconds(1), not_known="not_found")
+        await commit(inbox, waiting.await_again, now=seconds(1), not_known="not_found")
         assert await take(inbox, at=2) == []
 
     @pytest.mark.alike
@@ -116,10 +114,10 @@ class ConfirmingContract:
             await receive(inbox, f"e{number}", at=number)
         await receive(inbox, "other", source="till")
         for each in (await take(inbox, at=9))[:2]:
-            await commit(inbox, confirmation_store.put_off, each, until=seconds(10))
+            await commit(inbox, waiting.put_off, each, until=seconds(10))
         async with inbox.database.writing() as connection:
-            assert await confirmation_store.drop_most_asked(connection, "shop", keep=3) == 3
-            assert await confirmation_store.drop_most_asked(connection, "shop", keep=3) == 0
+            assert await waiting.drop_most_asked(connection, "shop", keep=3) == 3
+            assert await waiting.drop_most_asked(connection, "shop", keep=3) == 0
         left = await rows(inbox, "SELECT event_id FROM confirmations ORDER BY event_id")
         assert [row[0] for row in left] == ["e2", "e3", "e4", "other"]
 
@@ -138,9 +136,9 @@ class ConfirmingContract:
             answer = said(f"a-{name}", claim, order=f"O-{name}", standing="fetched", kind=kind)
             await keep(inbox, arrival(answer, at=10))
         async with inbox.database.writing() as connection:
-            for each in await confirmation_store.take_due(connection, asking(at=30), limit=9):
-                await confirmation_store.settle(connection, each)
-        await commit(inbox, confirmation_store.await_again, now=seconds(40), not_known="not_found")
+            for each in await waiting.take_due(connection, asking(at=30), limit=9):
+                await waiting.settle(connection, each)
+        await commit(inbox, waiting.await_again, now=seconds(40), not_known="not_found")
         assert sorted(names(await take(inbox, at=40))) == ["later", "open"]
 
     @pytest.mark.alike

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from app.orders.record_store import add_records, order_records
 from app.orders.refold import refold_until_quiet
-from app.privacy.check import Rebuilding, check_database
 from app.receiving.append_store import Arrival
 from app.receiving.inbox import Inbox
 from reconcile.ledger.events import Event
@@ -23,15 +22,16 @@ from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.records import Record
 from reconcile.money import Money
 from tests.database.builders import (
-    SOURCES,
     all_histories,
     arrival,
+    checked,
     commit,
     context,
     events_in,
     fetch,
     histories,
     keep,
+    quiet,
     reference_named,
     rows,
     said,
@@ -97,9 +97,7 @@ class HistoryContract:
                     assert content(found)[tag + reference] == wanted, (order, cuts, reference)
 
     @given(orders=st.deferred(lambda: TWO_ORDERS))
-    @settings(
-        max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture]
-    )
+    @settings(max_examples=examples(30), suppress_health_check=OF_ONE_STORE)
     @pytest.mark.alike
     async def test_random_evidence_in_two_orders_gives_equal_histories(
         self, inbox: Inbox, orders: list[Arrivals]
@@ -113,9 +111,7 @@ class HistoryContract:
         assert found[0] == found[1]
 
     @given(parts=st.deferred(lambda: PARTS))
-    @settings(
-        max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture]
-    )
+    @settings(max_examples=examples(15), suppress_health_check=OF_ONE_STORE)
     @pytest.mark.alike
     async def test_scan_finds_what_gather_finds(self, inbox: Inbox, parts: list[Part]) -> None:
         tag = f"{next(_tags)}-"
@@ -126,9 +122,7 @@ class HistoryContract:
         assert {tag + part.order for part in parts if part.order is not None} <= scanned.keys()
 
     @given(parts=st.deferred(lambda: CROSSING))
-    @settings(
-        max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture]
-    )
+    @settings(max_examples=examples(40), suppress_health_check=OF_ONE_STORE)
     @pytest.mark.alike
     async def test_no_payment_pays_two_orders(self, inbox: Inbox, parts: list[Part]) -> None:
         tag = f"{next(_tags)}-"
@@ -165,14 +159,12 @@ class HistoryContract:
         ]
         await deliver(inbox, table)
         at = context(inbox, at=10)
-        await refold_until_quiet(at, limit=10, progress=lambda count: None)
+        await refold_until_quiet(at, limit=10, progress=quiet)
         await deliver(
             inbox, [said("n", "declined", payment="p"), said("m", "expired", session="s")]
         )
-        await refold_until_quiet(at, limit=10, progress=lambda count: None)
-        report = await check_database(
-            at, again=Rebuilding(sources=lambda: SOURCES), progress=lambda count: None
-        )
+        await refold_until_quiet(at, limit=10, progress=quiet)
+        report = await checked(at)
         assert [problem for problem in report.problems if "ledger" in problem] == []
         assert report.orders == 4
         listed = dict(await rows(inbox, "SELECT order_key, outcome FROM ledgers"))

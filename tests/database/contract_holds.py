@@ -30,8 +30,8 @@ from app.receiving.refusals import RefusedAges
 from reconcile.ledger.fold import fold
 from reconcile.ledger.ledger import Ledger, Outcome
 from reconcile.money import Money
-from tests.database.builders import arrival, change, context, fetch, keep, rows, said
-from tests.database.contract_ledgers import folded, paid, quiet
+from tests.database.builders import arrival, change, context, fetch, keep, quiet, rows, said
+from tests.database.contract_ledgers import folded, paid
 from tests.reconcile.build import DUE, T, seconds
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import text
 
 from app.context.context import AppContext
 from app.database.statements import run
@@ -32,6 +31,8 @@ from tests.database.builders import (
     fetch,
     histories,
     keep,
+    plan_of,
+    quiet,
     rows,
     said,
 )
@@ -39,10 +40,6 @@ from tests.reconcile.build import DUE, T, seconds
 
 WINDOW_S = 35 * 60
 """The payment window and the grace of the default policy."""
-
-
-def quiet(count: int) -> None:
-    """Show no progress."""
 
 
 async def folded(at: AppContext) -> int:
@@ -85,27 +82,16 @@ class LedgerContract:
             assert await count_due(connection, now=seconds(1), enough=0) == 0
 
     async def test_the_next_due_order_is_found_by_its_index(self, inbox: Inbox) -> None:
-        async with inbox.database.reading() as connection:
-            explain = "EXPLAIN"
-            if connection.dialect.name == "sqlite":
-                explain += " QUERY PLAN"
-            else:  # which reads a table as small as this one from end to end
-                await connection.execute(text("SET LOCAL enable_seqscan = off"))
-            rows = await connection.execute(text(f"{explain} {NEXT_DUE}"))
-            assert "ix_order_due_due_at" in "\n".join(str(row) for row in rows)
+        assert "ix_order_due_due_at" in await plan_of(inbox, NEXT_DUE)
 
     async def test_orders_that_changed_since_an_instant_are_found_by_index(
         self, inbox: Inbox
     ) -> None:
         await keep(inbox, arrival(said("e1", order="A")), arrival(paid("B"), at=2))
         await folded(context(inbox, at=3))
+        sql = f"SELECT order_key FROM ledgers WHERE {ledger_store.PUBLISHED_BETWEEN}"
+        assert "ix_revisions_at" in await plan_of(inbox, sql, {"since": T, "until": seconds(9)})
         async with inbox.database.reading() as connection:
-            explain = "EXPLAIN QUERY PLAN" if connection.dialect.name == "sqlite" else "EXPLAIN"
-            if connection.dialect.name != "sqlite":  # it reads small tables from end to end
-                await connection.execute(text("SET LOCAL enable_seqscan = off"))
-            sql = f"{explain} SELECT order_key FROM ledgers WHERE {ledger_store.PUBLISHED_BETWEEN}"
-            rows = await connection.execute(text(sql), {"since": T, "until": seconds(9)})
-            assert "ix_revisions_at" in "\n".join(str(row) for row in rows)
             found = [
                 await ledger_store.listed_orders(
                     connection, after="", limit=9, since=since, until=until

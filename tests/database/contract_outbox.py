@@ -23,8 +23,8 @@ from app.orders.refold import refold_due
 from app.receiving.inbox import Inbox
 from reconcile.instants import SECOND
 from tests.contexts import NOTIFIED
-from tests.database.builders import arrival, commit, context, fetch, keep, rows, said
-from tests.database.contract_ledgers import paid, quiet
+from tests.database.builders import arrival, commit, context, fetch, keep, quiet, rows, said
+from tests.database.contract_ledgers import paid
 from tests.reconcile.build import seconds
 
 LEASE = 60 * SECOND

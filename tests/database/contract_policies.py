@@ -17,8 +17,8 @@ from app.receiving.due_store import count_due
 from app.receiving.inbox import Inbox
 from reconcile.instants import HOUR, MINUTE
 from reconcile.ledger.policy import Policy, policy_text
-from tests.database.builders import arrival, change, context, fetch, keep, rows, said
-from tests.database.contract_ledgers import paid, quiet, revisions
+from tests.database.builders import arrival, change, context, fetch, keep, quiet, rows, said
+from tests.database.contract_ledgers import paid, revisions
 from tests.reconcile.build import T, seconds
 
 ORDERS = "ABCDE"

@@ -29,8 +29,7 @@ from app.receiving.inbox import Inbox
 from reconcile.instants import DAY
 from tests.bench.reconciled import RULES, tables
 from tests.contexts import settings_of
-from tests.database.builders import change, rows
-from tests.database.contract_ledgers import quiet
+from tests.database.builders import change, quiet, rows
 from tests.reconcile.books_truth import AS_OF, END, START, Month
 
 MONTH = Month(orders=300, each=3, seed=3)

@@ -10,12 +10,12 @@ from app.access.operators import trail
 from app.orders.order_facts import OrderFacts, Reference, ReferenceTaken, tell_order
 from app.orders.refold import refold_until_quiet
 from app.orders.reindex import reindex
-from app.privacy.check import Rebuilding, check_database
 from app.receiving.inbox import Inbox
 from reconcile.money import Money
 from tests.database.builders import (
     SOURCES,
     arrival,
+    checked,
     context,
     events_in,
     histories,
@@ -62,9 +62,7 @@ class ReferenceContract:
         assert await rows(inbox, "SELECT order_key, outcome, fulfillable FROM ledgers") == [
             ("A", "succeeded", 1)
         ]
-        report = await check_database(
-            at, again=Rebuilding(sources=lambda: SOURCES), progress=lambda count: None
-        )
+        report = await checked(at)
         assert [each for each in report.problems if not of_the_builders(each)] == []
         links = await rows(inbox, "SELECT * FROM links ORDER BY kind")
         assert len(links) == 2

@@ -22,10 +22,10 @@ from reconcile.matching.breaks import Break
 from reconcile.money import Money
 from reconcile.reporting.journal import Transaction
 from reconcile.reporting.report import Basis, Scope
-from tests.database.builders import arrival, context, keep, said
+from tests.database.builders import arrival, context, keep, quiet, said
 from tests.database.contract_breaks import missing, run
 from tests.database.contract_imports import book
-from tests.database.contract_ledgers import folded, paid, quiet
+from tests.database.contract_ledgers import folded, paid
 from tests.reconcile.build import DUE, T, seconds
 
 LATER = 40 * DAY // SECOND
@@ -52,10 +52,15 @@ async def settle(inbox: Inbox, *payments: str, at: int) -> None:
          seconds(at), "po_1")
         for each in sorted(payments)
     ]  # fmt: skip
-    given = Import(number=1, kind="statement", file="s", sha256="0", who="x", started_at=T)
+    await imported(inbox, rows, number=1, at=at)
+
+
+async def imported(inbox: Inbox, rows: list[Any], *, number: int, at: int) -> None:
+    """Import and publish these rows of a statement, `at` seconds after T."""
+    given = Import(number=number, kind="statement", file="s", sha256="0", who="x", started_at=T)
     async with inbox.database.writing() as connection:
         await begin_import(connection, given)
-        await write_statement(connection, rows, number=1)
+        await write_statement(connection, rows, number=number)
         await publish_import(connection, given, now=seconds(at))
 
 
@@ -103,11 +108,7 @@ async def across(inbox: Inbox, folder: Path, border: Instant) -> None:
     # The line names P, and a payment that is Q's.
     line = ("p:p-Q", "payment", "shop", "p", "p-Q", "P", DUE.currency, DUE.minor, 0, DUE.minor,
             border, "po")  # fmt: skip
-    given = Import(number=2, kind="statement", file="s", sha256="0", who="x", started_at=T)
-    async with inbox.database.writing() as connection:
-        await begin_import(connection, given)
-        await write_statement(connection, [line], number=2)
-        await publish_import(connection, given, now=seconds(day + 2))
+    await imported(inbox, [line], number=2, at=day + 2)
 
 
 class ReportingContract:

@@ -31,10 +31,13 @@ from reconcile.instants import SECOND
 from tests.database.builders import (
     SIGNER,
     arrival,
+    change,
     commit,
     context,
     fetch,
     keep,
+    quiet,
+    rolled_back,
     rows,
     said,
     seal,
@@ -43,10 +46,6 @@ from tests.database.builders import (
 from tests.reconcile.build import T
 
 SECONDS = T // SECOND
-
-
-def quiet(count: int) -> None:
-    """Show no progress."""
 
 
 async def publish_orders(inbox: Inbox, *orders: str) -> None:
@@ -68,88 +67,60 @@ async def gaps(inbox: Inbox) -> list[str]:
     return await fetch(inbox, published_store.feed_gaps)
 
 
-PLANTED: dict[str, dict[str, tuple[list[str], str]]] = {
+PLANTED: dict[str, dict[str, list[str]]] = {
     "sqlite": {
-        "a trigger": (
-            [
-                "CREATE TRIGGER gift AFTER INSERT ON events BEGIN "
-                "UPDATE events SET claim='succeeded' WHERE rowid = new.rowid; END"
-            ],
-            "trigger gift of table events is none of Tallyhook's",
-        ),
-        "an index": (
-            ["CREATE INDEX mine ON events (kind)"],
-            "index mine of table events is none of Tallyhook's",
-        ),
-        "a view": (["CREATE VIEW mine AS SELECT 1"], "view mine is none of Tallyhook's"),
-        "a table": (["CREATE TABLE mine (a)"], "table mine is none of Tallyhook's"),
-        "a column": (
-            ["ALTER TABLE meta ADD COLUMN more TEXT"],
-            "table meta is not as Tallyhook makes it",
-        ),
-        "a trigger that is gone": (
-            ["DROP TRIGGER audit_no_update"],
-            "trigger audit_no_update of table audit is missing",
-        ),
-        "another trigger of its name": (
-            [
-                "DROP TRIGGER audit_no_update",
-                "CREATE TRIGGER audit_no_update BEFORE UPDATE ON audit BEGIN SELECT 1; END",
-            ],
-            "trigger audit_no_update of table audit is not as Tallyhook makes it",
-        ),
-        "an index that is gone": (
-            ["DROP INDEX ix_deliveries_unreadable"],
-            "index ix_deliveries_unreadable of table deliveries is missing",
-        ),
+        "trigger gift of table events is none of Tallyhook's": [
+            "CREATE TRIGGER gift AFTER INSERT ON events BEGIN "
+            "UPDATE events SET claim='succeeded' WHERE rowid = new.rowid; END"
+        ],
+        "index mine of table events is none of Tallyhook's": ["CREATE INDEX mine ON events (kind)"],
+        "view mine is none of Tallyhook's": ["CREATE VIEW mine AS SELECT 1"],
+        "table mine is none of Tallyhook's": ["CREATE TABLE mine (a)"],
+        "table meta is not as Tallyhook makes it": ["ALTER TABLE meta ADD COLUMN more TEXT"],
+        "trigger audit_no_update of table audit is missing": ["DROP TRIGGER audit_no_update"],
+        "trigger audit_no_update of table audit is not as Tallyhook makes it": [
+            "DROP TRIGGER audit_no_update",
+            "CREATE TRIGGER audit_no_update BEFORE UPDATE ON audit BEGIN SELECT 1; END",
+        ],
+        "index ix_deliveries_unreadable of table deliveries is missing": [
+            "DROP INDEX ix_deliveries_unreadable"
+        ],
     },
     "postgresql": {
-        "a trigger": (
-            [
-                "CREATE FUNCTION gift() RETURNS trigger LANGUAGE plpgsql AS "
-                "$$ BEGIN new.claim := 'succeeded'; RETURN new; END $$",
-                "CREATE TRIGGER gift BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION gift()",
-            ],
-            "function gift() is none of Tallyhook's",
-        ),
-        "a trigger that is off": (
-            ["ALTER TABLE audit DISABLE TRIGGER USER"],
-            "trigger audit_only_added_to of table audit is not as Tallyhook makes it",
-        ),
-        "another function of its name": (
-            [
-                "CREATE OR REPLACE FUNCTION only_added_to() RETURNS trigger LANGUAGE plpgsql AS "
-                "$$ BEGIN RETURN new; END $$"
-            ],
-            "function only_added_to() is not as Tallyhook makes it",
-        ),
-        "an index": (
-            ["CREATE INDEX mine ON events (kind)"],
-            "index mine of table events is none of Tallyhook's",
-        ),
-        "a view": (["CREATE VIEW mine AS SELECT 1"], "view mine is none of Tallyhook's"),
-        "a rule": (
-            ["CREATE RULE mine AS ON DELETE TO events DO INSTEAD NOTHING"],
-            "rule mine of table events is none of Tallyhook's",
-        ),
-        "row security": (
-            ["ALTER TABLE events ENABLE ROW LEVEL SECURITY"],
-            "table events is not as Tallyhook makes it",
-        ),
-        "a column": (
-            ["ALTER TABLE meta ADD COLUMN more text"],
-            "column more of table meta is none of Tallyhook's",
-        ),
-        "a default": (
-            ["ALTER TABLE events ALTER COLUMN claim SET DEFAULT 'succeeded'"],
-            "column claim of table events is not as Tallyhook makes it",
-        ),
-        "a constraint": (
-            ["ALTER TABLE events ADD CONSTRAINT mine CHECK (claim <> 'refunded')"],
-            "constraint mine of table events is none of Tallyhook's",
-        ),
+        "function gift() is none of Tallyhook's": [
+            "CREATE FUNCTION gift() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN new.claim := 'succeeded'; RETURN new; END $$"
+        ],
+        "trigger gift of table events is none of Tallyhook's": [
+            "CREATE TRIGGER gift BEFORE INSERT ON events EXECUTE FUNCTION only_added_to()"
+        ],
+        "trigger audit_only_added_to of table audit is not as Tallyhook makes it": [
+            "ALTER TABLE audit DISABLE TRIGGER USER"
+        ],
+        "function only_added_to() is not as Tallyhook makes it": [
+            "CREATE OR REPLACE FUNCTION only_added_to() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN RETURN new; END $$"
+        ],
+        "index mine of table events is none of Tallyhook's": ["CREATE INDEX mine ON events (kind)"],
+        "view mine is none of Tallyhook's": ["CREATE VIEW mine AS SELECT 1"],
+        "rule mine of table events is none of Tallyhook's": [
+            "CREATE RULE mine AS ON DELETE TO events DO INSTEAD NOTHING"
+        ],
+        "table events is not as Tallyhook makes it": [
+            "ALTER TABLE events ENABLE ROW LEVEL SECURITY"
+        ],
+        "column more of table meta is none of Tallyhook's": [
+            "ALTER TABLE meta ADD COLUMN more text"
+        ],
+        "column claim of table events is not as Tallyhook makes it": [
+            "ALTER TABLE events ALTER COLUMN claim SET DEFAULT 'succeeded'"
+        ],
+        "constraint mine of table events is none of Tallyhook's": [
+            "ALTER TABLE events ADD CONSTRAINT mine CHECK (claim <> 'refunded')"
+        ],
     },
 }
+"""Statements by the message about what they plant."""
 
 
 async def put_back(inbox: Inbox) -> Followed:
@@ -158,10 +129,6 @@ async def put_back(inbox: Inbox) -> Followed:
     again = ErasureReplay(then, sources={}, rules=ErasureRules(), progress=lambda count: None)
     followed, _ = await after_restore(then, again, without=None)
     return followed
-
-
-class _TakenBack(Exception):
-    """Raised to roll a transaction back."""
 
 
 class RestoringContract:
@@ -281,18 +248,14 @@ class RestoringContract:
         """The migrations run once for all of them."""
         monkeypatch.setattr(schema, "_made_on_sqlite", cache(schema._made_on_sqlite))
         monkeypatch.setattr(schema, "_made_on_postgresql", _once(schema._made_on_postgresql))
-        for name, (statements, expected) in PLANTED[inbox.database.writer.dialect].items():
-            found: Any = None
-            try:
-                async with inbox.database.writing() as connection:
-                    for sql in statements:
-                        await connection.exec_driver_sql(sql)
-                    found = await schema.strange_objects(connection)
-                    with pytest.raises(StrangeSchema):
-                        await schema.require_own(connection)
-                    raise _TakenBack
-            except _TakenBack:
-                assert any(expected in each for each in found), (name, found)
+        for expected, statements in PLANTED[inbox.database.writer.dialect].items():
+            async with rolled_back(inbox) as connection:
+                for sql in statements:
+                    await connection.exec_driver_sql(sql)
+                found = await schema.strange_objects(connection)
+                with pytest.raises(StrangeSchema):
+                    await schema.require_own(connection)
+            assert any(expected in each for each in found), (expected, found)
         assert await inbox.database.strange_objects() == []
 
     # --- writes that fail ------------------------------------------------------------------------
@@ -301,7 +264,7 @@ class RestoringContract:
         self, inbox: Inbox
     ) -> None:
         broken, mended = _REFUSING[inbox.database.writer.dialect]
-        await _do(inbox, *broken)
+        await change(inbox, *broken)
         try:
             for number in range(3):
                 assert await refusal(context(inbox)) is None, number
@@ -311,7 +274,7 @@ class RestoringContract:
             assert found is not None
             assert "deliveries that were accepted cannot be appended" in found
         finally:
-            await _do(inbox, *mended)
+            await change(inbox, *mended)
         before = await rows(inbox, "SELECT count(*) FROM deliveries")
         assert await refusal(context(inbox)) is None
         assert inbox.append_faults == 0
@@ -344,12 +307,6 @@ _REFUSING = {
         ["DROP TRIGGER no ON events", "DROP FUNCTION no()"],
     ),
 }  # fmt: skip
-
-
-async def _do(inbox: Inbox, *statements: str) -> None:
-    async with inbox.database.writing() as connection:
-        for sql in statements:
-            await connection.exec_driver_sql(sql)
 
 
 def _words(done: Followed, *wanted: str) -> bool:

@@ -23,18 +23,20 @@ from tests.database.builders import (
     SOURCES,
     arrival,
     change,
+    checked,
     context,
     dump,
     fetch,
     histories,
     keep,
+    quiet,
     rejection,
     rows,
     said,
     seal,
     session_opened,
 )
-from tests.database.contract_checking import of_the_builders, quiet
+from tests.database.contract_checking import of_the_builders
 from tests.database.contract_histories import Part, deliver
 
 MONTH = 30 * DAY
@@ -234,9 +236,7 @@ class RetentionContract:
         assert (done.read, done.events, done.unreadable) == (3, 3, 0)
         await refold_all(then, progress=quiet)
         assert await dump(inbox, *TRUTH, "ledgers", leave_out=["row"]) == before
-        report = await check_database(
-            then, again=Rebuilding(sources=lambda: SOURCES), progress=quiet
-        )
+        report = await checked(then)
         assert [each for each in report.problems if not of_the_builders(each)] == []
         assert (report.bodies, report.pruned) == (1, 2)
         proof = await prove_orders(then, None, shuffles=20, seed=1, progress=quiet)
@@ -252,9 +252,7 @@ class RetentionContract:
             ("DELETE FROM events", "was pruned, and its event is gone"),
         ):
             await change(inbox, sql)
-            report = await check_database(
-                then, again=Rebuilding(sources=lambda: SOURCES), progress=quiet
-            )
+            report = await checked(then)
             found = [each for each in report.problems if words is not None and words in each]
             assert len(found) == (words is not None), report.problems
 

@@ -26,13 +26,14 @@ from app.evidence.seal import (
     seal_all,
     seal_orders_if_due,
 )
-from app.evidence.verify_log import verify_log
+from app.evidence.verify_log import VerifiedLog, verify_log
 from app.orders.record_store import add_records
 from app.orders.refold import refold_until_quiet
 from app.privacy.layers_store import prove_log
 from app.receiving.append_store import Arrival, keep_arrivals
 from app.receiving.inbox import Inbox
-from app.sealing import departure_store, log_queue_store
+from app.sealing import departure_store as leaving
+from app.sealing import log_queue_store
 from app.sealing.log_queue_store import count_unsealed, mark_read_again, without_leaf
 from app.sealing.log_store import begin_log, leaves_after, newest_head
 from app.sealing.order_store import NamedOrder, forget_order, named_orders
@@ -51,11 +52,11 @@ from tests.database.builders import (
     context,
     fetch,
     keep,
+    quiet,
     rows,
     said,
     seal,
 )
-from tests.database.contract_checking import quiet
 from tests.reconcile.build import T
 
 DAY_S = 24 * 60 * 60
@@ -101,13 +102,17 @@ async def some_of_each(inbox: Inbox) -> None:
     await refold_until_quiet(context(inbox), limit=100, progress=quiet)
 
 
+async def verified(inbox: Inbox) -> VerifiedLog:
+    return await verify_log(context(inbox), progress=lambda done, of: None)
+
+
 async def everything_is_sealed_once(inbox: Inbox) -> int:
     """Check that each row has one leaf, numbered without gaps and verified. Return their number."""
     counts = [await rows(inbox, f"SELECT count(*) FROM {table}") for table in TABLES]
     total: int = sum(count for ((count,),) in counts)
     numbers = await rows(inbox, "SELECT number FROM log_leaves ORDER BY number")
     assert [number for (number,) in numbers] == list(range(total))
-    found = await verify_log(context(inbox), progress=lambda done, of: None)
+    found = await verified(inbox)
     assert (found.problems, found.leaves, found.waiting) == ([], total, 0)
     return total
 
@@ -190,7 +195,7 @@ class SealingContract:
         await keep(inbox, genuine("e2", order="A"))
         await change(inbox, "DELETE FROM unsealed")
         assert await seal(inbox) == 0
-        found = await verify_log(context(inbox), progress=lambda done, of: None)
+        found = await verified(inbox)
         assert found.found == 1
         assert "has no leaf" in found.problems[0]
         await seal_all(context(inbox), SIGNER, sweep=True)
@@ -305,7 +310,7 @@ class SealingContract:
         ]  # fmt: skip
         assert len({each.get("of") for each in leaves}) == 2
         assert {each["delivery"] for each in leaves[3:]} == {orphan.delivery_id, "dlv_again"}
-        found = await verify_log(context(inbox), progress=lambda done, of: None)
+        found = await verified(inbox)
         assert (found.problems, found.reread) == ([], 2)
         assert await fetch(inbox, prove_log, limit=5) == []
 
@@ -345,7 +350,7 @@ class SealingContract:
         await change(inbox, "UPDATE order_keys SET leaves = 2")
         await keep(inbox, genuine("e2", order="A"))
         await seal(inbox)
-        found = await verify_log(context(inbox), progress=lambda done, of: None)
+        found = await verified(inbox)
         assert found.first == 1
         assert "is not the next one of the order that it names" in found.problems[0]
 
@@ -370,9 +375,9 @@ class SealingContract:
             await seal(inbox)
         await keep(inbox, genuine("late", order="order 1"))
         await seal(inbox)
-        assert (await verify_log(context(inbox), progress=lambda done, of: None)).problems == []
+        assert (await verified(inbox)).problems == []
         await change(inbox, sql)
-        (found,) = (await verify_log(context(inbox), progress=lambda done, of: None)).problems
+        (found,) = (await verified(inbox)).problems
         assert f"a row of {table} was changed or deleted" in found
 
     async def test_after_a_tree_dated_ahead_there_is_one_each_day_again(self, inbox: Inbox) -> None:
@@ -386,7 +391,7 @@ class SealingContract:
         assert not await seal_orders_if_due(context(inbox, at=2 * DAY_S + 60))
         assert await seal_orders_if_due(context(inbox, at=3 * DAY_S))
         await seal(inbox)
-        assert (await verify_log(context(inbox), progress=lambda done, of: None)).problems == []
+        assert (await verified(inbox)).problems == []
 
     async def test_the_tree_of_all_orders_grows_as_the_log_does(self, inbox: Inbox) -> None:
         """It has each order's count of that day, also of an erased order."""
@@ -413,7 +418,7 @@ class SealingContract:
         }
         assert await everything_is_sealed_once(inbox) == 72
         await change(inbox, "UPDATE order_trees SET orders = 39 WHERE number = 1")
-        found = await verify_log(context(inbox), progress=lambda done, of: None)
+        found = await verified(inbox)
         assert ["orders" in each for each in found.problems] == [True, True]
 
     async def _counts(
@@ -431,62 +436,62 @@ class SealingContract:
 
     async def test_published_checkpoints_are_kept_by_size_and_way(self, inbox: Inbox) -> None:
         first, second = (
-            departure_store.Departure(size=n, way="mail", head=bytes(32), at=T) for n in (3, 9)
+            leaving.Departure(size=n, way="mail", head=bytes(32), at=T) for n in (3, 9)
         )
         cosigned = [
-            departure_store.Departure(size=size, way=way, head=bytes(32), at=T, line=f"by {way}")
+            leaving.Departure(size=size, way=way, head=bytes(32), at=T, line=f"by {way}")
             for size, way in ((5, "a+1"), (5, "b+2"), (7, "b+2"), (9, "a+1"), (9, "c+3"))
         ]
-        assert await fetch(inbox, departure_store.last_to_leave) is None
+        assert await fetch(inbox, leaving.last_to_leave) is None
         cosigned[-1] = replace(cosigned[-1], at=Instant(T + 9))
         async with inbox.database.writing() as connection:
             for each in (first, second, *cosigned, replace(first, head=b"x" * 32)):
-                await departure_store.add_departure(connection, each)
+                await leaving.add_departure(connection, each)
         async with inbox.database.reading() as connection:
-            found = [await departure_store.departures_after(connection, 0, "", limit=2)]
+            found = [await leaving.departures_after(connection, 0, "", limit=2)]
             while found[-1]:
                 last = found[-1][-1]
                 found.append(
-                    await departure_store.departures_after(connection, last.size, last.way, limit=2)
+                    await leaving.departures_after(connection, last.size, last.way, limit=2)
                 )
             whole = [each for some in found for each in some]
             assert whole == sorted((first, second, *cosigned), key=lambda d: (d.size, d.way))
-            newest = await departure_store.newest_departures(connection)
+            newest = await leaving.newest_departures(connection)
             assert [(each.size, each.way) for each in newest] == [
                 (9, "a+1"), (9, "c+3"), (9, "mail"), (7, "b+2"),
             ]  # fmt: skip
-            assert await departure_store.last_to_leave(connection) == (9, T + 9)
-            assert await departure_store.last_by(connection, "mail") == second
-            assert await departure_store.last_by(connection, "published") is None
-            at_five = await departure_store.cosignatures_of(connection, size=5, head=bytes(32))
+            assert await leaving.last_to_leave(connection) == (9, T + 9)
+            assert await leaving.last_by(connection, "mail") == second
+            assert await leaving.last_by(connection, "published") is None
+            at_five = await leaving.cosignatures_of(connection, size=5, head=bytes(32))
             assert [each.line for each in at_five] == ["by a+1", "by b+2"]
-            assert await departure_store.cosignatures_of(connection, size=5, head=b"x" * 32) == []
+            assert await leaving.cosignatures_of(connection, size=5, head=b"x" * 32) == []
             for names, quorum, over, size in (
                 (["a+1", "b+2"], 2, 0, 5), (["a+1", "b+2"], 1, 5, 7), (["a+1"], 1, 5, 9),
                 (["a+1", "b+2"], 2, 5, None), (["d+4"], 1, 0, None),
             ):  # fmt: skip
-                assert size == await departure_store.first_cosigned_over(
+                assert size == await leaving.first_cosigned_over(
                     connection, over, witnesses=names, quorum=quorum
                 )
             both = ["a+1", "b+2"]
-            assert await departure_store.last_cosigned(connection, witnesses=both, quorum=2) == 5
-            assert await departure_store.last_cosigned(connection, witnesses=both, quorum=1) == 9
-            assert await departure_store.last_cosigned(connection, witnesses=both, quorum=3) == 0
+            assert await leaving.last_cosigned(connection, witnesses=both, quorum=2) == 5
+            assert await leaving.last_cosigned(connection, witnesses=both, quorum=1) == 9
+            assert await leaving.last_cosigned(connection, witnesses=both, quorum=3) == 0
         with pytest.raises(Exception, match="only added"):
             await change(inbox, "DELETE FROM log_departures WHERE size = 3")
 
     async def test_of_two_that_ask_a_witness_one_has_it(self, inbox: Inbox) -> None:
         async with inbox.database.writing() as connection:
-            assert await departure_store.claim_witness(connection, "a+1", before=None, until=T)
-            assert not await departure_store.claim_witness(connection, "a+1", before=None, until=T)
+            assert await leaving.claim_witness(connection, "a+1", before=None, until=T)
+            assert not await leaving.claim_witness(connection, "a+1", before=None, until=T)
             later = Instant(T + 5)
-            assert await departure_store.claim_witness(connection, "a+1", before=T, until=later)
-            assert not await departure_store.claim_witness(connection, "a+1", before=T, until=later)
-            state = departure_store.WitnessState(
+            assert await leaving.claim_witness(connection, "a+1", before=T, until=later)
+            assert not await leaving.claim_witness(connection, "a+1", before=T, until=later)
+            state = leaving.WitnessState(
                 witness="a+1", size=7, cosigned_at=T, next_at=T, failures=2, since=T, problem="x"
             )
-            await departure_store.change_witness(connection, state)
-        assert await fetch(inbox, departure_store.witness_states) == {"a+1": state}
+            await leaving.change_witness(connection, state)
+        assert await fetch(inbox, leaving.witness_states) == {"a+1": state}
 
     @pytest.mark.alike
     async def test_a_long_log_keeps_few_hashes_and_proves_every_leaf(self, inbox: Inbox) -> None:

@@ -48,6 +48,8 @@ EVENTS: dict[str, Any] = {
     "-": None,
 }
 
+MARKS: dict[str, Any] = {"table": "order_due", "columns": ("order_key", "due_at", "generation")}
+
 
 class VerdictContract:
     """Verdicts and rows of arrivals. A subclass gives `url`."""
@@ -166,13 +168,9 @@ class VerdictContract:
 
     async def test_the_database_takes_statements_up_to_our_limit(self, inbox: Inbox) -> None:
         count = 2 * statements.MAX_PARAMETERS // 3 + 7
-        table: dict[str, Any] = {
-            "table": "order_due",
-            "columns": ("order_key", "due_at", "generation"),
-        }
         marks = [(f"ORD-{n}", n, 1) for n in range(count)]
         async with inbox.database.writing() as connection:
-            await statements.run(connection, statements.insert_rows, rows=marks, **table)
+            await statements.run(connection, statements.insert_rows, rows=marks, **MARKS)
         found = await fetch(
             inbox,
             statements.select_in,
@@ -182,10 +180,6 @@ class VerdictContract:
         assert sorted(found) == sorted(marks)
 
     async def test_a_refused_row_leaves_nothing_of_its_transaction(self, inbox: Inbox) -> None:
-        table: dict[str, Any] = {
-            "table": "order_due",
-            "columns": ("order_key", "due_at", "generation"),
-        }
         for at, keys in enumerate((["a"], ["b", "c", "b"], ["d"])):
             with nullcontext() if at != 1 else pytest.raises(DBAPIError):
                 async with inbox.database.writing() as connection:
@@ -193,7 +187,7 @@ class VerdictContract:
                         text("UPDATE order_due SET generation=:at"), {"at": at}
                     )
                     rows = [(key, at, at) for key in keys]
-                    await statements.run(connection, statements.insert_rows, rows=rows, **table)
+                    await statements.run(connection, statements.insert_rows, rows=rows, **MARKS)
         async with inbox.database.reading() as connection:
             found = await connection.execute(text("SELECT order_key, generation FROM order_due"))
             assert sorted(map(tuple, found)) == [("a", 2), ("d", 2)]

@@ -5,19 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import text
 
 from app.core.ids import first_id, new_id
 from app.core.reading import TRIED
 from app.database.facts import database_facts
 from app.golive.signoff_store import Signoff, add_signoff, signoffs
-from app.monitoring import monitoring_store
+from app.monitoring import monitoring_store as watch
 from app.orders.counter_store import finding_counts
 from app.orders.record_store import add_records
 from app.receiving.inbox import Inbox
 from reconcile.instants import TICK
 from reconcile.ledger.records import Record, RecordKind
-from tests.database.builders import arrival, commit, context, fetch, keep, said
+from tests.database.builders import arrival, commit, context, fetch, keep, plan_of, said
 from tests.database.contract_ledgers import folded
 from tests.reconcile.build import T, seconds
 
@@ -29,21 +28,21 @@ class WatchingContract:
 
     @pytest.mark.alike
     async def test_deliveries_of_a_stretch_exclude_its_end(self, inbox: Inbox) -> None:
-        assert await fetch(inbox, monitoring_store.last_delivery) is None
+        assert await fetch(inbox, watch.last_delivery) is None
         for at in range(5):
             await keep(
                 inbox,
                 arrival(said(f"e{at}"), at=at, delivery_id=new_id("dlv_", seconds(at))),
             )
         async with inbox.database.reading() as connection:
-            assert await monitoring_store.last_delivery(connection) == seconds(4)
+            assert await watch.last_delivery(connection) == seconds(4)
             for start, end, enough, count in (
                 (1, 4, 9, 3),
                 (0, 99, 9, 5),
                 (0, 99, 2, 2),
                 (5, 9, 9, 0),
             ):
-                found = await monitoring_store.deliveries_between(
+                found = await watch.deliveries_between(
                     connection, seconds(start), seconds(end), enough=enough
                 )
                 assert found == count
@@ -62,23 +61,12 @@ class WatchingContract:
                 (0, 2, {"shop": 1, "other": 1}),
                 (4, 9, {}),
             ):
-                counted = await monitoring_store.unreadable_since(
-                    connection, seconds(start), enough=enough
-                )
+                counted = await watch.unreadable_since(connection, seconds(start), enough=enough)
                 assert counted == found
 
     async def test_unreadable_deliveries_are_found_by_their_index(self, inbox: Inbox) -> None:
         values = {"start": first_id("dlv_", T), "tried": TRIED, "enough": 9}
-        async with inbox.database.reading() as connection:
-            explain = "EXPLAIN"
-            if connection.dialect.name == "sqlite":
-                explain += " QUERY PLAN"
-            else:  # which reads a table as small as this one from end to end
-                await connection.execute(text("SET LOCAL enable_seqscan = off"))
-            rows = await connection.execute(
-                text(f"{explain} {monitoring_store.UNREADABLE}"), values
-            )
-            assert "ix_deliveries_unreadable" in "\n".join(str(row) for row in rows)
+        assert "ix_deliveries_unreadable" in await plan_of(inbox, watch.UNREADABLE, values)
 
     @pytest.mark.alike
     async def test_successes_among_the_last_deliveries_come_once_each(self, inbox: Inbox) -> None:
@@ -98,16 +86,12 @@ class WatchingContract:
         ]  # fmt: skip
         async with inbox.database.reading() as connection:
             for until, looked_at, found in ((9, 9, wanted), (9, 3, wanted[:2]), (4, 9, wanted[1:])):
-                rows = await monitoring_store.paid_until(
-                    connection, seconds(until), looked_at=looked_at
-                )
+                rows = await watch.paid_until(connection, seconds(until), looked_at=looked_at)
                 assert [(row[1], *row[3:]) for row in rows] == found
                 assert {row[0] for row in rows} == {"shop"}
-            assert await monitoring_store.tied_since(connection, seconds(0), looked_at=5) == {
-                "shop"
-            }
-            assert await monitoring_store.tied_since(connection, seconds(1), looked_at=5) == set()
-            assert await monitoring_store.tied_since(connection, seconds(0), looked_at=4) == set()
+            assert await watch.tied_since(connection, seconds(0), looked_at=5) == {"shop"}
+            assert await watch.tied_since(connection, seconds(1), looked_at=5) == set()
+            assert await watch.tied_since(connection, seconds(0), looked_at=4) == set()
 
     @pytest.mark.alike
     async def test_the_first_sessions_after_an_instant_are_found(self, inbox: Inbox) -> None:
@@ -127,14 +111,8 @@ class WatchingContract:
         ]  # fmt: skip
         await commit(inbox, add_records, records)
         async with inbox.database.reading() as connection:
-            assert await monitoring_store.sessions_since(connection, T, enough=9) == [
-                seconds(1),
-                seconds(3),
-            ]
-            assert await monitoring_store.sessions_since(connection, T - TICK, enough=2) == [
-                T,
-                seconds(1),
-            ]
+            assert await watch.sessions_since(connection, T, enough=9) == [seconds(1), seconds(3)]
+            assert await watch.sessions_since(connection, T - TICK, enough=2) == [T, seconds(1)]
 
     @pytest.mark.alike
     async def test_orders_are_counted_by_the_whole_code_of_a_finding(self, inbox: Inbox) -> None:
@@ -163,9 +141,9 @@ class WatchingContract:
     async def test_a_message_about_an_alarm_is_claimed_and_sent_once(self, inbox: Inbox) -> None:
         """It is over when the alarm is not seen any more."""
         async with inbox.database.writing() as connection:
-            assert not await monitoring_store.any_lasts(connection)
+            assert not await watch.any_lasts(connection)
             for way in ("mail", "post"):
-                message = monitoring_store.AlarmMessage(
+                message = watch.AlarmMessage(
                     alarm="held",
                     way=way,
                     reason="orders_held",
@@ -174,27 +152,27 @@ class WatchingContract:
                     seen_at=T,
                     due_at=T,
                 )
-                await monitoring_store.put_seen(connection, message)
-            mail, post = await monitoring_store.messages_due(connection, T)
-            assert await monitoring_store.claim_message(connection, mail, until=seconds(9))
-            assert not await monitoring_store.claim_message(connection, mail, until=seconds(9))
-            assert await monitoring_store.messages_due(connection, T) == [post]
-            await monitoring_store.put_notified(connection, mail, now=seconds(1))
-            await monitoring_store.put_failed(connection, post, again_at=seconds(7))
-            await monitoring_store.put_seen(
+                await watch.put_seen(connection, message)
+            mail, post = await watch.messages_due(connection, T)
+            assert await watch.claim_message(connection, mail, until=seconds(9))
+            assert not await watch.claim_message(connection, mail, until=seconds(9))
+            assert await watch.messages_due(connection, T) == [post]
+            await watch.put_notified(connection, mail, now=seconds(1))
+            await watch.put_failed(connection, post, again_at=seconds(7))
+            await watch.put_seen(
                 connection, replace(mail, seen_at=seconds(5), raised_at=seconds(5))
             )
-            await monitoring_store.put_over(connection, unseen_since=seconds(3), now=seconds(6))
-            assert await monitoring_store.messages_due(connection, seconds(6)) == []
-            assert await monitoring_store.any_lasts(connection)
-            await monitoring_store.put_over(connection, unseen_since=seconds(6), now=seconds(7))
-            assert not await monitoring_store.any_lasts(connection)
-            mail, post = await monitoring_store.messages_due(connection, seconds(7))
+            await watch.put_over(connection, unseen_since=seconds(3), now=seconds(6))
+            assert await watch.messages_due(connection, seconds(6)) == []
+            assert await watch.any_lasts(connection)
+            await watch.put_over(connection, unseen_since=seconds(6), now=seconds(7))
+            assert not await watch.any_lasts(connection)
+            mail, post = await watch.messages_due(connection, seconds(7))
             assert (mail.raised_at, mail.told_at, mail.over_at) == (T, seconds(1), seconds(7))
             assert (post.told_at, post.over_at) == (None, seconds(6))
-            await monitoring_store.put_seen(connection, replace(post, seen_at=seconds(8)))
+            await watch.put_seen(connection, replace(post, seen_at=seconds(8)))
             for each in (mail, post):
-                await monitoring_store.delete_message(connection, each)
-            assert [
-                each.way for each in await monitoring_store.messages_due(connection, seconds(8))
-            ] == ["post"]
+                await watch.delete_message(connection, each)
+            assert [each.way for each in await watch.messages_due(connection, seconds(8))] == [
+                "post"
+            ]

@@ -1,155 +1,92 @@
-"""Evidence of several orders as tables: the parts, and the history of each order."""
+"""Evidence of several orders as tables: the parts, and the history of each order.
+
+A part is an event, or a record of an opened session or a named reference: `n`, `r:opened`,
+`r:named`. After it stand what it names: orders A to C, payments p and q, sessions s and t, another
+source. `a=x` is the part `a` with the event id x.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from reconcile.ledger.events import Event
 from reconcile.ledger.records import Record
 from tests.database.builders import reference_named, said, session_opened
 
-TABLES: Final[dict[str, tuple[dict[str, Event | Record], dict[str, str]]]] = {
-    "a payment names its order later": (
-        {"n": said("n", payment="p"), "a": said("a", order="A", payment="p")},
-        {"A": "n a"},
-    ),
-    "a chain from session to payment": (
-        {
-            "n1": said("n1", payment="p"),
-            "n2": said("n2", session="s", payment="p"),
-            "a": said("a", order="A", session="s"),
-        },
-        {"A": "n1 n2 a"},
-    ),
+_TABLES: Final = {
+    "a payment names its order later": ("n p; a A p", "A: n a"),
+    "a chain from session to payment": ("n1 p; n2 s p; a A s", "A: n1 n2 a"),
     "a chain with both ends in one transaction": (
-        {
-            "n1": said("n1", session="s", payment="p"),
-            "n2": said("n2", session="s"),
-            "n3": said("n3", session="s", payment="q"),
-            "n4": said("n4", payment="q"),
-            "a": said("a", order="A", payment="p"),
-        },
-        {"A": "n1 n2 n3 n4 a"},
+        "n1 s p; n2 s; n3 s q; n4 q; a A p",
+        "A: n1 n2 n3 n4 a",
     ),
-    "a chain that begins with a record": (
-        {
-            "n1": said("n1", payment="p"),
-            "n2": said("n2", session="s", payment="p"),
-            "r": session_opened("A", "s"),
-        },
-        {"A": "n1 n2 r"},
-    ),
-    "a payment that two orders claim": (
-        {
-            "a": said("a", order="A", payment="p"),
-            "b": said("b", order="B", payment="p"),
-            "n": said("n", payment="p"),
-            "c": said("c", order="B", payment="q"),
-        },
-        {"A": "a b n", "B": "a b n c"},
-    ),
+    "a chain that begins with a record": ("n1 p; n2 s p; r:opened A s", "A: n1 n2 r"),
+    "a payment that two orders claim": ("a A p; b B p; n p; c B q", "A: a b n; B: a b n c"),
     "a chain out of a contested payment": (
-        {
-            "a": said("a", order="A", payment="p"),
-            "b": said("b", order="B", payment="p"),
-            "n1": said("n1", session="s", payment="p"),
-            "n2": said("n2", session="s"),
-        },
-        {"A": "a b n1 n2", "B": "a b n1 n2"},
+        "a A p; b B p; n1 s p; n2 s",
+        "A: a b n1 n2; B: a b n1 n2",
     ),
-    "one id with bodies of two orders": (
-        {
-            "a": said("x", order="A", payment="p"),
-            "b": said("x", order="B", payment="q"),
-        },
-        {"A": "a b", "B": "a b"},
-    ),
-    "one id with a nameless body of another order": (
-        {
-            "a": said("x", order="A", payment="p"),
-            "n": said("x", payment="q"),
-            "b": said("b", order="B", payment="q"),
-        },
-        {"A": "a n b", "B": "n b a"},
-    ),
+    "one id with bodies of two orders": ("a=x A p; b=x B q", "A: a b; B: a b"),
+    "one id with a nameless body of another order": ("a=x A p; n=x q; b B q", "A: a n b; B: n b a"),
     "a session that a record and another order's event claim": (
-        {
-            "r": session_opened("A", "s"),
-            "b": said("b", order="B", session="s"),
-            "n": said("n", session="s"),
-        },
-        {"A": "r b n", "B": "r b n"},
+        "r:opened A s; b B s; n s",
+        "A: r b n; B: r b n",
     ),
     "a session that records of two orders claim": (
-        {
-            "r": session_opened("A", "s"),
-            "q": session_opened("B", "s"),
-            "n": said("n", session="s"),
-        },
-        {"A": "r q n", "B": "r q n"},
+        "r:opened A s; q:opened B s; n s",
+        "A: r q n; B: r q n",
     ),
-    "a payment that the shop names": (
-        {
-            "n1": said("n1", payment="p"),
-            "n2": said("n2", session="s", payment="p"),
-            "r": reference_named("A", payment="p"),
-        },
-        {"A": "n1 n2 r"},
-    ),
+    "a payment that the shop names": ("n1 p; n2 s p; r:named A p", "A: n1 n2 r"),
     "a session that the shop names, of which the payment comes alone": (
-        {
-            "n1": said("n1", session="s"),
-            "n2": said("n2", session="s", payment="p"),
-            "n3": said("n3", payment="p"),
-            "r": reference_named("A", session="s"),
-        },
-        {"A": "n1 n2 n3 r"},
+        "n1 s; n2 s p; n3 p; r:named A s",
+        "A: n1 n2 n3 r",
     ),
     "a payment that the shop names for one order, and its session for another": (
-        {
-            "r": reference_named("A", payment="p"),
-            "q": reference_named("B", session="s"),
-            "n": said("n", session="s", payment="p"),
-        },
-        {"A": "r q n", "B": "r q n"},
+        "r:named A p; q:named B s; n s p",
+        "A: r q n; B: r q n",
     ),
     "a payment that the shop names, and another order's event": (
-        {
-            "r": reference_named("A", payment="p"),
-            "b": said("b", order="B", payment="p"),
-            "n": said("n", payment="p"),
-        },
-        {"A": "r b n", "B": "r b n"},
+        "r:named A p; b B p; n p",
+        "A: r b n; B: r b n",
     ),
     "a payment that the shop names at another source": (
-        {
-            "r": reference_named("A", payment="p", source="other"),
-            "b": said("b", order="B", payment="p"),
-            "n": said("n", payment="p"),
-        },
-        {"A": "r", "B": "b n"},
+        "r:named A p other; b B p; n p",
+        "A: r; B: b n",
     ),
-    "the same references at another source": (
-        {
-            "a": said("a", order="A", payment="p"),
-            "n": said("n", source="other", payment="p"),
-            "b": said("b", source="other", order="B", payment="p"),
-        },
-        {"A": "a", "B": "n b"},
-    ),
-    "a payment and a session of one name": (
-        {"a": said("a", order="A", payment="x"), "b": said("b", order="B", session="x")},
-        {"A": "a", "B": "b"},
-    ),
+    "the same references at another source": ("a A p; n p other; b B p other", "A: a; B: n b"),
+    "a payment and a session of one name": ("a A payment=x; b B session=x", "A: a; B: b"),
     "three orders in a row": (
-        {
-            "a": said("a", order="A", payment="p"),
-            "n1": said("n1", session="s", payment="p"),
-            "b": said("b", order="B", session="s", payment="q"),
-            "n2": said("n2", session="t", payment="q"),
-            "c": said("c", order="C", session="t"),
-        },
-        {"A": "a n1 b", "B": "a n1 b n2 c", "C": "n2 b c"},
+        "a A p; n1 s p; b B s q; n2 t q; c C t",
+        "A: a n1 b; B: a n1 b n2 c; C: n2 b c",
     ),
 }
-"""Each table: the parts, and which of them each order's history must hold."""
+
+_KINDS: Final = {
+    **dict.fromkeys("ABC", "order"),
+    **dict.fromkeys("pq", "payment"),
+    **dict.fromkeys("st", "session"),
+    "other": "source",
+}
+
+
+def _part(text: str) -> tuple[str, Event | Record]:
+    head, *words = text.split()
+    name, _, kind = head.partition(":")
+    name, _, event_id = name.partition("=")
+    named: dict[str, Any] = {}
+    for word in words:
+        field, _, value = word.rpartition("=")
+        named[field or _KINDS[word]] = value
+    if kind == "opened":
+        return name, session_opened(**named)
+    return name, reference_named(**named) if kind else said(event_id or name, **named)
+
+
+TABLES: Final = {
+    name: (
+        dict(map(_part, parts.split("; "))),
+        dict(history.split(": ") for history in histories.split("; ")),
+    )
+    for name, (parts, histories) in _TABLES.items()
+}
+"""By name: the parts, and which of them each order's history must hold."""

@@ -287,20 +287,23 @@ async def test_a_file_that_this_database_has_not_read_stops_the_start(
         assert await read(inbox) == ["e1", "e2", *([] if what is gone else ["e3"]), "e4"]
 
 
-async def test_a_file_of_the_other_environment_stops_the_start(url: str, path: Path) -> None:
+@pytest.mark.parametrize(
+    ("sql", "why"),
+    [
+        ("UPDATE meta SET value='live' WHERE name='environment'", "belongs to live"),
+        (
+            "CREATE TRIGGER t AFTER INSERT ON inbox BEGIN DELETE FROM inbox; END",
+            "no inbox of ours",
+        ),
+    ],
+)
+async def test_a_file_of_the_other_environment_or_with_a_trigger_stops_the_start(
+    url: str, path: Path, sql: str, why: str
+) -> None:
     async with opened(url):
         pass
-    in_inbox(path, "UPDATE meta SET value='live' WHERE name='environment'")
-    with pytest.raises(ConfigurationError, match="belongs to live"):
-        async with opened(url):
-            pass
-
-
-async def test_a_file_with_a_trigger_of_anybodys_stops_the_start(url: str, path: Path) -> None:
-    async with opened(url):
-        pass
-    in_inbox(path, "CREATE TRIGGER t AFTER INSERT ON inbox BEGIN DELETE FROM inbox; END")
-    with pytest.raises(ConfigurationError, match="no inbox of ours"):
+    in_inbox(path, sql)
+    with pytest.raises(ConfigurationError, match=why):
         async with opened(url):
             pass
 

@@ -20,13 +20,12 @@ from app.access.tokens import issue_token
 from app.core.errors import ConfigurationError, StorePoisoned, StoreUnavailable
 from app.database import locks
 from app.database.writer import Writer
-from app.privacy.check import Rebuilding, check_database
 from app.receiving.framing import items_in
 from app.receiving.inbox import Inbox, open_inbox
 from tests.contexts import settings_of
 from tests.database.builders import (
-    SOURCES,
     arrival,
+    checked,
     context,
     keep,
     opened,
@@ -258,9 +257,7 @@ async def test_damage_found_while_receiving_poisons(
         with pytest.raises(StorePoisoned, match=r"damaged; .*: put back a backup"):
             await keep(inbox, arrival(said("e2", order="A")))
         await refuses_for_good(inbox, known)
-        report = await check_database(
-            context(inbox), again=Rebuilding(sources=lambda: SOURCES), progress=lambda count: None
-        )
+        report = await checked(context(inbox))
         assert report.problems
 
 

@@ -19,30 +19,17 @@ from app.database.writer import Space, Writer
 from tests.waiting import PATIENCE_S, soon
 
 
-@pytest.fixture
-async def one(tmp_path: Path) -> AsyncIterator[Writer]:
-    async for each in _of_a_process(tmp_path):
-        yield each
-
-
-@pytest.fixture
-async def other(tmp_path: Path) -> AsyncIterator[Writer]:
-    async for each in _of_a_process(tmp_path):
-        yield each
-
-
-async def _of_a_process(folder: Path) -> AsyncIterator[Writer]:
-    path = folder / "t.db"
-    made = Writer(
-        writing_engine(f"sqlite+aiosqlite:///{path}"),
-        lock=WriteLock(path),
-        log=None,
-        place=None,
-        space=Space(folder, low_water_mib=0),
-    )
+async def a_writer(tmp_path: Path) -> AsyncIterator[Writer]:
+    path, space = tmp_path / "t.db", Space(tmp_path, low_water_mib=0)
+    engine = writing_engine(f"sqlite+aiosqlite:///{path}")
+    made = Writer(engine, lock=WriteLock(path), log=None, place=None, space=space)
     await made.connect()
     yield made
     await made.close()
+
+
+one = pytest.fixture(a_writer, name="one")
+other = pytest.fixture(a_writer, name="other")
 
 
 async def _write(writer: Writer, said: list[str], word: str) -> None:

@@ -27,8 +27,7 @@ from app.privacy.prune import prune_settled
 from app.receiving.inbox import open_inbox
 from reconcile.transparency.merkle import Frontier, leaf_hash
 from tests.contexts import settings_of
-from tests.database.builders import SIGNER, context, keep, opened, seal
-from tests.database.contract_checking import quiet
+from tests.database.builders import SIGNER, context, keep, opened, quiet, seal
 from tests.database.contract_retention import LATER, PAID, RETENTION
 from tests.database.contract_sealing import begin, genuine, placed
 from tests.reconcile.build import T

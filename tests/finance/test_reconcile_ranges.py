@@ -21,8 +21,7 @@ from app.orders.rebuild import Helpers
 from reconcile.matching.match import MatchingPart
 from tests.bench.reconciled import RULES
 from tests.contexts import settings_of
-from tests.database.builders import opened
-from tests.database.contract_ledgers import quiet
+from tests.database.builders import opened, quiet
 from tests.database.contract_reconciling import TRUTH, filled, found_by
 
 ASKED = RunRequest(rules=RULES)

@@ -16,8 +16,8 @@ from app.receiving.inbox import Inbox
 from reconcile.instants import SECOND, Instant
 from reconcile.ledger.events import Event
 from reconcile.ledger.fold import fold
-from tests.database.builders import arrival, context, histories, keep, opened, rows, said
-from tests.database.contract_ledgers import paid, quiet
+from tests.database.builders import arrival, context, histories, keep, opened, quiet, rows, said
+from tests.database.contract_ledgers import paid
 from tests.postgres.conftest import ask_in_loop
 from tests.reconcile.build import DUE, POLICY, seconds
 from tests.waiting import LOOK_S, soon

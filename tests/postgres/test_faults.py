@@ -142,7 +142,7 @@ async def test_a_server_that_does_not_wait_for_its_disk_is_caught(
     """The control: with synchronous_commit off, killing the server loses acknowledged
     deliveries."""
     monkeypatch.setattr(engine, "check_server", lambda cursor: None)
-    careless = ("synchronous_commit=off", "wal_writerdelay=10s")
+    careless = ("synchronous_commit=off", "wal_writer_delay=10s")
     await in_thread(server.stop)
     await in_thread(server.start, *careless)
     try:
@@ -171,7 +171,6 @@ async def test_what_is_published_twice_is_caught(
     own_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control: workers do not ask what was published before."""
-
     monkeypatch.setattr(refold, "last_positions", lambda *_: {})
     async with opened(own_url) as inbox:
         for _ in range(2):
@@ -211,18 +210,7 @@ async def test_after_an_io_error_of_the_servers_log_nothing_is_lost(
     trace.chmod(0o666)
     await in_thread(server.make)
     inject = "inject=fdatasync:error=EIO:when=40"
-    words = [
-        "strace",
-        "-f",
-        "-qq",
-        "--seccomp-bpf",
-        "-o",
-        str(trace),
-        "-e",
-        "trace=fdatasync",
-        "-e",
-        inject,
-    ]
+    words = f"strace -f -qq --seccomp-bpf -o {trace} -e trace=fdatasync -e {inject}".split()
     await in_thread(server.start)
     url = server.url("postgres")
     await migrate(url)
@@ -440,11 +428,8 @@ async def test_a_commit_that_stopped_waiting_for_its_standby_is_not_acknowledged
         # Over connections that are there already: a new one would be refused.
         await keep(inbox, arrival(said("e0", order="A")))
         await submit(inbox, arrival(said("t", order="A")))
-        ask_words = (
-            "ALTER SYSTEM SET synchronous_standby_names='nobody'",
-            "SELECT pg_reload_conf()",
-        )
-        await ask_in_loop(own_url, *ask_words)
+        wait_for = "ALTER SYSTEM SET synchronous_standby_names='nobody'"
+        await ask_in_loop(own_url, wait_for, "SELECT pg_reload_conf()")
         try:
             waiting = asyncio.ensure_future(going_on(inbox))
             await until_it_waits(own_url)

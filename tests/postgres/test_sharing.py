@@ -19,16 +19,15 @@ from app.orders.ledger_store import feed
 from app.orders.read_orders import explain_order
 from app.orders.record_store import add_records
 from app.orders.refold import CLAIM, gathered, refold_due
-from app.privacy.check import Rebuilding, check_database
 from app.receiving.append_store import Arrival, keep_arrivals, mark_due
 from app.receiving.due_store import Due, claim_orders, due_orders
 from app.receiving.inbox import Inbox
 from app.receiving.refusal_store import delete_rejections
 from reconcile.instants import SECOND, Instant
 from tests.database.builders import (
-    SOURCES,
     arrival,
     change,
+    checked,
     commit,
     context,
     events_in,
@@ -41,7 +40,7 @@ from tests.database.builders import (
     said,
     session_opened,
 )
-from tests.database.contract_ledgers import WINDOW_S, mark, paid, quiet
+from tests.database.contract_ledgers import WINDOW_S, mark, paid
 from tests.reconcile.build import DUE, T, seconds
 from tests.waiting import PATIENCE_S
 
@@ -264,9 +263,7 @@ async def test_receivers_and_workers_never_wait_in_a_circle(url: str) -> None:
         )  # fmt: skip
         while await refold_due(context(stores[0], at=1 + CLAIM // SECOND), limit=300):
             pass
-        report = await check_database(
-            context(stores[0], at=2), again=Rebuilding(sources=lambda: SOURCES), progress=quiet
-        )
+        report = await checked(context(stores[0], at=2))
         assert report.orders == 150
         assert [problem for problem in report.problems if "ledger" in problem] == []
 
