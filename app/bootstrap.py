@@ -38,9 +38,9 @@ from app.bootstrap_evidence import cosigning, sealing, signer_of, witnesses_of
 from app.bootstrap_sources import askers, checkout_client, retention_of, shop_of, storing_sources
 from app.checkout.ask_session import asking_again
 from app.checkout.client import CheckoutClient
-from app.child_processes import WorkerProcess
 from app.config.settings import Settings
 from app.context.context import AppContext
+from app.core.child_processes import WorkerProcess
 from app.core.clock import Clock, SystemClock
 from app.core.errors import ConfigurationError
 from app.core.http import outgoing_client
@@ -49,9 +49,10 @@ from app.core.periodic import IDLE_S, PeriodicTask, TaskGroup, rest_when_idle
 from app.core.process import affordable
 from app.core.schedule import schedule_entries
 from app.evidence.seal import CheckpointSigner
-from app.folding_process import FoldingProcess
+from app.finance.schedule_process import Scheduler
 from app.monitoring.health import PublicCertificate, rest
 from app.monitoring.watchdog import FIGURES, REST_S, Watchdog, Watched
+from app.orders.folding_process import FoldingProcess
 from app.orders.notify_shop import Notifier, Shop, destination_of, notify_due
 from app.orders.set_aside import HOLDING
 from app.orders.worker import FoldWorker
@@ -65,7 +66,6 @@ from app.receiving.inbox import Inbox, inbox_of, open_inbox
 from app.receiving.reader import Reader, ReaderContext
 from app.receiving.receive import Receiver
 from app.receiving.refusals import RefusedAges, RejectionRate
-from app.schedule_process import Scheduler
 from reconcile.canonical import fingerprint
 from reconcile.ledger.policy import policy_text
 

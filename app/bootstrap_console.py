@@ -39,13 +39,13 @@ from app.bootstrap_golive import check_now, examine
 from app.bootstrap_privacy import erasing_kind, proposals_of
 from app.bootstrap_serving import SignallessServer, sweep_connections
 from app.bootstrap_sources import accounts, compile_sources
-from app.child_processes import leave_signals_to_parent
 from app.config.settings import Settings
 from app.console.application import build_console
 from app.console.live import Live
 from app.console.uploads import Uploads
 from app.console.view import Checked, Console, Work
 from app.context.context import AppContext
+from app.core.child_processes import leave_signals_to_parent
 from app.core.errors import (
     ConfigurationError,
     PortTaken,

@@ -14,9 +14,9 @@ from app.bootstrap import Part, Service, folding_fingerprint, open_service, work
 from app.bootstrap_context import no_database_yet, open_context
 from app.bootstrap_evidence import sealing, signer_of
 from app.bootstrap_sources import askers, storing_sources
-from app.child_processes import Parent, console_beside, leave_signals_to_parent
 from app.config.settings import Settings
 from app.context.context import AppContext
+from app.core.child_processes import Parent, console_beside, leave_signals_to_parent
 from app.core.errors import (
     ConfigurationError,
     PortTaken,
@@ -30,8 +30,8 @@ from app.core.periodic import PeriodicTask
 from app.core.process import ending_signals
 from app.database.database import Database
 from app.database.engine import database_place, is_sqlite
-from app.folding_process import Quiet
 from app.golive.golive import unfinished
+from app.orders.folding_process import Quiet
 from app.orders.notify_shop import LIMIT_S
 from app.orders.worker import FoldWorker
 from app.receiving.connection_limits import SWEEP_S, ConnectionLimits

@@ -257,8 +257,8 @@ def worker(
     """Read the inbox, fold due orders, seal and notify the shop, beside receivers on one
     PostgreSQL: any number of them, of which one reads. On SQLite `serve` does this itself."""
     from app.bootstrap_serving import fold_beside, work
-    from app.child_processes import Parent, give_way_to_parent
     from app.config.load import load_settings
+    from app.core.child_processes import Parent, give_way_to_parent
     from app.core.logs import configure_logging
 
     settings = load_settings()

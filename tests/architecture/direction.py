@@ -32,11 +32,7 @@ GROUPS = (
     ("cli",),
 )
 """The rooms of app from left to right: each may use those of the groups before its own. Files
-beside them that wire, `bootstrap*.py` and those of PROCESSES, are one room, and `__main__.py` is
-of the command line."""
-
-PROCESSES = ("child_processes", "folding_process", "schedule_process")
-"""Of these files."""
+beside them that wire, `bootstrap*.py`, are one room, and `__main__.py` is of the command line."""
 
 DATABASES = ("sqlmodel", "sqlalchemy", "alembic", "aiosqlite", "asyncpg", "sqlite3")
 CHANCE = ("random", "uuid", "secrets", "os.urandom")
@@ -128,7 +124,7 @@ def room_of(name: str) -> str | None:
     room = rest.partition(".")[0]
     if top != "app" or room in ("", "__init__"):
         return None
-    if room.startswith("bootstrap") or room in PROCESSES:
+    if room.startswith("bootstrap"):
         return "bootstrap"
     return "cli" if room == "__main__" else room
 

@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from app.bootstrap import Service
-from app.child_processes import WorkerProcess
 from app.cli.golive import FOLDER
+from app.core.child_processes import WorkerProcess
 from app.core.errors import NotStored, TallyhookError
 from app.database import engine, faults
 from app.database.writer import Space

@@ -27,7 +27,7 @@ from tests.waiting import PATIENCE_S, until
 
 PARENT = """
 import asyncio, os, sys
-from app.child_processes import console_beside
+from app.core.child_processes import console_beside
 async def main():
     async with console_beside(host="127.0.0.1", port=int(sys.argv[1])):
         await asyncio.get_running_loop().run_in_executor(None, os.read, int(sys.argv[2]), 1)

@@ -24,6 +24,7 @@ from app.core.schedule import ScheduleEntry, schedule_entries
 from app.database.engine import Connection
 from app.evidence.keys import write_key
 from app.evidence.seal import CheckpointSigner, note_holds, read_checkpoint, seal_all
+from app.finance.schedule_process import DIED, STOPPED, Scheduler
 from app.finance.scheduled import (
     FIRST_PAUSE,
     LEASE,
@@ -44,7 +45,6 @@ from app.finance.scheduled_work import (
 )
 from app.monitoring.watchdog import Watched, alarms
 from app.receiving.refusals import RefusedAges
-from app.schedule_process import DIED, STOPPED, Scheduler
 from app.sealing.log_store import begin_log
 from reconcile.instants import (
     DAY,

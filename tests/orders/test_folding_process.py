@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from app import folding_process
 from app.bootstrap_serving import _until_quiet
-from app.child_processes import Parent, WorkerProcess
+from app.core.child_processes import Parent, WorkerProcess
 from app.core.periodic import PeriodicTask, rest_when_idle
 from app.core.signals import Signal
-from app.folding_process import BEHIND, FoldingProcess, Quiet
+from app.orders import folding_process
+from app.orders.folding_process import BEHIND, FoldingProcess, Quiet
 from app.orders.worker import FoldWorker
 from tests.api.driving import driving, event
-from tests.test_child_processes import ASLEEP, HEARING, child
+from tests.core.test_child_processes import ASLEEP, HEARING, child
 from tests.waiting import soon
 
 UNTIL_TOLD = """
