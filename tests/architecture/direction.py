@@ -28,11 +28,11 @@ GROUPS = (
     ("sandbox",),
     ("golive",),
     ("api", "console"),
-    ("bootstrap",),
+    ("wiring",),
     ("cli",),
 )
-"""The rooms of app from left to right: each may use those of the groups before its own. Files
-beside them that wire, `bootstrap*.py`, are one room, and `__main__.py` is of the command line."""
+"""The rooms of app from left to right: each may use those of the groups before its own.
+`__main__.py` is of the command line."""
 
 DATABASES = ("sqlmodel", "sqlalchemy", "alembic", "aiosqlite", "asyncpg", "sqlite3")
 CHANCE = ("random", "uuid", "secrets", "os.urandom")
@@ -124,8 +124,6 @@ def room_of(name: str) -> str | None:
     room = rest.partition(".")[0]
     if top != "app" or room in ("", "__init__"):
         return None
-    if room.startswith("bootstrap"):
-        return "bootstrap"
     return "cli" if room == "__main__" else room
 
 
@@ -145,7 +143,7 @@ def rooms_show_what_they_list(tree: Sequence[Module]) -> Iterator[str]:
             continue
         for node, name in module.imports:
             there = room_of(name)
-            if there in (None, here, "bootstrap") or there not in listed:
+            if there in (None, here) or there not in listed:
                 continue
             entered = _entered(name, listed[there])
             if entered is None:

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 import uvloop
 
-from app.bootstrap import open_service
 from app.config.load import load_settings
 from app.core import child_processes
 from app.core.child_processes import Parent, WorkerProcess, console_beside
 from app.core.signals import Signal
+from app.wiring.service import open_service
 from tests.api.driving import environ
 from tests.waiting import PATIENCE_S, soon
 

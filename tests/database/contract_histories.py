@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from app.orders.record_store import add_records, order_records
 from app.orders.refold import refold_until_quiet
-from app.privacy.check import Rebuilding, check_database
+from app.privacy.check import check_database
 from app.receiving.append_store import Arrival
 from app.receiving.inbox import Inbox
 from reconcile.ledger.events import Event
@@ -22,6 +22,7 @@ from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.records import Record
 from reconcile.money import Money
+from tests.contexts import with_sources
 from tests.database.builders import (
     SOURCES,
     all_histories,
@@ -171,7 +172,7 @@ class HistoryContract:
         )
         await refold_until_quiet(at, limit=10, progress=lambda count: None)
         report = await check_database(
-            at, again=Rebuilding(sources=lambda: SOURCES), progress=lambda count: None
+            with_sources(at, SOURCES), deep=1, progress=lambda count: None
         )
         assert [problem for problem in report.problems if "ledger" in problem] == []
         assert report.orders == 4

@@ -17,13 +17,14 @@ from app.finance.reconcile_rows import (
 from app.orders.history_store import scan
 from app.orders.rebuild import refold_all
 from app.orders.refold import fold_or_log
-from app.privacy.check import Rebuilding, check_database
+from app.privacy.check import check_database
 from app.receiving.inbox import Inbox
 from reconcile.ledger.fold import fold
 from reconcile.ledger.policy import Policy
 from reconcile.matching.ledger_lines import ledger_line_of
 from reconcile.matching.rows import TakingRow, ledger_line_row
 from reconcile.money import Money
+from tests.contexts import with_sources
 from tests.database.builders import SOURCES, arrival, change, context, keep, rows, said
 from tests.database.contract_ledgers import WINDOW_S, paid, quiet
 from tests.reconcile.build import DUE, seconds
@@ -181,10 +182,10 @@ class LedgerLinesContract:
         await refold_all(at, progress=quiet)
         await refresh_ledger_lines(at, progress=quiet)
         await change(inbox, "UPDATE takings SET minor=minor+1 WHERE order_key='A 2'")
-        report = await check_database(at, again=Rebuilding(sources=lambda: SOURCES), progress=quiet)
+        report = await check_database(with_sources(at, SOURCES), deep=1, progress=quiet)
         found = [each for each in report.problems if "the ledger line of" in each]
         assert found == ["the ledger line of A 2 is not what its history gives"]
         await keep(inbox, arrival(paid("A 2"), at=9))
         await refold_all(at, progress=quiet)
-        report = await check_database(at, again=Rebuilding(sources=lambda: SOURCES), progress=quiet)
+        report = await check_database(with_sources(at, SOURCES), deep=1, progress=quiet)
         assert not [each for each in report.problems if "the ledger line of" in each]

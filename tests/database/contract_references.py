@@ -10,9 +10,10 @@ from app.access.operators import trail
 from app.orders.order_facts import OrderFacts, Reference, ReferenceTaken, tell_order
 from app.orders.refold import refold_until_quiet
 from app.orders.reindex import reindex
-from app.privacy.check import Rebuilding, check_database
+from app.privacy.check import check_database
 from app.receiving.inbox import Inbox
 from reconcile.money import Money
+from tests.contexts import with_sources
 from tests.database.builders import (
     SOURCES,
     arrival,
@@ -63,12 +64,12 @@ class ReferenceContract:
             ("A", "succeeded", 1)
         ]
         report = await check_database(
-            at, again=Rebuilding(sources=lambda: SOURCES), progress=lambda count: None
+            with_sources(at, SOURCES), deep=1, progress=lambda count: None
         )
         assert [each for each in report.problems if not of_the_builders(each)] == []
         links = await rows(inbox, "SELECT * FROM links ORDER BY kind")
         assert len(links) == 2
-        await reindex(at, sources=SOURCES, progress=lambda count: None)
+        await reindex(with_sources(at, SOURCES), progress=lambda count: None)
         assert await rows(inbox, "SELECT * FROM links ORDER BY kind") == links
         assert len(events_in((await histories(inbox, ["A"]))["A"])) == 1
 

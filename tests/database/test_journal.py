@@ -20,10 +20,10 @@ from app.access.tokens import issue_token
 from app.core.errors import ConfigurationError, StorePoisoned, StoreUnavailable
 from app.database import locks
 from app.database.writer import Writer
-from app.privacy.check import Rebuilding, check_database
+from app.privacy.check import check_database
 from app.receiving.framing import items_in
 from app.receiving.inbox import Inbox, open_inbox
-from tests.contexts import settings_of
+from tests.contexts import settings_of, with_sources
 from tests.database.builders import (
     SOURCES,
     arrival,
@@ -259,7 +259,7 @@ async def test_damage_found_while_receiving_poisons(
             await keep(inbox, arrival(said("e2", order="A")))
         await refuses_for_good(inbox, known)
         report = await check_database(
-            context(inbox), again=Rebuilding(sources=lambda: SOURCES), progress=lambda count: None
+            with_sources(context(inbox), SOURCES), deep=1, progress=lambda count: None
         )
         assert report.problems
 

@@ -16,8 +16,8 @@ import httpx2
 import pytest
 
 from app.access.operators import register_operator
-from app.bootstrap_context import open_context
 from app.config.load import load_settings
+from app.wiring.opening import open_context
 from tests.api.driving import environ
 from tests.console.conftest import session_for
 from tests.docs.test_readme import environment

@@ -157,9 +157,9 @@ refold.fold = fold
 
 
 WATCHFUL = """
-import app.bootstrap as bootstrap
+import app.wiring.service as service
 
-bootstrap.REST_S = 0.05
+service.REST_S = 0.05
 """
 """A watchdog that looks all the time: no mistake, but an alarm comes within the test's patience."""
 

@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -39,6 +38,7 @@ from reconcile.matching.breaks import BANK_CAUSES
 from reconcile.money import Money
 from reconcile.reporting.journal import Transaction
 from reconcile.reporting.report import PeriodReport, Scope
+from tests.contexts import with_settings
 from tests.database.builders import context as context_of
 from tests.database.builders import opened, rows
 from tests.reconcile.build import T, seconds
@@ -118,7 +118,7 @@ async def test_the_same_lines_again_change_nothing(context: AppContext, tmp_path
 async def test_another_zone_makes_no_other_lines(context: AppContext, tmp_path: Path) -> None:
     """The days of the same file begin at another moment, and are the same days."""
     assert counts(await bank(context, tmp_path)) == (6, 0, 0)
-    nairobi = replace(context, zone=ZoneInfo("Africa/Nairobi"))
+    nairobi = with_settings(context, timezone="Africa/Nairobi")
     assert counts(await bank(nairobi, tmp_path)) == (0, 6, 0)
     assert counts(await bank(nairobi, tmp_path)) == (0, 0, 6)
 

@@ -19,7 +19,6 @@ from app.access.proposals import Proposals
 from app.context.context import AppContext
 from app.core.clock import SetClock
 from app.core.errors import NotFoundError, UsageError
-from app.core.zones import zone_named
 from app.evidence.seal import Sealer
 from app.finance import close_period as print_report
 from app.finance.close_period import (
@@ -53,6 +52,7 @@ from reconcile.periods import Calendar, month_named
 from reconcile.reporting.closing import Closing, Figure, added, figures
 from reconcile.reporting.report import Scope
 from tests.api.driving import driving, signed
+from tests.contexts import with_settings
 from tests.copied import copy_of
 from tests.database.builders import SIGNER, opened, rows, tamper
 from tests.database.contract_holds import of_before, rules_of_before, started
@@ -165,7 +165,7 @@ async def test_a_proposed_closing_is_approved_with_the_token_of_the_second_perso
     with asking_by_token(Proven("Ann")):
         made = await close_period(context, asked(reason="it is complete"), progress=quiet)
     assert isinstance(made, Proposal)
-    proposals = Proposals(context, (closing_kind(context, sources={}, still_s=0.0),))
+    proposals = Proposals(context, (closing_kind(context, still_s=0.0),))
     with asking_by_token(Proven("Ben")):
         await proposals.approve(made.id, by=None, reason="I looked")
     (closed,) = await list_closed(context)
@@ -281,9 +281,9 @@ async def test_every_print_says_whose_the_month_is_and_who_closed_it_when(
     context: AppContext,
 ) -> None:
     """As the closing itself does; a merchant that takes another name changes no closed month."""
-    named = replace(context, merchant="Salt & Sons")
+    named = with_settings(context, merchant="Salt & Sons")
     closing = await close(named)
-    for each in (named, replace(context, merchant="Others Ltd")):
+    for each in (named, with_settings(context, merchant="Others Ltd")):
         document = json.loads(await closed_report(each, "2026-10", "json"))
         assert document["merchant"] == "Salt & Sons"
         assert document["closed_by"] == closing.by
@@ -429,7 +429,7 @@ async def test_months_are_closed_in_the_merchants_zone_and_a_change_leaves_no_ga
     """The first open month begins where the last closed one ended; what was closed stays, and is
     verified; a report by days begins and ends with the books."""
     ends = [parse_instant(f"2026-{each}:00:00Z") for each in borders]
-    first, second = [replace(context, zone=zone_named(zone) if zone else None) for zone in zones]
+    first, second = [with_settings(context, timezone=zone or "") for zone in zones]
     october = await close(first)
     assert (october.month.start, october.month.end) == (ends[0], ends[1])
     context.clock.put(DECEMBER)  # type: ignore[attr-defined]

@@ -15,7 +15,6 @@ from app.access.operators import register_operator
 from app.context.context import AppContext
 from app.core.clock import SetClock
 from app.core.errors import NotFoundError, StoreUnavailable, UsageError
-from app.core.zones import zone_named
 from app.database.engine import Connection
 from app.database.tables import metadata
 from app.finance import import_digest_store, import_store, imports
@@ -31,6 +30,7 @@ from app.finance.imports import (
 )
 from app.finance.read_lines import list_book, list_statement
 from reconcile.instants import EARLIEST, TICK, format_instant, format_known, parse_instant
+from tests.contexts import with_settings
 from tests.database.builders import context as context_of
 from tests.database.builders import opened, rows
 from tests.reconcile.build import seconds
@@ -570,7 +570,7 @@ async def test_local_times_are_those_of_the_mapping_else_of_the_setting(
     put(path, "reference,amount,currency,placed_at\nA,1,KES,2026-11-01 00:30\n")
     said = path.with_suffix(".toml")
     said.write_text("" if mapping is None else f'zone = "{mapping}"\n')
-    zoned = replace(context, zone=zone_named(setting) if setting else None)
+    zoned = with_settings(context, timezone=setting or "")
     done = await import_book(zoned, ImportRequest(path=path, mapping=said))
     lines = await list_book(replace_clock(context), reference=None, as_of=None, limit=9)
     assert [format_known(line.placed_at) for line in lines] == ([placed_at] if placed_at else [])
@@ -595,7 +595,7 @@ async def test_a_day_of_settlement_is_one_of_the_zone(
 ) -> None:
     """A payment that a later file states again, with the time of that day, is the same: its money
     is not counted twice. On another day it is another."""
-    zoned = replace(context, zone=zone_named(zone) if zone else None)
+    zoned = with_settings(context, timezone=zone or "")
     for at in (first, later):
         put(path, f"payment_reference,gross,fee,currency,settled_at\np1,1000.00,10,KES,{at}\n")
         shown = await import_statement(zoned, ImportRequest(path=path, dry_run=True), source="")
@@ -639,7 +639,7 @@ async def test_national_numbers_are_of_the_mappings_country_else_of_the_setting(
     put(path, "reference,amount,currency,phone\nA,1,KES,0700 000 001\n")
     said = path.with_suffix(".toml")
     said.write_text("" if mapping is None else f'phone_country = "{mapping}"\n')
-    there = replace(context, phone_country=setting)
+    there = with_settings(context, phone_country=setting)
     done = await import_book(there, ImportRequest(path=path, mapping=said))
     kept = await rows(context, "SELECT phone FROM book_lines")
     assert kept == ([(phone,)] if phone else [])

@@ -19,12 +19,13 @@ from app.orders.ledger_store import feed
 from app.orders.read_orders import explain_order
 from app.orders.record_store import add_records
 from app.orders.refold import CLAIM, gathered, refold_due
-from app.privacy.check import Rebuilding, check_database
+from app.privacy.check import check_database
 from app.receiving.append_store import Arrival, keep_arrivals, mark_due
 from app.receiving.due_store import Due, claim_orders, due_orders
 from app.receiving.inbox import Inbox
 from app.receiving.refusal_store import delete_rejections
 from reconcile.instants import SECOND, Instant
+from tests.contexts import with_sources
 from tests.database.builders import (
     SOURCES,
     arrival,
@@ -276,7 +277,7 @@ async def test_receivers_and_workers_never_wait_in_a_circle(url: str) -> None:
         while await refold_due(context(stores[0], at=1 + CLAIM // SECOND), limit=300):
             pass
         report = await check_database(
-            context(stores[0], at=2), again=Rebuilding(sources=lambda: SOURCES), progress=quiet
+            with_sources(context(stores[0], at=2), SOURCES), deep=1, progress=quiet
         )
         assert report.orders == 150
         assert [problem for problem in report.problems if "ledger" in problem] == []
