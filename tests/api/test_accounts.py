@@ -201,7 +201,6 @@ async def test_its_evidence_holds(tmp_path: Path) -> None:
         body = json.dumps(event("e1")).encode()
         await driver.send(body, signed(body, at=driver.clock.now(), key=KEY), source="till")
         driver.clock.put(LATER)
-        load_settings(environ(tmp_path, **TILL))
         built = await build_evidence(
             driver.context,
             BundleRequest(order="@till:ORD-1", as_of=LATER, reason="why"),

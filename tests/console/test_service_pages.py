@@ -255,7 +255,6 @@ async def test_the_shop_is_told_all_of_a_list_again(console: RunningConsole) -> 
 async def test_a_new_evidence_key_is_begun_by_an_admin_with_the_password(
     console: RunningConsole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load_settings(environ(console.driver.path.parent))
     signer = await open_signer(console.context)
     await seal_all(console.context, signer, sweep=True, progress=lambda *_: None)
 
@@ -280,7 +279,6 @@ async def test_a_new_evidence_key_is_begun_by_an_admin_with_the_password(
 
 
 async def test_the_log_tells_its_earlier_origins(console: RunningConsole) -> None:
-    load_settings(environ(console.driver.path.parent))
     await seal_all(console.context, await open_signer(console.context), sweep=True)
     async with console.signed_in("admin") as client:
         before = (await client.get("/log.json")).json()
@@ -312,7 +310,6 @@ async def test_letter_and_proofs_of_an_order_are_downloads(
             await console.driver.send(of_order("ORD-9", "evt_9", "declined"))
             await soon(lambda: bool(console.driver.rows(PUBLISHED)))
             early = await send(client, "/do/prove?order=ORD-9")
-        load_settings(environ(console.driver.path.parent))
         signer = await open_signer(console.context)
         await seal_all(console.context, signer, sweep=True, progress=lambda *_: None)
         proofs = await send(client, "/do/prove?order=ORD-1")

@@ -27,7 +27,6 @@ from app.orders.history_store import scan
 from app.orders.rebuild import refold_all
 from app.orders.refold import refold_until_quiet
 from app.privacy.check import check_database
-from app.providers.configured import compile_sources
 from app.wiring.opening import open_context
 from reconcile.canonical import canonical_json
 from reconcile.instants import DAY, Instant
@@ -129,7 +128,6 @@ async def rebuilt(folder: Path) -> None:
         pass
 
     settings = load_settings(environ(folder))
-    compile_sources(settings)
     async with open_context(settings, purpose="alone") as context:
         assert (await check_database(context, deep=1, progress=quiet)).problems == []
         await refold_until_quiet(context, limit=500, progress=quiet)

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 import rfc8785
 
-from app.config.load import load_settings
 from app.evidence import keys
 from app.evidence.bundle import ABOUT, KEY, KEY_PEM, BundleRequest, build_evidence
 from app.evidence.keys import EvidenceKey, write_key
@@ -24,13 +23,12 @@ from app.evidence.verify import MANIFEST, NOT_IN_FORM, SIGNATURE, Bundle, Wrong,
 from app.evidence.verify_evidence import rendered_again
 from app.finance.read_lines import lines_naming
 from reconcile.instants import SECOND
-from tests.api.driving import Driver, driving, environ
+from tests.api.driving import Driver, driving
 from tests.evidence.world import LATER, live_through
 
 
 async def build(driver: Driver, folder: Path, order: str = "ORD-1", **asked: Any) -> bytes:
     """An order's bundle as of LATER."""
-    load_settings(environ(folder))
     words: dict[str, Any] = {"order": order, "as_of": LATER}
     request = BundleRequest(**words | asked)
     await open_signer(driver.context)

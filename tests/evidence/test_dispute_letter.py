@@ -14,13 +14,12 @@ import pytest
 import typst
 from pypdf import PdfReader
 
-from app.config.load import load_settings
 from app.core.child import ChildLimits
 from app.core.errors import UsageError
 from app.evidence import dispute_letter
 from app.evidence.attachments import Attachment, AttachRequest, attach
 from app.evidence.dispute import FAMILIES, CaseFacts, Family, checklist, family_of
-from app.evidence.dispute_case import CaseRequest, Merchant, dispute_case
+from app.evidence.dispute_case import CaseRequest, dispute_case
 from app.evidence.dispute_letter import (
     Letter,
     LetterForm,
@@ -34,13 +33,13 @@ from app.finance.read_lines import lines_naming
 from app.orders.refold import refold_until_quiet
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Instant, format_instant
 from reconcile.ledger.events import CLAIM_KINDS, Standing
-from tests.api.driving import KEY, Driver, driving, environ, event, secret, signed
+from tests.api.driving import KEY, Driver, driving, event, secret, signed
 from tests.contexts import with_settings
 from tests.reconcile.build import T
 
 PHONE = "254711223344"
 TILL = b"another key for tests, no secret"
-MERCHANT = Merchant(name="Duka Bora Ltd", address="Moi Avenue 12, Nairobi")
+MERCHANT = {"merchant": "Duka Bora Ltd", "merchant_address": "Moi Avenue 12, Nairobi"}
 OPENED, DUE = Instant(T + 20 * DAY), Instant(T + 34 * DAY)
 
 
@@ -182,9 +181,11 @@ async def exhibits(driver: Driver) -> None:
 
 
 async def write(driver: Driver, folder: Path, **words: Any) -> Letter:
-    load_settings(environ(folder))
     letter, _ = await take_letter(
-        driver.context, CaseRequest(order="ORD-1042", **words), "html", lines=lines_naming
+        with_settings(driver.context, **MERCHANT),
+        CaseRequest(order="ORD-1042", **words),
+        "html",
+        lines=lines_naming,
     )
     return letter
 
@@ -338,7 +339,9 @@ async def test_without_a_dispute_it_is_a_statement_and_a_person_says_the_rest(
         await driver.send(_body("ORD-1042", "e1", "succeeded", "pay_1", T))
         driver.clock.put(T + DAY)
         found = await write(driver, tmp_path, family="fraud", respond_by=DUE)
-        case = await dispute_case(driver.context, CaseRequest(order="ORD-1042"))
+        case = await dispute_case(
+            with_settings(driver.context, **MERCHANT), CaseRequest(order="ORD-1042")
+        )
     assert found.document["title"] == "Statement on the payment of order ORD-1042"
     assert found.document["dispute"] is None
     assert found.document["zone"] == "UTC"

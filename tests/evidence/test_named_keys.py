@@ -6,6 +6,7 @@ import base64
 import hashlib
 import hmac
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +40,10 @@ def delivery_in(archive: bytes) -> dict[str, Any]:
 
 async def built(driver: Driver, folder: Path, **sources: str) -> bytes:
     """A full bundle, with what is configured by now."""
-    load_settings(environ(folder) | {f"TALLYHOOK_{k}": v for k, v in sources.items()})
+    settings = load_settings(environ(folder) | {f"TALLYHOOK_{k}": v for k, v in sources.items()})
+    context = replace(driver.context, settings=settings)
     request = BundleRequest(order="ORD-1", as_of=LATER, reason="why")
-    return (await build_evidence(driver.context, request, lines=lines_naming)).archive
+    return (await build_evidence(context, request, lines=lines_naming)).archive
 
 
 async def test_the_key_is_named_by_its_fingerprint_and_never_shown(tmp_path: Path) -> None:

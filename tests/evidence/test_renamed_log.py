@@ -189,7 +189,6 @@ async def test_a_later_key_is_endorsed_for_what_an_earlier_origin_signed(tmp_pat
     async with house(tmp_path, ONE) as own:
         await forked(own)
         await renamed(own)
-        load_settings(environ(tmp_path))
         old = (await open_signer(own.context)).key.public
         own.driver.clock.put(Instant(own.driver.clock.now() + SECOND))
         await rotate_key(own.context, by=None)

@@ -114,7 +114,6 @@ class House:
         return built.archive
 
     async def built(self, order: str) -> Built:
-        load_settings(environ(self.folder))
         return await build_evidence(self.context, BundleRequest(order=order), lines=lines_naming)
 
 
@@ -562,7 +561,6 @@ async def test_the_log_goes_on_under_its_name_when_its_key_is_replaced(tmp_path:
         await own.sealed("e1")
         await own.asked()
         before = await own.bundle("ORD-e1")
-        load_settings(environ(tmp_path))
         old = (await open_signer(own.context)).key.public
         first = read_checkpoint(unpack(before)["checkpoint.txt"].decode()).origin
         own.driver.clock.put(Instant(own.driver.clock.now() + SECOND))

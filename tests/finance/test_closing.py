@@ -52,7 +52,7 @@ from reconcile.periods import Calendar, month_named
 from reconcile.reporting.closing import Closing, Figure, added, figures
 from reconcile.reporting.report import Scope
 from tests.api.driving import driving, signed
-from tests.contexts import with_settings
+from tests.contexts import with_settings, with_sources
 from tests.copied import copy_of
 from tests.database.builders import SIGNER, opened, rows, tamper
 from tests.database.contract_holds import of_before, rules_of_before, started
@@ -88,7 +88,7 @@ async def context(tmp_path: Path) -> AsyncIterator[AppContext]:
 
 def asked(period: str = "2026-10", **words: Any) -> CloseRequest:
     """A request to close, by nobody in particular."""
-    given = {"by": None, "as_of": None, "margin_days": 10, "sources": {}, "still_s": 0.0, **words}
+    given = {"by": None, "as_of": None, "margin_days": 10, "still_s": 0.0, **words}
     return CloseRequest(period=period, **given)
 
 
@@ -257,7 +257,7 @@ async def test_a_rejected_delivery_that_proves_genuine_blocks(tmp_path: Path) ->
         refused = await driver.send(arrived.body, signed(arrived.body, at=arrived.at))
         assert refused.status_code == 401
         driver.clock.put(CLOSED_AT)
-        assert await codes(driver.context, sources={"shop": READER}) == ["rejected"]
+        assert await codes(with_sources(driver.context, {"shop": READER})) == ["rejected"]
         await close(driver.context)
 
 

@@ -512,7 +512,9 @@ GIVEN = {
 }
 
 
-def test_settings_become_ways_and_their_secrets_are_not_shown(context: AppContext) -> None:
+async def test_settings_become_ways_and_their_secrets_are_not_shown(
+    context: AppContext,
+) -> None:
     client = outgoing_client(timeout_s=5)
     settings = load_settings(GIVEN)
     schedule = schedule_of(replace(context, settings=settings), client)

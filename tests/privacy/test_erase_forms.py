@@ -169,7 +169,6 @@ async def redelivered(driver: Driver) -> None:
 async def test_a_redelivery_brings_nothing_back(tmp_path: Path) -> None:
     """It is counted, and known by its digest; of it neither body nor header is kept. Of another
     order's the headers are kept as before."""
-    load_settings(environ(tmp_path))
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         driver.context = driver.service.context
         await redelivered(driver)

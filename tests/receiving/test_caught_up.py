@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from app.config.load import load_settings
 from app.core.errors import StoreUnavailable
 from app.evidence.bundle import BundleRequest, build_evidence
 from app.evidence.dispute_case import CaseRequest
@@ -21,7 +20,7 @@ from app.receiving import caught_up, reader
 from app.receiving.reader import ReaderContext, read_some
 from app.receiving.reverify import Reverified, reverify
 from reconcile.instants import HOUR
-from tests.api.driving import Driver, driving, environ, event, reader_of
+from tests.api.driving import Driver, driving, event, reader_of
 from tests.api.test_checkouts import shop, start
 from tests.checkout.service import opened
 
@@ -59,13 +58,11 @@ async def erasing(driver: Driver) -> object:
 
 async def bundling(driver: Driver) -> object:
     """As the command does."""
-    load_settings(environ(driver.path.parent))
     return await build_evidence(driver.context, BundleRequest(order="ORD-1"), lines=lines_naming)
 
 
 async def writing_a_letter(driver: Driver) -> object:
     """As the command does."""
-    load_settings(environ(driver.path.parent))
     return await take_letter(
         driver.context, CaseRequest(order="ORD-1", by=None), "html", lines=lines_naming
     )
