@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Protocol
+
+import pytest
 
 from app.config.settings import Settings, ShopSettings
 from app.context.context import AppContext
 from app.database.database import Database
 from app.receiving.inbox import Inbox
+from app.wiring.work import ElsewhereOf
 
 
 def settings_of(database: str | Path, **values: Any) -> Settings:
@@ -33,3 +37,57 @@ class HasDatabase(Protocol):
 def on_inbox(context: AppContext, inbox: Inbox) -> AppContext:
     """Return the context on another open database."""
     return replace(context, inbox=inbox, database=inbox.database, signals=inbox.signals)
+
+
+def with_settings(context: AppContext, **changes: Any) -> AppContext:
+    """Return the context with other settings."""
+    values = {name: getattr(context.settings, name) for name in type(context.settings).model_fields}
+    return replace(context, settings=Settings(**{**values, **changes}))
+
+
+def with_given(context: AppContext, **given: Any) -> AppContext:
+    """Return the context with these in place of what it would build from its settings."""
+    kind = type("Given", (type(context),), given)
+    found: AppContext = kind(**{each.name: getattr(context, each.name) for each in fields(context)})
+    return found
+
+
+def with_sources(context: AppContext, sources: Mapping[str, Any]) -> AppContext:
+    """Return the context with these sources, whatever is configured."""
+    return with_given(context, sources=sources)
+
+
+class Here:
+    """An `Elsewhere` whose use cases run in this process, on one context."""
+
+    def __init__(self, context: AppContext) -> None:
+        self._context = context
+
+    def __call__(self, **limits: Any) -> Any:
+        """What runs them."""
+
+        async def work(use: Any, *args: Any, **words: Any) -> Any:
+            return await use(self._context, *args, **words)
+
+        return work
+
+
+def instead(work: Any, replaced: Any, function: Any) -> Any:
+    """Return a `Work` that calls another function in place of one use case."""
+
+    async def run(use: Any, *args: Any, **words: Any) -> Any:
+        if use is replaced:
+            return await function(*args, **words)
+        return await work(use, *args, **words)
+
+    return run
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, replaced: Any, function: Any) -> None:
+    """Have a function called in place of a use case that a service runs elsewhere."""
+    made = ElsewhereOf.__call__
+    monkeypatch.setattr(
+        ElsewhereOf,
+        "__call__",
+        lambda self, **limits: instead(made(self, **limits), replaced, function),
+    )

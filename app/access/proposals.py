@@ -6,7 +6,7 @@
 4 act      approving does the act in the transaction that keeps the approval, in the proposer's
            name, with the second person's beside it
 
-A room makes an act one of these by a `ProposalKind`, which `bootstrap_privacy.py` lists:
+A room makes an act one of these by a `ProposalKind`, which `wiring/work.py` lists:
 `subject_state` says what the subject is like now, and `perform` does the act. An approval of what
 has changed since it was proposed is refused, and one by who may be the proposer once more.
 """

@@ -2,13 +2,6 @@
 
 __all__ = (
     "application",
-    "case_routes",
-    "evidence_routes",
-    "finance_routes",
     "health",
-    "log_routes",
-    "proposal_routes",
-    "published_log",
-    "report_routes",
     "routes",
 )

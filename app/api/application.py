@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Final, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from anyio import CapacityLimiter
 from starlette.applications import Starlette
@@ -14,8 +16,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from app.access.proposals import Proposals
 from app.access.tokens import Holder, TokenScope
-from app.api.evidence_routes import EvidenceRoutes
 from app.api.health import Health
 from app.api.log_routes import LogRoutes
 from app.api.openapi import query_parameters
@@ -23,6 +25,8 @@ from app.api.proposal_routes import ProposalRoutes
 from app.api.published_log import PublishedLog
 from app.api.request_body import only_parameters
 from app.api.routes import OPERATOR, Api, Checkouts
+from app.context.context import AppContext
+from app.context.work import Elsewhere
 from app.core.errors import UnreachableError
 from app.core.problems import ApiProblem, on_api_problem, on_http_exception, problem
 from app.receiving.endpoint import Webhooks
@@ -30,6 +34,7 @@ from app.receiving.receive import RETRY_AFTER_S
 
 if TYPE_CHECKING:
     from app.api.case_routes import CaseRoutes
+    from app.api.evidence_routes import EvidenceRoutes
     from app.api.finance_routes import FinanceRoutes
 
 Endpoint = Callable[[Request, str], Awaitable[Response]]
@@ -82,19 +87,24 @@ register_url_convertor("path", _Whole())
 
 
 def build_application(
+    context: AppContext,
     *,
     webhooks: Webhooks,
-    api: Api,
     checkouts: Checkouts,
-    finance: Callable[[], Awaitable[FinanceRoutes]],
-    cases: Callable[[], Awaitable[CaseRoutes]],
-    proposals: ProposalRoutes,
-    logs: LogRoutes,
-    evidence: EvidenceRoutes,
     health: Health,
-    log: PublishedLog | None = None,
+    alarms: Callable[[], list[str]],
+    proposals: Callable[[], Proposals],
+    elsewhere: Elsewhere,
 ) -> Starlette:
-    """Return the ASGI application; the caller has opened everything it uses."""
+    """Return the ASGI application; the caller has opened everything it uses.
+
+    alarms     sentences on what goes wrong that no outcome shows, such as silence
+    proposals  loads them when they are first asked for
+    elsewhere  for what is made in processes of their own
+    """
+    api, logs = Api(context, alarms=alarms), LogRoutes(context)
+    finance = _once(partial(_finance_routes, context, elsewhere))
+    published = PublishedLog(context).routes() if context.settings.evidence.publish else ()
     application = Starlette(
         routes=[
             Route("/webhooks/{source}", webhooks),
@@ -102,7 +112,7 @@ def build_application(
             Route("/livez", health.livez),
             Route("/readyz", health.readyz),
             Route("/metrics", health.metrics),
-            *(() if log is None else log.routes()),
+            *published,
             Route("/api/v1/openapi.json", api.openapi),
             ApiRoute("/api/v1/outcomes", api, GET=("read", api.outcomes)),
             ApiRoute("/api/v1/orders", api, GET=("read", api.list_orders)),
@@ -115,8 +125,13 @@ def build_application(
             ),
             *_loaded_late(api, "finance", finance, FINANCE),
             *_loaded_late(api, "finance", finance, FINANCE_ASKED, method="POST"),
-            *_loaded_late(api, "evidence", cases, CASES),
-            *_for_people(api, logs, proposals, evidence),
+            *_loaded_late(api, "evidence", _once(partial(_case_routes, context, elsewhere)), CASES),
+            *_for_people(
+                api,
+                logs,
+                ProposalRoutes(context, _once(proposals)),
+                _once(partial(_evidence_routes, elsewhere)),
+            ),
         ],
         exception_handlers={
             ApiProblem: on_api_problem,
@@ -128,6 +143,40 @@ def build_application(
     # A provider must never be redirected: it would deliver elsewhere, or not at all.
     application.router.redirect_slashes = False
     return application
+
+
+Loaded = TypeVar("Loaded")
+
+
+def _once(load: Callable[[], Loaded]) -> Callable[[], Awaitable[Loaded]]:
+    """What is loaded when it is first asked for, which few receivers are, and not on the loop that
+    answers webhooks."""
+    loaded: list[Loaded] = []
+
+    async def loading() -> Loaded:
+        if not loaded:
+            loaded.append(await asyncio.to_thread(load))
+        return loaded[0]
+
+    return loading
+
+
+def _finance_routes(context: AppContext, elsewhere: Elsewhere) -> FinanceRoutes:
+    from app.api.finance_routes import FinanceRoutes
+
+    return FinanceRoutes(context, elsewhere)
+
+
+def _case_routes(context: AppContext, elsewhere: Elsewhere) -> CaseRoutes:
+    from app.api.case_routes import CaseRoutes
+
+    return CaseRoutes(context, elsewhere)
+
+
+def _evidence_routes(elsewhere: Elsewhere) -> EvidenceRoutes:
+    from app.api.evidence_routes import EvidenceRoutes
+
+    return EvidenceRoutes(elsewhere)
 
 
 FINANCE: Final = {
@@ -193,13 +242,19 @@ def _loaded_late(
 
 
 def _for_people(
-    api: Api, logs: LogRoutes, proposals: ProposalRoutes, evidence: EvidenceRoutes
+    api: Api,
+    logs: LogRoutes,
+    proposals: ProposalRoutes,
+    evidence: Callable[[], Awaitable[EvidenceRoutes]],
 ) -> Iterator[ApiRoute]:
     def route(path: str, **methods: PersonEndpoint) -> ApiRoute:
         behind = {method: (OPERATOR, endpoint) for method, endpoint in methods.items()}
         return ApiRoute(f"/api/v1/{path}", api, **behind)
 
-    yield route("evidence/{reference:path}", GET=evidence.bundle)
+    async def bundle(request: Request, operator: Holder) -> Response:
+        return await (await evidence()).bundle(request, operator)
+
+    yield route("evidence/{reference:path}", GET=bundle)
     yield route("deliveries", GET=logs.deliveries)
     yield route("deliveries/{delivery}", GET=logs.delivery)
     yield route("notifications", GET=logs.notifications)

@@ -3,49 +3,41 @@ them. No file is served here."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from app.api.evidence_routes import AT_ONCE, MOST_S
 from app.api.request_body import chosen, instant_parameter, order_reference, order_unknown
 from app.context.context import AppContext
+from app.context.work import Elsewhere
 from app.core.errors import NotFoundError, UsageError
 from app.core.problems import ApiProblem
 from app.evidence.attachments import attachments_of, listing
 from app.evidence.dispute import FAMILIES
-from app.evidence.dispute_case import CaseRequest, Merchant, dispute_case, stated_family
-from app.providers.source import Source
-
-WritesLetter = Callable[[CaseRequest], Awaitable[Mapping[str, Any]]]
-"""What a letter says, made by a process of its own: every signature is checked again for it.
-
-Raises NotFoundError, UsageError where it cannot be written, UnreachableError where it was not this
-time."""
+from app.evidence.dispute_case import CaseRequest, dispute_case, stated_family
+from app.evidence.dispute_letter import letter_of
+from app.finance.read_lines import lines_naming
 
 
 class CaseRoutes:
-    def __init__(
-        self,
-        context: AppContext,
-        *,
-        sources: Mapping[str, Source],
-        merchant: Merchant,
-        write_letter: WritesLetter,
-    ) -> None:
+    def __init__(self, context: AppContext, elsewhere: Elsewhere) -> None:
         self._context = context
-        self._sources = sources
-        self._merchant = merchant
-        self._write_letter = write_letter
+        self._work = elsewhere(
+            purpose="reading",
+            at_once=AT_ONCE,
+            died="the process that wrote the letter has ended before its time: ask again",
+            most_s=MOST_S,
+            too_long=f"the letter was not written within {MOST_S:.0f} s: ask again",
+        )
 
     async def case(self, request: Request, program: str) -> Response:
         """GET /api/v1/cases/{reference}?family=&respond_by=&as_of="""
         asked = _asked(request)
         try:
-            found = await dispute_case(
-                self._context, asked, sources=self._sources, merchant=self._merchant
-            )
+            found = await dispute_case(self._context, asked)
         except NotFoundError as error:
             raise order_unknown(error) from None
         return _answer(found.document())
@@ -54,7 +46,7 @@ class CaseRoutes:
         """GET /api/v1/letters/{reference}?family=&respond_by=&as_of="""
         asked = _asked(request)
         try:
-            return _answer(await self._write_letter(asked))
+            return _answer(await self._work(_letter, asked))
         except NotFoundError as error:
             raise order_unknown(error) from None
         except UsageError as error:
@@ -68,6 +60,11 @@ class CaseRoutes:
         except NotFoundError as error:
             raise order_unknown(error) from None
         return _answer(listing(found))
+
+
+async def _letter(context: AppContext, asked: CaseRequest) -> dict[str, Any]:
+    found = await letter_of(context, asked, lines=lines_naming)
+    return found.document | {"checklist": found.case.document()}
 
 
 def _asked(request: Request) -> CaseRequest:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol
+from typing import BinaryIO, Final
 
 from anyio import CancelScope, to_thread
 from starlette.requests import Request
@@ -17,8 +17,12 @@ from app.access.operators import MAY
 from app.access.tokens import Holder
 from app.api.proposal_routes import role_missing
 from app.api.request_body import instant_parameter, order_reference, order_unknown
+from app.context.context import AppContext
+from app.context.work import Elsewhere
 from app.core.errors import NotFoundError, UsageError
 from app.core.problems import ApiProblem
+from app.evidence.bundle import BundleRequest, build_evidence
+from app.finance.read_lines import lines_naming
 from reconcile.instants import Instant
 
 MAX_BUNDLE_BYTES: Final = 64 * 1024 * 1024
@@ -26,21 +30,26 @@ MAX_BUNDLE_BYTES: Final = 64 * 1024 * 1024
 ones, up to 256 MiB."""
 
 
-class Builds(Protocol):
-    """A function that builds a redacted bundle into a new file, in the name of `by`."""
+AT_ONCE: Final = 1
+"""Bundles, and letters, that are made at once: each reads all that came of an order."""
 
-    def __call__(
-        self, order: str, file: Path, *, as_of: Instant | None, by: str
-    ) -> Awaitable[None]:
-        """Raise NotFoundError for an unknown order, UsageError for what cannot be built,
-        UnreachableError where it failed this time."""
+MOST_S: Final = 120.0
+"""Seconds that one may take; one of an order with twenty deliveries takes two, its process's start
+among them."""
 
 
 class EvidenceRoutes:
-    """The endpoint. `load` is called at the first request: most receivers need no bundles."""
+    """The endpoint. Bundles are built in a process of their own: deliveries are acknowledged
+    meanwhile."""
 
-    def __init__(self, load: Callable[[], Awaitable[Builds]]) -> None:
-        self._load = load
+    def __init__(self, elsewhere: Elsewhere) -> None:
+        self._work = elsewhere(
+            purpose="writing",
+            at_once=AT_ONCE,
+            died="the process that built the bundle has ended before its time: ask again",
+            most_s=MOST_S,
+            too_long=f"the bundle was not built within {MOST_S:.0f} s: ask again",
+        )
 
     async def bundle(self, request: Request, operator: Holder) -> Response:
         """GET /api/v1/evidence/{reference}?as_of=: a redacted bundle; the audit trail has who built
@@ -64,9 +73,8 @@ class EvidenceRoutes:
         )
 
     async def _built(self, order: str, file: Path, *, as_of: Instant | None, by: str) -> None:
-        build = await self._load()
         try:
-            await build(order, file, as_of=as_of, by=by)
+            await self._work(_build, BundleRequest(order=order, as_of=as_of, by=by), file)
         except NotFoundError as error:
             raise order_unknown(error) from None
         except UsageError as error:
@@ -77,6 +85,11 @@ class EvidenceRoutes:
                 "evidence_refused",
                 "The bundle is too large to be answered: `tallyhook evidence build` writes it.",
             )
+
+
+async def _build(context: AppContext, asked: BundleRequest, file: Path) -> None:
+    built = await build_evidence(context, asked, lines=lines_naming)
+    await to_thread.run_sync(file.write_bytes, built.archive)
 
 
 def _parts(file: BinaryIO) -> Iterator[bytes]:

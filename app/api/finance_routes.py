@@ -3,7 +3,7 @@ commands print them."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
@@ -12,10 +12,10 @@ from starlette.responses import JSONResponse, Response
 
 from app.api import report_routes, request_body
 from app.context.context import AppContext
+from app.context.work import Elsewhere
 from app.core.errors import NotFoundError, UsageError
-from app.core.jobs import Jobs
 from app.core.problems import ApiProblem
-from app.core.schedule import ScheduleEntry
+from app.core.schedule import schedule_entries
 from app.finance import (
     bank_match,
     break_acts,
@@ -34,26 +34,16 @@ from reconcile.matching.control import BUCKETS
 class FinanceRoutes:
     """The endpoints; each needs the scope `finance`."""
 
-    def __init__(
-        self,
-        context: AppContext,
-        *,
-        page_max: int,
-        makes: report_routes.Makes,
-        schedule: Sequence[ScheduleEntry] = (),
-    ) -> None:
+    def __init__(self, context: AppContext, elsewhere: Elsewhere) -> None:
         self._context = context
-        self._page_max = page_max
-        self._schedule = schedule
+        self._schedule = schedule_entries(context.settings.schedule)
         self._bank = bank_match.KeptMatch()
-        made = report_routes.ReportRoutes(
-            context, makes, jobs=Jobs(context.clock, kept=report_routes.KEPT)
-        )
+        made = report_routes.ReportRoutes(context, elsewhere)
         self.report, self.journal = made.report, made.journal
         self.verification, self.rules_preview = made.verification, made.rules_preview
 
     def _limit(self, request: Request) -> int:
-        return request_body.limit_parameter(request, most=self._page_max)
+        return request_body.limit_parameter(request, most=self._context.settings.page_max)
 
     # --- what was imported
 

@@ -55,18 +55,15 @@ class Health:
         reasons: Reasons,
         metrics: Metrics,
         watchdog: Watchdog,
-        inbox_red_s: int,
         read_elsewhere: Callable[[], bool] = lambda: False,
         certificate: PublicCertificate | None = None,
     ) -> None:
-        """inbox_red_s: how long a delivery may wait to be read before the service is not ready;
-        read_elsewhere: whether processes read that somebody else starts; certificate: that of the
-        public URL, where it is looked at."""
+        """read_elsewhere: whether processes read that somebody else starts; certificate: that of
+        the public URL, where it is looked at."""
         self._context = context
         self._reasons = reasons
         self._metrics = metrics
         self._watchdog = watchdog
-        self._inbox_red_s = inbox_red_s
         self._read_elsewhere = read_elsewhere
         self._began = context.clock.now()
         self._certificate = certificate
@@ -86,7 +83,7 @@ class Health:
             refused = await self._watchdog.everything_refused()
             behind = await reader_behind(
                 self._context,
-                limit_s=self._inbox_red_s,
+                limit_s=self._context.settings.inbox_red_s,
                 elsewhere=self._began if self._read_elsewhere() else None,
             )
             reasons += [why for why in (refuses, refused, behind) if why]

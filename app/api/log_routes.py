@@ -3,8 +3,6 @@ own. It never shows a body, and only headers that are not secret."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -15,25 +13,14 @@ from app.api.request_body import before_parameter, chosen, limit_parameter, path
 from app.context.context import AppContext
 from app.core.errors import NotFoundError
 from app.core.problems import ApiProblem
-from app.evidence.witnesses import Witnesses, witness_document
+from app.evidence.witnesses import witness_document
 from app.orders import delivery_log, notify_shop
-from app.providers.source import Source
 from reconcile.instants import format_known
 
 
 class LogRoutes:
-    def __init__(
-        self,
-        context: AppContext,
-        *,
-        sources: Mapping[str, Source],
-        page_max: int,
-        witnesses: Witnesses | None,
-    ) -> None:
+    def __init__(self, context: AppContext) -> None:
         self._context = context
-        self._witnesses = witnesses
-        self._sources = sources
-        self._page_max = page_max
 
     async def deliveries(self, request: Request, operator: Holder) -> Response:
         """GET /api/v1/deliveries?verdict=&source=&before=&limit=, newest first. Refused ones are
@@ -41,7 +28,7 @@ class LogRoutes:
         _may_look(operator, "deliveries")
         verdict = chosen(request, "verdict", delivery_log.VERDICTS)
         refused = operator.role in MAY_READ["refused_deliveries"]
-        limit = limit_parameter(request, most=self._page_max)
+        limit = limit_parameter(request, most=self._context.settings.page_max)
         found = await delivery_log.list_deliveries(
             self._context,
             verdict=verdict,
@@ -72,9 +59,7 @@ class LogRoutes:
         if delivery_log.is_refused(entry):
             _may_look(operator, "refused_deliveries")
             await delivery_log.note_reading(self._context, entry, by=operator.name)
-        phones, headers = await delivery_log.masked_parts(
-            self._context, entry, sources=self._sources
-        )
+        phones, headers = await delivery_log.masked_parts(self._context, entry)
         return JSONResponse(
             delivery_log.listed_delivery(entry)
             | {
@@ -91,7 +76,7 @@ class LogRoutes:
         _may_look(operator, "notifications")
         state, limit = (
             chosen(request, "state", notify_shop.STATES),
-            limit_parameter(request, most=self._page_max),
+            limit_parameter(request, most=self._context.settings.page_max),
         )
         found = await notify_shop.list_notifications(
             self._context,
@@ -128,7 +113,7 @@ class LogRoutes:
     async def witnesses(self, request: Request, operator: Holder) -> Response:
         """GET /api/v1/log/witnesses"""
         _may_look(operator, "log")
-        return JSONResponse(await witness_document(self._context, self._witnesses))
+        return JSONResponse(await witness_document(self._context))
 
 
 def _may_look(operator: Holder, reading: Reading) -> None:

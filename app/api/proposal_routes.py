@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from starlette.requests import Request
@@ -18,7 +18,6 @@ from app.core.errors import NotFoundError, UsageError
 from app.core.problems import ApiProblem
 from app.orders.unmask_many import NAME as UNMASK
 from app.orders.unmask_many import numbers_document, see_numbers
-from app.providers.source import Source
 
 MAX_BYTES: Final = 16 * 1024
 """Of a body, which is a reason."""
@@ -30,20 +29,16 @@ class ProposalRoutes:
     """The endpoints. The code that carries out acts loads at the first request: most receivers need
     none of it."""
 
-    def __init__(
-        self, context: AppContext, load: Loaded, *, sources: Mapping[str, Source], page_max: int
-    ) -> None:
+    def __init__(self, context: AppContext, load: Loaded) -> None:
         self._context = context
         self._load = load
-        self._sources = sources
-        self._page_max = page_max
 
     async def list(self, request: Request, operator: Holder) -> Response:
         """GET /api/v1/proposals?before=&limit=: waiting ones first, then the others, newest
         first."""
         _may_look(operator)
         proposals, before = await self._load(), request.query_params.get("before") or None
-        limit = limit_parameter(request, most=self._page_max)
+        limit = limit_parameter(request, most=self._context.settings.page_max)
         kinds = proposals.shown_to(operator.role)
         waiting = [] if before else await proposals.waiting(kinds=kinds)
         past = await proposals.past(before=before or LAST, limit=limit, kinds=kinds)
@@ -94,9 +89,7 @@ class ProposalRoutes:
         proposal = await _found(proposals, request, operator)
         kind = proposals.kinds[UNMASK]
         try:
-            seen = await see_numbers(
-                self._context, kind, proposal, sources=self._sources, by=operator.name
-            )
+            seen = await see_numbers(self._context, kind, proposal, by=operator.name)
         except UsageError as error:
             raise ApiProblem(409, "proposal_refused", f"{error}.") from None
         return JSONResponse(numbers_document(kind, proposal, seen))

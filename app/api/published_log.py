@@ -21,7 +21,7 @@ from app.core.problems import problem
 from app.evidence.keys import PublicKey, public_key_line
 from app.evidence.prove_sealed import cosigned_checkpoint, prove_growth, shown_checkpoint
 from app.evidence.seal import known_log, verifier_key
-from app.evidence.witnesses import Witnesses
+from app.evidence.witnesses import witnesses_of
 
 PLACE: Final = "/.well-known/tallyhook"
 
@@ -38,9 +38,9 @@ _CACHE: Final = {"Cache-Control": "public, max-age=10"}
 class PublishedLog:
     """The four public addresses of the log."""
 
-    def __init__(self, context: AppContext, *, witnesses: Witnesses | None) -> None:
+    def __init__(self, context: AppContext) -> None:
         self._context = context
-        self._witnesses = witnesses
+        self._witnesses = witnesses_of(context.settings)
         self._limiter = CapacityLimiter(AT_ONCE)
 
     def routes(self) -> list[Route]:
@@ -95,7 +95,7 @@ class PublishedLog:
         """Return the newest head that enough witnesses cosigned: C2SP tlog-cosignature."""
         try:
             async with self._limiter:
-                note = await cosigned_checkpoint(self._context, self._witnesses)
+                note = await cosigned_checkpoint(self._context)
         except NotFoundError:
             return problem(404, "not_found", "No checkpoint was cosigned by enough witnesses yet.")
         return PlainTextResponse(note, headers=_CACHE)

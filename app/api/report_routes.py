@@ -13,7 +13,6 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
 from datetime import tzinfo
 from pathlib import Path
 from typing import Any, Final
@@ -25,35 +24,18 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from app.api import request_body
 from app.api.document_schemas import JOURNAL_TYPES, MOST_RULES
 from app.context.context import AppContext
-from app.core.errors import UsageError
+from app.context.work import Elsewhere
+from app.core.errors import ConfigurationError, UsageError
 from app.core.jobs import Job, Jobs
 from app.core.problems import ApiProblem
+from app.finance.close_period import verify_periods
 from app.finance.closed_periods import list_closed, on_the_books
-from app.finance.match_rules import current_rules
-from app.finance.report_period import check_scope
-from app.finance.reports.journal import JournalFormat
+from app.finance.match_rules import current_rules, preview_rules
+from app.finance.report_period import check_scope, report_in
+from app.finance.reports.journal import JournalFormat, write_journal
 from reconcile.instants import Instant, format_instant
 from reconcile.periods import Calendar
 from reconcile.reporting.report import BASES, Basis, Scope
-
-
-@dataclass(frozen=True, kw_only=True)
-class Makes:
-    """What makes them elsewhere. Each raises UsageError where it cannot be made, UnreachableError
-    where its process has ended.
-
-    report         a report's JSON
-    journal        a journal in one form, into a new file
-    verification   the steps on all closed months, or on one
-    preview        what these rules, as TOML, would change; or every mistake in them: reading them
-                   takes seconds where someone means it to
-    """
-
-    report: Callable[[Scope], Awaitable[bytes]]
-    journal: Callable[[Scope, JournalFormat, Path], Awaitable[None]]
-    verification: Callable[[str | None], Awaitable[list[dict[str, Any]]]]
-    preview: Callable[[str], Awaitable[dict[str, Any] | tuple[str, ...]]]
-
 
 AT_ONCE: Final = 1
 """How many are made at once: each reads everything, with a core and some 100 MiB of its own."""
@@ -77,17 +59,39 @@ _MADE: Final = "made"
 _DAY: Final = len("2026-10-01")
 
 
+MOST_S: Final = 1_800
+"""Seconds that one may take: a service that reports more has a replica to do it on."""
+
+_LIMITS: Final[dict[str, Any]] = {
+    "at_once": AT_ONCE,
+    "died": "the process that made it has ended before its time: ask again, and look whether "
+    "memory was short",
+    "most_s": MOST_S,
+    "too_long": f"it took more than {MOST_S // 60} minutes and was ended: ask for a shorter "
+    "period, or let the command or the schedule make it",
+}
+
+TOO_MUCH: Final = (
+    f"the journal is longer than the {MAX_JOURNAL_BYTES // 1024 // 1024} MiB that an answer has: "
+    "ask for a shorter period, or let `tallyhook report journal` write it"
+)
+
+
 class ReportRoutes:
-    def __init__(self, context: AppContext, makes: Makes, *, jobs: Jobs) -> None:
+    def __init__(self, context: AppContext, elsewhere: Elsewhere) -> None:
         self._context = context
-        self._makes = makes
-        self._jobs = jobs
+        self._work = elsewhere(purpose="reading", **_LIMITS)
+        # A preview stores what it folds anew of orders, as every run does.
+        self._folding_work = elsewhere(purpose="writing", **_LIMITS)
+        self._jobs = Jobs(context.clock, kept=KEPT)
 
     async def report(self, request: Request, program: str) -> Response:
         """GET /api/v1/reports?from=&to=&basis=&as_of="""
         basis = request_body.chosen(request, "basis", BASES) or "captured"
         scope, subject = await self._period(request, basis=basis)
-        job = await self._made("report", subject, lambda: self._makes.report(scope), by=program)
+        job = await self._made(
+            "report", subject, lambda: self._work(report_in, scope, "json"), by=program
+        )
         if job.ended is None:
             return _under_way(job, "report")
         return Response(job.result, media_type=JSONResponse.media_type)
@@ -101,7 +105,7 @@ class ReportRoutes:
             folder = await to_thread.run_sync(lambda: tempfile.mkdtemp(prefix=_PREFIX))
             try:
                 file = Path(folder, "journal")
-                await self._makes.journal(scope, form, file)
+                await self._work(_journal, scope, form, file)
                 return _Written(file)
             finally:
                 with CancelScope(shield=True):  # an end in its midst leaves nothing behind
@@ -122,7 +126,7 @@ class ReportRoutes:
         job = await self._made(
             "verification",
             str(period or closed),  # with one that was closed since, all are others
-            lambda: self._makes.verification(period),
+            lambda: self._work(_verification, period),
             by=program,
         )
         if job.ended is None:
@@ -135,7 +139,9 @@ class ReportRoutes:
         toml = await _asked_rules(request)
         saved = await current_rules(self._context)
         subject = f"{0 if saved is None else saved.number} {_digest(toml)}"
-        job = await self._made("preview", subject, lambda: self._makes.preview(toml), by=program)
+        job = await self._made(
+            "preview", subject, lambda: self._folding_work(_preview, toml), by=program
+        )
         if job.ended is None:
             return _under_way(job, "preview")
         if isinstance(job.result, tuple):
@@ -183,6 +189,32 @@ class ReportRoutes:
         except UsageError as error:
             raise ApiProblem(409, "report_not_made", f"{error}.") from None
         return job
+
+
+async def _preview(context: AppContext, rules: str) -> dict[str, Any] | tuple[str, ...]:
+    """What these rules would change; or every mistake in them: reading them takes seconds where
+    someone means it to."""
+    try:
+        return (await preview_rules(context, rules)).document()
+    except ConfigurationError as error:
+        return error.problems
+
+
+async def _journal(context: AppContext, scope: Scope, form: JournalFormat, path: Path) -> None:
+    """Write a journal into a new file. Raises UsageError where it is too long."""
+    with path.open("xb") as file:  # nothing else is done in this process
+
+        def write(part: bytes) -> None:
+            if file.tell() + len(part) > MAX_JOURNAL_BYTES:
+                raise UsageError(TOO_MUCH)
+            file.write(part)
+
+        await write_journal(context, scope, form, write=write)
+
+
+async def _verification(context: AppContext, period: str | None) -> list[dict[str, Any]]:
+    """Every step on the closed months, or on one, as the command reports them."""
+    return [each.document() async for each in verify_periods(context, only=period)]
 
 
 class _Written:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Literal
 
@@ -51,24 +51,15 @@ OPERATOR: Final[Literal["operator"]] = "operator"
 class Api:
     """The endpoints under /api/v1, each behind a bearer token except the description itself."""
 
-    def __init__(
-        self,
-        context: AppContext,
-        *,
-        sources: Collection[str],
-        page_max: int,
-        longpoll_max_s: int,
-        alarms: Callable[[], list[str]],
-    ) -> None:
-        """sources: the names of the provider accounts, of whose payments the shop may speak.
-        alarms: sentences on what goes wrong that no outcome shows, such as silence."""
+    def __init__(self, context: AppContext, *, alarms: Callable[[], list[str]]) -> None:
+        """alarms: sentences on what goes wrong that no outcome shows, such as silence."""
         self._context = context
-        self._sources = sources
         self._alarms = alarms
-        self._page_max = page_max
-        self._longpoll_max_s = longpoll_max_s
         # Written once: it is the longest answer that needs no token.
-        self._description = written_document(page_max=page_max, longpoll_max_s=longpoll_max_s)
+        settings = context.settings
+        self._description = written_document(
+            page_max=settings.page_max, longpoll_max_s=settings.longpoll_max_s
+        )
 
     async def admitted(
         self, request: Request, scope: TokenScope | Literal["operator"]
@@ -93,7 +84,7 @@ class Api:
 
     async def list_orders(self, request: Request, program: str) -> Response:
         """GET /api/v1/orders?outcome=&finding=&from=&to=&after=&limit="""
-        limit = request_body.limit_parameter(request, most=self._page_max)
+        limit = request_body.limit_parameter(request, most=self._context.settings.page_max)
         ledgers = await list_orders(
             self._context,
             after=request_body.after_parameter(request),
@@ -112,7 +103,7 @@ class Api:
         document = request_body.json_object(
             await request_body.capped_body(request, most=MAX_ORDER_BYTES)
         )
-        facts = request_body.reported_order(order, document, sources=self._sources)
+        facts = request_body.reported_order(order, document, sources=self._context.sources)
         try:
             await tell_order(self._context, facts, author=author_of_token(program))
         except ReferenceTaken as error:
@@ -124,9 +115,9 @@ class Api:
         after = request_body.number_parameter(
             request, "after", default=0, low=0, high=request_body.GREATEST
         )
-        limit = request_body.limit_parameter(request, most=self._page_max)
+        limit = request_body.limit_parameter(request, most=self._context.settings.page_max)
         wait_s = request_body.number_parameter(
-            request, "wait", default=0, low=0, high=self._longpoll_max_s
+            request, "wait", default=0, low=0, high=self._context.settings.longpoll_max_s
         )
         lost = await read_from(self._context, after=after)
         if lost is not None:

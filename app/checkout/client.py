@@ -31,13 +31,17 @@ from app.checkout.request import (
     Denied,
     Judged,
     Reply,
+    form_of,
     is_web_address,
     judge,
     phone_in,
+    token_is_foreign,
 )
+from app.config.settings import Settings
 from app.core.errors import ConfigurationError
 from app.core.http import exchange, outgoing_client
 from app.core.masking import Mask
+from app.providers.profile import load_profile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,3 +301,32 @@ class CheckoutClient:
             retry_after=answer.headers.get("retry-after"),
             date=answer.headers.get("date"),
         )
+
+
+def client_settings(settings: Settings) -> ClientSettings:
+    """Return the payment service to open sessions at. Raises ConfigurationError without one."""
+    checkout = settings.checkout
+    if checkout.base_url is None or checkout.token is None or checkout.source is None:
+        raise ConfigurationError(
+            ["TALLYHOOK_CHECKOUT__BASE_URL: give the service's address, its token and its source"]
+        )
+    rule = load_profile(settings.sources[checkout.source].profile).checkout
+    token, environment = checkout.token.get_secret_value(), settings.environment or "sandbox"
+    if token_is_foreign(token, rule, environment=environment):
+        variable = "TALLYHOOK_CHECKOUT__TOKEN" + ("_FILE" if checkout.token_file else "")
+        raise ConfigurationError(
+            [
+                f"{variable}: looks like a token of the other environment (its profile's "
+                f"[checkout] says so); write the one for {environment}"
+            ]
+        )
+    return ClientSettings(
+        base_url=checkout.base_url, token=token, source=checkout.source, form=form_of(rule)
+    )
+
+
+def client_of(settings: Settings) -> CheckoutClient | None:
+    """Return the client of the payment service; None where this instance opens no sessions."""
+    if settings.checkout.base_url is None:
+        return None
+    return CheckoutClient(client_settings(settings))

@@ -58,7 +58,7 @@ def list_breaks(
         left_out = await printing.print_items(found, columns=COLUMNS, form=form)
         return left_out if await finished_runs(context, limit=1) else None
 
-    left_out = running.with_context(lambda context, settings: work(context))
+    left_out = running.with_context(work)
     if left_out is None:
         printing.note(
             "Nothing has been reconciled yet: `tallyhook reconcile run` finds what differs."
@@ -91,7 +91,7 @@ def show(name: Name, form: printing.DocumentOption = printing.Format.table) -> N
     async def work(context: AppContext) -> tuple[SeenBreak, Instant, tzinfo]:
         return await one_break(context, name), context.clock.now(), context.calendar_zone
 
-    found, now, zone = running.with_context(lambda context, settings: work(context))
+    found, now, zone = running.with_context(work)
     document = found.document(as_of=now) | found.history()
     if form is not printing.Format.table:
         printing.document(document, form)
@@ -150,7 +150,7 @@ def assign(
     whose = f"{to}'s" if to else "nobody's"
     if _is_one(name, where, seen):
         running.with_context(
-            lambda context, settings: assign_break(context, name, to=to, by=by),
+            lambda context: assign_break(context, name, to=to, by=by),
             purpose="writing",
         )
         printing.note(f"{name} is {whose}.")
@@ -161,7 +161,7 @@ def assign(
             (where, yes, seen),
             done=f"is {whose}",
         )
-    if to and not running.with_context(lambda context, settings: _is_operator(context, to)):
+    if to and not running.with_context(lambda context: _is_operator(context, to)):
         printing.note(
             f"No operator in force is called {to}, so nobody finds it among their own breaks: "
             "`tallyhook operators list` shows who there is."
@@ -190,7 +190,7 @@ def comment(
 
     if _is_one(name, where, seen):
         running.with_context(
-            lambda context, settings: comment_break(context, name, note=note, by=by),
+            lambda context: comment_break(context, name, note=note, by=by),
             purpose="writing",
         )
         printing.note(f"Noted on {name}.")
@@ -224,7 +224,7 @@ def accept(
 
     if _is_one(name, where, seen):
         proposal = running.with_context(
-            lambda context, settings: accept_break(context, name, reason=reason, by=by),
+            lambda context: accept_break(context, name, reason=reason, by=by),
             purpose="writing",
         )
         printing.note(
@@ -263,7 +263,7 @@ def match(
         if line is None:
             raise UsageError(f"say --line: `tallyhook breaks show {name}` names the nearest")
         running.with_context(
-            lambda context, settings: match_break(context, name, line=line, reason=reason, by=by),
+            lambda context: match_break(context, name, line=line, reason=reason, by=by),
             purpose="writing",
         )
         printing.note(f"Matched; `tallyhook reconcile run` closes {name} if the two fit.")
@@ -310,9 +310,7 @@ def _many(
             await do(context, chosen)
         return chosen
 
-    chosen = running.with_context(
-        lambda context, settings: work(context), purpose="writing" if yes else "reading"
-    )
+    chosen = running.with_context(work, purpose="writing" if yes else "reading")
     count = counted(len(chosen.of), "break")
     if not chosen.of:
         printing.note("No break is meant: nothing was done.")
@@ -367,7 +365,7 @@ def unmatch(
     from app.finance.break_acts import unmatch_break
 
     was = running.with_context(
-        lambda context, settings: unmatch_break(context, name, line=line, reason=reason, by=by),
+        lambda context: unmatch_break(context, name, line=line, reason=reason, by=by),
         purpose="writing",
     )
     printing.note(
@@ -402,7 +400,7 @@ def list_late(
         )
         return left_out if await finished_runs(context, limit=1) else None
 
-    left_out = running.with_context(lambda context, settings: work(context))
+    left_out = running.with_context(work)
     if left_out is None:
         printing.note(
             "Nothing has been reconciled yet: `tallyhook reconcile run` finds what differs."
@@ -443,7 +441,7 @@ def settle_late_money(
     from app.finance.worklist import settle_late
 
     done = running.with_context(
-        lambda context, settings: settle_late(context, name, action=action, reason=reason, by=by),
+        lambda context: settle_late(context, name, action=action, reason=reason, by=by),
         purpose="writing",
     )
     printing.note(

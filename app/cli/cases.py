@@ -83,9 +83,7 @@ def _attach(
         tracking=tracking,
         by=by,
     )
-    kept = running.with_context(
-        lambda context, settings: attach_file(context, asked), purpose="writing"
-    )
+    kept = running.with_context(lambda context: attach_file(context, asked), purpose="writing")
     if form is not printing.Format.table:
         printing.document(kept.document(), form)
         return
@@ -113,7 +111,7 @@ def attachments(
     """List what is attached to an order and its breaks; detached files are listed without names."""
     from app.evidence.attachments import attachments_of
 
-    found = running.with_context(lambda context, settings: attachments_of(context, order=order))
+    found = running.with_context(lambda context: attachments_of(context, order=order))
     _print(found, form)
 
 
@@ -124,7 +122,7 @@ def attachments_of_break(
     """List what is attached to a break; detached files are listed without names."""
     from app.evidence.attachments import attachments_of
 
-    found = running.with_context(lambda context, settings: attachments_of(context, break_=name))
+    found = running.with_context(lambda context: attachments_of(context, break_=name))
     _print(found, form)
 
 
@@ -150,7 +148,7 @@ def detach(
     from app.evidence.attachments import detach as delete
 
     gone = running.with_context(
-        lambda context, settings: delete(context, name, reason=reason, by=by), purpose="writing"
+        lambda context: delete(context, name, reason=reason, by=by), purpose="writing"
     )
     if form is not printing.Format.table:
         printing.document(gone.document(), form)
@@ -214,10 +212,11 @@ def letter(
 
 
 def _letter(asked: CaseRequest, kind: LetterForm | None) -> tuple[Letter, bytes]:
-    from app.bootstrap_elsewhere import taken_letter
+    from app.evidence.dispute_letter import take_letter
+    from app.finance.read_lines import lines_naming
 
     return running.with_context(
-        lambda context, settings: taken_letter(context, settings, asked, kind), purpose="writing"
+        lambda context: take_letter(context, asked, kind, lines=lines_naming), purpose="writing"
     )
 
 
@@ -265,18 +264,10 @@ def checklist(
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Say what a bank asks to see in an answer to the order's dispute, and what is missing."""
-    from app.bootstrap_evidence import evidence_providers, merchant_of
     from app.evidence.dispute_case import dispute_case
 
     asked = _asked(order, as_of, family, respond_by, None)
-    case = running.with_context(
-        lambda context, settings: dispute_case(
-            context,
-            asked,
-            sources=evidence_providers(settings).sources,
-            merchant=merchant_of(settings),
-        )
-    )
+    case = running.with_context(lambda context: dispute_case(context, asked))
     document = case.document()
     if form is not printing.Format.table:
         printing.document(document, form)

@@ -293,8 +293,8 @@ def _of_environment() -> dict[str, str]:
 def _checked(environ: Mapping[str, str]) -> Settings:
     """The settings as `serve` would read them. Raises ConfigurationError before anything is
     written."""
-    from app.bootstrap_sources import problems_of_sources
     from app.config.load import load_settings
+    from app.golive.examine import problems_of_sources
 
     return load_settings(environ, serving=True, also=problems_of_sources)
 
@@ -335,11 +335,11 @@ def _await_delivery(source: str, profile: Profile, settings: Settings, *, second
     """Exit code 1 where the first delivery was refused, or none came."""
     import anyio
 
-    from app.bootstrap_sources import accounts
     from app.orders.first_delivery import wait_for_delivery
+    from app.providers.configured import accounts
     from app.receiving.diagnose import unexplained
 
-    async def waiting(context: AppContext, settings: Settings) -> Arrived | None:
+    async def waiting(context: AppContext) -> Arrived | None:
         return await wait_for_delivery(
             context,
             source,

@@ -12,7 +12,6 @@ from app.core.errors import UsageError
 from reconcile.instants import format_instant
 
 if TYPE_CHECKING:
-    from app.config.settings import Settings
     from app.context.context import AppContext
     from app.core.http import Exchange
 
@@ -33,7 +32,7 @@ def list_deliveries(
     if verdict is not None and verdict not in VERDICTS:
         raise UsageError(f"{verdict!r} is none of: {', '.join(VERDICTS)}")
     entries = running.with_context(
-        lambda context, settings: list_deliveries(context, verdict=verdict, limit=limit)
+        lambda context: list_deliveries(context, verdict=verdict, limit=limit)
     )
     printing.emit_up_to(
         limit, [listed_delivery(entry) for entry in entries], columns=COLUMNS, form=form
@@ -51,7 +50,7 @@ def list_poisoned(
     from app.orders.set_aside import poisoned
     from app.orders.set_aside import retry as read_again
 
-    found = running.with_context(lambda context, settings: poisoned(context))
+    found = running.with_context(poisoned)
     printing.emit(
         [
             {
@@ -67,9 +66,7 @@ def list_poisoned(
         form=form,
     )
     if retry and found:
-        running.with_context(
-            lambda context, settings: read_again(context, by=by), purpose="writing"
-        )
+        running.with_context(lambda context: read_again(context, by=by), purpose="writing")
         printing.note("They are read again by `serve`.")
 
 
@@ -83,7 +80,6 @@ def show_delivery(
 
     Never its body.
     """
-    from app.bootstrap_sources import compile_sources
     from app.orders.delivery_log import (
         is_nameless,
         is_refused,
@@ -94,16 +90,14 @@ def show_delivery(
         show_delivery,
     )
 
-    async def look(context: AppContext, settings: Settings) -> tuple[Any, ...]:
+    async def look(context: AppContext) -> tuple[Any, ...]:
         entry = await show_delivery(context, delivery)
-        parts = await masked_parts(context, entry, sources=compile_sources(settings))
+        parts = await masked_parts(context, entry)
         return entry, await order_of(context, entry), *parts
 
     entry, order, phones, headers = running.with_context(look)
     if is_refused(entry):
-        running.with_context(
-            lambda context, _: note_reading(context, entry, by=by), purpose="writing"
-        )
+        running.with_context(lambda context: note_reading(context, entry, by=by), purpose="writing")
     row = listed_delivery(entry) | {
         "order": order,
         "digest": entry.digest,
@@ -134,11 +128,11 @@ def diagnose_delivery(
 
     Nothing is accepted. Exit code 1 where no known mistake explains the refusal.
     """
-    from app.bootstrap_sources import accounts
+    from app.providers.configured import accounts
     from app.receiving.diagnose import diagnose_delivery
 
     found = running.with_context(
-        lambda context, settings: diagnose_delivery(context, delivery, accounts=accounts(settings))
+        lambda context: diagnose_delivery(context, delivery, accounts=accounts(context.settings))
     )
     rows = [{"mistake": each.mistake, "sentence": each.sentence} for each in found.diagnoses]
     if form is printing.Format.csv:
@@ -178,7 +172,7 @@ def replay_delivery(
 
     check_target(to, yes=yes, what="a customer's data")
 
-    async def replay(context: AppContext, settings: Settings) -> Exchange:
+    async def replay(context: AppContext) -> Exchange:
         kept = await kept_request(context, delivery, to=to, by=by)
         if kept.left_out:
             printing.note(f"Sent without what is not kept: {', '.join(kept.left_out)}.")
@@ -199,22 +193,22 @@ def reverify_deliveries(
     What is genuine now is stored as if it had been accepted then. Its orders are folded by `serve`,
     or now by `refold`.
     """
-    from app.bootstrap_sources import storing_sources
     from app.config.load import load_settings
+    from app.providers.configured import compile_sources
     from app.receiving.reverify import reverify
 
-    sources = storing_sources(load_settings())
+    settings = load_settings()
+    compile_sources(settings)  # before the database: a wrong one makes none
     with printing.progress("judging", None) as advance:
         done = running.with_context(
-            lambda context, settings: reverify(
+            lambda context: reverify(
                 context,
-                sources=sources,
                 only=source,
-                environment=context.database.environment or "",
                 progress=advance,
                 by=by,
             ),
             purpose="writing",
+            loaded=settings,
         )
     rows = [{"delivery": name, "verdict": verdict} for name, verdict in done.accepted]
     if form in (printing.Format.table, printing.Format.csv):

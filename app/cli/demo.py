@@ -40,7 +40,6 @@ from starlette.routing import Route
 
 from app.access.sessions import demo_link
 from app.access.tokens import issue_token
-from app.bootstrap_context import open_context
 from app.cli import printing
 from app.config.load import load_settings
 from app.context.context import AppContext
@@ -54,6 +53,7 @@ from app.providers.request import Incoming
 from app.providers.source import Source
 from app.sandbox.scenarios import SCENARIOS, Scenario
 from app.sandbox.settings import SANDBOX_SECRET, SANDBOX_TOKEN
+from app.wiring.opening import open_context
 from reconcile.instants import EARLIEST, SECOND, Instant, parse_instant
 
 AMOUNT: Final = "1500.00"

@@ -15,10 +15,8 @@ from app.core.text import LEAF, counted
 from reconcile.instants import format_instant
 
 if TYPE_CHECKING:
-    from app.config.settings import Settings
     from app.context.context import AppContext
     from app.evidence.bundle import Built
-    from app.evidence.seal import CheckpointSigner
 
 evidence_group = typer.Typer(
     help="What a stranger can check: bundles of an order's evidence.", no_args_is_help=True
@@ -59,8 +57,8 @@ def build(
     by: operators.ByOption = None,
 ) -> None:
     """Build an order's evidence bundle: redacted, unless personal data are asked for."""
-    from app.bootstrap_elsewhere import built_bundle
-    from app.evidence.bundle import BundleRequest
+    from app.evidence.bundle import BundleRequest, build_evidence
+    from app.finance.read_lines import lines_naming
 
     asked = _reason(with_personal_data, reason)
     request = BundleRequest(
@@ -73,7 +71,7 @@ def build(
     refuse_existing(output, binary=True)
 
     built = running.with_context(
-        lambda context, settings: built_bundle(context, settings, request), purpose="writing"
+        lambda context: build_evidence(context, request, lines=lines_naming), purpose="writing"
     )
     write_private(output, built.archive)
     _say_built(built, output)
@@ -177,15 +175,13 @@ def scenario(
 
     Without secrets, phone numbers and names; amounts, dates and references stay.
     """
-    from app.bootstrap_evidence import evidence_providers
     from app.evidence.tell_scenario import tell_scenario
+    from app.finance.read_lines import lines_naming
 
     instant = printing.moment(as_of, "--as-of")
     refuse_existing(output)
     scenario = running.with_context(
-        lambda context, settings: tell_scenario(
-            context, order, as_of=instant, by=by, providers=evidence_providers(settings)
-        ),
+        lambda context: tell_scenario(context, order, as_of=instant, by=by, lines=lines_naming),
         purpose="writing",
     )
     write_private(
@@ -246,14 +242,13 @@ def key(
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Show the public key with which evidence is signed, in the forms that others need."""
-    from app.evidence.seal import rotate_key, shown_key
+    from app.evidence.seal import open_signer, rotate_key, shown_key
 
-    async def look(context: AppContext, settings: Settings) -> dict[str, Any]:
-        from app.bootstrap_evidence import key_path, signer_of
-
+    async def look(context: AppContext) -> dict[str, Any]:
         if rotate:
-            await rotate_key(context, key_path(settings), by=by)
-        return shown_key(await signer_of(context, settings)) | {"file": str(key_path(settings))}
+            await rotate_key(context, by=by)
+        path = context.settings.evidence_key_path
+        return shown_key(await open_signer(context)) | {"file": str(path)}
 
     shown = running.with_context(look, purpose="writing")
     if form is not printing.Format.table:
@@ -280,7 +275,7 @@ def rename(
     from app.evidence.seal import rename_log
 
     known = running.with_context(
-        lambda context, settings: rename_log(context, by=by, reason=reason), purpose="alone"
+        lambda context: rename_log(context, by=by, reason=reason), purpose="alone"
     )
     before = known.earlier[-1]
     if form is not printing.Format.table:
@@ -297,21 +292,13 @@ def rename(
 @log_group.command("seal")
 def seal() -> None:
     """Seal what waits now, and look for rows that nothing has marked; `serve` does it by itself."""
-    from app.evidence.seal import seal_all
+    from app.evidence.seal import open_signer, seal_all
 
-    async def work(context: AppContext, settings: Settings) -> int:
+    async def work(context: AppContext) -> int:
         with printing.progress("sealing", None) as advance:
-            return await seal_all(
-                context, await _signer(context, settings), sweep=True, progress=advance
-            )
+            return await seal_all(context, await open_signer(context), sweep=True, progress=advance)
 
     printing.note(f"Sealed {running.with_context(work, purpose='writing')}.")
-
-
-async def _signer(context: AppContext, settings: Settings) -> CheckpointSigner:
-    from app.bootstrap_evidence import signer_of
-
-    return await signer_of(context, settings)
 
 
 @log_group.command("checkpoint")
@@ -319,7 +306,7 @@ def checkpoint() -> None:
     """Print the newest signed checkpoint. Kept elsewhere, it later shows removals."""
     from app.evidence.prove_sealed import newest_checkpoint
 
-    found = running.with_context(lambda context, settings: newest_checkpoint(context))
+    found = running.with_context(newest_checkpoint)
     printing.print_file(found.note)
     printing.note(f"{counted(found.size, 'leaf', 'leaves')}, signed {format_instant(found.at)}.")
 
@@ -337,9 +324,7 @@ def prove(
     """Prove by the newest checkpoint that something is in the log, as JSON."""
     from app.evidence.prove_sealed import prove_sealed
 
-    printing.document(
-        running.with_context(lambda context, settings: prove_sealed(context, subject)), form
-    )
+    printing.document(running.with_context(lambda context: prove_sealed(context, subject)), form)
 
 
 @log_group.command("consistency")
@@ -357,7 +342,7 @@ def consistency(
     from app.evidence.prove_sealed import prove_growth
 
     printing.document(
-        running.with_context(lambda context, settings: prove_growth(context, old=old, new=new)),
+        running.with_context(lambda context: prove_growth(context, old=old, new=new)),
         form,
     )
 
@@ -367,12 +352,7 @@ def list_witnesses(form: printing.DocumentOption = printing.Format.table) -> Non
     """Show the witnesses that cosign checkpoints, and the last checkpoint that left by each way."""
     from app.evidence.witnesses import witness_document
 
-    async def look(context: AppContext, settings: Settings) -> dict[str, Any]:
-        from app.bootstrap_evidence import witnesses_of
-
-        return await witness_document(context, witnesses_of(settings))
-
-    shown = running.with_context(look)
+    shown = running.with_context(witness_document)
     if form is not printing.Format.table:
         printing.document(shown, form)
         return
@@ -405,15 +385,15 @@ def check_log(
 
     Exit code 1 where something does not fit; the first leaf that does not is named.
     """
-    from app.bootstrap_evidence import key_path, own_key
+    from app.evidence.keys import own_key
     from app.evidence.verify_log import VerifiedLog, verify_log
 
-    async def look(context: AppContext, settings: Settings) -> VerifiedLog:
-        own = own_key(settings)
+    async def look(context: AppContext) -> VerifiedLog:
+        own = own_key(context.settings)
         if own is None:
             printing.note(
-                f"{key_path(settings)} has no key to compare with: whose keys sign the log is "
-                "taken from the database."
+                f"{context.settings.evidence_key_path} has no key to compare with: whose keys sign "
+                "the log is taken from the database."
             )
         return await verify_log(context, against=kept, own=own, progress=show)
 

@@ -16,7 +16,6 @@ from app.core.text import counted
 from reconcile.instants import Instant, format_instant
 
 if TYPE_CHECKING:
-    from app.config.settings import Settings
     from app.context.context import AppContext
     from app.golive.golive import ChecklistItem
 
@@ -56,8 +55,8 @@ def register(application: typer.Typer) -> None:
 def doctor(form: printing.FormatOption = printing.Format.table) -> None:
     """Look at the configuration, files of secrets, clock, database, alarms, disk, provider, TLS and
     profiles, and say what to do. Exit code 1 when something must be done."""
-    from app.bootstrap_golive import examine
     from app.core.logs import configure_logging
+    from app.golive.examine import examine
 
     configure_logging(level="error")
     checks = running.run_loop(examine())
@@ -75,13 +74,12 @@ def rehearse(
 ) -> None:
     """Play the scenarios against the configured provider, beside a service that runs, and compare
     how each ends with how it must. Exit code 1 on any difference."""
-    from app.bootstrap_golive import play
+    from app.golive.rehearse import play
 
     printing.note("Playing; each scenario is waited for until its deadline")
     played = running.with_context(
-        lambda context, settings: play(
+        lambda context: play(
             context,
-            settings,
             patience_s=patience,
             progress=lambda each: printing.note(
                 f"{'ok   ' if each.passed else 'WRONG'} {each.scenario}"
@@ -115,16 +113,14 @@ def golive(
     """
     if invocation.invoked_subcommand is not None:
         return
-    from app.bootstrap_golive import run_checklist
     from app.cli import printing
-    from app.golive.golive import open_items
+    from app.golive.examine import check_now
+    from app.golive.golive import checklist, open_items
 
     printing.check_output(page, binary=False, what="the page")
 
-    async def check(
-        context: AppContext, settings: Settings
-    ) -> tuple[str, list[ChecklistItem], Instant]:
-        items = await run_checklist(context, settings)
+    async def check(context: AppContext) -> tuple[str, list[ChecklistItem], Instant]:
+        items = await checklist(context, await check_now(context))
         return context.database.environment or "", items, context.clock.now()
 
     environment, items, now = running.with_context(check, purpose="writing")
@@ -149,7 +145,7 @@ def sign(
     """State by name what no program can check. Statements are added and never changed."""
     from app.golive import golive
 
-    async def signing(context: AppContext, settings: Settings) -> str | None:
+    async def signing(context: AppContext) -> str | None:
         await golive.sign(context, item, by=by, note=text)
         return await golive.what_a_signature_is_worth(context, item)
 

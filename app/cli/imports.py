@@ -76,8 +76,8 @@ IMPORT_COLUMNS = ("number", "published_at", "file", "who", "read", "new", "chang
 COLUMNS_NAMED = 20
 """Columns that were not read, in a sentence. Some files have a hundred; JSON has all of them."""
 
-Use = Callable[["AppContext", "Settings", Any], Awaitable["Imported"]]
-"""(context, settings, what to call with progress) → what became of the file"""
+Use = Callable[["AppContext", Any], Awaitable["Imported"]]
+"""(context, what to call with progress) → what became of the file"""
 
 
 def run_import(use: Use, form: printing.Format) -> None:
@@ -87,9 +87,7 @@ def run_import(use: Use, form: printing.Format) -> None:
     """
 
     with printing.measure("rows") as show:
-        done = running.with_context(
-            lambda context, settings: use(context, settings, show), purpose="writing"
-        )
+        done = running.with_context(lambda context: use(context, show), purpose="writing")
     if form is printing.Format.table:
         _print(done)
     else:
@@ -190,9 +188,7 @@ def add_past_imports(group: typer.Typer, kind: ImportKind, *, files: str, one: s
     ) -> None:
         from app.finance.imports import past_imports
 
-        found = running.with_context(
-            lambda context, settings: past_imports(context, kind=kind, limit=limit)
-        )
+        found = running.with_context(lambda context: past_imports(context, kind=kind, limit=limit))
         rows = [each.document() for each in found]
         printing.emit_up_to(limit, rows, columns=IMPORT_COLUMNS, form=form)
 
@@ -214,7 +210,7 @@ def _withdraw(
     from app.finance.withdraw_import import Withdrawn, withdraw_import
 
     done = running.with_context(
-        lambda context, _: withdraw_import(context, number, kind=kind, by=by, reason=reason),
+        lambda context: withdraw_import(context, number, kind=kind, by=by, reason=reason),
         purpose="writing",
     )
     if not isinstance(done, Withdrawn):
@@ -291,8 +287,8 @@ def import_records(
         by=by,
     )
     run_import(
-        lambda context, settings, show: import_book(
-            context, request, sources=settings.sources.keys(), progress=show
+        lambda context, show: import_book(
+            context, request, sources=context.settings.sources.keys(), progress=show
         ),
         form,
     )
@@ -310,7 +306,7 @@ def list_records(
 
     at = printing.moment(as_of, "--as-of")
     lines = running.with_context(
-        lambda context, _: list_book(context, reference=reference, as_of=at, limit=limit)
+        lambda context: list_book(context, reference=reference, as_of=at, limit=limit)
     )
     rows = [book_document(line) for line in lines]
     columns = (
@@ -370,11 +366,11 @@ def import_statement(
         by=by,
     )
     run_import(
-        lambda context, settings, show: import_statement(
+        lambda context, show: import_statement(
             context,
             request,
-            source=_source(settings, source),
-            own_orders=_has_own_orders(settings, _source(settings, source)),
+            source=_source(context.settings, source),
+            own_orders=_has_own_orders(context.settings, _source(context.settings, source)),
             progress=show,
         ),
         form,
@@ -414,7 +410,7 @@ def list_statement_lines(
 
     at = printing.moment(as_of, "--as-of")
     lines = running.with_context(
-        lambda context, _: list_statement(context, reference=reference, as_of=at, limit=limit)
+        lambda context: list_statement(context, reference=reference, as_of=at, limit=limit)
     )
     rows = [statement_document(line) for line in lines]
     columns = ("line", "payment", "order", "type", "gross", "fee", "net", "settled_at", "payout")
@@ -505,7 +501,7 @@ def import_bank_lines(
     )
     request = replace(request, account=account)
     run_import(
-        lambda context, settings, show: import_bank(context, request, progress=show),
+        lambda context, show: import_bank(context, request, progress=show),
         form,
     )
 
@@ -525,7 +521,7 @@ def list_bank_lines(
     check_bucket(stands)
     at = printing.moment(as_of, "--as-of")
     found = running.with_context(
-        lambda context, _: booked_lines(context, as_of=at, stands=stands, limit=limit)
+        lambda context: booked_lines(context, as_of=at, stands=stands, limit=limit)
     )
     rows = [_row(each) for each in found]
     if form is printing.Format.table:
@@ -551,7 +547,7 @@ def show_bank_line(
     from app.finance.bank_match import booked_line
 
     at = printing.moment(as_of, "--as-of")
-    found = running.with_context(lambda context, _: booked_line(context, line, as_of=at))
+    found = running.with_context(lambda context: booked_line(context, line, as_of=at))
     document = found.document(whole=True)
     if form is not printing.Format.table:
         printing.document(document, form)

@@ -156,8 +156,8 @@ def _sends_its_secret(signer: Source) -> bool:
 
 def _signer(provider: str, given: str | None) -> tuple[str, Settings, Source]:
     """The source that signs. Raises UsageError unless exactly one fits, or where it is live."""
-    from app.bootstrap_sources import compile_sources
     from app.config.load import load_settings
+    from app.providers.configured import compile_sources
 
     settings = load_settings()
     if settings.environment != "sandbox":

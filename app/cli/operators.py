@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from app.access.proposal import Proposal
     from app.access.proposals import Proposals
     from app.access.tokens import TokenScope
-    from app.config.settings import Settings
     from app.context.context import AppContext
 
 
@@ -47,7 +46,7 @@ def add_operator(
     if found is None:
         raise UsageError(f"--role is one of: {', '.join(ROLES)}")
     running.with_context(
-        lambda context, settings: register_operator(context, name=name, role=found, by=by),
+        lambda context: register_operator(context, name=name, role=found, by=by),
         purpose="writing",
     )
     printing.note(f"Added {name} as {role}.")
@@ -72,10 +71,10 @@ def invite(
     if role is not None and found is None:
         raise UsageError(f"--role is one of: {', '.join(ROLES)}")
 
-    async def inviting(context: AppContext, settings: Settings) -> tuple[str, str]:
+    async def inviting(context: AppContext) -> tuple[str, str]:
         token = await invite_operator(context, name=name, role=found, by=by)
-        here = f"http://127.0.0.1:{settings.console.port}"
-        return settings.console.public_url or here, token
+        console = context.settings.console
+        return console.public_url or f"http://127.0.0.1:{console.port}", token
 
     address, token = running.with_context(inviting, purpose="writing")
     print(f"{address}/invite#{token}")
@@ -94,7 +93,7 @@ def list_operators(form: printing.FormatOption = printing.Format.table) -> None:
             "created_at": format_instant(each.created_at),
             "disabled_at": None if each.disabled_at is None else format_instant(each.disabled_at),
         }
-        for each in running.with_context(lambda context, settings: known_operators(context))
+        for each in running.with_context(known_operators)
     ]
     printing.emit(rows, columns=("name", "role", "created_at", "disabled_at"), form=form)
 
@@ -105,7 +104,7 @@ def disable_operator(name: OperatorName, by: ByOption = None) -> None:
     from app.access.operators import retire_operator
 
     running.with_context(
-        lambda context, settings: retire_operator(context, name=name, by=by),
+        lambda context: retire_operator(context, name=name, by=by),
         purpose="writing",
     )
     printing.note(f"Disabled {name}.")
@@ -131,7 +130,7 @@ def make_own_token(
     from app.access.tokens import issue_own_token
 
     token, entry = running.with_context(
-        lambda context, settings: issue_own_token(
+        lambda context: issue_own_token(
             context, operator=name, until=until, by=by, zone=context.calendar_zone
         ),
         purpose="writing",
@@ -175,7 +174,7 @@ def add_token(
 
     scopes = _scopes(scope) if scope else UNNAMED
 
-    async def work(context: AppContext, settings: Settings) -> dict[str, Any]:
+    async def work(context: AppContext) -> dict[str, Any]:
         token = await issue_token(
             context, name=name, scopes=scopes, until=until, by=by, zone=context.calendar_zone
         )
@@ -224,7 +223,7 @@ def list_tokens(form: printing.FormatOption = printing.Format.table) -> None:
             "revoked_at": format_known(entry.revoked_at),
             "changed_at": format_known(entry.changed_at),
         }
-        for entry in running.with_context(lambda context, settings: known_tokens(context))
+        for entry in running.with_context(known_tokens)
     ]
     printing.emit(rows, columns=TOKEN_COLUMNS, form=form)
 
@@ -235,7 +234,7 @@ def revoke_token(name: TokenName, by: ByOption = None) -> None:
     from app.access.tokens import withdraw_token
 
     running.with_context(
-        lambda context, settings: withdraw_token(context, name=name, by=by),
+        lambda context: withdraw_token(context, name=name, by=by),
         purpose="writing",
     )
     printing.note(f"Revoked {name}.")
@@ -272,7 +271,7 @@ def list_entries(
     if action is not None and action not in MAY:
         raise UsageError(f"{action!r} is none of: {', '.join(MAY)}")
     found = running.with_context(
-        lambda context, settings: trail(
+        lambda context: trail(
             context, subject=subject, who=who, action=action, after=after, limit=limit
         )
     )
@@ -323,10 +322,10 @@ def proposal_notice(proposal: Proposal) -> str:
     )
 
 
-def _proposals(context: AppContext, settings: Settings) -> Proposals:
-    from app.bootstrap_privacy import proposals_of
+def _proposals(context: AppContext) -> Proposals:
+    from app.wiring.work import proposals_of
 
-    return proposals_of(context, settings)
+    return proposals_of(context)
 
 
 @proposals_group.command("list")
@@ -339,8 +338,8 @@ def list_proposals(
 ) -> None:
     """List what waits for a second person, the first to end first."""
 
-    async def work(context: AppContext, settings: Settings) -> list[dict[str, Any]]:
-        proposals = _proposals(context, settings)
+    async def work(context: AppContext) -> list[dict[str, Any]]:
+        proposals = _proposals(context)
         found = await proposals.waiting()
         if everything:
             found += await proposals.past(limit=limit)
@@ -359,8 +358,8 @@ def list_proposals(
 def show(name: Name, form: printing.DocumentOption = printing.Format.table) -> None:
     """Show one proposal: what would be done, who asked, why, and what became of it."""
 
-    async def work(context: AppContext, settings: Settings) -> dict[str, Any]:
-        proposals = _proposals(context, settings)
+    async def work(context: AppContext) -> dict[str, Any]:
+        proposals = _proposals(context)
         shown = proposals.document(await proposals.one(name))
         return (
             printing.local_sentence(shown, context.calendar_zone)
@@ -384,8 +383,8 @@ Decide = Callable[["Proposals"], Awaitable["Proposal"]]
 
 
 def _decided(decide: Decide) -> Proposal:
-    async def work(context: AppContext, settings: Settings) -> Proposal:
-        return await decide(_proposals(context, settings))
+    async def work(context: AppContext) -> Proposal:
+        return await decide(_proposals(context))
 
     return running.with_context(work, purpose="writing")
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from app.checkout.open_checkout import CheckoutResult
     from app.checkout.request import CheckoutRequest
-    from app.config.settings import Settings
     from app.context.context import AppContext
     from reconcile.instants import Instant
 
@@ -144,7 +143,7 @@ def list_orders(
         if word is not None and word not in words:
             raise UsageError(f"{word!r} is none of: {', '.join(words)}")
     ledgers = running.with_context(
-        lambda context, settings: read_orders.list_orders(
+        lambda context: read_orders.list_orders(
             context,
             after=after,
             limit=limit,
@@ -178,18 +177,9 @@ def find(
 
     Exit code 5 where nothing is found.
     """
-    from app.bootstrap_sources import compile_sources
     from app.orders.find_orders import find_orders
 
-    found = running.with_context(
-        lambda context, settings: find_orders(
-            context,
-            " ".join(words),
-            sources=compile_sources(settings),
-            limit=limit,
-            country=settings.phone_country,
-        )
-    )
+    found = running.with_context(lambda context: find_orders(context, " ".join(words), limit=limit))
     if form is printing.Format.json:
         printing.document(found.document(), form)
     else:
@@ -228,10 +218,7 @@ def show_order(
 
     instant = printing.moment(as_of, "--as-of")
 
-    async def look(
-        context: AppContext, settings: Settings
-    ) -> tuple[dict[str, Any], list[dict[str, Any]], list[str]]:
-        from app.bootstrap_sources import compile_sources
+    async def look(context: AppContext) -> tuple[dict[str, Any], list[dict[str, Any]], list[str]]:
         from app.orders.customers import unmask
         from app.orders.read_orders import merchant_records, order_document
 
@@ -240,8 +227,7 @@ def show_order(
         refused = await _refused(context, shown, instant)
         if not with_personal_data:
             return shown, records, refused
-        sources = compile_sources(settings)
-        phones = await unmask(context, reference, sources=sources, reason=reason, by=by)
+        phones = await unmask(context, reference, reason=reason, by=by)
         return shown | {"customer": {"phones": phones}}, records, refused
 
     found, records, refused = running.with_context(
@@ -289,7 +275,7 @@ def release_orders(
         raise UsageError(f"--held-for is one of: {', '.join(HOLD_REASONS)}")
     why = checked_reason(reason, []) if reason else ""
     count = running.with_context(
-        lambda context, settings: (
+        lambda context: (
             holds.release(context, set(references), reason=held, why=why, by=by)
             if references
             else holds.release_all(context, reason=held, why=why, by=by)
@@ -331,9 +317,9 @@ def unmask_orders(
 
     Another operator approves it; then `orders numbers` shows them to you alone, for a day.
     """
-    from app.bootstrap_privacy import proposals_of
     from app.cli import operators
     from app.orders.unmask_many import NAME, UnmaskRequest, chosen_orders, propose_unmasking
+    from app.wiring.work import proposals_of
 
     if bool(references) == bool(outcome or finding):
         raise UsageError("name the orders, or say which by --outcome or --finding")
@@ -341,10 +327,10 @@ def unmask_orders(
         if word is not None and word not in words:
             raise UsageError(f"{word!r} is none of: {', '.join(words)}")
 
-    async def work(context: AppContext, settings: Settings) -> tuple[dict[str, Any], str]:
+    async def work(context: AppContext) -> tuple[dict[str, Any], str]:
         orders = references or await chosen_orders(context, outcome=outcome, finding=finding)
         asked = UnmaskRequest(orders=orders, purpose=purpose, reason=reason, by=None)
-        proposals = proposals_of(context, settings)
+        proposals = proposals_of(context)
         made = await propose_unmasking(context, proposals.kinds[NAME], asked)
         return proposals.document(made), operators.proposal_notice(made)
 
@@ -365,15 +351,13 @@ def numbers(
 
     It takes your own token. The audit trail records each look, for each order.
     """
-    from app.bootstrap_privacy import proposals_of
-    from app.bootstrap_sources import compile_sources
     from app.orders.unmask_many import NAME, see_numbers
+    from app.wiring.work import proposals_of
 
-    async def work(context: AppContext, settings: Settings) -> list[dict[str, Any]]:
-        sources = compile_sources(settings)
-        proposals = proposals_of(context, settings, sources=sources)
+    async def work(context: AppContext) -> list[dict[str, Any]]:
+        proposals = proposals_of(context)
         found, kind = await proposals.one(proposal), proposals.kinds[NAME]
-        seen = await see_numbers(context, kind, found, sources=sources, by=None)
+        seen = await see_numbers(context, kind, found, by=None)
         return [each.document() for each in seen]
 
     printing.emit(running.with_context(work, purpose="writing"), columns=NUMBERS, form=form)
@@ -432,9 +416,7 @@ def start(
         cancel_url=cancel_url,
     )
     result = running.with_context(
-        lambda context, settings: _start(
-            context, settings, request, new_payment=new_payment, by=by
-        ),
+        lambda context: _start(context, request, new_payment=new_payment, by=by),
         purpose="writing",
     )
     if form is not printing.Format.table:
@@ -447,19 +429,17 @@ def start(
 
 async def _start(
     context: AppContext,
-    settings: Settings,
     request: CheckoutRequest,
     *,
     new_payment: bool,
     by: str | None,
 ) -> CheckoutResult:
     from app.access.operators import author_of_command
-    from app.bootstrap_sources import checkout_settings
-    from app.checkout.client import CheckoutClient
+    from app.checkout.client import CheckoutClient, client_settings
     from app.checkout.open_checkout import open_checkout
 
     author = await author_of_command(context, by=by)
-    async with CheckoutClient(checkout_settings(settings)) as client:
+    async with CheckoutClient(client_settings(context.settings)) as client:
         return await open_checkout(
             context, client, request=request, new_payment=new_payment, author=author
         )
@@ -498,7 +478,7 @@ def list_notifications(
     if state is not None and chosen is None:
         raise UsageError(f"{state!r} is none of: {', '.join(notify_shop.STATES)}")
     entries = running.with_context(
-        lambda context, settings: notify_shop.list_notifications(context, state=chosen, limit=limit)
+        lambda context: notify_shop.list_notifications(context, state=chosen, limit=limit)
     )
     printing.emit_up_to(
         limit,
@@ -528,7 +508,7 @@ def redeliver(
     from app.orders import notify_shop
 
     count = running.with_context(
-        lambda context, settings: notify_shop.redeliver(context, ids or None, by=by),
+        lambda context: notify_shop.redeliver(context, ids or None, by=by),
         purpose="writing",
     )
     if not count:

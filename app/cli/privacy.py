@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -73,7 +73,7 @@ def _note_made(settings: Settings, began: Instant) -> None:
 
     try:
         running.with_context(
-            lambda context, _: note_backup(context, at=began), purpose="writing", loaded=settings
+            lambda context: note_backup(context, at=began), purpose="writing", loaded=settings
         )
     except TallyhookError as error:  # such as a schema that this version is yet to upgrade
         printing.note(f"The backup is complete, but /metrics will not show it: {error}.")
@@ -90,10 +90,10 @@ def restore(
     """Put a backup in the database's place. The service must be stopped; the database that was
     there is kept beside it. Erasures made since the backup are repeated in it, by the journal of
     erasures."""
-    from app.bootstrap_privacy import erase_in_copy
-    from app.config.database_place import sqlite_file
+    from app.config.database_url import sqlite_file
     from app.config.load import load_settings
     from app.privacy.backup import restore as put_back
+    from app.privacy.replay_erasures import erase_in_copy
 
     settings = load_settings()
     without = stated_without(without_erasures, reason=reason, by=by)
@@ -104,9 +104,7 @@ def restore(
                 file,
                 replace=force,
                 clock=SystemClock(),
-                erase_again=lambda inbox: erase_in_copy(
-                    settings, inbox, without=without, progress=advance
-                ),
+                erase_again=partial(erase_in_copy, without=without, progress=advance),
                 progress=show,
             )
         )
@@ -189,22 +187,22 @@ def prune(
     attention. What is not sealed yet is sealed first. Each class of data has its own time: see
     TALLYHOOK_RETENTION_DAYS and the settings after it.
     """
-    from app.bootstrap_evidence import signer_of
-    from app.bootstrap_sources import compile_sources, retention_of
     from app.config.load import load_settings
-    from app.privacy.prune import Pruning, prune_by_hand, prune_settled
+    from app.evidence.seal import open_signer
+    from app.privacy.prune import Pruning, prune_by_hand, prune_settled, retention_of
+    from app.providers.configured import compile_sources
 
     settings = load_settings()
     retention = retention_of(settings, compile_sources(settings))
     if retention is None:
         raise UsageError("everything is kept: TALLYHOOK_RETENTION_DAYS is 0; give it days")
 
-    async def work(context: AppContext, settings: Settings) -> Pruning:
+    async def work(context: AppContext) -> Pruning:
         if dry_run:
             return await prune_settled(
                 context, retention, dry_run=True, keep=limit, progress=advance
             )
-        signer = await signer_of(context, settings)
+        signer = await open_signer(context)
         return await prune_by_hand(
             context, retention, by=by, signer=signer, keep=limit, progress=advance
         )
@@ -271,7 +269,7 @@ def erase(
     A number is found where events name it as the customer's. `--everywhere` also finds it in other
     members, texts and headers, and looks for traces in the files: it reads the whole database.
     """
-    from app.config.database_place import sqlite_file
+    from app.config.database_url import sqlite_file
     from app.config.load import load_settings
     from app.privacy.erase import ErasureRequest, traces_left
     from app.privacy.erase_finding import Erasure
@@ -283,9 +281,9 @@ def erase(
         raise UsageError("say --phone or --order, one of the two")
     settings = load_settings()
     # Where digests are deleted by themselves, they do not lead to all that is there.
-    everywhere |= bool(settings.retention_days or settings.retention_phones_days)
+    everywhere |= settings.deletes_phones
     asked = ErasureRequest(phone=phone, order=order, reason=reason, by=by, everywhere=everywhere)
-    erasure = _erased(asked, settings, dry_run=dry_run)
+    erasure = _erased(asked, dry_run=dry_run)
     if not isinstance(erasure, Erasure):
         printing.note(operators.proposal_notice(erasure))
         return
@@ -306,31 +304,18 @@ def _print_places(form: printing.Format) -> None:
     printing.emit(rows, columns=("where", "personal", "what", "erasure"), form=form)
 
 
-def _erased(asked: ErasureRequest, settings: Settings, *, dry_run: bool) -> Erasure | Proposal:
-    from app.bootstrap_evidence import signer_of
-    from app.bootstrap_privacy import erasing_kind
-    from app.bootstrap_sources import compile_sources
-    from app.evidence.seal import seal_all
+def _erased(asked: ErasureRequest, *, dry_run: bool) -> Erasure | Proposal:
+    from app.evidence.seal import open_signer, seal_all
     from app.privacy.erase import erase, propose_erasure
-    from app.privacy.erase_rules import ErasureRules
 
-    asked = replace(asked, country=settings.phone_country)
-    sources = compile_sources(settings)
-    rules = ErasureRules.of_days(settings.retention_minimum_days)
-
-    async def work(context: AppContext, settings: Settings) -> Erasure | Proposal:
+    async def work(context: AppContext) -> Erasure | Proposal:
         if not dry_run:
-            kind = erasing_kind(context, settings, sources=sources)
-            proposal = await propose_erasure(
-                context, kind, asked, sources=sources, rules=rules, progress=advance
-            )
+            proposal = await propose_erasure(context, asked, progress=advance)
             if proposal is not None:
                 return proposal
             # What is deleted must have been sealed as it came.
-            await seal_all(context, await signer_of(context, settings))
-        return await erase(
-            context, asked, sources=sources, rules=rules, dry_run=dry_run, progress=advance
-        )
+            await seal_all(context, await open_signer(context))
+        return await erase(context, asked, dry_run=dry_run, progress=advance)
 
     with printing.progress("looking", None) as advance:
         return running.with_context(work, purpose="writing")

@@ -14,7 +14,6 @@ from app.core.text import counted
 from reconcile.instants import Instant, format_instant
 
 if TYPE_CHECKING:
-    from app.config.settings import Settings
     from app.context.context import AppContext
     from app.finance.reconcile_period import Ran, RunRequest
 
@@ -159,16 +158,14 @@ def _run(asked: RunRequest, jobs: int, form: printing.Format) -> Ran:
     """Run it, and print what it found."""
     from app.finance.reconcile_period import reconcile_period
     from app.finance.reconcile_rows import rows_ahead
-    from app.orders.rebuild import Helpers
 
     kept = list[int]()
 
-    async def work(context: AppContext, settings: Settings) -> Ran:
-        helpers = Helpers(jobs=jobs, settings=settings)
+    async def work(context: AppContext) -> Ran:
         with printing.progress(
             "reconciling", await rows_ahead(context, as_of=asked.as_of)
         ) as advance:
-            found = await reconcile_period(context, asked, progress=advance, helpers=helpers)
+            found = await reconcile_period(context, asked, progress=advance, jobs=jobs)
         kept.append(found.number)
         await print_run(context, found, form)
         return found
@@ -211,7 +208,7 @@ def show(
         await print_run(context, found, form)
         return found
 
-    found = running.with_context(lambda context, settings: work(context))
+    found = running.with_context(work)
     if fail_on_breaks and found.open:
         raise typer.Exit(1)
 
@@ -225,7 +222,7 @@ def list_runs(
     from app.finance.break_acts import finished_runs
     from app.finance.reconcile_period import listed_run
 
-    found = running.with_context(lambda context, settings: finished_runs(context, limit=limit))
+    found = running.with_context(lambda context: finished_runs(context, limit=limit))
     rows = [listed_run(each) for each in found]
     columns = ("run", "at", "as_of", "from", "to", "rules", "kind", "breaks", "ties")
     printing.emit_up_to(limit, rows, columns=columns, form=form)
@@ -248,7 +245,7 @@ def preview(
         with printing.progress("comparing", 2 * await rows_ahead(context, as_of=None)) as advance:
             return await preview_rules(context, text, progress=advance)
 
-    found = running.with_context(lambda context, settings: work(context), purpose="writing")
+    found = running.with_context(work, purpose="writing")
     if form is printing.Format.table:
         _print_preview(found.document())
     else:
@@ -281,7 +278,7 @@ def show_rules(form: printing.DocumentOption = printing.Format.table) -> None:
     """Show the rules in force, and who saved them when."""
     from app.finance.match_rules import current_rules, rules_document
 
-    found = running.with_context(lambda context, settings: current_rules(context))
+    found = running.with_context(current_rules)
     if found is None:
         printing.note("No rules were saved: nothing is tolerated, and margins are as built in.")
         if form is not printing.Format.table:
@@ -309,7 +306,7 @@ def save(
 
     text = _text_of(file)
     done = running.with_context(
-        lambda context, settings: save_rules(context, text, by=by, reason=reason),
+        lambda context: save_rules(context, text, by=by, reason=reason),
         purpose="writing",
     )
     if isinstance(done, Proposal):

@@ -16,7 +16,6 @@ from app.core.errors import UsageError
 from app.core.text import counted
 
 if TYPE_CHECKING:
-    from app.config.settings import Settings
     from app.context.context import AppContext
     from app.finance.report_period import JournalTotals
     from reconcile.reporting.report import Basis, PeriodReport, Scope
@@ -97,7 +96,7 @@ def report_period(
             report = await report_period(context, scope, progress=advance)
         return report, await closed_within(context, scope)
 
-    report, closed = running.with_context(lambda context, settings: work(context))
+    report, closed = running.with_context(work)
     with printing.whole_file(output) as file:
         file.write(render(report, form.value))
     if closed:
@@ -148,7 +147,7 @@ def report_journal(
                     context, scope, form.value, write=file.write, accounts=named, progress=advance
                 )
 
-        totals = running.with_context(lambda context, settings: work(context))
+        totals = running.with_context(work)
     printing.note(f"{counted(totals.transactions, 'transaction')}.")
 
 
@@ -207,17 +206,14 @@ def close_month(
     Exit code 1 where something prevents it; every reason is listed, with what to do.
     """
     from app.access.proposal import Proposal
-    from app.bootstrap_sources import compile_sources
     from app.finance.close_period import CloseRequest, close_period
     from reconcile.reporting.closing import Closing
 
-    async def work(context: AppContext, settings: Settings) -> Any:
+    async def work(context: AppContext) -> Any:
         request = CloseRequest(
             period=period,
             by=by,
             as_of=printing.moment(as_of, "--as-of"),
-            margin_days=settings.closing_margin_days,
-            sources=compile_sources(settings),
             reason=reason,
         )
         return await close_period(context, request, progress=advance)
@@ -264,7 +260,7 @@ def list_periods(form: printing.FormatOption = printing.Format.table) -> None:
     """List the closed months, the earliest first."""
     from app.finance.closed_periods import list_closed
 
-    closed = running.with_context(lambda context, settings: list_closed(context))
+    closed = running.with_context(list_closed)
     rows = [each.document() for each in closed]
     printing.emit(rows, columns=("period", "as_of", "closed_at", "closed_by", "digest"), form=form)
 
@@ -282,9 +278,7 @@ def show_period(
     from app.finance.reports.render import BINARY
 
     printing.check_output(output, binary=form.value in BINARY, what=form.value.upper())
-    content = running.with_context(
-        lambda context, settings: closed_report(context, period, form.value)
-    )
+    content = running.with_context(lambda context: closed_report(context, period, form.value))
     with printing.whole_file(output) as file:
         file.write(content)
 
@@ -299,7 +293,7 @@ def check_months(
     """Prove that closed months still follow from their evidence; exit code 1 where one does not."""
     from app.finance.close_period import verify_periods
 
-    async def work(context: AppContext, settings: Settings) -> list[Any]:
+    async def work(context: AppContext) -> list[Any]:
         return [each async for each in verify_periods(context, only=period, progress=advance)]
 
     with printing.progress("verifying", None) as advance:
@@ -333,8 +327,8 @@ def list_entries(form: printing.FormatOption = printing.Format.table) -> None:
     from app.core.schedule import schedule_entries
     from app.finance.scheduled import schedule_document
 
-    async def work(context: AppContext, settings: Settings) -> list[dict[str, Any]]:
-        return await schedule_document(context, schedule_entries(settings.schedule))
+    async def work(context: AppContext) -> list[dict[str, Any]]:
+        return await schedule_document(context, schedule_entries(context.settings.schedule))
 
     rows = running.with_context(work)
     if not rows:
@@ -375,15 +369,14 @@ def run_one(
     ] = 1,
 ) -> None:
     """Do one entry now: reconcile, report, deliver. Exit code 1 where it failed."""
-    from app.bootstrap_ways import schedule_of
     from app.core.http import outgoing_client
     from app.finance.scheduled import claimed_run, time_document
-    from app.finance.scheduled_work import LIMIT_S, run_claimed, run_now
+    from app.finance.scheduled_work import LIMIT_S, run_claimed, run_now, schedule_of
     from reconcile.instants import parse_instant
 
-    async def work(context: AppContext, settings: Settings) -> Mapping[str, Any] | None:
+    async def work(context: AppContext) -> Mapping[str, Any] | None:
         async with outgoing_client(timeout_s=LIMIT_S) as client:
-            schedule = schedule_of(settings, client=client, clock=context.clock)
+            schedule = schedule_of(context, client)
             if due is None:
                 return time_document(await run_now(context, schedule, name, by=by))
             try:

@@ -35,20 +35,20 @@ def run_loop(work: Coroutine[Any, Any, Result]) -> Result:
 
 
 def with_context(
-    use: Callable[[AppContext, Settings], Awaitable[Result]],
+    use: Callable[[AppContext], Awaitable[Result]],
     *,
     purpose: Literal["alone", "writing", "reading"] = "reading",
     loaded: Settings | None = None,
 ) -> Result:
-    """Load the settings, open the store for a purpose, and call `use` with context and settings; in
+    """Load the settings, open the store for a purpose, and call `use` with the context, in
     the name of the operator whose token was given, where one was.
 
     loaded  the settings, where the command has loaded them already
     """
     from app.access.operators import asking_by_token
-    from app.bootstrap_context import open_context
     from app.config.load import load_settings
     from app.core.logs import configure_logging
+    from app.wiring.opening import open_context
 
     settings = load_settings() if loaded is None else loaded
     # A command's result is what it prints; only what went wrong is logged beside it.
@@ -57,7 +57,7 @@ def with_context(
     async def work() -> Result:
         async with open_context(settings, purpose=purpose) as context:
             with asking_by_token(None if purpose == "reading" else await _holder(context)):
-                return await use(context, settings)
+                return await use(context)
 
     return run_loop(work())
 

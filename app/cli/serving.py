@@ -154,11 +154,11 @@ def serve(
     fd: Inherited = None,
 ) -> None:
     """Receive webhooks, answer the API, and read, fold and notify in a process behind it."""
-    from app.bootstrap_serving import serve as run_service
-    from app.bootstrap_sources import problems_of_sources
     from app.cli import printing
     from app.config.load import load_settings
     from app.core.logs import configure_logging
+    from app.golive.examine import problems_of_sources
+    from app.wiring.serving import serve as run_service
 
     host, port, listener = _where(host, port, fd)
     settings = load_settings(serving=True, also=problems_of_sources)
@@ -201,9 +201,9 @@ def console(
     Beyond this machine it needs TALLYHOOK_CONSOLE__PUBLIC_URL, and a person who can sign in:
     `operators invite`.
     """
-    from app.bootstrap_console import serve_console
     from app.config.load import load_settings
     from app.core.logs import configure_logging
+    from app.wiring.serving import serve_console
 
     settings = load_settings()
     if parent is None:  # else `serve` has printed them
@@ -256,10 +256,10 @@ def worker(
 ) -> None:
     """Read the inbox, fold due orders, seal and notify the shop, beside receivers on one
     PostgreSQL: any number of them, of which one reads. On SQLite `serve` does this itself."""
-    from app.bootstrap_serving import fold_beside, work
-    from app.child_processes import Parent, give_way_to_parent
     from app.config.load import load_settings
+    from app.core.child_processes import Parent, give_way_to_parent
     from app.core.logs import configure_logging
+    from app.wiring.serving import fold_beside, work
 
     settings = load_settings()
     configure_logging(

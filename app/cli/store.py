@@ -54,8 +54,8 @@ def upgrade(
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """Bring the database up to date. `serve` does this by itself on SQLite."""
-    from app.bootstrap_context import preview_upgrade, upgrade_database
     from app.config.load import load_settings
+    from app.wiring.opening import preview_upgrade, upgrade_database
 
     settings = load_settings(serving=True)
     if not dry_run:
@@ -98,24 +98,21 @@ def check(
     digests, events, links, ledgers, revisions, the log, and what people did. Names the first rows
     that do not fit. Takes a minute and a half for ten million deliveries where the file fits into
     memory, and twice as long where it does not."""
-    from app.bootstrap_privacy import check_again
-    from app.bootstrap_sources import retention_of
     from app.config.load import load_settings
     from app.database.engine import is_sqlite, read_ahead, sqlite_path
     from app.privacy.check import check_database
+    from app.providers.configured import compile_sources
 
-    settings = load_settings()
-    again = check_again(settings, jobs=running.processes(jobs, most=8)) if deep else None
-    retention = retention_of(settings, {})
-    phones_go = retention is not None and retention.phones is not None
+    settings, chosen = load_settings(), None
+    if deep:
+        compile_sources(settings)  # a wrong one is said at once
+        chosen = running.processes(jobs, most=8)
     if is_sqlite(settings.database_url) and (file := sqlite_path(settings.database_url)).is_file():
         with printing.measure("reading the file") as show:
             read_ahead(file, progress=show)
     with printing.progress_ahead("checking") as (ahead, advance):
         report = running.with_context(
-            lambda context, settings: check_database(
-                context, again=again, phones_go=phones_go, progress=advance, ahead=ahead
-            )
+            lambda context: check_database(context, deep=chosen, progress=advance, ahead=ahead)
         )
     _conclude(report, report.problems, form)
 
@@ -130,8 +127,8 @@ def create(
     """Make an SQLite database where there is none. `serve` does this by itself the first time, and
     refuses where a database was that is gone: then put it back, or restore a backup, or confirm
     here that nothing of it is needed."""
-    from app.bootstrap_context import create_database
     from app.config.load import load_settings
+    from app.wiring.opening import create_database
 
     path = running.run_loop(create_database(load_settings(serving=True), anew=new))
     printing.note(f"There is a new, empty database at {path}.")
@@ -145,7 +142,7 @@ def adopt_the_inbox() -> None:
     The service must be stopped."""
     from app.privacy.backup import adopt_inbox
 
-    records = running.with_context(lambda context, settings: adopt_inbox(context), purpose="alone")
+    records = running.with_context(adopt_inbox, purpose="alone")
     printing.note(
         f"The inbox is adopted; {counted(records, 'record')} in it will be read by `serve`."
     )
@@ -157,7 +154,7 @@ def vacuum() -> None:
     becomes as small as it can be. The service must be stopped."""
     from app.privacy.backup import rewrite
 
-    running.with_context(lambda context, settings: rewrite(context), purpose="alone")
+    running.with_context(rewrite, purpose="alone")
     printing.note("The database has been written anew; nothing that was deleted is left in it.")
 
 
@@ -172,14 +169,14 @@ def restored(
     pg_restore, a base backup or a return to a moment, and after a standby took over. Revisions then
     go on beyond all numbers that were ever given, and whoever was erased is erased again, by the
     journal of erasures."""
-    from app.bootstrap_privacy import again
     from app.privacy.backup import after_restore
+    from app.privacy.replay_erasures import ErasureReplay
 
     without = stated_without(without_erasures, reason=reason, by=by)
     with printing.progress("erasing again", None) as advance:
         followed, erased = running.with_context(
-            lambda context, settings: after_restore(
-                context, again(context, settings, progress=advance), without=without
+            lambda context: after_restore(
+                ErasureReplay(context, progress=advance, restored=True), without=without
             ),
             purpose="alone",
         )
@@ -196,15 +193,17 @@ def restored(
 
 def reindex() -> None:
     """Read every stored body again, after a profile was corrected."""
-    from app.bootstrap_sources import storing_sources
     from app.config.load import load_settings
     from app.orders.reindex import reindex as run_reindex
+    from app.providers.configured import compile_sources
 
-    sources = storing_sources(load_settings())  # before the store: a wrong one makes no database
+    settings = load_settings()
+    compile_sources(settings)  # before the database: a wrong one makes none
     with printing.progress("reading", None) as advance:
         done = running.with_context(
-            lambda context, settings: run_reindex(context, sources=sources, progress=advance),
+            lambda context: run_reindex(context, progress=advance),
             purpose="alone",
+            loaded=settings,
         )
     printing.note(
         f"Read {counted(done.read, 'delivery', 'deliveries')}: {counted(done.events, 'event')}, "
@@ -229,24 +228,20 @@ def refold(
     ] = None,
 ) -> None:
     """Fold due orders, or rebuild every ledger, and publish what changed."""
-    from app.orders.rebuild import Helpers, refold_all
+    from app.orders.rebuild import refold_all
     from app.orders.refold import refold_until_quiet
 
     chosen = running.processes(jobs, most=8)
     with printing.progress("folding", None) as advance:
         if everything:
             folded = running.with_context(
-                lambda context, settings: refold_all(
-                    context,
-                    progress=advance,
-                    helpers=None if chosen == 1 else Helpers(jobs=chosen, settings=settings),
-                ),
+                lambda context: refold_all(context, progress=advance, jobs=chosen),
                 purpose="alone",
             )
         else:
             folded = running.with_context(
-                lambda context, settings: refold_until_quiet(
-                    context, limit=settings.worker_batch, progress=advance
+                lambda context: refold_until_quiet(
+                    context, limit=context.settings.worker_batch, progress=advance
                 ),
                 purpose="writing",
             )
@@ -267,7 +262,7 @@ def prove(
         raise UsageError("name the orders to prove, or say --all, but not both")
     with printing.progress("proving", None) as advance:
         proof = running.with_context(
-            lambda context, settings: prove_orders(
+            lambda context: prove_orders(
                 context,
                 references or None,
                 shuffles=shuffles,

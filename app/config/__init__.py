@@ -2,7 +2,7 @@
 
 __all__ = (
     "config_file",
-    "database_place",
+    "database_url",
     "load",
     "reading",
     "settings",

@@ -7,8 +7,8 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote
 
+from app.config.database_url import sqlite_file
 from app.config.reading import PREFIX, SettingsReading
 from app.config.settings import Settings
 
@@ -31,12 +31,6 @@ FOREIGN: Final = frozenset({"fuse", "fuseblk", "9p"})
 """Served by a program, which decides by itself what a sync means."""
 
 _ESCAPE = re.compile(r"\\([0-7]{3})")
-
-
-def sqlite_file(url: str) -> Path | None:
-    """The file of an SQLite URL; None for another database."""
-    scheme, _, rest = url.partition("://")
-    return Path(unquote(rest.partition("?")[0][1:])) if scheme.startswith("sqlite") else None
 
 
 def filesystem_kind(path: Path, table: str) -> str:

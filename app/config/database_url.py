@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 SQLITE: Final = "sqlite+aiosqlite"
 POSTGRESQL: Final = "postgresql+asyncpg"
@@ -84,3 +85,9 @@ def _check_server(value: str) -> None:
         raise ValueError(f"has an option that is not known behind its question mark: write {known}")
     if options.get("ssl", "prefer").replace("_", "-") not in MODES:
         raise ValueError(f"must have one of these behind ssl=: {', '.join(MODES)}")
+
+
+def sqlite_file(url: str) -> Path | None:
+    """Return the file of an SQLite URL; None for another database."""
+    scheme, _, rest = url.partition("://")
+    return Path(unquote(rest.partition("?")[0][1:])) if scheme.startswith("sqlite") else None

@@ -27,7 +27,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-from app.config.database_url import database_url
+from app.config.database_url import database_url, sqlite_file
 from app.config.reading import PREFIX
 from app.core.errors import UsageError
 from app.core.hosts import is_loopback
@@ -607,6 +607,45 @@ class Settings(BaseSettings):
     def warnings(self) -> tuple[str, ...]:
         """What is allowed here but would not be in live, one sentence each with the variable."""
         return self._warnings
+
+    def _beside_database(self, ending: str) -> Path | None:
+        database = sqlite_file(self.database_url)
+        return None if database is None else database.with_name(f"{database.stem}.{ending}")
+
+    @property
+    def phone_key_path(self) -> Path:
+        """The phone key's file: as set, else beside the database, else in `var`."""
+        path = self.phones.key_file or self._beside_database("phone.key")
+        return path or Path("var/tallyhook.phone.key")
+
+    @property
+    def evidence_key_path(self) -> Path:
+        """The evidence key's file: as set, else beside the database, else in `var`."""
+        path = self.evidence.key_file or self._beside_database("evidence.key")
+        return path or Path("var/tallyhook.evidence.key")
+
+    @property
+    def erasure_journal_path(self) -> Path | None:
+        """The journal of erasures: as set, else beside the database; None on PostgreSQL without
+        a setting."""
+        return self.erasure_journal or self._beside_database("erasures")
+
+    def for_copy(self, database_url: str) -> Settings:
+        """Return the settings of a copy of the database, whose keys and journal lie where the
+        database's own do."""
+        return self.model_copy(
+            update={
+                "database_url": database_url,
+                "phones": PhonesSettings(key_file=self.phone_key_path),
+                "evidence": self.evidence.model_copy(update={"key_file": self.evidence_key_path}),
+                "erasure_journal": self.erasure_journal_path,
+            }
+        )
+
+    @property
+    def deletes_phones(self) -> bool:
+        """Whether digests of phone numbers are deleted when they are old."""
+        return bool(self.retention_phones_days or self.retention_days)
 
     @property
     def requires_order_record(self) -> bool:

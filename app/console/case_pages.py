@@ -15,7 +15,9 @@ from app.core.text import counted
 from app.core.zones import typed_deadline, typed_instant, wall_clock
 from app.evidence import attachments, dispute, dispute_case
 from app.evidence.dispute_case import to_second
+from app.evidence.dispute_letter import LetterForm, take_letter
 from app.finance.break_acts import one_break
+from app.finance.read_lines import lines_naming
 from app.orders.read_orders import explain_order
 from reconcile.instants import Instant, format_instant
 
@@ -23,7 +25,9 @@ from reconcile.instants import Instant, format_instant
 async def case_document(view: View) -> Document:
     """GET /cases/{order}?family="""
     family = dispute_case.stated_family(view.choice("family", dispute.FAMILIES))
-    case = await view.console.case_of(dispute_case.CaseRequest(order=view.subject, family=family))
+    case = await dispute_case.dispute_case(
+        view.context, dispute_case.CaseRequest(order=view.subject, family=family)
+    )
     document, found = (
         case.document(),
         await attachments.attachments_of(view.context, order=view.subject),
@@ -190,7 +194,7 @@ async def do_exhibit(view: View, reason: str) -> Response:
 async def ask_letter(view: View) -> Asked:
     """What the letter says, and what is missing for it."""
     order = view.needed("order")
-    case = await view.console.case_of(dispute_case.CaseRequest(order=order))
+    case = await dispute_case.dispute_case(view.context, dispute_case.CaseRequest(order=order))
     missing = [each for each in case.items if not each.there]
     return Asked(
         subject=order,
@@ -220,8 +224,8 @@ def _letter_fields(view: View, case: dispute_case.DisputeCase) -> tuple[Field, .
         ),
         Field(
             name="respond_by",
-            label=f"Until when the bank takes an answer ({view.console.zone})",
-            value=_typed(case.respond_by, view.console.zone),
+            label=f"Until when the bank takes an answer ({view.context.calendar_zone})",
+            value=_typed(case.respond_by, view.context.calendar_zone),
             hint="Such as 2026-12-24 10:00, or a day; nothing where you do not know.",
             required=False,
         ),
@@ -243,7 +247,7 @@ async def do_letter(view: View, reason: str) -> Response:
     """The letter as a download."""
     order, given = view.needed("order"), view.given.get("respond_by", "").strip()
     try:
-        respond_by = typed_deadline(given, view.console.zone) if given else None
+        respond_by = typed_deadline(given, view.context.calendar_zone) if given else None
     except ValueError as error:
         raise UsageError(f"until when: {error}") from None
     asked = dispute_case.CaseRequest(
@@ -253,7 +257,8 @@ async def do_letter(view: View, reason: str) -> Response:
         by=view.person.name,
     )
     pdf = view.given.get("ending") == "pdf"
-    content = await view.console.write_letter(asked, "pdf" if pdf else "html")
+    form: LetterForm = "pdf" if pdf else "html"
+    _, content = await take_letter(view.context, asked, form, lines=lines_naming)
     ending, media = ("pdf", "application/pdf") if pdf else ("html", "text/html")
     name = re.sub(r"[^A-Za-z0-9._-]+", "_", order)[:80] or "order"
     disposition = f'attachment; filename="letter-{name}.{ending}"'

@@ -5,6 +5,7 @@ and what the bank booked; and starting a run, trying rules, closing a month.
 from __future__ import annotations
 
 from datetime import tzinfo
+from functools import partial
 from typing import Any, Final
 
 from starlette.responses import Response
@@ -16,6 +17,7 @@ from app.console.words import BANK_PLACES, address
 from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.jobs import Job, job_document
+from app.core.schedule import schedule_entries
 from app.core.text import counted
 from app.finance import (
     bank_match,
@@ -28,6 +30,7 @@ from app.finance import (
     worklist,
 )
 from app.finance.break_acts import finished_run, finished_runs
+from app.finance.report_period import report_in
 from app.finance.reports.render import REPORT_FORMATS, ReportFormat
 from reconcile.instants import DAY, Instant, format_instant, format_known
 from reconcile.periods import Calendar, Month
@@ -164,7 +167,7 @@ async def preview_document(view: View) -> Document:
 async def periods_document(view: View) -> Document:
     """GET /periods"""
     closed, left = await close_period.months(view.context)
-    margin = view.console.closing_margin_days
+    margin = view.context.settings.closing_margin_days
     return {
         "closed": [
             {
@@ -219,8 +222,9 @@ async def _closing(view: View, month: Month, *, under_way: bool) -> Document:
     }
     if done is not None or under_way or document["waits_for"]:
         return document | {"over": True, "checks": []}
-    by, work = view.person.name, view.console.work
-    seen = await view.shared_job("look", month.name, work=lambda: work.against(month.name, by))
+    asked = close_period.CloseRequest(period=month.name, by=view.person.name, still_s=0)
+    look = partial(view.console.work, close_period.against_closing, asked)
+    seen = await view.shared_job("look", month.name, work=look)
     over = month.end <= view.context.clock.now()
     return document | {
         "looked_since": format_instant(seen.began),
@@ -269,7 +273,9 @@ async def reports_document(view: View) -> Document:
             {"form": form, "ending": ending, "for": what}
             for form, (ending, _, what) in MEDIA.items()
         ],
-        "schedule": await scheduled.schedule_document(view.context, view.console.schedule),
+        "schedule": await scheduled.schedule_document(
+            view.context, schedule_entries(view.context.settings.schedule)
+        ),
     }
 
 
@@ -297,13 +303,15 @@ async def report_download(view: View) -> Response:
             environment=view.context.database.environment or "",
         )
         name = f"{view.needed('from')}-{view.needed('to')}"
-        content = await work.report(await closed_periods.on_the_books(view.context, scope), form)
+        content = await work(
+            report_in, await closed_periods.on_the_books(view.context, scope), form
+        )
     else:
         month = await month_of(view.context, name)
         try:
             content = await closed_periods.closed_report(view.context, month.name, form)
         except NotFoundError:
-            content = await work.report(close_period.scope_of(view.context, month, now), form)
+            content = await work(report_in, close_period.scope_of(view.context, month, now), form)
     ending, media, _ = MEDIA[form]
     return Response(
         content,
@@ -316,10 +324,11 @@ async def bank_document(view: View) -> Document:
     """GET /bank?stands=&line=&skip=: the newest lines first, of one place, or the one line, where
     that is asked for. A job matches all of them. Raises UsageError where they cannot be matched."""
     stands, line = view.choice("stands", tuple(BANK_PLACES)), view.word("line")
-    skip, work = view.number("skip") or 0, view.console.work
-    seen = await view.shared_job(
-        "bank", f"{stands} {skip} {line}", work=lambda: work.booked(stands, line, skip, ROWS)
+    skip = view.number("skip") or 0
+    match = partial(
+        view.console.work, bank_match.booked_page, stands=stands, line=line, skip=skip, limit=ROWS
     )
+    seen = await view.shared_job("bank", f"{stands} {skip} {line}", work=match)
     found = (
         bank_match.BookedPage(lines=[], counts={}, more=False)
         if seen.ended is None
@@ -381,9 +390,13 @@ async def do_close(view: View, reason: str) -> str | ActionResult:
     is against it."""
     month = (await month_of(view.context, view.needed("month"))).name
     jobs, by = view.console.jobs, view.person.name
+    asked = close_period.CloseRequest(period=month, by=by, reason=reason)
 
     async def work() -> Proposal | None:
-        return await view.console.work.close(month, by, reason)
+        done = await view.console.work(close_period.close_period, asked)
+        if isinstance(done, tuple):
+            raise UsageError(" ".join(each.sentence for each in done))
+        return done if isinstance(done, Proposal) else None
 
     job = jobs.begin("close", month, by=by, work=work)
     await jobs.wait(job)
@@ -434,10 +447,7 @@ async def do_run(view: View, reason: str) -> str:
     if asked.since is not None and asked.until is not None and asked.since >= asked.until:
         raise UsageError("the first day must not lie after the last one")
     jobs, by = view.console.jobs, view.person.name
-
-    async def work() -> int:
-        return await view.console.work.reconcile(asked, by, reason)
-
+    work = partial(view.console.work, reconcile_period.reconcile_for, asked, by=by, reason=reason)
     await jobs.wait(jobs.begin("run", RUN, by=by, work=work))
     return "/runs"
 
@@ -471,10 +481,7 @@ async def do_preview(view: View, reason: str) -> str:
     """Compare, and wait a little."""
     rules = view.given.get("rules", "").replace("\r\n", "\n")  # read where it can be ended
     jobs, by = view.console.jobs, view.person.name
-
-    async def work() -> dict[str, Any]:
-        return await view.console.work.preview(rules)
-
+    work = partial(view.console.reads_rules, match_rules.previewed_rules, rules)
     mark = await tried_as(view, rules)
     job = jobs.begin("preview", by, by=by, work=work, mark=mark)
     await jobs.wait(job)
@@ -516,8 +523,10 @@ async def do_save_rules(view: View, reason: str) -> str | ActionResult:
     job = preview_of(view, view.needed("preview"))
     if job.ended is None or job.problem is not None or not await _still_against(view, job):
         raise UsageError("what these rules would change now is not known: try them again")
-    done = await view.console.work.save_rules(rules_tried(job), view.person.name, reason)
-    return "/runs" if done is None else proposed(done)
+    done = await view.console.reads_rules(
+        match_rules.save_rules, rules_tried(job), by=view.person.name, reason=reason
+    )
+    return proposed(done) if isinstance(done, Proposal) else "/runs"
 
 
 async def _still_against(view: View, job: Job) -> bool:

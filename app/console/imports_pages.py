@@ -6,6 +6,7 @@ back.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from hmac import compare_digest
 from typing import Any, Final
 
@@ -258,7 +259,7 @@ def _reading(view: View) -> tuple[Field, ...]:
             label="Mapping",
             choices=(
                 ("", "none: it is a known export, or its columns have the usual names"),
-                *((name, name) for name in mappings_in(view.console.mappings)),
+                *((name, name) for name in mappings_in(view.context.settings.console.mappings)),
             ),
             hint="The mappings of TALLYHOOK_CONSOLE__MAPPINGS, by the names of their files.",
             required=False,
@@ -288,7 +289,6 @@ def _reading(view: View) -> tuple[Field, ...]:
 
 async def ask_upload(view: View) -> Asked:
     """Which file, and how it is read."""
-    console = view.console
     return Asked(
         subject="Imports",
         lines=(
@@ -308,7 +308,7 @@ async def ask_upload(view: View) -> Asked:
             Field(
                 name="source",
                 label="Whose statement",
-                choices=tuple((name, name) for name in sorted(console.sources))
+                choices=tuple((name, name) for name in sorted(view.context.sources))
                 or (("", "no source is set up"),),
                 hint="Only for a provider's statement.",
                 required=False,
@@ -332,8 +332,9 @@ async def do_upload(view: View, reason: str) -> str:
     view.console.uploads.keep(upload)
 
     async def work() -> None:
-        upload.seen = await view.console.work.import_file(
-            upload.kind, replace(upload.request, dry_run=True), upload.source
+        request = replace(upload.request, dry_run=True)
+        upload.seen = await view.console.work(
+            imports.import_kind, request, kind=upload.kind, source=upload.source
         )
 
     upload.job = view.console.jobs.begin("import", upload.name, by=upload.by, work=work)
@@ -353,9 +354,12 @@ def _upload(view: View) -> Upload:
     named: dict[str, imports.ImportKind] = {each: each for each in KINDS}
     kind = named.get(given.get("kind", ""), "statement")
     source = given.get("source", "") if kind == "statement" else ""
-    if source and source not in view.console.sources:
+    if source and source not in view.context.sources:
         raise UsageError("there is no source of this name")
-    mappings, mapping = mappings_in(view.console.mappings), given.get("mapping", "")
+    mappings, mapping = (
+        mappings_in(view.context.settings.console.mappings),
+        given.get("mapping", ""),
+    )
     if mapping and mapping not in mappings:
         raise UsageError("there is no mapping of this name any more")
     preset = given.get("preset", "") if kind != "bank" else ""
@@ -446,7 +450,9 @@ async def do_import(view: View, reason: str) -> str:
         upload.request = request
 
     async def work() -> None:
-        done = await view.console.work.import_file(upload.kind, request, upload.source)
+        done = await view.console.work(
+            imports.import_kind, request, kind=upload.kind, source=upload.source
+        )
         upload.done = done
         if done.number is not None:
             upload.file.path.unlink(missing_ok=True)
@@ -495,11 +501,11 @@ async def _of_address(view: View) -> tuple[int, imports.ImportKind, str]:
 async def ask_take_back(view: View) -> Asked:
     """What would no longer count, and whether one person may do that."""
     number, kind, file = await _of_address(view)
-    by, work = view.person.name, view.console.work
-    subject, back = f"import {number}, {KINDS[kind]} {file}", address("imports", str(number))
-    seen = await view.shared_job(
-        "withdrawal", str(number), work=lambda: work.withdrawable(number, kind, by)
+    count = partial(
+        view.console.work, withdraw_import.withdrawable, number, kind=kind, by=view.person.name
     )
+    subject, back = f"import {number}, {KINDS[kind]} {file}", address("imports", str(number))
+    seen = await view.shared_job("withdrawal", str(number), work=count)
     if seen.ended is None:
         line = (
             "What stands by it is being counted, which takes a while with many lines: look again."
@@ -526,18 +532,22 @@ async def ask_take_back(view: View) -> Asked:
 async def do_take_back(view: View, reason: str) -> str | ActionResult:
     """Take it back, or propose that, and wait a little."""
     number, kind, _ = await _of_address(view)
-    by, work = view.person.name, view.console.work
-    shown = view.given.get("seen", "")
+    by, shown = view.person.name, view.given.get("seen", "")
     if not shown:
         raise UsageError("look at what would be taken back first")
-
-    async def take_back() -> Proposal | None:
-        return await work.withdraw(number, kind, by, reason, shown)
-
+    take_back = partial(
+        view.console.work,
+        withdraw_import.withdraw_import,
+        number,
+        kind=kind,
+        by=by,
+        reason=reason,
+        seen_as=shown,
+    )
     jobs, back = view.console.jobs, address("imports", str(number))
     job = jobs.begin("withdraw", str(number), by=by, work=take_back)
     await jobs.wait(job)
     if job.ended is None:
         line = "You may leave this page. The import says when it is taken back."
         return ActionResult(title="It is being taken back", lines=(line,), back=back)
-    return back if job.result is None else proposed(job.result)
+    return proposed(job.result) if isinstance(job.result, Proposal) else back

@@ -24,11 +24,12 @@ from app.console.view import ActionResult, Asked, Field, Table, View
 from app.console.words import TAKEN, address
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted, is_human_text
-from app.evidence.bundle import Built, BundleRequest
+from app.evidence.bundle import Built, BundleRequest, build_evidence
 from app.evidence.prove_sealed import prove_each
+from app.finance.read_lines import lines_naming
 from app.finance.worklist import ORDERS
 from app.monitoring.alarm_messages import TAKEN_STATES, take_alarm
-from app.monitoring.watchdog import alarms
+from app.monitoring.watchdog import Watched, alarms
 from app.orders import customers, delivery_log, notify_shop, order_notes, read_orders, unmask_many
 from app.receiving.reverify import previewed, reverify
 from reconcile.instants import HOUR
@@ -85,7 +86,7 @@ async def _built(view: View) -> Built:
         by=view.person.name,
         attachments=view.given.get("attachments") == "yes",
     )
-    return await view.console.build_evidence(asked)
+    return await build_evidence(view.context, asked, lines=lines_naming)
 
 
 def _file_name(order: str) -> str:
@@ -173,13 +174,8 @@ async def do_tell_again(view: View, reason: str) -> str:
 
 async def ask_reverify(view: View) -> Asked:
     """What would become of the refused deliveries, judged by the secrets and profiles of now."""
-    source = view.choice("source", tuple(view.console.sources))
-    found = await previewed(
-        view.context,
-        sources=view.console.sources,
-        only=source,
-        environment=view.console.environment,
-    )
+    source = view.choice("source", tuple(view.context.sources))
+    found = await previewed(view.context, only=source)
     lines = [
         f"{counted(found.judged, 'refused delivery is', 'refused deliveries are')} kept. Judged "
         f"by the secrets and profiles of now, {len(found.accepted)} would be accepted as of their "
@@ -205,10 +201,7 @@ async def do_reverify(view: View, reason: str) -> str:
     """Judge them again, and store what is genuine."""
     await reverify(
         view.context,
-        sources=view.console.sources,
-        only=view.choice("source", tuple(view.console.sources)),
-        environment=view.console.environment,
-        progress=lambda _: None,
+        only=view.choice("source", tuple(view.context.sources)),
         by=view.person.name,
         why=reason,
     )
@@ -257,9 +250,7 @@ async def ask_unmask(view: View) -> Asked:
 async def do_unmask(view: View, reason: str) -> ActionResult:
     """Show it, once."""
     order = view.needed("order")
-    phones = await customers.unmask(
-        view.context, order, sources=view.console.sources, reason=reason, by=view.person.name
-    )
+    phones = await customers.unmask(view.context, order, reason=reason, by=view.person.name)
     return ActionResult(
         title=f"Phone number of {order}",
         lines=(
@@ -295,7 +286,6 @@ async def do_body(view: View, reason: str) -> Response:
     body = await customers.reveal_body(
         view.context,
         delivery,
-        sources=view.console.sources,
         reason=reason,
         by=view.person.name,
     )
@@ -325,9 +315,7 @@ async def ask_note(view: View) -> Asked:
 async def do_note(view: View, reason: str) -> str:
     """Add it."""
     order = view.needed("order")
-    await order_notes.add_note(
-        view.context, order, note=reason, sources=view.console.sources, by=view.person.name
-    )
+    await order_notes.add_note(view.context, order, note=reason, by=view.person.name)
     return address("orders", order)
 
 
@@ -440,7 +428,7 @@ async def do_drop_list(view: View, reason: str) -> str:
 async def ask_take_alarm(view: View) -> Asked:
     """Which alarm, and what it says."""
     name = view.needed("alarm")
-    found = (await alarms(view.console.watched)).get(name)
+    found = (await alarms(Watched(view.context))).get(name)
     if found is None:
         return Asked(
             subject=name.replace("_", " "),
@@ -477,7 +465,7 @@ async def do_take_alarm(view: View, reason: str) -> str:
     await take_alarm(
         view.context,
         view.needed("alarm"),
-        lasting=await alarms(view.console.watched),
+        lasting=await alarms(Watched(view.context)),
         state=state,
         by=view.person.name,
         why=reason,
@@ -589,9 +577,7 @@ async def do_see_numbers(view: View, reason: str) -> ActionResult | Response:
         raise UsageError(f"as is one of: {', '.join(FORMS)}")
     found = await proposal_shown(view, view.needed("proposal"))
     kind = _kind(view)
-    seen = await unmask_many.see_numbers(
-        view.context, kind, found, sources=view.console.sources, by=view.person.name
-    )
+    seen = await unmask_many.see_numbers(view.context, kind, found, by=view.person.name)
     document = unmask_many.numbers_document(kind, found, seen)
     if form == "page":
         rows = tuple(

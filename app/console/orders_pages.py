@@ -21,10 +21,11 @@ from app.core.errors import NotFoundError, UsageError
 from app.finance.break_acts import breaks_of
 from app.monitoring.alarm_messages import owners_of
 from app.monitoring.health import COUNTED, overview
-from app.monitoring.watchdog import alarms
+from app.monitoring.watchdog import Watched, alarms
 from app.orders import delivery_log, find_orders, notify_shop, order_notes, read_orders
 from app.orders.delivery_log import arrivals_by_minute
 from app.orders.read_orders import newest_orders
+from app.providers.configured import accounts
 from app.receiving.diagnose import diagnose_delivery
 from app.receiving.kept_request import no_delivery
 from reconcile.instants import Instant, format_instant, format_known
@@ -56,7 +57,7 @@ async def now_document(view: View) -> Document:
         *await newest_orders(view.context, limit=SHOWN, finding="held_back"),
     ]
     rows = {each.ledger.order: each for each in sorted(waiting, key=lambda each: -each.seq)}
-    found = await alarms(view.console.watched)
+    found = await alarms(Watched(view.context))
     waits = await view.console.proposals.waiting(kinds=shown_kinds(view))
     proposals = len(waits) if view.person.may_read("proposals") else None
     owners = await owners_of(view.context, found)
@@ -173,9 +174,7 @@ async def find_document(view: View, text: str) -> Document:
     found = await find_orders.find_orders(
         view.context,
         text,
-        sources=view.console.sources,
         limit=FOUND,
-        country=view.console.phone_country,
         refused=view.person.may_read("refused_deliveries"),
     )
     return {
@@ -348,7 +347,7 @@ async def deliveries_document(view: View) -> Document:
     return {
         "filters": {"verdict": verdict, "source": source, "before": view.word("before")},
         "verdicts": list(verdicts),
-        "sources": sorted(view.console.sources),
+        "sources": sorted(view.context.sources),
         "deliveries": [_arrival(each) for each in found],
         "next": found[-1].delivery_id if len(found) == ROWS else None,
     }
@@ -363,9 +362,7 @@ async def delivery_document(view: View) -> Document:
             raise no_delivery(view.subject)
         await delivery_log.note_reading(view.context, entry, by=view.person.name)
     order = await delivery_log.order_of(view.context, entry)
-    phones, headers = await delivery_log.masked_parts(
-        view.context, entry, sources=view.console.sources
-    )
+    phones, headers = await delivery_log.masked_parts(view.context, entry)
     pairs = [line.partition(": ") for line in headers]
     return _arrival(entry) | {
         "order": order,
@@ -383,7 +380,9 @@ async def delivery_document(view: View) -> Document:
 async def _doctor(view: View) -> dict[str, Any]:
     """Which known mistakes would explain the refusal; why none could be tried, where none could."""
     try:
-        found = await diagnose_delivery(view.context, view.subject, accounts=view.console.accounts)
+        found = await diagnose_delivery(
+            view.context, view.subject, accounts=accounts(view.context.settings)
+        )
     except (UsageError, NotFoundError) as error:
         return {"mistakes": [], "untried": str(error), "unexplained": None}
     return {

@@ -66,9 +66,9 @@ class Pages:
             settling_words=words.SETTLINGS,
             side_words=SIDE_WORDS,
             taken_words=words.TAKEN,
-            environment=console.environment,
-            merchant=console.context.merchant,
-            zone=str(console.zone),
+            environment=console.context.database.environment,
+            merchant=console.context.settings.merchant,
+            zone=str(console.context.calendar_zone),
             now=lambda: format_instant(console.context.clock.now()),
             arrivals_chart=self._arrivals_chart,
             timeline=self._timeline,
@@ -179,7 +179,7 @@ class Pages:
             title="Deliveries in the last hour",
             about=f"In the last hour came {total}, {refused} of them refused; one bar a minute.",
             labels=[
-                words.clock_time(words.parsed(each["minute"]), self._console.zone)
+                words.clock_time(words.parsed(each["minute"]), self._console.context.calendar_zone)
                 for each in arrivals
             ],
             series=[
@@ -199,7 +199,7 @@ class Pages:
             )
             for number, each in enumerate(events, 1)
         ]
-        return drawing(spoken, Times(letter_zone(self._console.zone)))
+        return drawing(spoken, Times(letter_zone(self._console.context.calendar_zone)))
 
 
 def _filters(console: Console) -> dict[str, Any]:
@@ -210,10 +210,10 @@ def _filters(console: Console) -> dict[str, Any]:
         "words": words.marked,
         "called": words.called,
         "finding": words.finding,
-        "moment": words.moment_in(console.zone),
-        "booked": words.booked_in(console.zone),
+        "moment": words.moment_in(console.context.calendar_zone),
+        "booked": words.booked_in(console.context.calendar_zone),
         "size": words.size,
-        "prose": words.prose_in(console.zone),
+        "prose": words.prose_in(console.context.calendar_zone),
         "ended": words.ended,
         "of_forms": words.of_forms,
         "spoken": words.spoken,

@@ -140,7 +140,7 @@ async def do_approve(view: View, reason: str) -> str | ActionResult:
     kind, by = view.console.proposals.kinds.get(found.kind), view.person.name
 
     async def work() -> None:
-        await view.console.work.approve(found.id, by, reason)
+        await view.console.approve(found.id, by, reason)
 
     back = address("proposals", found.id)
     if kind is None or not kind.takes_long:

@@ -7,18 +7,22 @@ ended, a token revoked, an item of the go-live checklist signed.
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from hmac import compare_digest
 from typing import Any, Final
 from urllib.parse import urlencode
 
 from app.access import operators, sessions, tokens
-from app.console.view import ROWS, ActionResult, Asked, Checked, Document, Field, View
+from app.console.view import ROWS, ActionResult, Asked, Document, Field, View
 from app.console.words import ACTIONS, NOTIFICATIONS
 from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.jobs import job_document
 from app.core.text import counted
 from app.evidence import prove_sealed, seal, witnesses
+from app.evidence.keys import own_key
+from app.evidence.seal import rotate_key
 from app.evidence.verify_log import verify_log
+from app.golive.examine import Checked, check_all
 from app.golive.golive import ITEMS, REHEARSED, STATED, last_checklist, note_checks, sign
 from app.monitoring.health import overview
 from app.orders.notify_shop import STATES, list_notifications, redeliver
@@ -147,7 +151,7 @@ async def log_document(view: View) -> Document:
         "checkpoint": None
         if newest is None
         else {"size": newest.size, "at": format_instant(newest.at), "note": newest.note},
-        **await witnesses.witness_document(view.context, view.console.watched.witnesses),
+        **await witnesses.witness_document(view.context),
     }
 
 
@@ -202,7 +206,7 @@ async def golive_document(view: View) -> Document:
     items = await last_checklist(view.context, None if found is None else found.checklist)
     may_be_signed = ITEMS if found is not None else SIGNED
     return {
-        "environment": view.console.environment,
+        "environment": view.context.database.environment,
         "left": sum(each.state != "passed" for each in items),
         "checks": job_document(job),
         "doctor": [] if found is None else found.doctor,
@@ -333,14 +337,14 @@ async def ask_rotate(view: View) -> Asked:
 async def do_rotate(view: View, reason: str) -> ActionResult:
     """Begin it."""
     try:
-        fingerprint = await view.console.rotate_key(view.person.name)
+        key = await rotate_key(view.context, by=view.person.name)
     except ConfigurationError as error:
         raise UsageError("; ".join(error.problems)) from None
     return ActionResult(
         title="A new key signs from now on",
         lines=(
-            f"Its fingerprint is {fingerprint}. `tallyhook log key` on the machine shows it in the "
-            "forms that others need; have its file backed up with the old one's.",
+            f"Its fingerprint is {key.public.fingerprint}. `tallyhook log key` on the machine "
+            "shows it in the forms that others need; have its file backed up with the old one's.",
             "Have the service restarted now: until then it signs with the old key.",
         ),
         back="/log",
@@ -365,7 +369,7 @@ async def ask_verify(view: View) -> Asked:
 async def do_verify(view: View, reason: str) -> ActionResult:
     """Recompute it, and say what does not fit."""
     try:
-        own = view.console.own_key()
+        own = own_key(view.context.settings)
         found = await verify_log(view.context, own=own, progress=lambda _done, _of: None)
     except NotFoundError:
         raise UsageError("nothing is sealed yet: the service seals what waits by itself") from None
@@ -516,7 +520,7 @@ async def do_add_token(view: View, reason: str) -> ActionResult:
         name=name,
         scopes=scopes,
         until=until,
-        zone=view.console.zone,
+        zone=view.context.calendar_zone,
         by=view.person.name,
     )
     return ActionResult(
@@ -580,7 +584,9 @@ async def do_checks(view: View, reason: str) -> str:
     """Have them run, and wait a little."""
     jobs, by = view.console.jobs, view.person.name
     await note_checks(view.context, by=by)
-    await jobs.wait(jobs.begin("checks", "golive", by=by, work=view.console.work.check))
+    await jobs.wait(
+        jobs.begin("checks", "golive", by=by, work=partial(view.console.work, check_all))
+    )
     return "/golive"
 
 

@@ -57,10 +57,10 @@ async def setup_document(view: View) -> Document:
     """GET /setup"""
     unknown = (await last_came(view.context, ""))[1]
     return {
-        "receiver": view.console.receiver or None,
+        "receiver": view.context.settings.public_url or None,
         "unknown_refused": format_known(unknown),
         "sources": [
-            await _source(view, source) for _, source in sorted(view.console.sources.items())
+            await _source(view, source) for _, source in sorted(view.context.sources.items())
         ],
     }
 
@@ -77,7 +77,7 @@ async def _source(view: View, source: Source) -> dict[str, Any]:
     }
     return {
         "source": source.name,
-        "address": f"{view.console.receiver}/webhooks/{source.name}",
+        "address": f"{view.context.settings.public_url}/webhooks/{source.name}",
         "profile": profile.name,
         "verifies_only": profile.verifies_only,
         "last_taken": format_known(taken),
@@ -95,12 +95,12 @@ async def _source(view: View, source: Source) -> dict[str, Any]:
 
 
 def _testable(view: View, source: Source) -> bool:
-    return view.console.environment == "sandbox" and bool(examples_of(source.profile.name))
+    return view.context.database.environment == "sandbox" and bool(examples_of(source.profile.name))
 
 
 def _chosen(view: View) -> Source:
-    name = view.choice("source", tuple(view.console.sources))
-    source = None if name is None else view.console.sources[name]
+    name = view.choice("source", tuple(view.context.sources))
+    source = None if name is None else view.context.sources[name]
     if source is None or not _testable(view, source):
         raise UsageError(
             "a test event is sent in the sandbox alone, to a source whose provider documents "
@@ -142,7 +142,7 @@ async def ask_test_event(view: View) -> Asked:
             Field(
                 name="service",
                 label="Where the service listens",
-                value=view.console.receiver or SERVE,
+                value=view.context.settings.public_url or SERVE,
                 hint="This machine, or the address that is set as TALLYHOOK_PUBLIC_URL.",
             ),
         ),
@@ -158,7 +158,7 @@ UNCONFIRMED: Final = (
 async def do_test_event(view: View, reason: str) -> ActionResult:
     """Send it, and say what became of it."""
     source = _chosen(view)
-    service = service_address(view.given.get("service", ""), own=view.console.receiver)
+    service = service_address(view.given.get("service", ""), own=view.context.settings.public_url)
     known = {each.name: each for each in examples_of(source.profile.name)}
     example = known.get(view.given.get("event", ""))
     if example is None:
@@ -229,7 +229,8 @@ async def _sent(
 ) -> Exchange:
     """The example as the provider would send it now, about this order. Raises UsageError where it
     has no place for one."""
-    now, known_as = view.context.clock.now(), f"{view.console.receiver or SERVE}{urlsplit(to).path}"
+    known_as = f"{view.context.settings.public_url or SERVE}{urlsplit(to).path}"
+    now = view.context.clock.now()
     signed = shape_event(source, example, WantedEvent(order=order), now=now, url=known_as)
     query = urlsplit(signed.url).query
     request = Recorded(

@@ -7,10 +7,8 @@ template that shows the document. So the page equals its `.json`, and its `.csv`
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import tzinfo
-from pathlib import Path
 from typing import Any, Final, Literal
 
 import httpx2
@@ -18,33 +16,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.access.operators import MAY, MAY_READ, Action, Reading, Role, last_done
-from app.access.proposal import Proposal
 from app.access.proposals import Proposals
 from app.console.live import Live
 from app.console.uploads import Received, Uploads
 from app.context.context import AppContext
+from app.context.work import Work
 from app.core.errors import UsageError
 from app.core.jobs import Job, Jobs
-from app.core.schedule import ScheduleEntry
 from app.core.zones import typed_instant
-from app.evidence.bundle import Built, BundleRequest
-from app.evidence.dispute_case import CaseRequest, DisputeCase
-from app.evidence.dispute_letter import LetterForm
-from app.evidence.keys import PublicKey
-from app.finance.bank_match import BookedPage
-from app.finance.imports import Imported, ImportKind, ImportRequest
-from app.finance.reconcile_period import RunRequest
-from app.finance.reports.render import ReportFormat
-from app.finance.withdraw_import import Foreseen
-from app.golive.golive import ChecklistItem
-from app.monitoring.watchdog import Watched
-from app.privacy.erase import ErasureRequest
-from app.privacy.erase_finding import Erasure
-from app.providers.doctor import Account
-from app.providers.source import Source
 from reconcile.instants import Instant
-from reconcile.reporting.closing import Blocker
-from reconcile.reporting.report import Scope
 
 # --- what a console's jobs do ---------------------------------------------------------------------
 
@@ -52,55 +32,6 @@ JobKind = Literal[
     "import", "run", "preview", "look", "bank", "withdrawal", "withdraw", "close", "approve",
     "checks",
 ]  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
-    """What the checks before going live have found.
-
-    doctor     the rows of `tallyhook doctor --format json`
-    checklist  the items of the checklist that a program can check, unsigned
-    """
-
-    doctor: list[dict[str, Any]]
-    checklist: list[ChecklistItem]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
-    """What jobs do; each is done in a process of its own where the console is a real one.
-
-    reconcile    (what, by whom, why) → the run's number
-    preview      (rules) → `RulesPreview.document`. Raises UsageError with every mistake in them:
-                 reading some takes long
-    save_rules   (rules, by whom, why) → the proposal, where the rules in force let nobody change
-                 them alone; None: they are in force
-    import_file  (kind, request, source) → what became of the file
-    close        (month, by whom, why) → the proposal, where the rules let nobody close alone; None:
-                 it is closed. Raises UsageError with everything that is against it
-    against      (month, by whom) → what is against closing it; nothing is written
-    booked       (where they stand, or which one, lines left out, lines at most) → bank lines with
-                 their match
-    withdrawable  (import, kind, by whom) → what taking it back would do
-    withdraw     (import, kind, by whom, why, mark of what was seen) → the proposal, where its money
-                 is above what one person may accept; None: it is taken back
-    approve      (proposal, by whom, why), for what takes long
-    report       (of what, format) → a report's bytes. Raises UsageError where it cannot be made
-    check        () → what the checks before going live find
-    """
-
-    reconcile: Callable[[RunRequest, str, str], Awaitable[int]]
-    preview: Callable[[str], Awaitable[dict[str, Any]]]
-    save_rules: Callable[[str, str, str], Awaitable[Proposal | None]]
-    import_file: Callable[[ImportKind, ImportRequest, str], Awaitable[Imported]]
-    close: Callable[[str, str, str], Awaitable[Proposal | None]]
-    against: Callable[[str, str], Awaitable[tuple[Blocker, ...]]]
-    booked: Callable[[str | None, str | None, int, int], Awaitable[BookedPage]]
-    withdrawable: Callable[[int, ImportKind, str], Awaitable[Foreseen]]
-    withdraw: Callable[[int, ImportKind, str, str, str], Awaitable[Proposal | None]]
-    approve: Callable[[str, str, str], Awaitable[None]]
-    report: Callable[[Scope, ReportFormat], Awaitable[bytes]]
-    check: Callable[[], Awaitable[Checked]]
 
 
 # --- pages and acts -------------------------------------------------------------------------------
@@ -115,54 +46,31 @@ FORMS: Final = ("html", "json", "csv")
 class Console:
     """What pages work with.
 
-    zone           in which times are shown
     origin         scheme and host as browsers know them
     hosts          what may stand in a request's Host header
     loopback       whether it is for this machine alone
     cookie         the name of the sessions' cookie
-    phone_country  the calling code of phone numbers without one; empty where none is set
-    mappings       the folder of mappings that are offered by name
-    case_of        an order's case, and write_letter its letter, with who takes it in the trail
-    work           what jobs do
-    would_erase    says what erasing would take, and erases nothing
-    propose_erasing  proposes it to a second admin
-    rotate_key     begins a new evidence key in somebody's name, and returns its fingerprint
-    own_key        the evidence key that is here; None where none is
-    receiver       scheme and host at which providers reach the receiver; empty: nobody has said
-    transport      by which test events go; None: by the network
-    schedule       what is done at its times
     mark_key       with which a form that looks first marks what it looked at; of this process alone
+    work           runs what reads everything; a real console does so in another process
+    reads_rules    likewise, with a time limit: a TOML parser's time grows with the square
+    approve        (proposal, by whom, why), for what takes long
+    transport      by which test events go; None: by the network
     """
 
     context: AppContext
-    environment: str
-    zone: tzinfo
     origin: str
     hosts: frozenset[str]
     loopback: bool
     cookie: str
-    sources: Mapping[str, Source]
-    phone_country: str
-    accounts: Mapping[str, Account]
-    watched: Watched
-    closing_margin_days: int
-    proposals: Proposals
-    receiver: str
     mark_key: str = field(repr=False)
-    build_evidence: Callable[[BundleRequest], Awaitable[Built]]
-    case_of: Callable[[CaseRequest], Awaitable[DisputeCase]]
-    write_letter: Callable[[CaseRequest, LetterForm], Awaitable[bytes]]
-    mappings: Path | None
+    proposals: Proposals
     work: Work
+    reads_rules: Work
+    approve: Callable[[str, str, str], Awaitable[None]]
     jobs: Jobs
     uploads: Uploads
     live: Live
-    would_erase: Callable[[ErasureRequest], Awaitable[Erasure]]
-    propose_erasing: Callable[[ErasureRequest], Awaitable[Proposal]]
-    rotate_key: Callable[[str], Awaitable[str]]
-    own_key: Callable[[], PublicKey | None]
     transport: httpx2.AsyncBaseTransport | None = None
-    schedule: Sequence[ScheduleEntry] = ()
 
     @property
     def secure(self) -> bool:
@@ -259,7 +167,9 @@ class View:
         else."""
         given = self.word(name)
         try:
-            return None if given is None else typed_instant(given.strip(), self.console.zone)
+            return (
+                None if given is None else typed_instant(given.strip(), self.context.calendar_zone)
+            )
         except ValueError as error:
             raise UsageError(str(error)) from None
 

@@ -5,30 +5,29 @@ Command line, API and console hold an AppContext and hand it to operations.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
-from pathlib import Path
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from app.config.settings import Settings
 from app.context.signals import Signals
 from app.context.unread import UnreadInbox
 from app.core.clock import Clock
-from app.core.phone_key import PhoneKey
+from app.core.phone_key import PhoneKey, read_phone_key
+from app.core.zones import zone_named
 from app.database.database import Database
 from reconcile.ledger.policy import Policy
 
+if TYPE_CHECKING:
+    from app.providers.source import Source
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass(frozen=True, kw_only=True)
 class AppContext:
-    """One open database, seen through one policy, on one clock.
-
-    phone_key        what customers' phone numbers are found by; None: they are neither noted nor
-                     found
-    erasure_journal  the file that knows who was erased; None: nobody can be
-    zone             in which the merchant counts days and months; None: nobody has said
-    phone_country    the calling code of phone numbers without one; empty: nobody has said
-    merchant         the merchant's name, for the pages of reports; empty: nobody has said
-    """
+    """One open database, seen through one policy, on one clock. What is compiled from the settings
+    is built when it is first asked for."""
 
     settings: Settings
     database: Database
@@ -36,11 +35,24 @@ class AppContext:
     signals: Signals
     policy: Policy
     clock: Clock
-    phone_key: PhoneKey | None = None
-    erasure_journal: Path | None = None
-    zone: tzinfo | None = None
-    phone_country: str = ""
-    merchant: str = ""
+
+    @cached_property
+    def sources(self) -> Mapping[str, Source]:
+        """Every configured source. Raises ConfigurationError with the mistakes of all of them."""
+        from app.providers.configured import compile_sources  # what few commands need
+
+        return compile_sources(self.settings, phone_key=self.phone_key)
+
+    @cached_property
+    def phone_key(self) -> PhoneKey | None:
+        """What customers' phone numbers are found by; None: they are neither noted nor found.
+        Raises ConfigurationError where its file cannot be read."""
+        return read_phone_key(self.settings.phone_key_path)
+
+    @cached_property
+    def zone(self) -> tzinfo | None:
+        """In which the merchant counts days and months; None: nobody has said."""
+        return zone_named(self.settings.timezone) if self.settings.timezone else None
 
     @property
     def calendar_zone(self) -> tzinfo:

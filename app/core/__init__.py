@@ -4,6 +4,7 @@ __all__ = (
     "alarm",
     "cells",
     "child",
+    "child_processes",
     "clock",
     "errors",
     "hosts",

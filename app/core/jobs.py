@@ -30,6 +30,10 @@ GOOD_FOR: Final[Duration] = MINUTE
 """How long a shared result is reused, for changes that its mark doesn't show, such as a payment."""
 
 
+def silent(_: int) -> None:
+    """Take a count of progress that nobody watches."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Job:
     """One job.

@@ -7,7 +7,6 @@ __all__ = (
     "dispute",
     "dispute_case",
     "dispute_letter",
-    "gather_evidence",
     "keys",
     "letter",
     "prove_sealed",

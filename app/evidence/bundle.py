@@ -15,6 +15,7 @@ from app.core.errors import UsageError
 from app.core.text import counted
 from app.evidence import gather_evidence, keys, letter, rendering, seal, verify
 from app.evidence.attachments import ENDINGS
+from app.evidence.witnesses import witnesses_of
 from app.orders.customers import checked_reason
 from app.orders.delivery_log import shown_address, shown_header
 from app.orders.holds import hold_if_due
@@ -365,8 +366,7 @@ async def build_evidence(
     context: AppContext,
     request: BundleRequest,
     *,
-    providers: gather_evidence.Providers,
-    signer: seal.CheckpointSigner,
+    lines: gather_evidence.ReadsLines,
 ) -> Built:
     """Build the bundle. Personal data take the role that may unmask, and a reason.
 
@@ -381,9 +381,10 @@ async def build_evidence(
             await permitted(connection, by=request.by, action="unmasked")
     await must_have_read(context)
     await hold_if_due(context, [request.order])  # what is read in it must have been recorded
-    dossier = await _sealed_dossier(context, request, providers=providers, signer=signer)
+    signer = await seal.open_signer(context)
+    dossier = await _sealed_dossier(context, request, lines=lines, signer=signer)
     reason = checked_reason(request.reason, sorted(dossier.phones)) if request.reason else ""
-    now, witnesses = context.clock.now(), providers.witnesses
+    now, witnesses = context.clock.now(), witnesses_of(context.settings)
     async with context.database.reading() as connection:
         marks = await marks_of(connection, [request.order])
     cosigned = {(each.name, each.key_id) for each in signatures_of(dossier.sealed.checkpoint)}
@@ -408,7 +409,7 @@ async def _sealed_dossier(
     context: AppContext,
     request: BundleRequest,
     *,
-    providers: gather_evidence.Providers,
+    lines: gather_evidence.ReadsLines,
     signer: seal.CheckpointSigner,
 ) -> gather_evidence.Dossier:
     """Gather the dossier, with proofs of what came a moment ago too; another sealer may be in the
@@ -424,7 +425,7 @@ async def _sealed_dossier(
             request.order,
             as_of=request.as_of,
             full=request.reason is not None,
-            providers=providers,
+            lines=lines,
             attachments=request.attachments,
         )
         if not dossier.sealed.unsealed:

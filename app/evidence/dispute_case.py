@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from app.config.settings import Settings
 from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.masking import Masking
@@ -142,13 +143,16 @@ def stated_family(word: str | None) -> disputes.Family | None:
     return found
 
 
-async def dispute_case(
-    context: AppContext,
-    asked: CaseRequest,
-    *,
-    sources: Mapping[str, Source],
-    merchant: Merchant,
-) -> DisputeCase:
+def merchant_of(settings: Settings) -> Merchant:
+    """Return who answers a dispute."""
+    return Merchant(
+        name=settings.merchant,
+        address=settings.merchant_address,
+        contact=settings.merchant_contact,
+    )
+
+
+async def dispute_case(context: AppContext, asked: CaseRequest) -> DisputeCase:
     """Gather an order's case. Raise NotFoundError where nothing was known of it by then."""
     now = context.clock.now()
     async with context.database.reading() as connection:
@@ -157,10 +161,10 @@ async def dispute_case(
         known = whole.known_at(as_of)
         if not known.records and not known.deliveries:
             raise nothing_known(whole, asked.as_of)
-        masking = Masking(await phones_of(connection, asked.order, sources=sources))
+        masking = Masking(await phones_of(connection, asked.order, sources=context.sources))
         masked = gather_evidence.masked_history(known, masking)
         ledger = fold(masked, policy=context.policy, as_of=as_of)
-        dates = await _respond_by(connection, known, ledger, sources)
+        dates = await _respond_by(connection, known, ledger, context.sources)
         reported = disputes.dispute_of(ledger, respond_by=dates)
         records = await attachment_store.attachments_of_order(connection, asked.order)
         earlier = await _earlier(connection, context, known, as_of, masking)
@@ -171,7 +175,7 @@ async def dispute_case(
     respond_by = asked.respond_by or (reported.respond_by if reported else None)
     facts = disputes.CaseFacts(
         respond_by=respond_by,
-        missing_merchant=merchant.missing(),
+        missing_merchant=merchant_of(context.settings).missing(),
         attachments=attachments,
         fulfilled=any(each.kind == "order_fulfilled" for each in known.records),
         refunded=any(each.refunded for each in ledger.balances),

@@ -95,18 +95,15 @@ async def letter_of(
     context: AppContext,
     asked: dispute_case.CaseRequest,
     *,
-    providers: gather_evidence.Providers,
-    merchant: dispute_case.Merchant,
+    lines: gather_evidence.ReadsLines,
 ) -> Letter:
     """Make the letter, and note nothing: `take_letter` notes who takes one away.
 
     Raise NotFoundError for an order of which nothing was known.
     """
-    case = await dispute_case.dispute_case(
-        context, asked, sources=providers.sources, merchant=merchant
-    )
+    case = await dispute_case.dispute_case(context, asked)
     dossier = await gather_evidence.gather_dossier(
-        context, asked.order, as_of=case.as_of, full=False, providers=providers
+        context, asked.order, as_of=case.as_of, full=False, lines=lines
     )
     async with context.database.reading() as connection:
         exhibits = tuple(
@@ -119,7 +116,7 @@ async def letter_of(
                 for number, each in enumerate(case.attachments, 1)
             ]
         )
-    writer = _Writer(context, case, dossier, merchant)
+    writer = _Writer(context, case, dossier)
     return Letter(document=writer.document(), exhibits=exhibits, case=case)
 
 
@@ -131,11 +128,10 @@ class _Writer:
         context: AppContext,
         case: dispute_case.DisputeCase,
         dossier: gather_evidence.Dossier,
-        merchant: dispute_case.Merchant,
     ) -> None:
         self._case = case
         self._dossier = dossier
-        self._merchant = merchant
+        self._merchant = dispute_case.merchant_of(context.settings)
         self._environment = context.database.environment or ""
         self._zone = context.calendar_zone
         self._leaves = {each.subject: each.index for each in dossier.sealed.leaves}
@@ -366,9 +362,7 @@ async def take_letter(
     asked: dispute_case.CaseRequest,
     form: LetterForm | None,
     *,
-    providers: gather_evidence.Providers,
-    signer: seal.CheckpointSigner,
-    merchant: dispute_case.Merchant,
+    lines: gather_evidence.ReadsLines,
 ) -> tuple[Letter, bytes]:
     """Make the letter and its bytes in a form; the trail notes who takes them away before they have
     them. Without a form the letter is only looked at.
@@ -379,8 +373,8 @@ async def take_letter(
     who = await who_may(context, by=asked.by, action="letter_taken")
     await must_have_read(context)
     await hold_if_due(context, [asked.order])
-    await seal.seal_all(context, signer)
-    letter = await letter_of(context, asked, providers=providers, merchant=merchant)
+    await seal.seal_all(context, await seal.open_signer(context))
+    letter = await letter_of(context, asked, lines=lines)
     if form is None:
         return letter, b""
     content = await letter_in(letter, form)

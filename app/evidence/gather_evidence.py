@@ -17,14 +17,16 @@ from app.core.reading import Unreadable
 from app.database.engine import Connection
 from app.evidence import attachment_store, prove_sealed, store, verify
 from app.evidence.attachments import attachment_bytes
-from app.evidence.witnesses import Witnesses
+from app.evidence.witnesses import Witnesses, witnesses_of
 from app.orders import published_store
 from app.orders.customers import phones_of
 from app.orders.holds import as_judged
 from app.orders.read_orders import nothing_known
+from app.providers.configured import accounts
 from app.providers.doctor import Account
 from app.providers.fetched import is_answer
 from app.providers.fingerprints import covered, signer_of
+from app.providers.profile import profile_text
 from app.providers.request import Incoming
 from app.providers.schemes import NAMED, TOKENS, UNSIGNED
 from app.providers.source import Source
@@ -288,23 +290,11 @@ def phones_stated(
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Providers:
-    """What is configured of the sources, by name: their secrets, how they are read, and the text of
-    each one's profile; and what reads the lines of books and statements that name an order or one
-    of its payments.
-
-    witnesses  who cosigns checkpoints; None: nobody
-    """
-
-    accounts: Mapping[str, Account] = field(repr=False)
-    sources: Mapping[str, Source]
-    texts: Mapping[str, str]
-    lines: Callable[
-        [Connection, str, Collection[str], Instant],
-        Awaitable[tuple[Sequence[BookLine], Sequence[StatementLine]]],
-    ]
-    witnesses: Witnesses | None = None
+ReadsLines = Callable[
+    [Connection, str, Collection[str], Instant],
+    Awaitable[tuple[Sequence[BookLine], Sequence[StatementLine]]],
+]
+"""Reads the lines of books and statements that name an order or one of its payments."""
 
 
 async def gather_dossier(
@@ -313,7 +303,7 @@ async def gather_dossier(
     *,
     as_of: Instant | None,
     full: bool,
-    providers: Providers,
+    lines: ReadsLines,
     attachments: bool = False,
 ) -> Dossier:
     """Gather an order's dossier. Raise NotFoundError where nothing was known of it by then."""
@@ -333,16 +323,16 @@ async def gather_dossier(
         details = await store.details_of_records(connection, [r.record_id for r in known.records])
         revisions = await store.revisions_of(connection, order, until=instant)
         payments = {each.event.payment for each in known.deliveries if each.event.payment}
-        books, statements = await providers.lines(connection, order, payments, instant)
-        asked = await phones_of(connection, order, sources=providers.sources, most=0)
+        books, statements = await lines(connection, order, payments, instant)
+        asked = await phones_of(connection, order, sources=context.sources, most=0)
         attached = await _attached(connection, order, instant) if attachments else None
         subjects = [f"revision:{each.seq}" for each in revisions]
         subjects += [f"deed:{each.record.audit_number}" for each in attached or ()]
         sealed = await _sealed(
-            connection, known, subjects, as_of=instant, witnesses=providers.witnesses
+            connection, known, subjects, as_of=instant, witnesses=witnesses_of(context.settings)
         )
-    deliveries = evidence_of(rows, providers.accounts)
-    phones = frozenset({*asked, *phones_stated(deliveries, providers.sources)})
+    deliveries = evidence_of(rows, accounts(context.settings))
+    phones = frozenset({*asked, *phones_stated(deliveries, context.sources)})
     masking = Masking(() if full else phones)
     masked = masked_history(known, masking)
     leaves = prove_sealed.masked_leaves(sealed, masking)
@@ -353,7 +343,7 @@ async def gather_dossier(
         deliveries=tuple(deliveries),
         details=details,
         revisions=tuple(revisions),
-        profiles=_profiles(rows, providers),
+        profiles=_profiles(rows, context),
         lines=(*map(book_document, books), *map(statement_document, statements)),
         sealed=prove_sealed.masked_readings(leaves, known=known, masked=masked),
         masking=masking,
@@ -441,14 +431,14 @@ def _refuse_more(count: int, most: int, what: str) -> None:
         )
 
 
-def _profiles(rows: Iterable[store.StoredDelivery], providers: Providers) -> tuple[Profiled, ...]:
-    names = sorted({row.source for row in rows} & providers.accounts.keys())
+def _profiles(rows: Iterable[store.StoredDelivery], context: AppContext) -> tuple[Profiled, ...]:
+    names = sorted({row.source for row in rows} & context.sources.keys())
     return tuple(
         Profiled(
             source=name,
-            profile=providers.accounts[name].profile.name,
-            orders="own" if providers.sources[name].own_orders else "shared",
-            text=providers.texts[name].encode(),
+            profile=context.sources[name].profile.name,
+            orders="own" if context.sources[name].own_orders else "shared",
+            text=profile_text(context.settings.sources[name].profile).encode(),
         )
         for name in names
     )

@@ -22,6 +22,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from app.config.settings import Settings
 from app.core.errors import ConfigurationError
 from app.core.private_files import Owner, read_private, write_new
 
@@ -113,6 +114,15 @@ def load_key(path: Path) -> EvidenceKey | None:
     if not isinstance(private, Ed25519PrivateKey):
         raise ConfigurationError([f"{VARIABLE}: names a key of another kind than ed25519"])
     return EvidenceKey(private)
+
+
+def own_key(settings: Settings) -> PublicKey | None:
+    """Return the public half of the key that is here; None where none is, or none may be read."""
+    try:
+        key = load_key(settings.evidence_key_path)
+    except ConfigurationError:
+        return None
+    return None if key is None else key.public
 
 
 MAX_COMMENT: Final = 1024

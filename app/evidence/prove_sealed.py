@@ -21,7 +21,7 @@ from app.core.text import counted
 from app.database.engine import Connection
 from app.database.statements import run
 from app.evidence.seal import Checkpoint, read_checkpoint
-from app.evidence.witnesses import Witnesses, cosigned_size
+from app.evidence.witnesses import Witnesses, cosigned_size, witnesses_of
 from app.sealing import departure_store, leaf_store, log_store, order_store, order_tree_store
 from reconcile.instants import HOUR, Duration, Instant
 from reconcile.ledger.events import Event
@@ -126,11 +126,13 @@ async def with_cosignatures(connection: Connection, note: str) -> str:
     return note + "".join(f"{each.line}\n" for each in found)
 
 
-async def cosigned_checkpoint(context: AppContext, witnesses: Witnesses | None) -> str:
+async def cosigned_checkpoint(context: AppContext) -> str:
     """Return the newest checkpoint that a quorum of witnesses has cosigned, with their lines. Raise
     NotFoundError while there is none."""
     async with context.database.reading() as connection:
-        head = await log_store.head_of(connection, await cosigned_size(connection, witnesses))
+        head = await log_store.head_of(
+            connection, await cosigned_size(connection, witnesses_of(context.settings))
+        )
         if head is None:
             raise NotFoundError("no checkpoint was cosigned by enough witnesses yet")
         return await with_cosignatures(connection, head.note)

@@ -258,12 +258,12 @@ async def seal_all(
     return done
 
 
-async def open_signer(context: AppContext, path: Path) -> CheckpointSigner:
-    """Load the file's key, or make it where the log has none yet; begin the log with it.
+async def open_signer(context: AppContext) -> CheckpointSigner:
+    """Load the evidence key, or make it where the log has none yet; begin the log with it.
 
     Raise ConfigurationError where the log was begun with another key, or its key is not there.
     """
-    known = await known_log(context)
+    known, path = await known_log(context), context.settings.evidence_key_path
     key = load_key(path)
     if known is None:
         key, now = key or made_key(path), context.clock.now()
@@ -289,6 +289,12 @@ async def open_signer(context: AppContext, path: Path) -> CheckpointSigner:
             ]
         )
     return CheckpointSigner(origin=known.origin, key=key)
+
+
+async def seal_unsealed(context: AppContext) -> None:
+    """Seal everything that waits for it."""
+    if await anything_unsealed(context):  # else the evidence key need not be there
+        await seal_all(context, await open_signer(context))
 
 
 async def known_log(context: AppContext) -> log_store.Identity | None:
@@ -360,7 +366,7 @@ def fingerprint_of(public: str) -> str:
     return PublicKey(bytes.fromhex(public)).fingerprint
 
 
-async def rotate_key(context: AppContext, path: Path, *, by: str | None) -> EvidenceKey:
+async def rotate_key(context: AppContext, *, by: str | None) -> EvidenceKey:
     """Sign with a new key from now on. The old key's file, if it is there, is kept beside it. An
     old key that a rotation cut short has set aside endorses the new one all the same.
 
@@ -369,7 +375,7 @@ async def rotate_key(context: AppContext, path: Path, *, by: str | None) -> Evid
     """
     async with context.database.reading() as connection:
         await permitted(connection, by=by, action="key_rotated")
-    known = await known_log(context)
+    known, path = await known_log(context), context.settings.evidence_key_path
     if known is None:
         raise ConfigurationError([f"{VARIABLE}: the log has no key yet; `tallyhook log key`"])
     now = context.clock.now()

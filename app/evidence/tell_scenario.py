@@ -7,7 +7,7 @@ simulated provider plays it, signed with a secret of its own, into any instance 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -16,10 +16,10 @@ from app.context.context import AppContext
 from app.core.errors import ConfigurationError, UsageError
 from app.core.masking import Masking, masked_words
 from app.core.strict_json import NumberText, parse_written
-from app.evidence.gather_evidence import DeliveryEvidence, Dossier, Providers, gather_dossier
+from app.evidence.gather_evidence import DeliveryEvidence, Dossier, ReadsLines, gather_dossier
 from app.providers.fetched import is_answer
 from app.providers.request import Headers, Incoming
-from app.providers.source import ProfileReader
+from app.providers.source import ProfileReader, Source
 from reconcile.instants import (
     DAY,
     EARLIEST,
@@ -227,7 +227,7 @@ class OrderScenario:
 
 
 async def tell_scenario(
-    context: AppContext, order: str, *, as_of: Instant | None, by: str | None, providers: Providers
+    context: AppContext, order: str, *, as_of: Instant | None, by: str | None, lines: ReadsLines
 ) -> OrderScenario:
     """Make the scenario of an order as of an instant; the audit trail says who took it.
 
@@ -236,8 +236,8 @@ async def tell_scenario(
     """
     async with context.database.reading() as connection:
         await permitted(connection, by=by, action="evidence_built")
-    dossier = await gather_dossier(context, order, as_of=as_of, full=True, providers=providers)
-    scenario = scenario_of(dossier, providers)
+    dossier = await gather_dossier(context, order, as_of=as_of, full=True, lines=lines)
+    scenario = scenario_of(dossier, context.sources)
     async with context.database.writing() as connection:
         now = context.clock.now()
         who = await permitted(connection, by=by, action="evidence_built")
@@ -252,12 +252,12 @@ async def tell_scenario(
     return scenario
 
 
-def scenario_of(dossier: Dossier, providers: Providers) -> OrderScenario:
+def scenario_of(dossier: Dossier, sources: Mapping[str, Source]) -> OrderScenario:
     """Make the scenario. Its expectation rests on what a replay can make, and on nothing else."""
     played, left_out = _playable(dossier)
     masking = Masking(dossier.phones)
     stand_ins = StandIns(masking)
-    steps = [_arrival(evidence, dossier, stand_ins, providers) for evidence in played]
+    steps = [_arrival(evidence, dossier, stand_ins, sources) for evidence in played]
     wanted = {each.arrived.delivery_id for each in played}
     history = History(
         order=dossier.history.order,
@@ -279,14 +279,14 @@ def scenario_of(dossier: Dossier, providers: Providers) -> OrderScenario:
     ledger = fold(history, policy=dossier.policy, as_of=since)
     while _expected(ledger) != last and ledger.next_decision_at is not None:
         ledger = fold(history, policy=dossier.policy, as_of=ledger.next_decision_at)
-    sources = {each.arrived.source for each in played}
+    names = {each.arrived.source for each in played}
     document = {
         "format": FORMAT,
         "order": dossier.history.order,
         "sources": [
             {"source": each.source, "profile": each.profile, "text": each.text.decode()}
             for each in dossier.profiles
-            if each.source in sources
+            if each.source in names
         ],
         "policy": stated["policy"],
         "steps": steps,
@@ -324,13 +324,13 @@ def _expected(ledger: Ledger) -> dict[str, Any]:
 
 
 def _arrival(
-    evidence: DeliveryEvidence, dossier: Dossier, stand_ins: StandIns, providers: Providers
+    evidence: DeliveryEvidence, dossier: Dossier, stand_ins: StandIns, sources: Mapping[str, Source]
 ) -> dict[str, Any]:
     arrived = evidence.arrived
-    account = providers.accounts.get(arrived.source)
-    if account is None:
+    source = sources.get(arrived.source)
+    if source is None:
         raise UsageError(f"source {arrived.source} is no longer configured: its bodies stay unread")
-    profile = account.profile
+    profile = source.profile
     if profile.request.body != "json" or not evidence.body:
         raise UsageError(f"bodies of profile {profile.name} are not JSON: no scenario can be made")
     try:

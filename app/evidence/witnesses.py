@@ -25,6 +25,7 @@ from typing import Any, Final
 import httpx2
 import structlog
 
+from app.config.settings import Settings
 from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.http import Exchange, asked_to_wait, exchange
@@ -103,6 +104,20 @@ class Witnesses:
         return [witness.name for witness in self.each]
 
 
+def witnesses_of(settings: Settings) -> Witnesses | None:
+    """Return who cosigns checkpoints; None where nobody does."""
+    evidence = settings.evidence
+    pairs = [each.split(" ") for each in evidence.witnesses]
+    if not pairs:
+        return None
+    return Witnesses(
+        each=tuple(Witness(key=cosignatures.read_cosigner(key), url=url) for key, url in pairs),
+        quorum=evidence.witness_quorum or len(pairs) // 2 + 1,
+        every=evidence.witness_every_s * SECOND,
+        alarm_after=evidence.witness_alarm_s * SECOND,
+    )
+
+
 class WrongCosignature(Exception):
     """A note bears a signature in a witness's name that is not its own, or not of this note."""
 
@@ -151,9 +166,10 @@ def witness_state(state: departure_store.WitnessState | None) -> str:
     return "contradicts" if state.problem in CONTRADICTING else "fails"
 
 
-async def witness_document(context: AppContext, witnesses: Witnesses | None) -> dict[str, Any]:
+async def witness_document(context: AppContext) -> dict[str, Any]:
     """Return, for JSON, the witnesses, how far a quorum has cosigned the log, and the last
     checkpoint that left by each way."""
+    witnesses = witnesses_of(context.settings)
     async with context.database.reading() as connection:
         states = await departure_store.witness_states(connection)
         left = await departure_store.newest_departures(connection)

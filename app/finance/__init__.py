@@ -19,6 +19,7 @@ __all__ = (
     "report_period",
     "reports.journal",
     "reports.render",
+    "schedule_process",
     "scheduled",
     "scheduled_store",
     "scheduled_work",

@@ -37,13 +37,13 @@ from app.access import operator_store, operators, proposals
 from app.access.proposal import Proposal
 from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
+from app.core.jobs import silent
 from app.core.text import counted
 from app.database.engine import Connection
 from app.finance import match_rules, period_store, report_period
 from app.finance.closed_periods import CLOSING_BASIS, calendar_of, month_in_books, rules_form
 from app.finance.reports.render import REPORT_FORMATS, render
 from app.orders import history_store
-from app.providers.source import Source
 from app.receiving.reverify import count_genuine
 from app.sealing import log_store
 from reconcile.instants import EARLIEST, TICK, Instant, format_instant, parse_instant
@@ -75,23 +75,21 @@ class CloseRequest:
     """Who wants to close what.
 
     as_of        the instant whose knowledge is closed; None: now
-    margin_days  days after the month's end before which it is not closed
-    sources      for judging rejected deliveries again
+    margin_days  days after the month's end before which it is not closed; None: as set
     reason       why, for the trail, and for the second person
     still_s      seconds to wait if `as_of` is now
     """
 
     period: str
     by: str | None
-    as_of: Instant | None
-    margin_days: int
-    sources: Mapping[str, Source]
+    as_of: Instant | None = None
+    margin_days: int | None = None
     reason: str = ""
     still_s: float = STILL_S
 
 
 async def close_period(
-    context: AppContext, request: CloseRequest, *, progress: report_period.Progress
+    context: AppContext, request: CloseRequest, *, progress: report_period.Progress = silent
 ) -> closings.Closing | Proposal | tuple[closings.Blocker, ...]:
     """Close a month, or return all reasons against it. If the rules let nobody close alone, propose
     it.
@@ -113,14 +111,14 @@ async def close_period(
         if not await _alone(connection):
             return await proposals.propose(
                 connection,
-                closing_kind(context, sources=request.sources),
+                closing_kind(context),
                 who=await operators.permitted(connection, by=request.by, action="period_closed"),
                 now=context.clock.now(),
                 because=NOT_ALONE,
                 subject=month.name,
                 sentence=f"Close {month.name}: its report is kept as it is then, and nothing of "
                 "it changes any more.",
-                given={"margin_days": str(request.margin_days)}
+                given={"margin_days": str(_margin_days(context, request))}
                 | ({} if request.as_of is None else {"as_of": format_instant(request.as_of)}),
                 reason=request.reason,
             )
@@ -139,9 +137,12 @@ async def may_close_alone(context: AppContext) -> bool:
         return await _alone(connection)
 
 
-def closing_kind(
-    context: AppContext, *, sources: Mapping[str, Source], still_s: float = STILL_S
-) -> proposals.ProposalKind:
+def _margin_days(context: AppContext, request: CloseRequest) -> int:
+    asked = request.margin_days
+    return context.settings.closing_margin_days if asked is None else asked
+
+
+def closing_kind(context: AppContext, *, still_s: float = STILL_S) -> proposals.ProposalKind:
     async def perform(proposal: Proposal, agree: proposals.Agree) -> None:
         as_of = proposal.given.get("as_of")
         request = CloseRequest(
@@ -149,15 +150,14 @@ def closing_kind(
             by=operators.Proven(proposal.who),
             as_of=None if as_of is None else parse_instant(as_of),
             margin_days=int(proposal.given["margin_days"]),
-            sources=sources,
             reason=proposal.reason,
             still_s=still_s,
         )
-        month, before, report, blockers = await _looked(context, request, progress=_quiet)
+        month, before, report, blockers = await _looked(context, request, progress=silent)
         if blockers or report is None:
             reasons = " ".join(each.sentence for each in blockers)
             raise UsageError(f"{month.name} cannot be closed now. {reasons}")
-        await _write(context, request, month, report, before=before, progress=_quiet, agree=agree)
+        await _write(context, request, month, report, before=before, progress=silent, agree=agree)
 
     return proposals.ProposalKind(
         name="close_period",
@@ -175,10 +175,6 @@ def closing_kind(
     )
 
 
-def _quiet(_: int) -> None:
-    """Report progress to nobody."""
-
-
 async def _months_state(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
     # It changes with the closing before it.
     before = next_in_order(await period_store.closed_periods(connection), month_named(subject))
@@ -186,7 +182,7 @@ async def _months_state(connection: Connection, subject: str, given: Mapping[str
 
 
 async def against_closing(
-    context: AppContext, request: CloseRequest, *, progress: report_period.Progress
+    context: AppContext, request: CloseRequest, *, progress: report_period.Progress = silent
 ) -> tuple[closings.Blocker, ...]:
     """Return all reasons against closing the month, without writing. Raises as `close_period`."""
     return (await _looked(context, request, progress=progress))[-1]
@@ -204,7 +200,7 @@ async def _looked(
     async with context.database.reading() as connection:  # 1
         await operators.permitted(connection, by=request.by, action="period_closed")
         before = next_in_order(await period_store.closed_periods(connection), month)
-    early = tuple(closings.too_early(month, now=as_of, margin_days=request.margin_days))
+    early = tuple(closings.too_early(month, now=as_of, margin_days=_margin_days(context, request)))
     if as_of < month.end:
         return month, before, None, early
     if as_of > now - int(request.still_s * 1_000_000):
@@ -212,19 +208,9 @@ async def _looked(
     report = await report_period.report_period(
         context, scope_of(context, month, as_of), progress=progress
     )  # 2
-    genuine = await count_genuine(
-        context,
-        sources=request.sources,
-        environment=context.database.environment or "",
-        since=month.start,
-        until=month.end,
-    )
-    return (
-        month,
-        before,
-        report,
-        (*early, *closings.in_report(report), *closings.rejected(genuine)),
-    )  # 3
+    genuine = await count_genuine(context, since=month.start, until=month.end)
+    found = (*early, *closings.in_report(report), *closings.rejected(genuine))
+    return month, before, report, found  # 3
 
 
 OPEN_SHOWN: Final = 24
@@ -278,7 +264,7 @@ def scope_of(context: AppContext, month: Month, as_of: Instant) -> Scope:
         basis=CLOSING_BASIS,
         environment=context.database.environment or "",
         zone=month.zone,
-        merchant=context.merchant,
+        merchant=context.settings.merchant,
     )
 
 
@@ -318,7 +304,7 @@ async def _write(
             closed_at=closed_at,
             by=who.name,
             role=who.role,
-            margin_days=request.margin_days,
+            margin_days=_margin_days(context, request),
             policy=asdict(context.policy),
             program={"tallyhook": version("tallyhook"), "rules": rules_form(context.policy)},
             figures=closings.figures(report),
@@ -393,7 +379,7 @@ class VerifiedPeriods:
 
 
 async def verify_periods(
-    context: AppContext, *, only: str | None, progress: report_period.Progress
+    context: AppContext, *, only: str | None, progress: report_period.Progress = silent
 ) -> AsyncIterator[VerifiedPeriods]:
     """Take every step on every closed month, or on one, the earliest first.
 

@@ -123,7 +123,11 @@ async def on_the_books(context: AppContext, scope: Scope) -> Scope:
     """
     start, end = [await _on_books(context, at) for at in (scope.start, scope.end)]
     return replace(
-        scope, start=start, end=end, zone=str(context.calendar_zone), merchant=context.merchant
+        scope,
+        start=start,
+        end=end,
+        zone=str(context.calendar_zone),
+        merchant=context.settings.merchant,
     )
 
 

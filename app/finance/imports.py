@@ -589,8 +589,26 @@ async def import_bank(
     return await import_file(context, request, chosen, form=form, kind=BANK, progress=progress)
 
 
+async def import_kind(
+    context: AppContext, request: ImportRequest, *, kind: ImportKind, source: str
+) -> Imported:
+    """Import a file of a kind, as the console does: of the sources that are configured.
+
+    source  whose statement it is; "" for one that is not known
+    """
+    sources = context.settings.sources
+    if kind == "book":
+        return await import_book(context, request, sources=sources.keys())
+    if kind == "bank":
+        return await import_bank(context, request)
+    known = sources.get(source)
+    own_orders = known is not None and known.orders == "own"
+    return await import_statement(context, request, source=source, own_orders=own_orders)
+
+
 def _unstated(context: AppContext) -> presets.ReadingDefaults:
-    return presets.ReadingDefaults(zone=context.zone, phone_country=context.phone_country or None)
+    country = context.settings.phone_country or None
+    return presets.ReadingDefaults(zone=context.zone, phone_country=country)
 
 
 async def past_import(context: AppContext, number: int) -> import_store.Import:

@@ -40,6 +40,7 @@ from app.access.proposal import Proposal
 from app.access.proposals import Agree, Agreed, ProposalKind, propose
 from app.context.context import AppContext
 from app.core.errors import UsageError
+from app.core.jobs import silent
 from app.core.toml_file import Mistake, TomlTable, Values, read_toml, yes_or_no
 from app.database.engine import Connection
 from app.finance.matching_store import SavedRules, add_rules, in_step, rules_in_force, wait_for
@@ -449,8 +450,13 @@ def decision_json(decision: Decision) -> dict[str, Any]:
     return shown | {"lines": list(decision.lines)}
 
 
+async def previewed_rules(context: AppContext, text: str) -> dict[str, Any]:
+    """Return the document of `preview_rules`."""
+    return (await preview_rules(context, text)).document()
+
+
 async def preview_rules(
-    context: AppContext, text: str, *, progress: Callable[[int], None]
+    context: AppContext, text: str, *, progress: Callable[[int], None] = silent
 ) -> RulesPreview:
     """Match everything under the rules in force and under these, and compare; store nothing.
 

@@ -35,11 +35,11 @@ from app.access.operators import note_in_trail, permitted, who_may
 from app.config.settings import Settings
 from app.context.context import AppContext
 from app.core.errors import TallyhookError, UnreachableError, UsageError
+from app.core.jobs import silent
 from app.core.process import look_seldom
 from app.finance import break_store, ledger_line_store, matching_store, run_store
 from app.finance.match_rules import read_rules, rules_of
 from app.finance.reconcile_rows import Known, Snapshot, known_in, refresh_ledger_lines, snapshot_of
-from app.orders.rebuild import Helpers
 from app.receiving.inbox import open_inbox
 from reconcile.instants import Instant, format_instant, format_known
 from reconcile.matching.bank import BankLeg
@@ -89,13 +89,13 @@ async def reconcile_period(
     context: AppContext,
     asked: RunRequest,
     *,
-    progress: Callable[[int], None],
-    helpers: Helpers | None = None,
+    progress: Callable[[int], None] = silent,
+    jobs: int = 1,
 ) -> Ran:
     """Match what the request asks for, and store the run.
 
     progress  is called with counts of rows folded or read
-    helpers   processes that match ranges of keys if there are many orders; None: only this one
+    jobs      processes that match ranges of keys if there are many orders; 1: only this one
     Raises ConfigurationError with every mistake of a file of rules, UsageError for a future instant
     or a period that ends before it begins, and UnreachableError if another process died.
     """
@@ -113,7 +113,7 @@ async def reconcile_period(
     rules_number = None
     if asked.rules is None:
         rules_number = BUILT_IN if saved is None else saved.number
-    async with ranges_of(context, helpers, as_of=asked.as_of) as ranges:
+    async with ranges_of(context, jobs, as_of=asked.as_of) as ranges:
         if asked.as_of is None:
             await refresh_ledger_lines(context, progress=progress)
         ahead = None if ranges is None else await ranges.prepare(context)
@@ -155,7 +155,7 @@ async def reconcile_for(
     *,
     by: str,
     reason: str,
-    progress: Callable[[int], None],
+    progress: Callable[[int], None] = silent,
 ) -> Ran:
     """Reconcile for an operator, and note it in the trail. Raises UsageError if they may not."""
     await who_may(context, by=by, action="reconciled")
@@ -390,8 +390,8 @@ DIED: Final = (
 class Ranges:
     """Processes that each match a range of keys."""
 
-    def __init__(self, helpers: Helpers) -> None:
-        self._made = [_started(helpers.settings) for _ in range(helpers.jobs)]
+    def __init__(self, settings: Settings, jobs: int) -> None:
+        self._made = [_started(settings) for _ in range(jobs)]
         self._ranges: list[ledger_line_store.KeyRange] = []
 
     @property
@@ -485,13 +485,13 @@ async def _over_pipe(use: Callable[..., Any], *words: object) -> Any:
 
 @asynccontextmanager
 async def ranges_of(
-    context: AppContext, helpers: Helpers | None, *, as_of: Instant | None
+    context: AppContext, jobs: int, *, as_of: Instant | None
 ) -> AsyncIterator[Ranges | None]:
     """Yield processes for ranges, which start meanwhile; None if this one is enough.
 
     Ledger lines of the past are in a database that only this process has.
     """
-    if helpers is None or helpers.jobs < 2 or as_of is not None:
+    if jobs < 2 or as_of is not None:
         yield None
         return
     async with context.database.reading() as connection:
@@ -499,7 +499,7 @@ async def ranges_of(
     if orders <= FEW_ORDERS:
         yield None
         return
-    ranges = Ranges(helpers)
+    ranges = Ranges(context.settings, jobs)
     try:
         yield ranges
     finally:

@@ -14,6 +14,7 @@ from typing import Final
 
 from app.context.context import AppContext
 from app.core.errors import UsageError
+from app.core.jobs import silent
 from app.core.text import counted
 from app.core.zones import zone_named
 from app.finance.break_store import hand_matches, latest_seen, steps_of
@@ -23,6 +24,7 @@ from app.finance.match_rules import rules_known
 from app.finance.matching_store import in_step, rows_of, wait_for
 from app.finance.period_store import accepted_breaks, changed_outcomes
 from app.finance.reconcile_rows import Known, Snapshot, bank_leg, known_in, snapshot_of
+from app.finance.reports.render import ReportFormat, render
 from app.finance.statement_store import statement_rows
 from reconcile.instants import Instant
 from reconcile.matching.bank import BankLeg
@@ -63,7 +65,9 @@ def check_scope(scope: Scope, *, now: Instant) -> None:
         raise UsageError(f"a period has at most {MONTHS_MAX} months: choose a shorter one")
 
 
-async def report_period(context: AppContext, scope: Scope, *, progress: Progress) -> PeriodReport:
+async def report_period(
+    context: AppContext, scope: Scope, *, progress: Progress = silent
+) -> PeriodReport:
     """Return the report of a period. progress: is called with counts of rows folded or read.
 
     A report that begins where the closed books end also has what was learned of each closed month
@@ -84,6 +88,12 @@ async def report_period(context: AppContext, scope: Scope, *, progress: Progress
             now = await _reported(context, snapshot, again, progress)
             adjusted += adjustments(stated, figures(now))
     return replace(report, adjustments=tuple(adjusted))
+
+
+async def report_in(context: AppContext, scope: Scope, form: ReportFormat) -> bytes:
+    """Make a period's report in one form, as the command writes it. Raises as `report_period` and
+    `render` do."""
+    return render(await report_period(context, scope), form)
 
 
 async def _reported(

@@ -26,12 +26,13 @@ import httpx2
 import structlog
 
 from app.access.operators import SERVICE, note_in_trail, permitted
+from app.config.settings import Settings
 from app.context.context import AppContext
 from app.core.clock import Clock
 from app.core.errors import DeliveryFailed, NotFoundError, TallyhookError
 from app.core.mail import MailServer
 from app.core.private_files import replacing
-from app.core.schedule import ScheduleEntry, Span, Way
+from app.core.schedule import ScheduleEntry, Span, Way, schedule_entries
 from app.core.text import LEAF, counted
 from app.finance.close_period import scope_of
 from app.finance.closed_periods import on_the_books
@@ -40,6 +41,7 @@ from app.finance.report_period import report_period
 from app.finance.reports.render import render
 from app.finance.scheduled import LeaseLost, claim, note, note_failed
 from app.finance.scheduled_store import Delivered, ScheduledRun, change_run
+from app.providers.configured import signer_of_section
 from app.providers.signed_post import post_signed
 from app.providers.source import Source
 from app.sealing.departure_store import Departure, add_departure
@@ -243,6 +245,37 @@ class Schedule:
         return found
 
 
+def mail_server_of(settings: Settings) -> MailServer | None:
+    """Return who takes our mails, where that is set up."""
+    reports = settings.reports
+    if reports.mail_server is None:
+        return None
+    host, _, port = reports.mail_server.rpartition(":")
+    password = reports.mail_password
+    return MailServer(
+        host=host,
+        port=int(port),
+        user=reports.mail_user,
+        password=None if password is None else password.get_secret_value(),
+    )
+
+
+def schedule_of(context: AppContext, client: httpx2.AsyncClient) -> Schedule:
+    """Return what is to be done, and the ways that are set up. Raises ConfigurationError where the
+    secret of posts cannot sign."""
+    reports = context.settings.reports
+    ways: dict[Way, Delivers] = {}
+    if reports.folder is not None:
+        ways["folder"] = FolderWay(folder=reports.folder)
+    server = mail_server_of(context.settings)
+    if server is not None and reports.mail_from is not None and reports.mail_to:
+        ways["mail"] = MailWay(server=server, sender=reports.mail_from, to=reports.mail_to)
+    if reports.url is not None and reports.secret is not None:
+        signer = signer_of_section("reports", reports.secret)
+        ways["post"] = PostWay(url=reports.url, signer=signer, client=client, clock=context.clock)
+    return Schedule(entries=schedule_entries(context.settings.schedule), ways=ways)
+
+
 async def run_claimed(
     context: AppContext, schedule: Schedule, claimed: ScheduledRun
 ) -> ScheduledRun:
@@ -318,7 +351,7 @@ def _parcel(
     return ReportParcel(
         entry=run.name,
         span=span,
-        merchant=context.merchant,
+        merchant=context.settings.merchant,
         due_at=run.due_at,
         late=run.late,
         files=files,

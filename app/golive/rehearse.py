@@ -15,7 +15,7 @@ from time import monotonic
 from types import MappingProxyType
 from typing import Any, Final
 
-from app.checkout.client import CheckoutClient
+from app.checkout.client import CheckoutClient, client_settings
 from app.checkout.open_checkout import CheckoutResult, open_checkout
 from app.checkout.request import CheckoutRequest, Opened, SoundRequest, body_of, checked
 from app.context.context import AppContext
@@ -175,6 +175,27 @@ async def rehearse(
     played = [each for part in parts for each in part]
     await _write_down(context, played)
     return played
+
+
+async def play(
+    context: AppContext,
+    *,
+    patience_s: float | None,
+    progress: Callable[[RehearsedScenario], None],
+) -> list[RehearsedScenario]:
+    """Play every scenario that has a number. Raises ConfigurationError where there is no provider,
+    or in live no number."""
+    settings = context.settings
+    numbers = settings.rehearsal.numbers
+    given = {name: each.get_secret_value() for name, each in numbers.items()}
+    plan = Plan(
+        numbers=numbers_for(given, environment=context.database.environment),
+        amount=settings.rehearsal.amount,
+        currency=settings.rehearsal.currency,
+        patience_s=patience_s,
+    )
+    async with CheckoutClient(client_settings(settings)) as client:
+        return await rehearse(context, client, plan=plan, progress=progress)
 
 
 class _Stage:

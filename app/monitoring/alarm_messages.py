@@ -32,7 +32,9 @@ from app.core.alarm import Alarm
 from app.core.errors import DeliveryFailed, NotFoundError
 from app.core.mail import MailServer
 from app.core.zones import local_text
+from app.finance.scheduled_work import mail_server_of
 from app.monitoring import monitoring_store
+from app.providers.configured import signer_of_section
 from app.providers.signed_post import post_signed
 from app.providers.source import Source
 from reconcile import instants
@@ -213,7 +215,7 @@ class AlarmMessages:
         try:
             notice = AlarmNotice(
                 message=message,
-                merchant=self._context.merchant,
+                merchant=self._context.settings.merchant,
                 zone=self._context.calendar_zone,
             )
             await way.send(notice, now=now)  # (3)
@@ -238,6 +240,20 @@ class AlarmMessages:
                 return
             pause = min(FIRST_PAUSE * 2 ** min(message.tries, 10), LONGEST_PAUSE)
             await monitoring_store.put_failed(connection, message, again_at=now + pause)
+
+
+def alarm_messages_of(context: AppContext, client: httpx2.AsyncClient) -> AlarmMessages | None:
+    """Return what sends alarms; None where nobody is notified. Raises ConfigurationError where the
+    secret of posts cannot sign."""
+    alarms, reports = context.settings.alarms, context.settings.reports
+    ways: dict[str, SendsAlarms] = {}
+    if alarms.url is not None and alarms.secret is not None:
+        signer = signer_of_section("alarms", alarms.secret)
+        ways["post"] = PostsAlarms(url=alarms.url, signer=signer, client=client)
+    server = mail_server_of(context.settings)
+    if alarms.mail_to and server is not None and reports.mail_from is not None:
+        ways["mail"] = MailsAlarms(server=server, sender=reports.mail_from, to=alarms.mail_to)
+    return AlarmMessages(context, ways) if ways else None
 
 
 def _message(name: str, alarm: Alarm, *, way: str, now: Instant) -> monitoring_store.AlarmMessage:

@@ -20,14 +20,16 @@ import structlog
 
 from app.context.context import AppContext
 from app.core.alarm import Alarm
+from app.core.schedule import schedule_entries
 from app.core.text import counted
 from app.database.statements import run
-from app.evidence.witnesses import CONTRADICTING, PROBLEMS, Witnesses, cosigned_size
+from app.evidence.witnesses import CONTRADICTING, PROBLEMS, cosigned_size, witnesses_of
 from app.finance import scheduled_store
 from app.monitoring import monitoring_store
 from app.monitoring.alarm_messages import AlarmMessages, forget_owners
 from app.monitoring.health import COUNTED, everything_refused
 from app.orders import counter_store, hold_store, notification_store
+from app.orders.notify_shop import destination_of
 from app.receiving import inbox_store, unread
 from app.receiving.refusals import RefusedAges
 from app.sealing import departure_store, log_store
@@ -200,16 +202,11 @@ log = structlog.get_logger()
 
 
 class Watched(NamedTuple):
-    """What there is to look at: what is stored, what this receiver refused for its age, where the
-    shop is notified (`destination_of`; None: it is not), how long an accepted delivery may wait to
-    be read, the schedule's entries, and who cosigns checkpoints."""
+    """What there is to look at: what is stored, and what this process refused for its age; None
+    where it receives nothing."""
 
     context: AppContext
-    ages: RefusedAges
-    destination: str | None = None
-    unread_s: int = 10
-    scheduled: Sequence[str] = ()
-    witnesses: Witnesses | None = None
+    ages: RefusedAges | None = None
 
 
 class Watch(NamedTuple):
@@ -269,14 +266,16 @@ async def _no_order(watched: Watched) -> Alarm | None:
 
 
 async def _clock(watched: Watched) -> Alarm | None:
-    return watched.ages.alarm(watched.context.clock.now())
+    ages = watched.ages
+    return None if ages is None else ages.alarm(watched.context.clock.now())
 
 
 async def _shop_away(watched: Watched) -> Alarm | None:
-    if watched.destination is None:
+    url = watched.context.settings.shop.url
+    if url is None:
         return None
     async with watched.context.database.reading() as connection:
-        health = await notification_store.away(connection, watched.destination)
+        health = await notification_store.away(connection, destination_of(url))
         waiting, dead = await notification_store.notification_counts(connection, enough=COUNTED)
     if health is None or watched.context.clock.now() - health.since < SHOP_PATIENCE:
         return None
@@ -333,7 +332,8 @@ async def _unread_money(watched: Watched) -> Alarm | None:
 
 async def _reader(watched: Watched) -> Alarm | None:
     oldest = (await watched.context.inbox.backlog()).oldest
-    if oldest is None or watched.context.clock.now() - oldest < watched.unread_s * instants.SECOND:
+    patience = watched.context.settings.inbox_alarm_s * instants.SECOND
+    if oldest is None or watched.context.clock.now() - oldest < patience:
         return None
     return Alarm(
         reason="deliveries_not_read",
@@ -359,10 +359,11 @@ async def _poisoned(watched: Watched) -> Alarm | None:
 
 
 async def _schedule(watched: Watched) -> Alarm | None:
-    if not watched.scheduled:
+    scheduled = [entry.name for entry in schedule_entries(watched.context.settings.schedule)]
+    if not scheduled:
         return None
     async with watched.context.database.reading() as connection:
-        failed = await scheduled_store.failed_runs(connection, watched.scheduled)
+        failed = await scheduled_store.failed_runs(connection, scheduled)
     if not failed:
         return None
     each = "; ".join(
@@ -385,7 +386,7 @@ async def _schedule(watched: Watched) -> Alarm | None:
 
 
 async def _witnesses(watched: Watched) -> Alarm | None:
-    witnesses = watched.witnesses
+    witnesses = witnesses_of(watched.context.settings)
     if witnesses is None:
         return None
     async with watched.context.database.reading() as connection:
@@ -521,7 +522,8 @@ class Watchdog:
 
     async def everything_refused(self) -> str | None:
         """Call `health.everything_refused`: readiness needs its answer at once."""
-        return await everything_refused(self._watched.context, self._watched.ages)
+        ages = self._watched.ages
+        return None if ages is None else await everything_refused(self._watched.context, ages)
 
     async def look(self) -> int:
         """Look once and log what has changed. Return 0: nothing is due at once."""

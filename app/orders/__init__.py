@@ -6,6 +6,7 @@ __all__ = (
     "delivery_log",
     "find_orders",
     "first_delivery",
+    "folding_process",
     "history_store",
     "hold_store",
     "holds",

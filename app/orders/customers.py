@@ -80,9 +80,7 @@ def checked_reason(reason: str, phones: list[str]) -> str:
     return checked
 
 
-async def unmask(
-    context: AppContext, order: str, *, sources: Mapping[str, Source], reason: str, by: str | None
-) -> list[str]:
+async def unmask(context: AppContext, order: str, *, reason: str, by: str | None) -> list[str]:
     """The phone numbers of an order in full, for a person who may; it is in the trail.
 
     Raises UsageError for who may not and without a reason, NotFoundError for no such order.
@@ -90,7 +88,7 @@ async def unmask(
     await explain_order(context, order)
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="unmasked")
-        found = await phones_of(connection, order, sources=sources)
+        found = await phones_of(connection, order, sources=context.sources)
         await note_in_trail(
             connection,
             who,
@@ -103,9 +101,7 @@ async def unmask(
     return found
 
 
-async def reveal_body(
-    context: AppContext, delivery_id: str, *, sources: Mapping[str, Source], reason: str, by: str
-) -> bytes:
+async def reveal_body(context: AppContext, delivery_id: str, *, reason: str, by: str) -> bytes:
     """The body of a delivery as it came, refused or not, for a person who may; it is in the trail.
 
     Raises UsageError for who may not, without a reason, and where the body is not kept, each with
@@ -113,7 +109,7 @@ async def reveal_body(
     """
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="unmasked")
-        body, phones = await _kept_body(connection, delivery_id, sources)
+        body, phones = await _kept_body(connection, delivery_id, context.sources)
         await note_in_trail(
             connection,
             who,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any, Final
 from urllib.parse import unquote_plus
 
@@ -11,7 +11,6 @@ from app.context.context import AppContext
 from app.core.masking import Masking, masked_at_sight, masked_phone
 from app.orders.customers import phones_in
 from app.orders.search_store import orders_of_event
-from app.providers.source import Source
 from app.receiving.delivery_log_store import (
     LogEntry,
     arrivals_since,
@@ -171,9 +170,7 @@ async def note_reading(context: AppContext, entry: LogEntry, *, by: str | None) 
         )
 
 
-async def masked_parts(
-    context: AppContext, entry: LogEntry, *, sources: Mapping[str, Source]
-) -> tuple[list[str], list[str]]:
+async def masked_parts(context: AppContext, entry: LogEntry) -> tuple[list[str], list[str]]:
     """The customers' phone numbers that a delivery's stored body names, masked, and its headers, in
     which they are masked, too.
 
@@ -181,7 +178,7 @@ async def masked_parts(
     """
     async with context.database.reading() as connection:
         delivery = await raw_delivery(connection, entry.delivery_id)
-    phones = [] if delivery is None else phones_in(delivery, sources)
+    phones = [] if delivery is None else phones_in(delivery, context.sources)
     lines = [line.partition(": ") for line in entry.headers.split("\n") if line]
     headers = [f"{name}: {shown_header(name, value, Masking(phones))}" for name, _, value in lines]
     return [masked_phone(digits) for digits in phones], headers

@@ -27,7 +27,6 @@ from app.orders.customers import phones_of
 from app.orders.delivery_log import refused_that_may_be_of
 from app.orders.holds import as_judged
 from app.providers.phones import phone_digits
-from app.providers.source import Source
 from app.receiving.due_store import marks_of
 from app.receiving.phone_store import deliveries_by_phone, has_other_keys, orders_by_phone
 from reconcile.instants import Instant, format_instant
@@ -292,17 +291,17 @@ async def find_orders(
     context: AppContext,
     text: str,
     *,
-    sources: Mapping[str, Source],
     limit: int,
-    country: str = "",
     refused: bool = True,
 ) -> Found:
     """Orders by a text. Raises UsageError where it can mean nothing.
 
-    country  the calling code of numbers written in the national way, beside those of the sources
     refused  whether refused deliveries are shown where nothing is found: who asks may see such
     """
-    countries = [country or None, *[s.profile.customer.country for s in sources.values()]]
+    countries = [
+        context.settings.phone_country or None,
+        *(source.profile.customer.country for source in context.sources.values()),
+    ]
     known = [each for each in countries if each is not None]
     sought = understood(text, countries=known, zone=context.calendar_zone)  # 1
     found = Found(looked_for=sought.sentences())
@@ -320,7 +319,9 @@ async def find_orders(
             history = histories[order]
             instant = history.instant_at(context.clock.now())
             ledger = fold(history, policy=context.policy, as_of=instant)
-            phones = await phones_of(connection, order, sources=sources, most=READ_FOR_PHONE)
+            phones = await phones_of(
+                connection, order, sources=context.sources, most=READ_FOR_PHONE
+            )
             shown = {"phone": ", ".join(map(masked_phone, phones)) or None, "found": how}
             found.hits.append(ledger_summary(ledger) | shown)
     if refused and not found.hits and sought.name is not None:

@@ -25,6 +25,7 @@ import httpx2
 import structlog
 
 from app.access.operators import note_in_trail, permitted
+from app.config.settings import Settings
 from app.context.context import AppContext
 from app.core.errors import NotFoundError
 from app.core.http import Exchange, asked_to_wait
@@ -51,6 +52,7 @@ from app.orders.notification_store import (
 )
 from app.orders.published_store import Published
 from app.orders.read_feed import outcome_document
+from app.providers.configured import signer_of_section
 from app.providers.signed_post import post_signed
 from app.providers.source import Source
 from reconcile.instants import (
@@ -118,6 +120,17 @@ class Shop:
     def destination(self) -> str:
         """What its health is kept under."""
         return destination_of(self.url)
+
+
+def shop_of(settings: Settings) -> Shop | None:
+    """Return the shop that is notified of every revision; None where none is configured.
+
+    Raises ConfigurationError where its secret cannot sign.
+    """
+    shop = settings.shop
+    if shop.url is None or shop.secret is None:
+        return None
+    return Shop(url=shop.url, signer=signer_of_section("shop", shop.secret))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,6 @@ from app.context.context import AppContext
 from app.core.clock import Clock
 from app.core.errors import UsageError
 from app.core.ids import new_id
-from app.database.database import Database
 from app.database.locks import STATING, take_lock_of
 from app.database.statements import PlainConnection
 from app.orders.policy_version_store import forget_required, note_required, required_since
@@ -26,21 +25,23 @@ from reconcile.money import Money
 log = structlog.get_logger()
 
 
-async def in_force_since(database: Database, *, required: bool) -> Instant | None:
-    """The instant by which orders are judged; None where the rule is off, or never began."""
-    if not required:
+async def in_force_since(context: AppContext) -> Instant | None:
+    """Return the instant from which on orders need a price of the shop's own; None where the rule
+    is off, or never began."""
+    if not context.settings.requires_order_record:
         return None
-    async with database.reading() as connection:
+    async with context.database.reading() as connection:
         return await required_since(connection)
 
 
-async def start_requiring(database: Database, *, required: bool, clock: Clock) -> Instant | None:
-    """The same for a process that starts to serve, which notes the instant or forgets it."""
+async def start_requiring(context: AppContext) -> Instant | None:
+    """Return the same for a process that starts to serve, which notes the instant or forgets it."""
+    database, required = context.database, context.settings.requires_order_record
     async with database.reading() as connection:
         since = await required_since(connection)
     if required and since is None:
         async with database.writing() as connection:
-            await note_required(connection, now=clock.now())
+            await note_required(connection, now=context.clock.now())
             since = await required_since(connection)
         log.info("from now on orders are fulfillable only at a price of the shop's own")
     elif not required and since is not None:

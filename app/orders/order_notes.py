@@ -6,7 +6,6 @@ personal data: an erasure leaves it as it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from app.access.operator_store import AuditEntry
@@ -14,7 +13,6 @@ from app.access.operators import note_in_trail, permitted, trail
 from app.context.context import AppContext
 from app.orders.customers import checked_reason, phones_of
 from app.orders.read_orders import explain_order
-from app.providers.source import Source
 
 SHOWN: Final = 50
 """Notes of one order that are shown, the newest."""
@@ -22,15 +20,13 @@ SHOWN: Final = 50
 ABOVE_ALL: Final = 2**62
 
 
-async def add_note(
-    context: AppContext, order: str, *, note: str, sources: Mapping[str, Source], by: str | None
-) -> None:
+async def add_note(context: AppContext, order: str, *, note: str, by: str | None) -> None:
     """Add a note to an order. Raises UsageError for who may not and for one that is empty, too long
     or holds a phone number, NotFoundError for no such order."""
     await explain_order(context, order)
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="note_added")
-        checked = checked_reason(note, await phones_of(connection, order, sources=sources))
+        checked = checked_reason(note, await phones_of(connection, order, sources=context.sources))
         await note_in_trail(
             connection,
             who,

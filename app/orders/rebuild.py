@@ -17,7 +17,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Final, NamedTuple, TypeVar
 
@@ -25,6 +24,7 @@ from app.config.settings import Settings
 from app.context.context import AppContext
 from app.core.clock import SystemClock
 from app.core.errors import UnreachableError
+from app.core.jobs import silent
 from app.database.statements import PlainConnection, run
 from app.orders.history_store import Range, SideStream, ranges, scan, side_stream
 from app.orders.ledger_store import (
@@ -63,23 +63,15 @@ class Rebuilt(NamedTuple):
     aside: list[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Helpers:
-    """Other processes that fold: how many, and how each of them opens the database."""
-
-    jobs: int
-    settings: Settings
-
-
 async def refold_all(
-    context: AppContext, *, progress: Callable[[int], None], helpers: Helpers | None = None
+    context: AppContext, *, progress: Callable[[int], None] = silent, jobs: int = 1
 ) -> int:
     """Rebuild every ledger, in memory that does not grow with their number. Returns how many.
 
     `progress` is called with how many orders were folded since its last call. A revision is
     published where the rebuilt ledger differs from what was published before.
 
-    helpers  None: this process does all of it
+    jobs  processes that fold; with 1, this one does all of it
 
     Raises UnreachableError where another process died.
     """
@@ -91,10 +83,10 @@ async def refold_all(
         await forget_policy(connection)
     folded = 0
     async with (
-        _folding(context, helpers, now=now) as fold_range,
+        _folding(context, jobs, now=now) as fold_range,
         context.database.reading() as connection,
     ):
-        ahead = AHEAD * (1 if helpers is None else helpers.jobs)
+        ahead = AHEAD * jobs
         async for found in in_order(
             ranges(connection, events=EVENTS_AT_ONCE), fold_range, ahead=ahead
         ):
@@ -143,10 +135,8 @@ async def in_process(pool: ProcessPoolExecutor, work: Callable[..., Done], *word
 
 
 @asynccontextmanager
-async def _folding(
-    context: AppContext, helpers: Helpers | None, *, now: Instant
-) -> AsyncIterator[FoldRange]:
-    if helpers is None:
+async def _folding(context: AppContext, jobs: int, *, now: Instant) -> AsyncIterator[FoldRange]:
+    if jobs == 1:
         turn = asyncio.Lock()
 
         async def here(orders: Range) -> Rebuilt:
@@ -156,10 +146,10 @@ async def _folding(
         yield here
         return
     pool = ProcessPoolExecutor(
-        helpers.jobs,
+        jobs,
         mp_context=get_context("spawn"),
         initializer=_begin,
-        initargs=(helpers.settings, context.policy),
+        initargs=(context.settings, context.policy),
     )
 
     async def elsewhere(orders: Range) -> Rebuilt:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from app.context.context import AppContext
 from app.core.errors import ConfigurationError
+from app.core.jobs import silent
 from app.core.reading import Reading, Unreadable
 from app.orders.index_store import Reread, drop_index, index_again
 from app.providers.fetched import NOT_KNOWN, is_answer
@@ -102,9 +103,7 @@ class Reindexed:
     unreadable: int
 
 
-async def reindex(
-    context: AppContext, *, sources: Mapping[str, Source], progress: Callable[[int], None]
-) -> Reindexed:
+async def reindex(context: AppContext, *, progress: Callable[[int], None] = silent) -> Reindexed:
     """Rebuild the index. Raises ConfigurationError, changing nothing, when a source is missing."""
     now = context.clock.now()
     read = events = 0
@@ -114,14 +113,14 @@ async def reindex(
             await drop_other_keys(writing, context.phone_key.name)
         async for deliveries in raw_deliveries(reading, at_once=AT_ONCE):
             rereads = [
-                renormalize(delivery, sources, environment=context.database.environment)
+                renormalize(delivery, context.sources, environment=context.database.environment)
                 for delivery in deliveries
             ]
             await index_again(writing, rereads, now=now)
             read += len(rereads)
             events += sum(reread.event is not None for reread in rereads)
             progress(len(rereads))
-        never = [name for name, source in sources.items() if not source.asks]
+        never = [name for name, source in context.sources.items() if not source.asks]
         await await_again(writing, now=now, not_known=NOT_KNOWN, never=never)
     context.signals.evidence_arrived.set()
     return Reindexed(read=read, events=events, unreadable=read - events)

@@ -177,7 +177,6 @@ async def see_numbers(
     kind: ProposalKind,
     proposal: Proposal,
     *,
-    sources: Mapping[str, Source],
     by: str | None,
 ) -> list[CustomerNumbers]:
     """The numbers of a proposal's orders, for who proposed it; each order is noted in the trail.
@@ -191,7 +190,7 @@ async def see_numbers(
         assert proposal.decided is not None
         orders = proposal.given["orders"].split("\n")
         histories = await gather(connection, orders)
-        found = [await _numbers_of(connection, histories[each], sources) for each in orders]
+        found = [await _numbers_of(connection, histories[each], context.sources) for each in orders]
         for each in found:
             await note_in_trail(
                 connection,

@@ -44,13 +44,13 @@ STEP: Final[Duration] = SECOND
 class FoldWorker:
     """Folds until it is stopped. `alive` shows readiness whether it is running."""
 
-    def __init__(self, context: AppContext, *, batch: int, beside: bool = False) -> None:
+    def __init__(self, context: AppContext, *, beside: bool = False) -> None:
         """beside: the inbox is read by another process, which has a backlog before it."""
         self._context = context
         self._beside = beside
         self._signals = context.signals
-        self._batch = batch
-        self._pace = Pace(first=batch, most=batch)
+        self._batch = context.settings.worker_batch
+        self._pace = Pace(first=self._batch, most=self._batch)
         self._taking_up = TakingUp(context)
         self._stopping = False
         self._latest: Instant | None = None

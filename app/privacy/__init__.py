@@ -6,7 +6,6 @@ __all__ = (
     "check",
     "erase",
     "erase_finding",
-    "erase_rules",
     "erasure_journal",
     "places",
     "prune",

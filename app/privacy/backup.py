@@ -297,7 +297,7 @@ async def restore(
                 progress,
             )
             now = clock.now()
-            copy = settings.model_copy(update={"database_url": backup_store.url_of_copy(url, part)})
+            copy = settings.for_copy(backup_store.url_of_copy(url, part))
             with backup_store.found_in(backup):
                 async with open_inbox(copy, purpose="alone") as inbox:  # 3
                     erased = await erase_again(inbox)  # 4
@@ -313,13 +313,13 @@ async def restore(
 
 
 async def after_restore(
-    context: AppContext, again: ErasureReplay, *, without: Without | None
+    again: ErasureReplay, *, without: Without | None
 ) -> tuple[Followed, Replayed]:
     """The same for a database that other tools have put back. Opened `alone`: nobody serves it.
 
     again, without  see `replay_after_restore`
     """
-    erased = await replay_after_restore(again, without=without)
+    context, erased = again.context, await replay_after_restore(again, without=without)
     return await follow_on(context.database, at=context.clock.now(), replaced=None), erased
 
 

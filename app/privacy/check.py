@@ -34,13 +34,16 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, fields
+from functools import cache
 from multiprocessing import get_context
 from operator import attrgetter
 from typing import Any, Final, TypeVar
 
+from app.config.settings import Settings
 from app.context.context import AppContext
 from app.core.clock import SystemClock
 from app.core.errors import StorePoisoned, UnreachableError
+from app.core.phone_key import read_phone_key
 from app.core.text import counted
 from app.database.facts import damage
 from app.database.mapping import delivery_of, event_row
@@ -56,10 +59,11 @@ from app.orders import (
     policy_version_store,
     published_store,
 )
-from app.orders.rebuild import AHEAD, EVENTS_AT_ONCE, Helpers, in_order, in_process
+from app.orders.rebuild import AHEAD, EVENTS_AT_ONCE, in_order, in_process
 from app.orders.refold import CLAIM, decided
 from app.orders.reindex import renormalize
 from app.privacy import consistency_store, layers_store, replay_erasures, trail_store
+from app.providers.configured import compile_sources
 from app.providers.source import Source
 from app.receiving import delivery_log_store, due_store, inbox_store
 from app.receiving.header_codec import read_request
@@ -76,7 +80,6 @@ from reconcile.matching.ledger_lines import ledger_line_of
 # --- the parts of a deep check that can be done in several processes ------------------------------
 
 
-Sources = Mapping[str, Source]
 Result = TypeVar("Result")
 
 
@@ -191,23 +194,6 @@ def _without_instant(row: tuple[Any, ...]) -> tuple[Any, ...]:
 # --- here, or in other processes -----------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rebuilding:
-    """What reading and folding again take.
-
-    sources  makes those of the stored deliveries, in each process for itself
-    helpers  other processes that read and fold; None: this one does all of it
-    """
-
-    sources: Callable[[], Sources]
-    helpers: Helpers | None = None
-
-    @property
-    def jobs(self) -> int:
-        """How many processes do it."""
-        return 1 if self.helpers is None else self.helpers.jobs
-
-
 @dataclass(frozen=True, slots=True)
 class Rebuilder:
     """How both are done while the processes are there."""
@@ -217,11 +203,11 @@ class Rebuilder:
 
 
 @asynccontextmanager
-async def doing_again(context: AppContext, again: Rebuilding) -> AsyncIterator[Rebuilder]:
-    """Begin the processes, and end them. Raises UnreachableError where one died."""
-    environment = context.database.environment
-    if again.helpers is None:
-        sources = again.sources()
+async def doing_again(context: AppContext, *, jobs: int) -> AsyncIterator[Rebuilder]:
+    """Begin so many processes, and end them; with 1, this one does all of it. Raises
+    UnreachableError where one died."""
+    environment, sources = context.database.environment, context.sources
+    if jobs == 1:
 
         async def read_here(
             deliveries: Sequence[delivery_log_store.RawDelivery],
@@ -234,10 +220,10 @@ async def doing_again(context: AppContext, again: Rebuilding) -> AsyncIterator[R
         yield Rebuilder(read_here, fold_here)
         return
     pool = ProcessPoolExecutor(
-        again.helpers.jobs,
+        jobs,
         mp_context=get_context("spawn"),
         initializer=_begin,
-        initargs=(again, context.policy),
+        initargs=(context.settings, context.policy),
     )
 
     async def elsewhere(work: Callable[..., Result], *words: Any) -> Result:
@@ -261,26 +247,20 @@ async def doing_again(context: AppContext, again: Rebuilding) -> AsyncIterator[R
         await asyncio.to_thread(pool.shutdown, cancel_futures=True)
 
 
-@dataclass(slots=True)
-class _Process:
-    """What a process of the pool works with."""
-
-    again: Rebuilding
-    policy: Policy
-    made: Sources | None = None
-
-    def sources(self) -> Sources:
-        """Made when first needed: then what is wrong with them is the call's error."""
-        if self.made is None:
-            self.made = self.again.sources()
-        return self.made
+_process: Final[list[tuple[Settings, Policy]]] = []
+"""What a process of the pool works with."""
 
 
-_process: Final[list[_Process]] = []
+def _begin(settings: Settings, policy: Policy) -> None:
+    _process.append((settings, policy))
 
 
-def _begin(again: Rebuilding, policy: Policy) -> None:
-    _process.append(_Process(again, policy))
+@cache
+def _sources() -> Mapping[str, Source]:
+    """Compile sources when they are first needed: then what is wrong with them is the call's
+    error."""
+    settings, _ = _process[0]
+    return compile_sources(settings, phone_key=read_phone_key(settings.phone_key_path))
 
 
 # Deliveries and events go from process to process as tuples: as the values that they are, each
@@ -293,7 +273,7 @@ RereadRow = tuple[tuple[Any, ...] | None, str | None, bytes | None]
 
 
 def _read_elsewhere(sent: Sequence[tuple[Any, ...]], environment: str | None) -> list[RereadRow]:
-    sources, found = _process[0].sources(), []
+    sources, found = _sources(), []
     for each in sent:
         delivery = delivery_log_store.RawDelivery(**dict(zip(_FIELDS, each, strict=True)))
         reread = renormalize(delivery, sources, environment=environment)
@@ -317,14 +297,14 @@ def _reread(delivery: delivery_log_store.RawDelivery, result: RereadRow) -> inde
 
 
 def _fold_elsewhere(orders: history_store.Range) -> tuple[int, list[str]]:
-    return asyncio.run(_opened(_process[0], orders))
+    return asyncio.run(_opened(*_process[0], orders))
 
 
-async def _opened(process: _Process, orders: history_store.Range) -> tuple[int, list[str]]:
-    assert process.again.helpers is not None
-    async with open_inbox(process.again.helpers.settings, purpose="reading") as inbox:
-        context = inbox.context(clock=SystemClock(), policy=process.policy)
-        return await check_orders(context, orders)
+async def _opened(
+    settings: Settings, policy: Policy, orders: history_store.Range
+) -> tuple[int, list[str]]:
+    async with open_inbox(settings, purpose="reading") as inbox:
+        return await check_orders(inbox.context(clock=SystemClock(), policy=policy), orders)
 
 
 # --- checks the store against itself, in one of two forms -----------------------------------------
@@ -383,20 +363,17 @@ class Report:
 async def check_database(
     context: AppContext,
     *,
-    again: Rebuilding | None = None,
-    phones_go: bool = False,
+    deep: int | None = None,
     progress: Callable[[int], None],
     ahead: Callable[[int], None] = lambda rows: None,
 ) -> Report:
     """Check everything. Raises ConfigurationError where the source of a delivery is missing.
 
-    again      how every body is read and every order folded again; None: neither is
-    phones_go  whether digests of phone numbers are deleted by themselves: one that is not there is
-               then no problem
-    progress   is called with how many rows were checked since it was called last
-    ahead      is called once, with about how many there are, before the first is checked
+    deep      processes in which every body is read and every order folded again; None: neither is
+    progress  is called with how many rows were checked since it was called last
+    ahead     is called once, with about how many there are, before the first is checked
     """
-    return await _Check(context, again, progress, ahead, phones_go=phones_go).run()
+    return await _Check(context, deep, progress, ahead).run()
 
 
 _OTHER_POLICY: Final = (
@@ -411,18 +388,15 @@ class _Check:
     def __init__(
         self,
         context: AppContext,
-        again: Rebuilding | None,
+        deep: int | None,
         progress: Callable[[int], None],
         ahead: Callable[[int], None],
-        *,
-        phones_go: bool,
     ) -> None:
         self._context = context
         self._ahead = ahead
-        self._phones_go = phones_go
-        self._again = again
+        self._deep = deep
         self._progress = progress
-        self._report = Report(deep=again is not None)
+        self._report = Report(deep=deep is not None)
         self._others = False
         self._rules = policy_version_store.rules_of(policy_text(context.policy))
 
@@ -452,12 +426,12 @@ class _Check:
             rows += await import_digest_store.count_lines(connection)
             # After the snapshot began: what came before it is due by now.
             now = self._context.clock.now()
-            if self._again is not None:
+            if self._deep is not None:
                 rows += await consistency_store.rows_to_check(connection)
             self._ahead(rows)
             await self._prove(connection, now=now)  # 2 to 5
-            if self._again is not None:
-                await self._build_again(connection, self._again, now=now)
+            if self._deep is not None:
+                await self._build_again(connection, self._deep, now=now)
             self._add(await consistency_store.lonely_duplicates(connection))
             self._add(await layers_store.odd_wholes(connection))
             self._add(await layers_store.odd_attachments(connection))
@@ -533,9 +507,9 @@ class _Check:
 
     # --- (2) bodies and (3) index ----------------------------------------------------------------
 
-    async def _build_again(self, connection: Any, again: Rebuilding, *, now: Instant) -> None:
-        ahead = AHEAD * again.jobs
-        async with doing_again(self._context, again) as doing:
+    async def _build_again(self, connection: Any, jobs: int, *, now: Instant) -> None:
+        ahead = AHEAD * jobs
+        async with doing_again(self._context, jobs=jobs) as doing:
             await self._index(connection, doing, ahead, now=now)  # 3
             await self._ledgers(connection, doing, ahead)  # 4
 
@@ -554,7 +528,7 @@ class _Check:
                 self._report.add(sentence)
             missing = (
                 0
-                if self._phones_go
+                if self._context.settings.deletes_phones  # one that is gone is no problem then
                 else await consistency_store.phones_not_noted(connection, scratch)
             )
         if missing:

@@ -20,7 +20,7 @@ is carried out by the next one, whoever it is of.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -30,16 +30,16 @@ from app.access.proposal import Proposal
 from app.access.proposals import PROPOSE, Agree, ProposalKind, propose, proved, shown_in
 from app.context.context import AppContext
 from app.core.errors import ConfigurationError, NotFoundError, UsageError
+from app.core.jobs import silent
 from app.core.text import counted
 from app.database.engine import Connection
+from app.evidence.seal import seal_unsealed
 from app.orders.customers import checked_reason
 from app.orders.find_orders import understood
 from app.privacy.erase_finding import Erasing, Erasure, ErasureFinder
-from app.privacy.erase_rules import ErasureRules
 from app.privacy.erase_store import files_with
 from app.privacy.erasure_journal import Kind
 from app.privacy.replay_erasures import ErasureReplay, carry_out, fitting_journal, is_pending
-from app.providers.source import Source
 from app.receiving.caught_up import must_have_read
 
 BARE_DIGITS: Final = 11
@@ -57,17 +57,14 @@ class ErasureRequest:
     reason: str
     by: str | None
     everywhere: bool = False
-    country: str = ""
 
 
 async def erase(
     context: AppContext,
     asked: ErasureRequest,
     *,
-    sources: Mapping[str, Source],
-    rules: ErasureRules,
     dry_run: bool,
-    progress: Callable[[int], None],
+    progress: Callable[[int], None] = silent,
     agree: Agree | None = None,
 ) -> Erasure:
     """Erase, or with `dry_run` only say what would go.
@@ -81,12 +78,10 @@ async def erase(
     journal = await fitting_journal(context)
     await _check_may(context, asked, alone=agree is None and not dry_run)
     await must_have_read(context)  # bytes of the subject may lie in the inbox
-    digits = None if asked.phone is None else _digits(asked, sources)
-    again = ErasureReplay(
-        context, sources=sources, rules=rules, progress=progress, country=asked.country
-    )
+    digits = None if asked.phone is None else _digits(context, asked)
+    again = ErasureReplay(context, progress=progress)
     try:
-        finding = ErasureFinder(context, sources, rules, progress)
+        finding = ErasureFinder(context, progress)
         erasure = await _found(context, finding, asked, digits=digits)  # 1, 2
     except NotFoundError:
         if not dry_run:
@@ -129,12 +124,9 @@ NOT_ALONE: Final = "an erasure cannot be taken back, and takes two operators"
 
 async def propose_erasure(
     context: AppContext,
-    kind: ProposalKind,
     asked: ErasureRequest,
     *,
-    sources: Mapping[str, Source],
-    rules: ErasureRules,
-    progress: Callable[[int], None],
+    progress: Callable[[int], None] = silent,
 ) -> Proposal | None:
     """Propose it, where it is an operator who proved who they are that asks; None where it is
     whoever owns the machine, who may erase.
@@ -148,15 +140,13 @@ async def propose_erasure(
             "a phone number cannot stand in a proposal, which is kept for ever: `tallyhook orders "
             "find` names its orders; propose the erasure of each"
         )
-    found = await erase(
-        context, asked, sources=sources, rules=rules, dry_run=True, progress=progress
-    )
+    found = await erase(context, asked, dry_run=True, progress=progress)
     reason = checked_reason(asked.reason, found.phones)
     counts = found.counts()
     async with context.database.writing() as connection:
         return await propose(
             connection,
-            kind,
+            erasure_kind(context),
             who=await permitted(connection, by=asked.by, action="erased"),
             now=context.clock.now(),
             because=NOT_ALONE,
@@ -168,16 +158,8 @@ async def propose_erasure(
         )
 
 
-def erasure_kind(
-    context: AppContext,
-    *,
-    sources: Mapping[str, Source],
-    rules: ErasureRules,
-    seal: Callable[[], Awaitable[None]],
-    country: str,
-) -> ProposalKind:
-    """Erasing the personal data of an order. `seal`: what is deleted must have been sealed as it
-    came; `country`: as in ErasureRequest."""
+def erasure_kind(context: AppContext) -> ProposalKind:
+    """Erasing the personal data of an order."""
 
     async def unfinished(proposal: Proposal) -> str | None:
         try:
@@ -188,14 +170,11 @@ def erasure_kind(
         return UNFINISHED.format(command) if pending else None
 
     async def perform(proposal: Proposal, agree: Agree) -> None:
-        await seal()
+        await seal_unsealed(context)  # what is deleted must have been sealed as it came
         asked = ErasureRequest(
-            order=proposal.subject, reason=proposal.reason, by=Proven(proposal.who), country=country
+            order=proposal.subject, reason=proposal.reason, by=Proven(proposal.who)
         )
-        await erase(
-            context, asked, sources=sources, rules=rules, dry_run=False, agree=agree,
-            progress=lambda _: None,
-        )  # fmt: skip
+        await erase(context, asked, dry_run=False, agree=agree, progress=lambda _: None)
 
     return ProposalKind(
         name="erase",
@@ -238,9 +217,12 @@ def _subjects(
     return found
 
 
-def _digits(asked: ErasureRequest, sources: Mapping[str, Source]) -> str:
+def _digits(context: AppContext, asked: ErasureRequest) -> str:
     text = asked.phone or ""
-    countries = [asked.country, *[s.profile.customer.country for s in sources.values()]]
+    countries = [
+        context.settings.phone_country,
+        *(source.profile.customer.country for source in context.sources.values()),
+    ]
     phones = understood(text, countries=[each for each in countries if each]).phones
     whole = text.strip().startswith(("+", "0")) or len(text.strip()) >= BARE_DIGITS
     if len(phones) != 1 or not whole:

@@ -28,7 +28,6 @@ from app.orders import history_store, pending_session_store, retention_store
 from app.orders.customers import phones_of
 from app.privacy import erase_rules, erase_store, erase_texts, prune
 from app.privacy.places import ReportedPlace, reported_places
-from app.providers.source import Source
 from app.receiving import due_store, inbox_store, phone_store
 from app.sealing import log_queue_store, order_store
 from reconcile.instants import EARLIEST, Instant
@@ -278,15 +277,12 @@ class ErasureFinder:
     def __init__(
         self,
         context: AppContext,
-        sources: Mapping[str, Source],
-        rules: erase_rules.ErasureRules,
         progress: Callable[[int], None],
         *,
         until: Instant | None = None,
     ) -> None:
         self._context = context
-        self._sources = sources
-        self._rules = rules
+        self._rules = erase_rules.ErasureRules.of_days(context.settings.retention_minimum_days)
         self._progress = progress
         self._until = until
 
@@ -340,7 +336,7 @@ class ErasureFinder:
         key = self._context.phone_key
         return (
             key is not None
-            and all(source.profile.customer.phone for source in self._sources.values())
+            and all(source.profile.customer.phone for source in self._context.sources.values())
             and await phone_store.a_note(connection) is not None
             and not await phone_store.has_other_keys(connection, key.name)
         )
@@ -381,7 +377,7 @@ class ErasureFinder:
     async def of_order(self, connection: Connection, order: str) -> Erasure:
         """Everything of an order's customer."""
         erasure = Erasure(subject=order)
-        erasure.phones = await phones_of(connection, order, sources=self._sources)
+        erasure.phones = await phones_of(connection, order, sources=self._context.sources)
         await self._judge(connection, erasure, [order])
         named = re.compile(rf"(?<![\w-]){re.escape(order)}(?![\w-])")
         await self._judge_unknown(connection, erasure, set(), named)

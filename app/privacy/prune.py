@@ -25,6 +25,7 @@ import structlog
 
 from app.access import operator_store
 from app.access.operators import SERVICE, note_in_trail, who_may
+from app.config.settings import Settings
 from app.context.context import AppContext
 from app.core.errors import ConfigurationError, StoreUnavailable
 from app.core.text import counted
@@ -75,20 +76,18 @@ class Retention:
         return {name: None if span is None else span // DAY for name, span in spans.items()}
 
 
-def retention_for(
-    days: int,
-    sources: Mapping[str, Source],
-    *,
-    phones: int = 0,
-    rejections: int = 0,
-    book_phones: int = 0,
-) -> Retention | None:
-    """What settings of so many days mean; None where everything is kept. 0: for `days`, those of
-    bodies and headers, for ever; for the others, as long as these.
+def retention_of(settings: Settings, sources: Mapping[str, Source]) -> Retention | None:
+    """Return what is kept for how long; None where everything is kept. Days of 0: bodies and
+    headers are kept for ever, the other classes as long as these.
 
     Raises ConfigurationError where a source may deliver again after its bodies would be gone.
     """
-    given = {"phones": phones, "rejections": rejections, "book_phones": book_phones}
+    days = settings.retention_days
+    given = {
+        "phones": settings.retention_phones_days,
+        "rejections": settings.retention_rejections_days,
+        "book_phones": settings.retention_book_phones_days,
+    }
     if not (days or any(given.values())):
         return None
     if days:

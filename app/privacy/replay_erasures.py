@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -23,13 +23,17 @@ from typing import Any, Final
 
 from app.access.operators import SERVICE, note_in_trail, permitted, who_may
 from app.context.context import AppContext
+from app.core.clock import SystemClock
 from app.core.errors import ConfigurationError, NotFoundError
 from app.core.masking import APART, written_pattern
 from app.database.engine import Connection
+from app.evidence.seal import seal_unsealed
 from app.orders.customers import checked_reason
+from app.orders.set_aside import HOLDING
 from app.privacy import erase_finding, erase_rules, erase_store, erasure_journal
 from app.providers.phones import CALLING_CODES
-from app.providers.source import Source
+from app.receiving.inbox import Inbox, inbox_of
+from app.receiving.reader import Reader, ReaderContext
 from reconcile.instants import Instant
 
 REMEMBERED: Final = 1_000_000
@@ -241,7 +245,7 @@ async def begin_journal(context: AppContext) -> None:
 
     Raises ConfigurationError and UnreachableError where it can be neither.
     """
-    path = context.erasure_journal
+    path = context.settings.erasure_journal_path
     if path is None:
         return
     async with context.database.reading() as connection:
@@ -264,13 +268,13 @@ async def _be_with(
 async def fitting_journal(context: AppContext) -> erasure_journal.ErasureJournal:
     """The journal of this database. Raises ConfigurationError where it is not at its place, with
     its key, and as this database knows it."""
-    if context.erasure_journal is None:
+    if context.settings.erasure_journal_path is None:
         raise erasure_journal.problem(
             "is not set, and nothing is erased without a journal; on PostgreSQL name a file for "
             "it, on a disk that no restore of the database puts back"
         )
     await begin_journal(context)
-    return await _fitting(context, context.erasure_journal)
+    return await _fitting(context, context.settings.erasure_journal_path)
 
 
 async def _fitting(context: AppContext, path: Path) -> erasure_journal.ErasureJournal:
@@ -317,7 +321,7 @@ class JournalState:
 
 async def journal_state(context: AppContext) -> JournalState:
     """Look at the journal, and change nothing."""
-    path = context.erasure_journal
+    path = context.settings.erasure_journal_path
     async with context.database.reading() as connection:
         begun = await erase_store.journal_name(connection) is not None
         known = len(await erase_store.carried_out(connection))
@@ -337,7 +341,7 @@ async def journal_state(context: AppContext) -> JournalState:
 async def is_pending(context: AppContext, *, kind: erasure_journal.Kind, subject: str) -> bool:
     """Whether the journal has this subject, in its normal form, in a line that is not carried out
     in this database. Raises ConfigurationError where the journal is not as it must be."""
-    path = context.erasure_journal
+    path = context.settings.erasure_journal_path
     async with context.database.reading() as connection:
         begun = await erase_store.journal_name(connection) is not None
         known = len(await erase_store.carried_out(connection))
@@ -389,38 +393,31 @@ class Replayed:
 
 
 class ErasureReplay:
-    """Erases again what some lines of the journal name.
-
-    seal  seals what is not sealed yet: called before the first row is touched
-    read  reads what a backup brought unread: after a restore whoever was erased is found there, too
-    country  the calling code of numbers in the national way, beside the sources'; empty: none is
-             set. Where there is none at all, such a number may be of every country
-    """
+    """Erases again what some lines of the journal name."""
 
     def __init__(
-        self,
-        context: AppContext,
-        *,
-        sources: Mapping[str, Source],
-        rules: erase_rules.ErasureRules,
-        progress: Callable[[int], None],
-        seal: Callable[[], Awaitable[object]] | None = None,
-        read: Callable[[], Awaitable[object]] | None = None,
-        country: str = "",
+        self, context: AppContext, *, progress: Callable[[int], None], restored: bool = False
     ) -> None:
+        """restored: the database was put back, and nobody serves it. What a backup brought unread
+        is read first, since erased customers may be found in it; what is not sealed is sealed
+        before the first row is touched."""
         self.context = context
-        self._sources = sources
-        self._rules = rules
         self._progress = progress
-        self._seal = seal
-        self._read = read
-        countries = {country, *(each.profile.customer.country or "" for each in sources.values())}
+        self._restored = restored
+        countries = {context.settings.phone_country}
+        countries |= {each.profile.customer.country or "" for each in context.sources.values()}
+        # A number in the national way may be of every country where none is set.
         self._countries = frozenset(filter(None, countries)) or CALLING_CODES
 
     async def replay_all(self, journal: erasure_journal.ErasureJournal) -> Replayed:
         """The same of a whole journal, in a database that was put back and that nobody serves."""
-        if journal.erased and self._read is not None:
-            await self._read()
+        if journal.erased and self._restored:
+            environment = self.context.database.environment
+            assert environment is not None, "an open database has one"
+            reading = ReaderContext(
+                self.context, inbox_of(self.context), self.context.sources, environment, HOLDING
+            )
+            await Reader(reading).read_brought()
         return await self.replay(journal.erased, journal.key)
 
     async def replay(
@@ -448,16 +445,14 @@ class ErasureReplay:
         return replayed
 
     async def _erase(self, step: _Step, at: Instant, replayed: Replayed) -> None:
-        finding = erase_finding.ErasureFinder(
-            self.context, self._sources, self._rules, self._progress, until=at
-        )
+        finding = erase_finding.ErasureFinder(self.context, self._progress, until=at)
         try:
             async with self.context.database.reading() as connection:
                 erasure = await step(finding, connection)
         except NotFoundError:  # of this subject nothing is left that was there then
             return
-        if self._seal is not None and not replayed.subjects:
-            await self._seal()
+        if self._restored and not replayed.subjects:
+            await seal_unsealed(self.context)
         async with self.context.database.writing() as connection:
             await note_in_trail(
                 connection,
@@ -531,7 +526,7 @@ async def replay_after_restore(again: ErasureReplay, *, without: Without | None)
     UsageError for who may not, and without a reason.
     """
     context = again.context
-    path = context.erasure_journal
+    path = context.settings.erasure_journal_path
     async with context.database.reading() as connection:
         if path is None and await erase_store.journal_name(connection) is None:
             return Replayed()  # PostgreSQL, and nobody was ever erased
@@ -552,6 +547,14 @@ async def replay_after_restore(again: ErasureReplay, *, without: Without | None)
         await _be_with(connection, journal)
     await _note(context, journal, journal.lines)
     return replayed
+
+
+async def erase_in_copy(
+    inbox: Inbox, *, without: Without | None, progress: Callable[[int], None]
+) -> Replayed:
+    """Carry the journal out in the copy of a backup, before it takes the database's place."""
+    again = ErasureReplay(inbox.context(clock=SystemClock()), progress=progress, restored=True)
+    return await replay_after_restore(again, without=without)
 
 
 _OR_WITHOUT: Final = (

@@ -2,6 +2,7 @@
 
 __all__ = (
     "check_signatures",
+    "configured",
     "connecting",
     "dates",
     "doctor",
@@ -14,7 +15,6 @@ __all__ = (
     "phones",
     "profile",
     "provider_client",
-    "questions",
     "request",
     "schemes",
     "sections",

@@ -7,14 +7,15 @@ transaction that takes it out of the ring. Everything else stays where it is.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from app.access.operators import note_in_trail, who_may
 from app.context.context import AppContext
 from app.core.errors import ConfigurationError
-from app.providers.source import Reply, Source
+from app.core.jobs import silent
+from app.providers.source import Reply
 from app.receiving.append_store import Arrival, keep_arrivals
 from app.receiving.caught_up import behind_s
 from app.receiving.framing import Received
@@ -59,10 +60,8 @@ class Reverified:
 async def reverify(
     context: AppContext,
     *,
-    sources: Mapping[str, Source],
     only: str | None,
-    environment: str,
-    progress: Callable[[int], None],
+    progress: Callable[[int], None] = silent,
     by: str | None = None,
     why: str = "",
 ) -> Reverified:
@@ -70,13 +69,13 @@ async def reverify(
 
     Raises ConfigurationError for a source that is not configured, UsageError for who may not.
     """
-    if only is not None and only not in sources:
+    if only is not None and only not in context.sources:
         raise ConfigurationError(
             [f"TALLYHOOK_SOURCES__{only.upper()}__PROFILE: no source of this name is configured"]
         )
     who = await who_may(context, by=by, action="deliveries_reverified")
     await behind_s(context)  # refused deliveries come by way of the inbox, too
-    done = await _pass(context, sources, only=only, environment=environment, progress=progress)
+    done = await _pass(context, only=only, progress=progress)
     async with context.database.writing() as connection:
         await note_in_trail(
             connection,
@@ -92,18 +91,14 @@ async def reverify(
 
 async def _pass(
     context: AppContext,
-    sources: Mapping[str, Source],
     *,
     only: str | None,
-    environment: str,
     progress: Callable[[int], None],
 ) -> Reverified:
     done, pace = Reverified(), Pace(first=FIRST_ACCEPTED, most=AT_ONCE)
     async for page in _pages(context):
         wanted = [each for each in page if only is None or each.source == only]
-        await _judge_page(
-            context, wanted, sources=sources, environment=environment, done=done, pace=pace
-        )
+        await _judge_page(context, wanted, done=done, pace=pace)
         progress(len(page))
     return done
 
@@ -120,9 +115,7 @@ async def _pages(context: AppContext) -> AsyncIterator[list[Rejection]]:
         yield page
 
 
-async def previewed(
-    context: AppContext, *, sources: Mapping[str, Source], only: str | None, environment: str
-) -> Reverified:
+async def previewed(context: AppContext, *, only: str | None) -> Reverified:
     """What a pass would do now; nothing is changed. What is accepted has its old verdict beside
     it."""
     done = Reverified()
@@ -130,7 +123,7 @@ async def previewed(
         for each in page:
             if only in (None, each.source):
                 done.judged += 1
-                judged = _judged(each, sources.get(each.source), environment)
+                judged = _judged(context, each)
                 if judged is None:
                     done.cut += 1
                 elif isinstance(judged, Refused):
@@ -144,8 +137,6 @@ async def previewed(
 async def count_genuine(
     context: AppContext,
     *,
-    sources: Mapping[str, Source],
-    environment: str,
     since: Instant,
     until: Instant,
 ) -> int:
@@ -155,7 +146,7 @@ async def count_genuine(
     async for page in _pages(context):
         for each in page:
             if since <= each.received_at < until:
-                judged = _judged(each, sources.get(each.source), environment)
+                judged = _judged(context, each)
                 count += isinstance(judged, list) and bool(judged)
     return count
 
@@ -164,15 +155,13 @@ async def _judge_page(
     context: AppContext,
     page: list[Rejection],
     *,
-    sources: Mapping[str, Source],
-    environment: str,
     done: Reverified,
     pace: Pace,
 ) -> None:
     accepted: list[tuple[Rejection, list[Arrival]]] = []
     for rejection in page:
         done.judged += 1
-        judged = _judged(rejection, sources.get(rejection.source), environment)
+        judged = _judged(context, rejection)
         if judged is None:
             done.cut += 1
         elif isinstance(judged, Refused):
@@ -186,10 +175,9 @@ async def _judge_page(
         context.signals.evidence_arrived.set()
 
 
-def _judged(
-    rejection: Rejection, source: Source | None, environment: str
-) -> Refused | list[Arrival] | None:
-    """None where too little was kept to judge."""
+def _judged(context: AppContext, rejection: Rejection) -> Refused | list[Arrival] | None:
+    """Judge as of its arrival; None where too little was kept for that."""
+    source, environment = context.sources.get(rejection.source), context.database.environment or ""
     if source is None:
         return Refused("source_unknown", "no source of this name is configured")
     if rejection.size != len(rejection.body) or rejection.verdict == "body_too_large":

@@ -12,21 +12,22 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx2
 
 from app.access.tokens import issue_token
-from app.bootstrap import Service, Work, open_service
 from app.config.load import load_settings
 from app.context.context import AppContext
 from app.core.clock import SetClock
 from app.database.statements import PlainConnection, run
 from app.receiving.caught_up import behind_s
 from app.receiving.reader import Reader
+from app.wiring.service import Service, Where, open_service
 from reconcile.instants import SECOND, Instant, format_instant
+from tests.contexts import with_given
 from tests.database.made import put_new
 from tests.reconcile.build import T
 from tests.rounds import standing_still
@@ -227,12 +228,12 @@ async def driving(
     settings = load_settings(environ(folder, **more), serving=True)
     clock = SetClock(at)
     put_new(folder / "t.db")
-    work: Work = "all" if with_worker else "reading"
+    work: Where = "all" if with_worker else "reading"
     async with AsyncExitStack() as stack:
         with nullcontext() if looking else standing_still():
             opened = open_service(settings, clock=clock, work=work)
             service = await stack.enter_async_context(opened)
         transport = Following(service, raising=raising)
         async with httpx2.AsyncClient(transport=transport, base_url="http://service") as client:
-            context = replace(service.context, phone_key=None)
+            context = with_given(service.context, phone_key=None, sources=service.sources)
             yield Driver(service, client, clock, context, folder / "t.db")

@@ -9,8 +9,6 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.bootstrap_evidence import evidence_providers, signer_of
-from app.bootstrap_sources import compile_sources
 from app.config.load import load_settings
 from app.evidence.bundle import BundleRequest, build_evidence
 from app.evidence.verify_evidence import verify_evidence
@@ -18,15 +16,18 @@ from app.finance.files.books import Understanding
 from app.finance.files.mapping import read_mapping
 from app.finance.files.opening import open_table
 from app.finance.files.statements import StatementForm
+from app.finance.read_lines import lines_naming
 from app.orders.read_orders import order_document
 from app.orders.refold import refold_until_quiet
 from app.orders.reindex import reindex
+from app.providers.configured import compile_sources
 from app.providers.profile import load_profile
 from app.providers.questions import Questions
 from app.providers.source import Source
 from app.receiving.reverify import reverify
 from reconcile.ledger.events import Event
 from tests.api.driving import Driver, driving, environ, event, secret, signed
+from tests.contexts import with_sources
 from tests.evidence.world import LATER
 from tests.privacy.test_erase import quiet
 from tests.providers.samples import private_key
@@ -112,12 +113,12 @@ async def test_it_is_judged_again_after_the_account_was_put_right(tmp_path: Path
     async with driving(tmp_path, with_worker=False, **PIX) as driver:
         await send(driver, "woovi", [RSA], charge({"id": "m2"}), to="pix")
         words: dict[str, Any] = {"only": None, "environment": "sandbox", "progress": quiet}
-        unchanged = await reverify(driver.context, sources=sources(tmp_path), **words)
+        unchanged = await reverify(with_sources(driver.context, sources(tmp_path)), **words)
         assert unchanged.refused == {"wrong_account": 1}
         right = sources(tmp_path, SOURCES__PIX__ACCOUNT="m2")
-        done = await reverify(driver.context, sources=right, **words)
+        done = await reverify(with_sources(driver.context, right), **words)
         assert [verdict for _, verdict in done.accepted] == ["stored"]
-        again = await reindex(driver.context, sources=sources(tmp_path), progress=quiet)
+        again = await reindex(with_sources(driver.context, sources(tmp_path)), progress=quiet)
         assert (again.events, again.unreadable) == (0, 1)
 
 
@@ -144,7 +145,7 @@ async def test_what_never_counts_by_itself_leaves_the_order_pending(tmp_path: Pa
         assert driver.rows("SELECT standing FROM events") == [("unconfirmed",)]
         assert driver.rows("SELECT count(*) FROM confirmations") == [(0,)]
         compiled = compile_sources(load_settings(environ(tmp_path, **snap)))
-        await reindex(driver.context, sources=compiled, progress=quiet)
+        await reindex(with_sources(driver.context, compiled), progress=quiet)
         assert driver.rows("SELECT count(*) FROM confirmations") == [(0,)]
 
 
@@ -200,12 +201,10 @@ async def test_its_evidence_holds(tmp_path: Path) -> None:
         body = json.dumps(event("e1")).encode()
         await driver.send(body, signed(body, at=driver.clock.now(), key=KEY), source="till")
         driver.clock.put(LATER)
-        settings = load_settings(environ(tmp_path, **TILL))
         built = await build_evidence(
             driver.context,
             BundleRequest(order="@till:ORD-1", as_of=LATER, reason="why"),
-            providers=evidence_providers(settings),
-            signer=await signer_of(driver.context, settings),
+            lines=lines_naming,
         )
     steps = {each.name: each.passed for each in verify_evidence(built.archive).steps}
     assert steps["bodies"], steps

@@ -17,14 +17,17 @@ import pytest
 import uvicorn
 
 from app.access.tokens import TOKEN_SCOPES, issue_token
-from app.bootstrap_serving import SignallessServer
+from app.api import evidence_routes
 from app.core.errors import NotFoundError
+from app.evidence.bundle import BundleRequest
 from app.orders.refold import refold_until_quiet
+from app.wiring.serving import SignallessServer
 from tests.api.driving import Driver, of_order
 from tests.api.test_checkouts import shop
 from tests.api.test_deciding import People
 from tests.api.test_finance import keep_books
 from tests.checkout.service import opened
+from tests.contexts import stand_in
 from tests.waiting import PATIENCE_S
 
 CONFIGURATION = Path(__file__).with_name("schemathesis.toml")
@@ -49,13 +52,13 @@ async def _served(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         "LONGPOLL_MAX_S": "1",
     }
 
-    async def bundle(order: str, file: Path, **words: Any) -> None:
+    async def bundle(asked: BundleRequest, file: Path) -> None:
         """Stand in for a process per bundle; other tests build real ones."""
-        if order != "ORD-1":
-            raise NotFoundError(order)
+        if asked.order != "ORD-1":
+            raise NotFoundError(asked.order)
         file.write_bytes(b"PK")  # noqa: ASYNC240
 
-    monkeypatch.setattr("app.bootstrap_elsewhere.building_bundles", lambda settings: bundle)
+    stand_in(monkeypatch, evidence_routes._build, bundle)
     async with shop(folder, opened(), **settings) as (driver, _):
         await keep_books(driver, folder, monkeypatch)
         program = await issue_token(driver.context, name="any", scopes=TOKEN_SCOPES)

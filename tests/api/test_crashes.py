@@ -19,11 +19,11 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from app import bootstrap
 from app.core.http import outgoing_client
 from app.core.logs import configure_logging
 from app.receiving.connection_limits import ConnectionLimits
 from app.receiving.guard import guarded
+from app.wiring import service as wiring
 from tests.api.connected import LIMITS, post
 from tests.api.driving import Driver, driving, of_order, signed
 from tests.api.wire import Client
@@ -164,8 +164,8 @@ async def world(
     def client(timeout_s: float) -> httpx2.AsyncClient:
         return outgoing_client(timeout_s=timeout_s, transport=httpx2.MockTransport(shop))
 
-    monkeypatch.setattr(bootstrap, "outgoing_client", client)
-    monkeypatch.setattr(bootstrap, "IDLE_S", 0.02)
+    monkeypatch.setattr(wiring, "outgoing_client", client)
+    monkeypatch.setattr(wiring, "IDLE_S", 0.02)
     async with service(opened()) as pay:
         more: dict[str, Any] = {
             "CHECKOUT__BASE_URL": f"http://127.0.0.1:{pay.port}",

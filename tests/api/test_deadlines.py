@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from app.bootstrap import gate_limits
 from app.config.settings import Settings
 from app.receiving.connection_limits import SWEEP_S
+from app.wiring.service import gate_limits
 from tests.api import wire
 from tests.api.test_answering import WHOLE, answering
 from tests.api.wire import connect

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,12 @@ import httpx2
 import pytest
 from openapi_spec_validator import validate
 
-from app import bootstrap_elsewhere
 from app.access.operators import Proven
 from app.access.tokens import TOKEN_SCOPES, issue_token
-from app.api import report_routes
+from app.api import evidence_routes, report_routes
 from app.api.openapi import API_DOCUMENT, api_document
-from app.api.report_routes import Makes
-from app.config.settings import Settings
 from app.core.problems import TYPE, problem_body
+from app.evidence.bundle import BundleRequest
 from app.finance import closed_periods
 from app.finance.close_period import VerifiedPeriods
 from app.finance.match_rules import rules_document, save_rules
@@ -40,6 +38,7 @@ from tests.api.test_deciding import People
 from tests.api.test_finance import keep_books
 from tests.api.test_log_routes import Desk, desk_in
 from tests.checkout.service import opened
+from tests.contexts import stand_in
 from tests.reconcile.build import T
 from tests.reconcile.test_golden import LEDGERS
 
@@ -310,22 +309,10 @@ async def _misspelled(asking: _Asking) -> None:
             assert twice["code"] == "parameter_invalid"
 
 
-def _making(driver: Driver) -> Callable[[Settings], Makes]:
-    """Replace what would read the machine's clock, or see that no month was closed."""
-    makes = bootstrap_elsewhere.making_reports
-
-    async def verification(period: str | None) -> list[dict[str, Any]]:
-        found = VerifiedPeriods(period="2026-10", step="chain", passed=True, sentence="It is.")
-        return [found.document()]
-
-    def making(settings: Settings) -> Makes:
-        return replace(
-            makes(settings),
-            preview=lambda rules: bootstrap_elsewhere.preview(driver.context, settings, rules),
-            verification=verification,
-        )
-
-    return making
+async def _one_step(period: str | None) -> list[dict[str, Any]]:
+    """Stand in for the proof of a month that nobody closed."""
+    found = VerifiedPeriods(period="2026-10", step="chain", passed=True, sentence="It is.")
+    return [found.document()]
 
 
 async def test_every_operation_answers_as_described(
@@ -339,16 +326,19 @@ async def test_every_operation_answers_as_described(
     async def all_closed(context: Any) -> list[Closed]:
         return [Closed(period="2026-10", as_of=T, closed_at=T, by="ann", digest="sha256:0")]
 
-    async def bundle(order: str, file: Path, **words: Any) -> None:
+    async def bundle(asked: BundleRequest, file: Path) -> None:
         file.write_bytes(b"PK")  # noqa: ASYNC240
 
-    monkeypatch.setattr("app.bootstrap_elsewhere.building_bundles", lambda settings: bundle)
+    stand_in(monkeypatch, evidence_routes._build, bundle)
+    stand_in(monkeypatch, report_routes._verification, _one_step)
     monkeypatch.setattr(closed_periods, "print_of", print_of)
     for module in (closed_periods, report_routes):
         monkeypatch.setattr(module, "list_closed", all_closed)
     settings = {"SCHEDULE": "nightly | 30 2 * * * | reconcile"}
     async with shop(tmp_path, opened(), **settings) as (driver, _):
-        monkeypatch.setattr(bootstrap_elsewhere, "making_reports", _making(driver))
+        # Elsewhere the machine's clock would be read.
+        preview = partial(report_routes._preview, driver.context)
+        stand_in(monkeypatch, report_routes._preview, preview)
         token = await issue_token(driver.context, name="all", scopes=TOKEN_SCOPES)
         asking = _Asking(driver, token)
         await _checkout(asking)

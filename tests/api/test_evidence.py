@@ -8,16 +8,18 @@ from typing import Any
 
 import httpx2
 import pytest
+from anyio import fail_after
 
-from app import bootstrap_elsewhere
 from app.access.operators import register_operator
 from app.access.tokens import TOKEN_SCOPES, issue_own_token, issue_token
 from app.api import evidence_routes
 from app.core.clock import SystemClock
 from app.core.errors import NotFoundError, UsageError
+from app.evidence.bundle import BundleRequest
 from app.evidence.verify_evidence import read_bundle, verify_evidence
 from tests.api.described import not_as_described
 from tests.api.driving import Driver, driving, event
+from tests.contexts import stand_in
 
 BUILT = "SELECT who, subject FROM audit WHERE action = 'evidence_built'"
 
@@ -68,7 +70,7 @@ async def test_a_bundle_verifies_and_the_trail_says_who_built_it(
     assert found.valid, found
     assert driver.rows(BUILT) == [("support", "ORD-1")]
     assert left_in(scratch) == []
-    monkeypatch.setattr(bootstrap_elsewhere, "BUNDLE_MOST_S", 0.01)
+    monkeypatch.setattr("app.wiring.work.fail_after", lambda most_s: fail_after(0.01))
     assert (await asked(driver, token, "ORD-1")).status_code == 503
     assert left_in(scratch) == []
 
@@ -80,15 +82,15 @@ async def test_who_may_not_and_what_cannot_be_built(
     it."""
     orders = []
 
-    async def build(order: str, file: Path, **words: Any) -> None:
-        orders.append(order)
+    async def build(asked: BundleRequest, file: Path) -> None:
+        orders.append(order := asked.order)
         if order == "nobody":
             raise NotFoundError(order)
         if order == "late":
             raise UsageError("something should have been sealed")
         file.write_bytes(b"abc")  # noqa: ASYNC240
 
-    monkeypatch.setattr("app.bootstrap_elsewhere.building_bundles", lambda settings: build)
+    stand_in(monkeypatch, evidence_routes._build, build)
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         program = await issue_token(driver.context, name="any", scopes=TOKEN_SCOPES)
         tokens = {role: await own_token(driver, role) for role in ("admin", "viewer", "finance")}

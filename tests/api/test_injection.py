@@ -105,7 +105,7 @@ async def by_the_operations(driver: Driver, names: list[str], payload: str) -> N
     context = driver.context
     spellings = [payload] if any(n.startswith(payload) for n in names) else []
     spellings = spellings or [payload.upper(), payload.lower()]
-    found = await find_orders(context, payload, sources=driver.service.sources, limit=1_000)
+    found = await find_orders(context, payload, limit=1_000)
     assert {hit["order"] for hit in found.hits} == {
         name for name in names if any(name.startswith(each) for each in spellings)
     }

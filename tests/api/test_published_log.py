@@ -6,17 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from app.bootstrap_evidence import signer_of
-from app.config.load import load_settings
 from app.evidence.keys import read_public_key
 from app.evidence.prove_sealed import newest_checkpoint
-from app.evidence.seal import note_holds, read_checkpoint, rename_log, seal_all
+from app.evidence.seal import note_holds, open_signer, read_checkpoint, rename_log, seal_all
 from app.evidence.verify_log import verify_log
 from app.sealing.departure_store import Departure, add_departure
 from reconcile.instants import MINUTE, Instant
 from reconcile.transparency.cosignatures import body_of
 from reconcile.transparency.merkle import consistency_holds
-from tests.api.driving import Driver, driving, environ, event
+from tests.api.driving import Driver, driving, event
 from tests.evidence.witness import TestWitness
 
 PLACE = "/.well-known/tallyhook"
@@ -24,7 +22,7 @@ PLACE = "/.well-known/tallyhook"
 
 async def sealed(driver: Driver, folder: Path) -> None:
     """Wait until every delivery has its leaf."""
-    await seal_all(driver.context, await signer_of(driver.context, load_settings(environ(folder))))
+    await seal_all(driver.context, await open_signer(driver.context))
 
 
 async def test_a_stranger_follows_the_log_without_a_token(tmp_path: Path) -> None:

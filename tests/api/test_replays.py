@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.bootstrap_evidence import signer_of
-from app.config.load import load_settings
-from app.evidence.seal import seal_all
+from app.evidence.seal import open_signer, seal_all
 from app.orders.read_orders import order_document
 from app.orders.refold import refold_until_quiet
 from app.privacy.backup import back_up, restore
@@ -108,7 +106,7 @@ async def pruned(driver: Driver) -> None:
     """Delete its body, as retention does after a month."""
     driver.clock.put(T + 40 * DAY)
     await effects(driver)
-    signer = await signer_of(driver.context, load_settings(environ(driver.path.parent)))
+    signer = await open_signer(driver.context)
     await seal_all(driver.context, signer)
     month = Retention(quiet=30 * DAY, sources=frozenset({"shop"}))
     assert (await prune_settled(driver.context, month, progress=quiet)).deliveries > 0

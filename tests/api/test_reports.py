@@ -14,17 +14,17 @@ from typing import Any
 import httpx2
 import pytest
 
-from app import bootstrap_elsewhere
 from app.access.tokens import issue_token
+from app.api import report_routes
 from app.api.document_schemas import MOST_RULES
-from app.api.report_routes import Makes
-from app.bootstrap_elsewhere import Use
 from app.cli import main
 from app.config.load import load_settings
 from app.core.clock import SystemClock
 from app.core.errors import UnreachableError, UsageError
 from app.finance import close_period, match_rules
 from app.finance.match_rules import save_rules
+from app.finance.report_period import report_in
+from app.wiring.work import ElsewhereOf
 from reconcile.instants import MINUTE, Instant
 from reconcile.reporting.closing import Closing
 from reconcile.reporting.report import Scope
@@ -53,23 +53,16 @@ class Maker:
         self.go_on = asyncio.Event()
         self.go_on.set()
         self.refuses = ""
-        self.makes = Makes(
-            report=lambda scope: self._scoped(bootstrap_elsewhere.made_report, scope, "json"),
-            journal=lambda scope, *words: self._scoped(bootstrap_elsewhere.journal, scope, *words),
-            verification=lambda period: self._does(bootstrap_elsewhere.verification, period),
-            preview=lambda rules: self._does(bootstrap_elsewhere.preview, rules),
-        )
 
-    async def _scoped(self, use: Use, scope: Scope, *words: Any) -> Any:
-        self.asked.append(scope)
-        return await self._does(use, scope, *words)
-
-    async def _does(self, use: Use, *words: Any) -> Any:
+    async def does(self, use: Any, *words: Any) -> Any:
+        """Run a use case."""
+        if isinstance(words[0], Scope):
+            self.asked.append(words[0])
         self.words.append(words[-1] if len(words) < 3 else words[1])
         await self.go_on.wait()
         if self.refuses:
             raise UsageError(self.refuses)
-        return await use(self._driver.context, None, *words)
+        return await use(self._driver.context, *words)
 
 
 def as_described(answer: httpx2.Response) -> httpx2.Response:
@@ -81,7 +74,7 @@ def as_described(answer: httpx2.Response) -> httpx2.Response:
 @pytest.fixture
 def maker(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Maker:
     made = Maker(driver)
-    monkeypatch.setattr("app.bootstrap_elsewhere.making_reports", lambda settings: made.makes)
+    monkeypatch.setattr("app.wiring.work.ElsewhereOf.__call__", lambda self, **limits: made.does)
     return made
 
 
@@ -186,17 +179,15 @@ async def test_what_cannot_be_made_is_said(ask: Ask, driver: Driver, maker: Make
     assert (await ask(token=other)).status_code == 403
 
 
-async def test_a_report_that_takes_too_long_is_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_report_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     """Its process is killed before it has even begun."""
-    monkeypatch.setattr(bootstrap_elsewhere, "MOST_S", 0.0)
-    make = bootstrap_elsewhere.making_reports(load_settings(environ(tmp_path)))
+    limits = {**report_routes._LIMITS, "most_s": 0.0}
+    work = ElsewhereOf(load_settings(environ(tmp_path)))(purpose="reading", **limits)
     scope = Scope(
         start=Instant(T - MINUTE), end=T, as_of=T, basis="captured", environment="sandbox"
     )
     with pytest.raises(UnreachableError, match="ask for a shorter period"):
-        await make.report(scope)
+        await work(report_in, scope, "json")
 
 
 async def test_a_process_of_its_own_makes_it(driver: Driver) -> None:
@@ -258,7 +249,7 @@ async def test_a_journal_that_is_too_long_is_refused(
     ask: Ask, driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is refused before it is whole, and no part is answered."""
-    monkeypatch.setattr(bootstrap_elsewhere, "MAX_JOURNAL_BYTES", 100)
+    monkeypatch.setattr(report_routes, "MAX_JOURNAL_BYTES", 100)
     refused = await ask(JOURNAL)
     assert (refused.status_code, refused.json()["code"]) == (409, "report_not_made")
     assert "`tallyhook report journal` write it" in refused.json()["detail"]
@@ -290,7 +281,7 @@ async def test_the_proof_of_closed_months_is_that_of_the_command(
     monkeypatch.setattr(close_period, "REPORT_FORMATS", ("json", "csv"))
     for month in ("2026-08", "2026-09"):
         asked = close_period.CloseRequest(
-            period=month, by=None, as_of=None, margin_days=10, sources={}, still_s=0.0
+            period=month, by=None, as_of=None, margin_days=10, still_s=0.0
         )
         done = await close_period.close_period(driver.context, asked, progress=lambda _: None)
         assert isinstance(done, Closing), done
@@ -315,7 +306,7 @@ async def test_a_step_that_fails_is_said_before_all_steps(
     async def verification(*_: Any) -> list[dict[str, Any]]:
         return steps
 
-    monkeypatch.setattr(bootstrap_elsewhere, "verification", verification)
+    monkeypatch.setattr(report_routes, "_verification", verification)
     assert (await ask("periods/verification")).json() == {"passed": False, "steps": steps}
 
 

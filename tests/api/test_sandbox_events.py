@@ -20,7 +20,6 @@ from typing import Any
 import httpx2
 import pytest
 
-from app import bootstrap
 from app.core.http import outgoing_client
 from app.orders.read_orders import order_document
 from app.orders.refold import refold_until_quiet
@@ -29,6 +28,7 @@ from app.providers.profile import load_profile, shipped_profiles
 from app.providers.reader import EventReader
 from app.providers.source import Source
 from app.receiving.caught_up import behind_s
+from app.wiring import service as wiring
 from tests.api.driving import Driver, Header, driving, event
 from tests.privacy.test_erase import quiet
 from tests.providers.samples import is_declared
@@ -220,7 +220,7 @@ async def live(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[D
         nothing = httpx2.MockTransport(lambda request: httpx2.Response(503))
         return outgoing_client(timeout_s=timeout_s, transport=nothing)
 
-    monkeypatch.setattr(bootstrap, "outgoing_client", client)
+    monkeypatch.setattr(wiring, "outgoing_client", client)
     async with driving(folder, with_worker=False, **settings()) as driver:
         for name, (amount, currency) in ORDERS.items():
             answer = await driver.api(

@@ -30,15 +30,11 @@ GROUPS = (
     ("sandbox",),
     ("golive",),
     ("api", "console"),
-    ("bootstrap",),
+    ("wiring",),
     ("cli",),
 )
-"""The rooms of app from left to right: each may use those of the groups before its own. Files
-beside them that wire, `bootstrap*.py` and those of PROCESSES, are one room, and `__main__.py` is
-of the command line."""
-
-PROCESSES = ("child_processes", "folding_process", "schedule_process")
-"""Of these files."""
+"""The rooms of app from left to right: each may use those of the groups before its own.
+`__main__.py` is of the command line."""
 
 DATABASES = ("sqlmodel", "sqlalchemy", "alembic", "aiosqlite", "asyncpg", "sqlite3")
 CHANCE = ("random", "uuid", "secrets", "os.urandom")
@@ -126,8 +122,6 @@ def room_of(name: str) -> str | None:
     room = rest.partition(".")[0]
     if top != "app" or room in ("", "__init__"):
         return None
-    if room.startswith("bootstrap") or room in PROCESSES:
-        return "bootstrap"
     return "cli" if room == "__main__" else room
 
 
@@ -150,7 +144,7 @@ def rooms_show_what_they_list(tree: Sequence[Module]) -> Iterator[str]:
             continue
         for node, name in module.imports:
             there = room_of(name)
-            if there in (None, here, "bootstrap") or there not in listed:
+            if there in (None, here) or there not in listed:
                 continue
             words = name.split(".")[2:]
             ways = [".".join(words[:length]) for length in range(len(words), 0, -1)]

@@ -28,16 +28,13 @@ import typer
 from app.access.operators import MAY, ROLES
 from app.access.tokens import TOKEN_SCOPES
 from app.api.application import ApiRoute, build_application
-from app.api.evidence_routes import EvidenceRoutes
 from app.api.health import Health
-from app.api.log_routes import LogRoutes
 from app.api.openapi import API_DOCUMENT
-from app.api.proposal_routes import ProposalRoutes
-from app.api.published_log import PublishedLog
-from app.api.routes import Api, Checkouts
+from app.api.routes import Checkouts
 from app.cli.main import application
 from app.cli.orders import EXIT_CODES
 from app.config.load import known_variables
+from app.config.settings import EvidenceSettings, Settings
 from app.core import problems
 from app.core.errors import TallyhookError
 from app.core.logs import FIELDS
@@ -124,19 +121,17 @@ def routes() -> Iterator[str]:
     """Yield HTTP methods and addresses, with the scope if one is needed. A webhook's methods are
     in its source's profile."""
     # Only the table of routes is read: nothing is opened.
-    parts = {
-        "webhooks": object.__new__(webhooks.Webhooks),
-        "api": object.__new__(Api),
-        "checkouts": object.__new__(Checkouts),
-        "finance": None,
-        "cases": None,
-        "proposals": object.__new__(ProposalRoutes),
-        "logs": object.__new__(LogRoutes),
-        "evidence": object.__new__(EvidenceRoutes),
-        "health": object.__new__(Health),
-        "log": object.__new__(PublishedLog),
-    }
-    for route in cast(Any, build_application(**cast(Any, parts))).routes:
+    context = SimpleNamespace(settings=Settings(evidence=EvidenceSettings(publish=True)))
+    application = build_application(
+        cast(Any, context),
+        webhooks=object.__new__(webhooks.Webhooks),
+        checkouts=object.__new__(Checkouts),
+        health=object.__new__(Health),
+        alarms=list,
+        proposals=cast(Any, None),
+        elsewhere=cast(Any, None),
+    )
+    for route in cast(Any, application).routes:
         scopes = route.scopes if isinstance(route, ApiRoute) else {}
         for method in route.methods or {"*"}:
             yield f"{method} {route.path} {scopes.get(method, '')}".rstrip()

@@ -7,12 +7,11 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from app.bootstrap_evidence import evidence_providers, signer_of
-from app.config.load import load_settings
 from app.core.logs import configure_logging
 from app.evidence.bundle import Built, BundleRequest, build_evidence
 from app.evidence.verify_evidence import verify_evidence
-from tests.api.driving import driving, environ
+from app.finance.read_lines import lines_naming
+from tests.api.driving import driving
 from tests.bench.report import Figure
 from tests.bench.sizes import BARS, Sizes
 from tests.evidence.world import LATER, live_through
@@ -24,18 +23,13 @@ TIMES = 7
 
 async def _bundled(folder: Path) -> tuple[list[float], list[float], list[Built]]:
     """Return the seconds of each build and each verification, and the bundles."""
-    settings = load_settings(environ(folder))
     request = BundleRequest(order="ORD-1", as_of=LATER, reason="the bench")
     building, verifying, built = [], [], list[Built]()
     async with driving(folder, with_worker=False, looking=True) as driver:
         await live_through(driver)
-        signer = await signer_of(driver.context, settings)
         for _ in range(TIMES):
             began = perf_counter()
-            providers = evidence_providers(settings)
-            built.append(
-                await build_evidence(driver.context, request, providers=providers, signer=signer)
-            )
+            built.append(await build_evidence(driver.context, request, lines=lines_naming))
             building.append(perf_counter() - began)
             began = perf_counter()
             assert verify_evidence(built[-1].archive).valid

@@ -25,13 +25,13 @@ import httpx2
 
 from app.access.operators import register_operator
 from app.access.session_store import add_session
-from app.bootstrap_console import console_of
-from app.bootstrap_context import open_context
 from app.config.load import load_settings
 from app.console.application import build_console
 from app.console.page_list import PAGES
 from app.core.ids import new_secret, new_token
 from app.core.process import look_seldom, pass_over_start
+from app.wiring.opening import open_context
+from app.wiring.serving import console_of
 from reconcile.instants import DAY
 from tests.bench import stored
 from tests.bench.dataset import fill
@@ -43,6 +43,7 @@ from tests.bench.processes import last_two_cores, run, server
 from tests.bench.report import Figure
 from tests.bench.requests import secret_text, source
 from tests.bench.sizes import BARS, Sizes
+from tests.contexts import Here
 
 PORT = 8081
 ORIGIN = f"http://127.0.0.1:{PORT}"
@@ -139,7 +140,9 @@ def console_figures(folder: Path, sizes: Sizes) -> list[Figure]:
 async def _pages(token: str, *, orders: int, times: int) -> list[Asked]:
     settings = load_settings()
     async with open_context(settings, purpose="writing") as context:
-        with_pages = build_console(console_of(context, settings, host="127.0.0.1", port=PORT))
+        with_pages = build_console(
+            console_of(context, host="127.0.0.1", port=PORT, elsewhere=Here(context))
+        )
         cookies = {f"tallyhook-{PORT}": token}
         transport = httpx2.ASGITransport(app=with_pages)
         async with httpx2.AsyncClient(

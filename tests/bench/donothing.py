@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from app.bootstrap_serving import BACKLOG
 from app.config.settings import Settings
+from app.wiring.serving import BACKLOG
 
 ANSWER = b'{"verdict":"accepted","delivery":"dlv_000000000000000000000000000000"}'
 

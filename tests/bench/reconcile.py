@@ -18,7 +18,6 @@ from app.cli.running import processes, run_loop
 from app.core.clock import SetClock
 from app.finance.break_acts import breaks_of_run
 from app.finance.reconcile_period import RunRequest, _Work, reconcile_period
-from app.orders.rebuild import Helpers
 from app.receiving.inbox import open_inbox
 from reconcile.matching.decide import Decision, Match
 from tests.bench.processes import last_two_cores, run
@@ -110,7 +109,7 @@ async def _measured(path: Path) -> dict[str, Any]:
             context,
             RunRequest(rules=RULES),
             progress=lambda _: None,
-            helpers=Helpers(jobs=jobs, settings=settings),
+            jobs=jobs,
         )
         seconds, cpu = perf_counter() - began, process_time() - cpu
         others = resource.getrusage(resource.RUSAGE_CHILDREN)

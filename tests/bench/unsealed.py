@@ -10,9 +10,9 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-from app import bootstrap, bootstrap_serving
 from app.cli.main import run
 from app.receiving import append_store
+from app.wiring import service, serving
 
 _IN_CHILDREN: Final = f"""
 import sys
@@ -36,8 +36,8 @@ def nothing(*given: Any) -> None:
 def plant() -> None:
     """Make this process mark and seal nothing from now on."""
     # Each of these modules has the name only because it imports it, and is given another kind.
-    bootstrap.signer_of = nobody  # type: ignore[assignment,attr-defined]
-    bootstrap_serving.signer_of = nobody  # type: ignore[assignment,attr-defined]
+    service.open_signer = nobody  # type: ignore[assignment,attr-defined]
+    serving.open_signer = nobody  # type: ignore[assignment,attr-defined]
     append_store.mark_unsealed = nothing  # type: ignore[assignment,attr-defined]
 
 

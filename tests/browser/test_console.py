@@ -26,10 +26,10 @@ import pytest
 
 from app.access.operators import Proven, register_operator
 from app.access.proposal import Proposal
-from app.bootstrap import open_service
 from app.config.load import load_settings
 from app.core.clock import SetClock, SystemClock
 from app.finance.match_rules import save_rules
+from app.wiring.service import open_service
 from reconcile.instants import Instant
 from tests.api.driving import (
     Driver,

@@ -12,9 +12,9 @@ import pytest
 
 from app.access.credentials import step_of, totp_code
 from app.access.sessions import invite_operator
-from app.bootstrap_context import open_context
 from app.config.load import load_settings
 from app.core.clock import SystemClock
+from app.wiring.opening import open_context
 from reconcile.instants import format_instant, parse_instant
 from tests.api.driving import driving, environ, event
 from tests.browser.conftest import Looking, new_context

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from app.access.sessions import invite_operator
-from app.bootstrap_context import open_context
 from app.config.load import load_settings
+from app.wiring.opening import open_context
 from tests.api.driving import environ
 from tests.browser.conftest import Looking, new_context
 from tests.browser.test_console import Seen, axe, console_on, listen

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from app.bootstrap_sources import accounts
 from app.cli import main
 from app.config.load import load_settings
 from app.orders.first_delivery import Arrived, wait_for_delivery
+from app.providers.configured import accounts
 from app.providers.doctor import Diagnosis
 from app.receiving.delivery_log_store import LogEntry
 from tests.api.driving import driving, environ, event, signed

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import typer
 
-from app.bootstrap_golive import EVIDENCE, secret_files
 from app.cli import connect, main
 from app.config.load import load_settings
+from app.golive.examine import EVIDENCE, secret_files
 from tests.api.driving import environ
 
 SHOW = ("-m", "app", "profiles", "show", "stripe")

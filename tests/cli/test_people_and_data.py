@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app import bootstrap_console, bootstrap_serving
+from app.wiring import serving
 from reconcile.instants import DAY
 from tests.api.driving import driving, event
 from tests.cli.test_commands import PHONE, Run
@@ -298,8 +298,8 @@ def test_the_consoles_port_is_one_setting(run: Run, monkeypatch: pytest.MonkeyPa
     async def serve_console(settings: object, **where: object) -> None:
         asked.append(where["port"])
 
-    monkeypatch.setattr(bootstrap_serving, "serve", serve)
-    monkeypatch.setattr(bootstrap_console, "serve_console", serve_console)
+    monkeypatch.setattr(serving, "serve", serve)
+    monkeypatch.setattr(serving, "serve_console", serve_console)
     assert run("operators", "invite", "Boss", "--role", "admin").out.startswith(
         "http://127.0.0.1:8081/invite#"
     )

@@ -472,11 +472,10 @@ def test_an_old_backup_is_brought_up_to_date_first(run: Run, tmp_path: Path, fil
 
 def test_postgresql_without_the_setting_erases_nobody() -> None:
     """Said in full in tests/postgres; here only that the place has no default there."""
-    from app.bootstrap_context import erasure_journal_path
     from app.config.load import load_settings
 
     settings = load_settings({"TALLYHOOK_DATABASE_URL": "postgresql+asyncpg://u@127.0.0.1/n"})
-    assert erasure_journal_path(settings) is None
+    assert settings.erasure_journal_path is None
 
 
 def test_restored_json_is_one_document(run: Run, tmp_path: Path, file: Path) -> None:

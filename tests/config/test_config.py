@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from app.bootstrap_evidence import witnesses_of
 from app.config.load import load_settings
 from app.config.settings import Settings
 from app.core.errors import ConfigurationError
+from app.evidence.witnesses import witnesses_of
 from reconcile.instants import SECOND
 from reconcile.ledger.policy import Policy
 from tests.evidence.witness import TestWitness

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from app.bootstrap_sources import problems_of_sources
 from app.cli.main import run
 from app.config import database_place, load
 from app.config.load import SIMULATOR_SECRET, load_settings
 from app.config.settings import networks
 from app.database.locks import ServiceLock
+from app.golive.examine import problems_of_sources
 from app.providers.profile import shipped_profiles
 from app.sandbox.settings import SANDBOX_SECRET
 from tests.forking import start

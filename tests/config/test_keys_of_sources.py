@@ -10,10 +10,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from app.bootstrap_sources import compile_sources, problems_of_sources
 from app.cli.main import run
 from app.config.load import load_settings
 from app.core.errors import ConfigurationError
+from app.golive.examine import problems_of_sources
+from app.providers.configured import compile_sources
 
 RAW = bytes(range(7, 39))
 TEXT = "sk_Zr5kWn2Lx7Tj4Vb9Hd3Fg6Ms1PqX5t"

@@ -18,7 +18,6 @@ import pytest
 from app.access.operators import ROLES, register_operator
 from app.access.session_store import add_session
 from app.access.tokens import issue_token
-from app.bootstrap_console import console_of
 from app.config.load import load_settings
 from app.console.application import build_console
 from app.console.view import Console
@@ -28,8 +27,11 @@ from app.core.ids import new_token
 from app.core.jobs import Jobs
 from app.finance.imports import ImportRequest, import_bank, import_statement
 from app.finance.reconcile_period import RunRequest, reconcile_period
+from app.privacy.erase import ErasureRequest, propose_erasure
+from app.wiring.serving import console_of
 from reconcile.instants import DAY, MINUTE, Instant
 from tests.api.driving import Driver, driving, environ, event, of_order, signed
+from tests.contexts import Here
 from tests.copied import copy_of
 from tests.waiting import PATIENCE_S
 
@@ -117,7 +119,8 @@ async def _over(folder: Path) -> AsyncIterator[RunningConsole]:
         mappings = folder / "mappings"
         mappings.mkdir()
         settings = load_settings(environ(folder, CONSOLE__MAPPINGS=str(mappings)))
-        made = console_of(driver.service.context, settings, host="127.0.0.1", port=PORT)
+        context = replace(driver.service.context, settings=settings)
+        made = console_of(context, host="127.0.0.1", port=PORT, elsewhere=Here(context))
         # However busy the machine is, a page shows what its job has come to.
         console = replace(made, jobs=Jobs(driver.clock, patience_s=PATIENCE_S))
         yield RunningConsole(console=console, application=build_console(console), driver=driver)
@@ -170,3 +173,10 @@ async def until_async(ready: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not ready():  # noqa: ASYNC110  # nothing tells of it
             await asyncio.sleep(0.02)
+
+
+async def erasure_proposed(context: AppContext, asked: ErasureRequest) -> str:
+    """Propose an erasure; return the proposal's id."""
+    proposal = await propose_erasure(context, asked)
+    assert proposal is not None
+    return proposal.id

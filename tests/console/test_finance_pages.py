@@ -16,27 +16,22 @@ import pytest
 
 from app.access.proposal import Proposal
 from app.access.sessions import note_failure
-from app.bootstrap_console import console_of
-from app.bootstrap_sources import compile_sources
-from app.config.load import load_settings
-from app.config.settings import Settings
 from app.console.application import build_console
 from app.console.finance_pages import CHECKS
 from app.console.words import BREAK_STATES, CAUSES, SIDE_SENTENCES, STEPS
 from app.core.jobs import Jobs
 from app.core.schedule import schedule_entries
 from app.finance.break_acts import finished_run
+from app.finance.close_period import CloseRequest, against_closing
 from app.finance.imports import ImportRequest, import_bank
 from app.finance.match_rules import save_rules
 from app.finance.reconcile_period import RunRequest, ran, reconcile_period, run_document
 from app.finance.scheduled_work import FolderWay, Schedule, run_now
-from app.providers.source import Source
 from reconcile.instants import DAY, MINUTE, Instant
 from reconcile.matching.breaks import ACTS, BREAK_CAUSES, STATES
 from reconcile.matching.control import SIDES
 from reconcile.money import Money
 from reconcile.reporting.closing import Blocker
-from tests.api.driving import environ
 from tests.console.conftest import (
     ORIGIN,
     RunningConsole,
@@ -45,6 +40,7 @@ from tests.console.conftest import (
     until_async,
 )
 from tests.console.test_pages import in_nairobi, shown
+from tests.contexts import instead, with_settings
 
 
 async def of_form(client: httpx2.AsyncClient, path: str) -> str:
@@ -271,10 +267,10 @@ async def test_an_approval_that_takes_long_goes_on_without_its_page(
 
     async def approve(proposal: str, by: str, reason: str) -> None:
         await go_on.wait()
-        await usual.console.work.approve(proposal, by, reason)
+        await usual.console.approve(proposal, by, reason)
 
     jobs = Jobs(usual.context.clock, patience_s=0)
-    made = replace(usual.console, jobs=jobs, work=replace(usual.console.work, approve=approve))
+    made = replace(usual.console, jobs=jobs, approve=approve)
     console = RunningConsole(console=made, application=build_console(made), driver=usual.driver)
     async with console.signed_in("admin") as client:
         sent = await send(client, f"/do/approve?proposal={name}", reason="I saw the letter")
@@ -329,21 +325,6 @@ async def test_a_kind_says_where_its_subject_is_shown_and_whether_it_is_for_good
         "withdraw_import": (("imports", "7"), False),
         "unmask": (None, False),
     }
-
-
-async def test_a_console_compiles_its_sources_once(
-    console: RunningConsole, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    compiled = []
-
-    def counting(settings: Settings) -> dict[str, Source]:
-        compiled.append(settings)
-        return compile_sources(settings)
-
-    for module in ("app.bootstrap_console", "app.bootstrap_privacy"):
-        monkeypatch.setattr(f"{module}.compile_sources", counting)
-    console_of(console.context, load_settings(environ(tmp_path)), host="127.0.0.1", port=8081)
-    assert len(compiled) == 1
 
 
 @pytest.mark.parametrize("alone", [True, False])
@@ -576,13 +557,13 @@ async def test_what_is_against_closing_is_looked_for_in_a_job(
     passed."""
     looks, go_on = [], asyncio.Event()
 
-    async def against(month: str, by: str) -> tuple[Blocker, ...]:
-        looks.append((month, by))
+    async def against(asked: CloseRequest) -> tuple[Blocker, ...]:
+        looks.append((asked.period, asked.by))
         await go_on.wait()
         return (Blocker(code="pending", sentence="Two are pending.", do="Wait."),)
 
     jobs = Jobs(console.context.clock, patience_s=0)
-    work = replace(console.console.work, against=against)
+    work = instead(console.console.work, against_closing, against)
     made = replace(console.console, jobs=jobs, work=work)
     slow = RunningConsole(console=made, application=build_console(made), driver=console.driver)
     async with slow.signed_in("finance") as client:
@@ -634,12 +615,13 @@ async def test_the_reports_page_shows_what_is_done_at_its_times(
     console: RunningConsole, tmp_path: Path
 ) -> None:
     """It shows the last and next time, and why the last one failed."""
-    entries = schedule_entries(
-        "month | 0 6 12 * * | reconcile month pdf folder; idle | 0 0 1 1 * | reconcile"
-    )
-    console.console = replace(console.console, schedule=entries)
+    text = "month | 0 6 12 * * | reconcile month pdf folder; idle | 0 0 1 1 * | reconcile"
+    context = with_settings(console.context, schedule=text)
+    console.console = replace(console.console, context=context)
     console.application = build_console(console.console)
-    schedule = Schedule(entries=entries, ways={"folder": FolderWay(folder=tmp_path / "none")})
+    schedule = Schedule(
+        entries=schedule_entries(text), ways={"folder": FolderWay(folder=tmp_path / "none")}
+    )
     await run_now(console.context, schedule, "month", by="a admin")
     async with console.signed_in("finance") as client:
         told = (await client.get("/reports.json")).json()["schedule"]

@@ -15,19 +15,22 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.bootstrap_console import work_elsewhere
 from app.config.load import load_settings
 from app.console import uploads
 from app.console.application import build_console
 from app.console.uploads import Uploads
 from app.core.errors import UsageError
 from app.core.jobs import Jobs
+from app.finance.close_period import CloseRequest, close_period
 from app.finance.match_rules import save_rules
+from app.finance.reconcile_period import reconcile_for
+from app.wiring.work import ElsewhereOf
 from reconcile.instants import HOUR
 from tests.api.driving import environ
 from tests.console.conftest import RunningConsole, rows_of
 from tests.console.test_finance_pages import of_form, send
 from tests.console.test_pages import shown
+from tests.contexts import instead
 
 STATEMENT = b"""payment_reference,order_reference,gross,fee,net,currency,settled_at,payout
 pay_1,ORD-1,1500.00,52.50,1447.50,KES,2026-11-21,po_1
@@ -181,7 +184,7 @@ async def test_a_banks_table_that_names_no_account_is_of_the_one_that_is_said(
 
 
 async def test_a_mapping_is_chosen_by_its_name(console: RunningConsole) -> None:
-    folder = console.console.mappings
+    folder = console.context.settings.console.mappings
     assert folder is not None
     (folder / "our shop.toml").write_text(MAPPING)
     async with console.signed_in("finance") as client:
@@ -517,11 +520,11 @@ async def test_a_job_goes_on_without_the_page_and_only_once(console: RunningCons
     jobs, ended = Jobs(console.context.clock, patience_s=0), asyncio.Event()
     slow = replace(console.console, jobs=jobs)
 
-    async def run(*words: object) -> int:
+    async def run(*words: object, **named: object) -> None:
         await ended.wait()
         raise UsageError("the rules in force changed meanwhile")
 
-    slow = replace(slow, work=replace(slow.work, reconcile=run))
+    slow = replace(slow, work=instead(slow.work, reconcile_for, run))
     running = RunningConsole(console=slow, application=build_console(slow), driver=console.driver)
     async with running.signed_in("finance") as client:
         begun = await send(client, "/do/run", since="", until="", reason="month end")
@@ -563,6 +566,6 @@ async def test_jobs_are_remembered_to_a_number(
 
 async def test_a_job_is_done_in_another_process(console: RunningConsole, tmp_path: Path) -> None:
     """A refusal there has the same words here."""
-    work = work_elsewhere(load_settings(environ(tmp_path)))
+    work = ElsewhereOf(load_settings(environ(tmp_path)))(purpose="writing", at_once=1, died="died")
     with pytest.raises(UsageError, match="'nobody' is not an operator in force"):
-        await work.close("2026-01", "nobody", "month end")
+        await work(close_period, CloseRequest(period="2026-01", by="nobody", reason="month end"))

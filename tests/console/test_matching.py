@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +13,21 @@ import httpx2
 import pytest
 from anyio import to_process
 
-from app.bootstrap_console import TOO_LONG, work_elsewhere
 from app.config.load import load_settings
 from app.console.application import build_console
 from app.core.errors import UnreachableError, UsageError
 from app.finance.break_acts import accept_breaks
-from app.finance.match_rules import save_rules
+from app.finance.match_rules import previewed_rules, save_rules
 from app.finance.reconcile_period import RunRequest, reconcile_period
+from app.wiring.serving import TOO_LONG, console_of
+from app.wiring.work import ElsewhereOf
 from reconcile.instants import DAY
 from tests.api.driving import environ, event
 from tests.console.conftest import RunningConsole
 from tests.console.test_finance_pages import breaks, of_form, send
 from tests.console.test_imports import confirm, read
 from tests.console.test_pages import shown
+from tests.contexts import instead
 
 MISSPELLED = b"""payment_reference,gross,fee,net,currency,settled_at
 PAY-I,1500.00,0.00,1500.00,KES,2026-11-21
@@ -401,8 +404,8 @@ async def test_rules_are_read_where_they_can_be_ended(
         raise UnreachableError(TOO_LONG)
 
     monkeypatch.setattr("app.core.toml_file.tomllib.loads", read)
-    work = replace(console.console.work, preview=preview)
-    other = replace(console.console, work=work)
+    work = instead(console.console.reads_rules, previewed_rules, preview)
+    other = replace(console.console, reads_rules=work)
     served = replace(console, console=other, application=build_console(other))
     async with served.signed_in("finance") as client:
         told = await send(client, "/do/preview-rules", rules="a" + ".a" * 6_000 + " = 1\n")
@@ -412,16 +415,18 @@ async def test_rules_are_read_where_they_can_be_ended(
 
 @pytest.mark.parametrize("saves", [True, False])
 async def test_rules_that_take_too_long_to_read_are_ended(
-    saves: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    saves: bool, console: RunningConsole, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     async def never(*_: object, **__: object) -> None:
         await asyncio.Event().wait()
 
     monkeypatch.setattr(to_process, "run_sync", never)
-    monkeypatch.setattr("app.bootstrap_console.MOST_S", 0)
-    work = work_elsewhere(load_settings(environ(tmp_path)))
+    monkeypatch.setattr("app.wiring.serving.RULES_MOST_S", 0)
+    elsewhere = ElsewhereOf(load_settings(environ(tmp_path)))
+    made = console_of(console.context, host="127.0.0.1", port=8081, elsewhere=elsewhere)
+    used: Any = partial(save_rules, by="Ann") if saves else previewed_rules
     with pytest.raises(UnreachableError, match="send fewer and shorter rules"):
-        await (work.save_rules("", "Ann", "x") if saves else work.preview(""))
+        await made.reads_rules(used, "")
 
 
 @pytest.mark.parametrize("role", ["support", "viewer"])

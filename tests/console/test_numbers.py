@@ -12,7 +12,6 @@ from app.core.masking import masked_phone
 from app.orders import unmask_many
 from app.orders.unmask_many import OPEN_FOR
 from app.privacy.erase import ErasureRequest, erase
-from app.privacy.erase_rules import ErasureRules
 from reconcile.instants import SECOND, Instant
 from tests.api.driving import event
 from tests.console.conftest import (
@@ -20,6 +19,7 @@ from tests.console.conftest import (
     PHONE,
     SAME_SITE,
     RunningConsole,
+    erasure_proposed,
     session_for,
     until_async,
 )
@@ -171,11 +171,8 @@ async def test_who_was_erased_meanwhile_is_said_to_be(numbers: RunningConsole) -
     console = numbers
     proposal = await asked_for(console, "ORD-1", "ORD-5")
     await approved(console, proposal)
-    await erase(
-        console.context, ErasureRequest(order="ORD-1", reason="asked for it", by="a admin"),
-        sources=console.console.sources, rules=ErasureRules(), dry_run=False,
-        progress=lambda _: None,
-    )  # fmt: skip
+    asked = ErasureRequest(order="ORD-1", reason="asked for it", by="a admin")
+    await erase(console.context, asked, dry_run=False)
     answer = shown(await look(console, proposal))
     assert "ORD-1 Erased at" in answer
     assert PHONE[-8:] not in answer
@@ -245,7 +242,7 @@ async def test_a_proposer_who_may_no_more_sees_nothing(numbers: RunningConsole) 
 async def test_support_sees_proposals_of_what_it_may_do_alone(numbers: RunningConsole) -> None:
     """Support does not learn of an erasure from the list, its address or its form."""
     asked = ErasureRequest(order="ORD-5", reason="asked for it", by=Proven("a admin"))
-    erasing = (await numbers.console.propose_erasing(asked)).id
+    erasing = await erasure_proposed(numbers.context, asked)
     own = await asked_for(numbers, "ORD-1")
     async with numbers.signed_in("support") as client:
         listed = (await client.get("/proposals.json")).json()

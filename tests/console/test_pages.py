@@ -39,6 +39,7 @@ from tests.console.conftest import (
     rows_of,
     until_async,
 )
+from tests.contexts import with_settings
 
 ABOUT_A_FILE = ("detach", "exhibit", "import", "discard", "withdraw-import", "save-rules")
 
@@ -94,8 +95,8 @@ NAIROBI = ZoneInfo("Africa/Nairobi")
 
 def in_nairobi(console: RunningConsole) -> RunningConsole:
     """Run the same console for a merchant in Nairobi."""
-    context = replace(console.context, zone=NAIROBI)
-    other = replace(console.console, context=context, zone=NAIROBI)
+    context = with_settings(console.context, timezone="Africa/Nairobi")
+    other = replace(console.console, context=context)
     return replace(console, console=other, application=build_console(other))
 
 
@@ -117,7 +118,8 @@ async def test_between_summer_and_winter_time_the_timeline_counts_real_hours(
 ) -> None:
     """Moments are the zone's; durations are real time."""
     happened, reached = "2026-10-14T12:00:00Z", "2026-11-26T19:49:16Z"
-    berlin = replace(console.console, zone=ZoneInfo("Europe/Berlin"))
+    context = with_settings(console.context, timezone="Europe/Berlin")
+    berlin = replace(console.console, context=context)
     drawn = Pages(berlin, (), {})._timeline([{"occurred_at": happened, "received_at": reached}])
     told = [(each.day, each.time, each.gap) for each in drawn.columns]
     assert told == [("2026-10-14", "14:00:00", ""), ("2026-11-26", "20:49:16", "43 d 7 h")]
@@ -271,7 +273,7 @@ async def test_what_is_owed_back_leaves_payments_in_doubt_out(
 
 async def test_a_printed_page_says_whose_it_is(console: RunningConsole) -> None:
     """The name is at its end, on paper alone, and only for a signed-in operator."""
-    context = replace(console.context, merchant="Duka <Bora>")
+    context = with_settings(console.context, merchant="Duka <Bora>")
     there = replace(console, application=build_console(replace(console.console, context=context)))
     async with there.signed_in("viewer") as client:
         page = (await client.get("/orders")).text

@@ -10,13 +10,12 @@ import pytest
 
 from app.access.operators import MAY
 from app.access.tokens import admit, issue_token
-from app.bootstrap_evidence import key_path, signer_of
-from app.bootstrap_golive import examine
 from app.config.load import load_settings
 from app.console.service_pages import ITEM_TITLES, problem_sentence
 from app.console.words import ACTIONS, NOTIFICATIONS, prose_in
 from app.evidence.keys import write_key
-from app.evidence.seal import Sealer, rename_log, seal_all
+from app.evidence.seal import Sealer, open_signer, rename_log, seal_all
+from app.golive.examine import examine
 from app.golive.golive import ITEMS
 from app.monitoring.preflight import Check
 from app.orders.notify_shop import STATES
@@ -102,14 +101,12 @@ async def test_the_trail_is_newest_first_and_pages_without_gap(
 async def test_the_log_is_verified_from_its_page(console: RunningConsole) -> None:
     """A row changed since it was sealed is reported."""
     async with console.signed_in("viewer") as client:
-        signer = await signer_of(
-            console.context, load_settings(environ(console.driver.path.parent))
-        )
+        signer = await open_signer(console.context)
         await seal_all(console.context, signer, sweep=True, progress=lambda *_: None)
         found = (await client.get("/log.json")).json()
         page = shown((await client.get("/log")).text)
         fits = shown((await send(client, "/do/verify-log")).text)
-        key = key_path(load_settings(environ(console.driver.path.parent)))
+        key = load_settings(environ(console.driver.path.parent)).evidence_key_path
         own = key.rename(key.with_name("own"))
         write_key(key, secret=b"x" * 32)
         foreign = shown((await send(client, "/do/verify-log")).text)
@@ -258,8 +255,7 @@ async def test_the_shop_is_told_all_of_a_list_again(console: RunningConsole) -> 
 async def test_a_new_evidence_key_is_begun_by_an_admin_with_the_password(
     console: RunningConsole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = load_settings(environ(console.driver.path.parent))
-    signer = await signer_of(console.context, settings)
+    signer = await open_signer(console.context)
     await seal_all(console.context, signer, sweep=True, progress=lambda *_: None)
 
     async def confirms(_: object, request: object, person: object, password: str) -> bool:
@@ -283,8 +279,7 @@ async def test_a_new_evidence_key_is_begun_by_an_admin_with_the_password(
 
 
 async def test_the_log_tells_its_earlier_origins(console: RunningConsole) -> None:
-    settings = load_settings(environ(console.driver.path.parent))
-    await seal_all(console.context, await signer_of(console.context, settings), sweep=True)
+    await seal_all(console.context, await open_signer(console.context), sweep=True)
     async with console.signed_in("admin") as client:
         before = (await client.get("/log.json")).json()
         plain = shown((await client.get("/log")).text)
@@ -315,8 +310,7 @@ async def test_letter_and_proofs_of_an_order_are_downloads(
             await console.driver.send(of_order("ORD-9", "evt_9", "declined"))
             await soon(lambda: bool(console.driver.rows(PUBLISHED)))
             early = await send(client, "/do/prove?order=ORD-9")
-        settings = load_settings(environ(console.driver.path.parent))
-        signer = await signer_of(console.context, settings)
+        signer = await open_signer(console.context)
         await seal_all(console.context, signer, sweep=True, progress=lambda *_: None)
         proofs = await send(client, "/do/prove?order=ORD-1")
         path = "/do/letter?order=ORD-1"
@@ -371,7 +365,7 @@ async def test_the_checks_before_going_live_are_run_from_the_page(
         doctor.extend(await examine())
         return doctor
 
-    monkeypatch.setattr("app.bootstrap_console.examine", kept)
+    monkeypatch.setattr("app.wiring.serving.examine", kept)
     async with console.signed_in("finance") as client:
         before = (await client.get("/golive.json")).json()
         unchecked = shown((await client.get("/golive")).text)
@@ -403,8 +397,8 @@ async def test_checks_that_take_too_long_say_so(
     async def never() -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr("app.bootstrap_console.examine", never)
-    monkeypatch.setattr("app.bootstrap_console.CHECKS_LIMIT_S", 0.0)
+    monkeypatch.setattr("app.wiring.serving.examine", never)
+    monkeypatch.setattr("app.wiring.serving.CHECKS_LIMIT_S", 0.0)
     async with console.signed_in("admin") as client:
         told = await send(client, "/do/run-checks")
         text = shown((await client.get("/golive")).text)

@@ -13,16 +13,17 @@ from anyio import BrokenWorkerProcess, to_process
 from sqlalchemy import text
 
 from app.access.operators import Proven, register_operator
-from app.bootstrap_console import BEGUN, UNCHANGED, work_elsewhere
 from app.config.load import load_settings
 from app.console.application import build_console
 from app.console.setup_pages import meaning, service_address
 from app.core.errors import UnreachableError, UsageError
+from app.finance.match_rules import previewed_rules
 from app.monitoring.alarm_messages import forget_owners
-from app.monitoring.watchdog import alarms
+from app.monitoring.watchdog import Watched, alarms
 from app.privacy.erase import ErasureRequest, erase
 from app.privacy.erase_finding import Erasing
-from app.privacy.erase_rules import ErasureRules
+from app.wiring.serving import BEGUN, UNCHANGED, console_of
+from app.wiring.work import ElsewhereOf
 from reconcile.instants import DAY, MINUTE
 from tests.api.driving import environ
 from tests.console.conftest import (
@@ -30,6 +31,7 @@ from tests.console.conftest import (
     PHONE,
     SAME_SITE,
     RunningConsole,
+    erasure_proposed,
     session_for,
     until_async,
 )
@@ -134,7 +136,7 @@ async def test_an_alarm_is_taken_until_it_is_over(console: RunningConsole) -> No
     assert (alarm["owner"]["name"], alarm["owner"]["state"]) == ("a support", "waiting")
     assert "a support waits for somebody else" in said
     assert "does not last any more" in shown(over.text)
-    lasting = await alarms(console.console.watched)
+    lasting = await alarms(Watched(console.context))
     await forget_owners(context, lasting)
     assert console.driver.rows("SELECT alarm, owner FROM alarm_owners") == [
         ("poisoned", "a support")
@@ -194,7 +196,7 @@ async def test_an_erasure_that_is_broken_off_is_not_shown_as_done(
     finished."""
     await register_operator(console.context, name="Bea", role="admin", by="a admin")
     asked = ErasureRequest(order="ORD-1", reason="asked for it", by=Proven("a admin"))
-    proposal = (await console.console.propose_erasing(asked)).id
+    proposal = await erasure_proposed(console.context, asked)
 
     async def broken(*_: object) -> None:
         raise UnreachableError("the disk is full")
@@ -205,10 +207,7 @@ async def test_an_erasure_that_is_broken_off_is_not_shown_as_done(
         page = shown((await client.get(f"/proposals/{proposal}")).text)
         found = (await client.get(f"/proposals/{proposal}.json")).json()
         monkeypatch.undo()
-        await erase(
-            console.context, replace(asked, by="a admin"), sources=console.console.sources,
-            rules=ErasureRules(), dry_run=False, progress=lambda _: None,
-        )  # fmt: skip
+        await erase(console.context, replace(asked, by="a admin"), dry_run=False)
         after = shown((await client.get(f"/proposals/{proposal}")).text)
     assert found["state"] == "approved"
     assert "the disk is full" in page
@@ -221,15 +220,20 @@ async def test_an_erasure_that_is_broken_off_is_not_shown_as_done(
 
 @pytest.mark.parametrize(("approves", "said"), [(True, BEGUN), (False, UNCHANGED)])
 async def test_a_killed_job_that_may_have_begun_is_not_said_to_have_changed_nothing(
-    approves: bool, said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    approves: bool,
+    said: str,
+    console: RunningConsole,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     async def killed(*_: object, **__: object) -> None:
         raise BrokenWorkerProcess
 
     monkeypatch.setattr(to_process, "run_sync", killed)
-    work = work_elsewhere(load_settings(environ(tmp_path)))
+    elsewhere = ElsewhereOf(load_settings(environ(tmp_path)))
+    made = console_of(console.context, host="127.0.0.1", port=8081, elsewhere=elsewhere)
     with pytest.raises(UnreachableError, match=re.escape(said)):
-        await (work.approve("prp_1", "Ann", "x") if approves else work.preview(""))
+        await (made.approve("prp_1", "Ann", "x") if approves else made.work(previewed_rules, ""))
 
 
 def test_what_a_source_s_silence_means() -> None:

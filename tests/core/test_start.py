@@ -33,7 +33,7 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("module", ["app.cli.main", "app.bootstrap_serving"])
+@pytest.mark.parametrize("module", ["app.cli.main", "app.wiring.serving"])
 def test_a_start_loads_nothing_that_only_some_need(module: str) -> None:
     done = run(f"import sys, {module}; print([m for m in {SELDOM} if m in sys.modules])")
     assert (done.stdout, done.stderr) == ("[]\n", "")

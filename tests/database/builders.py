@@ -24,7 +24,7 @@ from app.database.tables import metadata
 from app.evidence.keys import EvidenceKey
 from app.evidence.seal import CheckpointSigner, seal_all
 from app.orders.history_store import gather, scan
-from app.privacy.check import Rebuilding, Report, check_database
+from app.privacy.check import Report, check_database
 from app.receiving.append_store import Arrival, Ready
 from app.receiving.framing import Received
 from app.receiving.inbox import Inbox, open_inbox
@@ -32,7 +32,7 @@ from app.receiving.refusal_store import Rejection
 from reconcile.ledger.events import ClaimKind, Event
 from reconcile.ledger.history import History
 from reconcile.ledger.records import Record
-from tests.contexts import HasDatabase
+from tests.contexts import HasDatabase, with_sources
 from tests.database.made import put_new
 from tests.reconcile.build import T, seconds
 
@@ -255,8 +255,7 @@ def quiet(count: int) -> None:
 
 async def checked(at: AppContext) -> Report:
     """Check the database, with every body parsed and every order folded again."""
-    again = Rebuilding(sources=lambda: SOURCES)
-    return await check_database(at, again=again, progress=quiet)
+    return await check_database(with_sources(at, SOURCES), deep=1, progress=quiet)
 
 
 async def rows(at: HasDatabase, sql: str, **values: Any) -> list[tuple[Any, ...]]:

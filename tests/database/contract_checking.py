@@ -7,9 +7,10 @@ from hypothesis import HealthCheck, given, settings
 
 from app.finance.reconcile_rows import refresh_ledger_lines
 from app.orders.refold import refold_until_quiet
-from app.privacy.check import Rebuilding, check_database
+from app.privacy.check import check_database
 from app.receiving.inbox import Inbox
 from reconcile.ledger.events import Event
+from tests.contexts import with_sources
 from tests.database.builders import SOURCES, context, quiet
 from tests.database.contract_histories import PARTS, Part, _tags, deliver, tagged
 
@@ -38,6 +39,6 @@ class CheckingContract:
         await refresh_ledger_lines(at, progress=quiet)
         await deliver(inbox, [tagged(part, tag) for part in again])
         await refold_until_quiet(at, limit=500, progress=quiet)
-        for form in (None, Rebuilding(sources=lambda: SOURCES)):
-            report = await check_database(at, again=form, progress=quiet)
+        for deep in (None, 1):
+            report = await check_database(with_sources(at, SOURCES), deep=deep, progress=quiet)
             assert [each for each in report.problems if not of_the_builders(each)] == []

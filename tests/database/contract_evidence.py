@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from app.evidence.bundle import BundleRequest, build_evidence
-from app.evidence.gather_evidence import Providers
 from app.evidence.store import arrived, details_of_records, revisions_of, size_of_arrived
 from app.evidence.verify_evidence import verify_evidence
 from app.finance.read_lines import lines_naming
@@ -18,7 +17,7 @@ from app.receiving.inbox import Inbox
 from reconcile.ledger.events import ClaimKind
 from reconcile.ledger.records import Record
 from reconcile.money import Money
-from tests.database.builders import SIGNER, arrival, commit, context, keep, said
+from tests.database.builders import arrival, commit, context, keep, said
 from tests.database.contract_ledgers import folded
 from tests.reconcile.build import T, seconds
 
@@ -82,9 +81,8 @@ class EvidenceContract:
         await keep(inbox, arrival(event, body=body))
         await folded(context(inbox, at=1))
         request = BundleRequest(order="A", as_of=seconds(1), reason="why")
-        nobody = Providers(accounts={}, sources={}, texts={}, lines=lines_naming)
         built = [
-            await build_evidence(context(inbox, at=at), request, providers=nobody, signer=SIGNER)
+            await build_evidence(context(inbox, at=at), request, lines=lines_naming)
             for at in (2, 3)
         ]
         assert built[0].archive == built[1].archive

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +36,7 @@ from app.receiving.inbox import Inbox
 from reconcile.instants import DAY, SECOND, TICK
 from reconcile.ledger.events import Event
 from reconcile.money import Money
+from tests.contexts import with_given, with_settings
 from tests.database.builders import (
     arrival,
     change,
@@ -88,16 +88,16 @@ def of_customer(event_id: str, digest: bytes = DIGEST, **words: Any) -> Any:
 def a_month_later(inbox: Inbox, folder: Path) -> AppContext:
     """Return a context that may erase."""
     later = context(inbox, at=40 * DAY // SECOND)
-    return replace(later, phone_key=KEY, erasure_journal=folder / "erasures")
+    return with_given(with_settings(later, erasure_journal=folder / "erasures"), phone_key=KEY)
 
 
 def erasing(then: AppContext, phone: str = PHONE) -> Awaitable[Erasure]:
     asked = ErasureRequest(phone=f"+{phone}", reason="asked", by="Ann")
-    return erase(then, asked, sources={}, rules=ErasureRules(), dry_run=False, progress=quiet)
+    return erase(then, asked, dry_run=False, progress=quiet)
 
 
 def again(then: AppContext) -> ErasureReplay:
-    return ErasureReplay(then, sources={}, rules=ErasureRules(), progress=quiet)
+    return ErasureReplay(then, progress=quiet)
 
 
 async def with_bodies(inbox: Inbox) -> list[str]:
@@ -182,9 +182,9 @@ class PersonalContract:
         await keep(inbox, arrival(paid("e1", "A")))
         await refold_until_quiet(context(inbox), limit=10, progress=quiet)
         for text_, orders in (("1500.00", ["A"]), ("KES 1500", ["A"]), ("1500.01", [])):
-            found = await find_orders(context(inbox), text_, sources={}, limit=5)
+            found = await find_orders(context(inbox), text_, limit=5)
             assert [hit["order"] for hit in found.hits] == orders
-        found = await find_orders(context(inbox), "A", sources={}, limit=5)
+        found = await find_orders(context(inbox), "A", limit=5)
         assert found.hits[0]["found"] == "this is its reference"
 
     async def test_what_is_erased_is_empty(self, inbox: Inbox, tmp_path: Path) -> None:
@@ -195,8 +195,6 @@ class PersonalContract:
         erasure = await erase(
             a_month_later(inbox, tmp_path),
             ErasureRequest(phone=f"+{PHONE}", reason="asked", by="Ann"),
-            sources={},
-            rules=ErasureRules(),
             dry_run=False,
             progress=quiet,
         )

@@ -24,11 +24,9 @@ from app.finance import reconcile_period as reconciling
 from app.finance.break_acts import breaks_of_run, finished_run, living_breaks
 from app.finance.reconcile_period import Ran, Ranges, RunRequest, ran, reconcile_period
 from app.finance.reconcile_rows import Snapshot
-from app.orders.rebuild import Helpers
 from app.receiving.inbox import Inbox
 from reconcile.instants import DAY
 from tests.bench.reconciled import RULES, tables
-from tests.contexts import settings_of
 from tests.database.builders import change, quiet, rows
 from tests.reconcile.books_truth import AS_OF, END, START, Month
 
@@ -120,8 +118,7 @@ class ReconcilingContract:
         for jobs in (1, 2, 5):
             cuts, read = sorted(chance.sample(keys, jobs - 1)), list[int]()
             monkeypatch.setattr(ledger_line_store, "keys_at", AsyncMock(return_value=cuts))
-            helpers = Helpers(jobs=jobs, settings=settings_of(url))
-            done = await reconcile_period(context, asked, progress=read.append, helpers=helpers)
+            done = await reconcile_period(context, asked, progress=read.append, jobs=jobs)
             assert await kept(context, done) == one
             assert sum(read) == sum(progress)
             if jobs > 1:

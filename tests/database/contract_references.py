@@ -12,6 +12,7 @@ from app.orders.refold import refold_until_quiet
 from app.orders.reindex import reindex
 from app.receiving.inbox import Inbox
 from reconcile.money import Money
+from tests.contexts import with_sources
 from tests.database.builders import (
     SOURCES,
     arrival,
@@ -66,7 +67,7 @@ class ReferenceContract:
         assert [each for each in report.problems if not of_the_builders(each)] == []
         links = await rows(inbox, "SELECT * FROM links ORDER BY kind")
         assert len(links) == 2
-        await reindex(at, sources=SOURCES, progress=lambda count: None)
+        await reindex(with_sources(at, SOURCES), progress=lambda count: None)
         assert await rows(inbox, "SELECT * FROM links ORDER BY kind") == links
         assert len(events_in((await histories(inbox, ["A"]))["A"])) == 1
 

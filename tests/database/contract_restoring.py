@@ -22,7 +22,6 @@ from app.orders import published_store
 from app.orders.read_feed import read_feed, read_from
 from app.orders.refold import refold_until_quiet
 from app.privacy.backup import Followed, FollowedLog, after_restore
-from app.privacy.erase_rules import ErasureRules
 from app.privacy.replay_erasures import ErasureReplay
 from app.receiving.inbox import Inbox
 from app.sealing.log_queue_store import count_unsealed
@@ -126,8 +125,8 @@ PLANTED: dict[str, dict[str, list[str]]] = {
 async def put_back(inbox: Inbox) -> Followed:
     """Do what `db restored` does where nobody was ever erased."""
     then = context(inbox)
-    again = ErasureReplay(then, sources={}, rules=ErasureRules(), progress=lambda count: None)
-    followed, _ = await after_restore(then, again, without=None)
+    again = ErasureReplay(then, progress=lambda count: None)
+    followed, _ = await after_restore(again, without=None)
     return followed
 
 
@@ -219,8 +218,8 @@ class RestoringContract:
         await register_operator(at, name="Ann", role="admin", by=None)
         await register_operator(at, name="Bob", role="viewer", by="Ann")
         await retire_operator(at, name="Bob", by="Ann")
-        again = ErasureReplay(at, sources={}, rules=ErasureRules(), progress=lambda count: None)
-        done, _ = await after_restore(at, again, without=None)
+        again = ErasureReplay(at, progress=lambda count: None)
+        done, _ = await after_restore(again, without=None)
         assert (done.may.tokens, done.may.operators, done.gone) == (("new",), ("Ann",), None)
         assert _words(done, "These tokens are in force: new", "These operators are in force: Ann")
         (entry,) = await trail(at, action="restored", limit=10)

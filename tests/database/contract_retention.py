@@ -14,10 +14,11 @@ from app.orders.rebuild import refold_all
 from app.orders.refold import refold_until_quiet
 from app.orders.reindex import reindex
 from app.privacy import prune
-from app.privacy.check import Rebuilding, check_database
+from app.privacy.check import check_database
 from app.receiving.inbox import Inbox
 from reconcile.instants import DAY, SECOND
 from reconcile.money import Money
+from tests.contexts import with_sources
 from tests.database.builders import (
     SIGNER,
     SOURCES,
@@ -176,7 +177,7 @@ class RetentionContract:
         assert await rows(inbox, "SELECT digest FROM phones") == [(bytes([1]) * 40,)]
         assert await keep(inbox, arrival(news[0], at=LATER)) == ["duplicate"]
         report = await check_database(
-            context(inbox, at=LATER), again=Rebuilding(sources=lambda: SOURCES), progress=quiet
+            with_sources(context(inbox, at=LATER), SOURCES), deep=1, progress=quiet
         )
         assert [each for each in report.problems if not of_the_builders(each)] == []
 
@@ -232,7 +233,7 @@ class RetentionContract:
         then = context(inbox, at=LATER)
         await refold_until_quiet(then, limit=100, progress=quiet)
         before = await dump(inbox, *TRUTH, "ledgers", leave_out=["row"])
-        done = await reindex(then, sources=SOURCES, progress=quiet)
+        done = await reindex(with_sources(then, SOURCES), progress=quiet)
         assert (done.read, done.events, done.unreadable) == (3, 3, 0)
         await refold_all(then, progress=quiet)
         assert await dump(inbox, *TRUTH, "ledgers", leave_out=["row"]) == before

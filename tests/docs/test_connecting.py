@@ -13,11 +13,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from app import bootstrap
 from app.cli import main
 from app.config.config_file import plan_settings
 from app.core.clock import SystemClock
 from app.core.http import outgoing_client
+from app.wiring import service as wiring
 from tests.api.driving import Driver, driving
 from tests.docs.sessions import Command, differences, sessions
 from tests.waiting import soon
@@ -72,7 +72,7 @@ async def test_the_path_ends_as_its_page_says(
 
     transport = httpx2.MockTransport(nobody)
     monkeypatch.setattr(
-        bootstrap,
+        wiring,
         "outgoing_client",
         lambda timeout_s: outgoing_client(timeout_s=timeout_s, transport=transport),
     )

@@ -28,7 +28,6 @@ from app.orders.notify_shop import (
 from app.orders.published_store import Published
 from app.orders.refold import refold_until_quiet
 from app.privacy.backup import after_restore, back_up, restore
-from app.privacy.erase_rules import ErasureRules
 from app.privacy.replay_erasures import ErasureReplay, Replayed
 from app.providers.profile import load_profile
 from app.providers.source import Source
@@ -214,10 +213,8 @@ async def test_a_reader_beyond_the_head_reads_on(tmp_path: Path, receiver: dict[
         assert answer.json()["read_from"] == 0
         await happen(driver, by_the_feed, receiver, of_order("B", "b"))
         assert parcels() == ["A", "B"]
-        again = ErasureReplay(
-            driver.context, sources={}, rules=ErasureRules(), progress=lambda count: None
-        )
-        done, _ = await after_restore(driver.context, again, without=None)
+        again = ErasureReplay(driver.context, progress=lambda count: None)
+        done, _ = await after_restore(again, without=None)
         beyond = await driver.api("GET", f"/outcomes?after={done.first}")
         assert beyond.json()["read_from"] == done.first - 1
         assert (await driver.api("GET", "/outcomes?after=2")).json()["cursor"] == 2

@@ -13,15 +13,15 @@ from typing import Any, get_args
 import pytest
 import yaml
 
-from app.bootstrap import Service
-from app.child_processes import WorkerProcess
 from app.cli.golive import FOLDER
+from app.core.child_processes import WorkerProcess
 from app.core.errors import NotStored, TallyhookError
 from app.database import engine, faults
 from app.database.writer import Space
 from app.monitoring import health
 from app.monitoring.watchdog import WATCHES
 from app.receiving import inbox, inbox_queue, refusals
+from app.wiring.service import Service
 
 RUNBOOK = Path(__file__).parents[2] / "app" / "RUNBOOK.md"
 

@@ -10,8 +10,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from app import bootstrap
 from app.core.http import outgoing_client
+from app.wiring import service as wiring
 from reconcile.instants import MINUTE, SECOND
 from tests.api.driving import Driver, driving
 from tests.receiving.asking import stream
@@ -55,7 +55,7 @@ async def test_the_walk_through_a_payment_whose_events_name_no_order(
         return httpx2.Response(200, content=stream(json.dumps(answer).encode()))
 
     monkeypatch.setattr(
-        bootstrap,
+        wiring,
         "outgoing_client",
         lambda timeout_s: outgoing_client(
             timeout_s=timeout_s, transport=httpx2.MockTransport(daraja)

@@ -20,15 +20,14 @@ from typing import Any
 
 import pytest
 
-from app.bootstrap_context import open_context
-from app.bootstrap_sources import compile_sources
 from app.config.load import load_settings
 from app.context.context import AppContext
 from app.core.clock import SystemClock
 from app.orders.history_store import scan
 from app.orders.rebuild import refold_all
 from app.orders.refold import refold_until_quiet
-from app.privacy.check import Rebuilding, check_database
+from app.privacy.check import check_database
+from app.wiring.opening import open_context
 from reconcile.canonical import canonical_json
 from reconcile.instants import DAY, Instant
 from reconcile.ledger.explain import ledger_document
@@ -129,18 +128,13 @@ async def rebuilt(folder: Path) -> None:
         pass
 
     settings = load_settings(environ(folder))
-    sources = compile_sources(settings)
     async with open_context(settings, purpose="alone") as context:
-        assert (
-            await check_database(context, again=Rebuilding(sources=lambda: sources), progress=quiet)
-        ).problems == []
+        assert (await check_database(context, deep=1, progress=quiet)).problems == []
         await refold_until_quiet(context, limit=500, progress=quiet)
         before = await ledgers(context)
         await refold_all(context, progress=quiet)
         assert await ledgers(context) == before
-        assert (
-            await check_database(context, again=Rebuilding(sources=lambda: sources), progress=quiet)
-        ).problems == []
+        assert (await check_database(context, deep=1, progress=quiet)).problems == []
 
 
 async def ledgers(context: AppContext) -> tuple[list[bytes], list[Any]]:

@@ -16,8 +16,8 @@ import httpx2
 import pytest
 
 from app.access.operators import register_operator
-from app.bootstrap_context import open_context
 from app.config.load import load_settings
+from app.wiring.opening import open_context
 from tests.api.driving import environ
 from tests.console.conftest import session_for
 from tests.docs.test_readme import environment
@@ -27,7 +27,7 @@ from tests.waiting import PATIENCE_S, until
 
 PARENT = """
 import asyncio, os, sys
-from app.child_processes import console_beside
+from app.core.child_processes import console_beside
 async def main():
     async with console_beside(host="127.0.0.1", port=int(sys.argv[1])):
         await asyncio.get_running_loop().run_in_executor(None, os.read, int(sys.argv[2]), 1)

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC
 from decimal import Decimal
 from itertools import pairwise
@@ -23,7 +23,6 @@ import httpx2
 import pytest
 
 from app.access.operators import register_operator
-from app.bootstrap_console import console_of
 from app.cli import main
 from app.cli.demo import AMOUNT, CURRENCY, order_of
 from app.config.load import load_settings
@@ -38,10 +37,12 @@ from app.orders.refold import refold_until_quiet
 from app.providers.profile import load_profile
 from app.providers.source import Source
 from app.sandbox.scenarios import SCENARIOS
+from app.wiring.serving import console_of
 from reconcile.instants import HOUR, Instant, format_instant
 from tests.api.driving import SECRET, Driver, driving, environ, secret
 from tests.console.conftest import PORT, RunningConsole
 from tests.console.test_pages import shown
+from tests.contexts import Here
 from tests.evidence.conftest import build
 from tests.sandbox.harness import START, world
 
@@ -128,9 +129,8 @@ async def installation(
         moments = await _play(driver)
         await register_operator(driver.context, name="a admin", role="admin", by=None)
         monkeypatch.setenv("TALLYHOOK_OPERATOR", "a admin")
-        made = console_of(
-            driver.service.context, load_settings(environ(tmp_path)), host="127.0.0.1", port=PORT
-        )
+        context = replace(driver.service.context, settings=load_settings(environ(tmp_path)))
+        made = console_of(context, host="127.0.0.1", port=PORT, elsewhere=Here(context))
         running = RunningConsole(made, build_console(made), driver)
         yield Installation(driver, running, tmp_path, moments)
         await made.jobs.close()

@@ -15,27 +15,24 @@ from typing import Any
 import pytest
 import rfc8785
 
-from app.bootstrap_evidence import evidence_providers, signer_of
-from app.config.load import load_settings
 from app.evidence import keys
 from app.evidence.bundle import ABOUT, KEY, KEY_PEM, BundleRequest, build_evidence
 from app.evidence.keys import EvidenceKey, write_key
+from app.evidence.seal import open_signer
 from app.evidence.verify import MANIFEST, NOT_IN_FORM, SIGNATURE, Bundle, Wrong, pack, unpack
 from app.evidence.verify_evidence import rendered_again
+from app.finance.read_lines import lines_naming
 from reconcile.instants import SECOND
-from tests.api.driving import Driver, driving, environ
+from tests.api.driving import Driver, driving
 from tests.evidence.world import LATER, live_through
 
 
 async def build(driver: Driver, folder: Path, order: str = "ORD-1", **asked: Any) -> bytes:
     """An order's bundle as of LATER."""
-    settings = load_settings(environ(folder))
     words: dict[str, Any] = {"order": order, "as_of": LATER}
     request = BundleRequest(**words | asked)
-    signer = await signer_of(driver.context, settings)
-    built = await build_evidence(
-        driver.context, request, providers=evidence_providers(settings), signer=signer
-    )
+    await open_signer(driver.context)
+    built = await build_evidence(driver.context, request, lines=lines_naming)
     return built.archive
 
 
@@ -63,7 +60,7 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> Bundles:
             driver.clock.put(LATER + 10 * SECOND)
             await driver.api("PUT", "/orders/ORD-1", json={"amount": "1501.00", "currency": "KES"})
             await build(driver, folder, as_of=None)
-            signer = await signer_of(driver.context, load_settings(environ(folder)))
+            signer = await open_signer(driver.context)
             return Bundles(redacted, full, await build(driver, folder), signer.key)
 
     return asyncio.run(world())

@@ -14,8 +14,6 @@ import pytest
 from sqlalchemy import text
 
 from app.access.operators import Role, register_operator
-from app.bootstrap_evidence import signer_of
-from app.config.load import load_settings
 from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.evidence import attachments
@@ -30,10 +28,11 @@ from app.evidence.attachments import (
     read_attachment,
 )
 from app.evidence.keys import EvidenceKey
+from app.evidence.seal import open_signer
 from app.evidence.verify import unpack
 from app.evidence.verify_evidence import VerifiedBundle, verify_evidence
 from reconcile.instants import HOUR
-from tests.api.driving import Driver, driving, environ, of_order
+from tests.api.driving import Driver, driving, of_order
 from tests.evidence.conftest import Bundles, Forge, build, changed
 from tests.evidence.world import LATER
 
@@ -234,7 +233,7 @@ def exhibits(tmp_path_factory: pytest.TempPathFactory) -> Bundles:
             redacted = await build(driver, folder, attachments=True)
             full = await build(driver, folder, attachments=True, reason="dispute 12")
             without = await build(driver, folder, reason="dispute 12")
-            signer = await signer_of(driver.context, load_settings(environ(folder)))
+            signer = await open_signer(driver.context)
             return Bundles(redacted, full, without, signer.key)
 
     return asyncio.run(world())

@@ -13,15 +13,13 @@ from typing import Any
 
 import pytest
 
-from app.bootstrap_evidence import signer_of
-from app.config.load import load_settings
 from app.evidence.keys import EvidenceKey
-from app.evidence.seal import seal_all, seal_orders
+from app.evidence.seal import open_signer, seal_all, seal_orders
 from app.evidence.verify import MANIFEST, report_lines, unpack
 from app.evidence.verify_evidence import KeptCheckpoint, VerifiedBundle, verify_evidence
 from app.orders.refold import refold_until_quiet
 from reconcile.instants import DAY, HOUR
-from tests.api.driving import driving, environ, event
+from tests.api.driving import driving, event
 from tests.evidence.conftest import build, changed, forged_with
 from tests.evidence.world import LATER
 
@@ -45,7 +43,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
     async def made() -> World:
         async with driving(folder, with_worker=False, looking=True) as driver:
-            signer = await signer_of(driver.context, load_settings(environ(folder)))
+            signer = await open_signer(driver.context)
             for name, order in (("o1", "ORD-2"), ("e1", "ORD-1"), ("e2", "ORD-1")):
                 await driver.send(event(name, "pending", order={"reference": order}))
             await refold_until_quiet(driver.context, limit=10, progress=lambda count: None)

@@ -7,7 +7,6 @@ import asyncio
 import io
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +14,12 @@ import pytest
 import typst
 from pypdf import PdfReader
 
-from app.bootstrap_evidence import evidence_providers, signer_of
-from app.config.load import load_settings
 from app.core.child import ChildLimits
 from app.core.errors import UsageError
-from app.core.zones import zone_named
 from app.evidence import dispute_letter
 from app.evidence.attachments import Attachment, AttachRequest, attach
 from app.evidence.dispute import FAMILIES, CaseFacts, Family, checklist, family_of
-from app.evidence.dispute_case import CaseRequest, Merchant, dispute_case
+from app.evidence.dispute_case import CaseRequest, dispute_case
 from app.evidence.dispute_letter import (
     Letter,
     LetterForm,
@@ -33,15 +29,17 @@ from app.evidence.dispute_letter import (
     take_letter,
 )
 from app.evidence.gather_evidence import DeliveryEvidence, ProvenSignature
+from app.finance.read_lines import lines_naming
 from app.orders.refold import refold_until_quiet
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Instant, format_instant
 from reconcile.ledger.events import CLAIM_KINDS, Standing
-from tests.api.driving import KEY, Driver, driving, environ, event, secret, signed
+from tests.api.driving import KEY, Driver, driving, event, secret, signed
+from tests.contexts import with_settings
 from tests.reconcile.build import T
 
 PHONE = "254711223344"
 TILL = b"another key for tests, no secret"
-MERCHANT = Merchant(name="Duka Bora Ltd", address="Moi Avenue 12, Nairobi")
+MERCHANT = {"merchant": "Duka Bora Ltd", "merchant_address": "Moi Avenue 12, Nairobi"}
 OPENED, DUE = Instant(T + 20 * DAY), Instant(T + 34 * DAY)
 
 
@@ -183,14 +181,11 @@ async def exhibits(driver: Driver) -> None:
 
 
 async def write(driver: Driver, folder: Path, **words: Any) -> Letter:
-    settings = load_settings(environ(folder))
     letter, _ = await take_letter(
-        driver.context,
+        with_settings(driver.context, **MERCHANT),
         CaseRequest(order="ORD-1042", **words),
         "html",
-        providers=evidence_providers(settings),
-        signer=await signer_of(driver.context, settings),
-        merchant=MERCHANT,
+        lines=lines_naming,
     )
     return letter
 
@@ -202,7 +197,7 @@ def letter(tmp_path_factory: pytest.TempPathFactory) -> Letter:
 
     async def world() -> Letter:
         async with driving(folder, with_worker=False, looking=True) as driver:
-            driver.context = replace(driver.service.context, zone=zone_named("Africa/Nairobi"))
+            driver.context = with_settings(driver.service.context, timezone="Africa/Nairobi")
             await disputed(driver)
             await exhibits(driver)
             found = await write(driver, folder)
@@ -345,7 +340,7 @@ async def test_without_a_dispute_it_is_a_statement_and_a_person_says_the_rest(
         driver.clock.put(T + DAY)
         found = await write(driver, tmp_path, family="fraud", respond_by=DUE)
         case = await dispute_case(
-            driver.context, CaseRequest(order="ORD-1042"), sources={}, merchant=MERCHANT
+            with_settings(driver.context, **MERCHANT), CaseRequest(order="ORD-1042")
         )
     assert found.document["title"] == "Statement on the payment of order ORD-1042"
     assert found.document["dispute"] is None
@@ -480,7 +475,7 @@ async def test_a_dispute_that_was_lost_in_part_is_told_with_what_was_lost(tmp_pa
 
 async def test_its_answer_tells_times_in_the_merchants_zone_and_names_it(tmp_path: Path) -> None:
     async with driving(tmp_path, with_worker=False) as driver:
-        driver.context = replace(driver.service.context, zone=zone_named("Africa/Nairobi"))
+        driver.context = with_settings(driver.service.context, timezone="Africa/Nairobi")
         await driver.send(_body("ORD-1042", "e1", "pending", "pay_1", T))
         driver.clock.put(T + DAY)
         found = await write(driver, tmp_path)

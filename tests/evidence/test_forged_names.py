@@ -13,17 +13,15 @@ from typing import Any
 
 import pytest
 
-from app.bootstrap_evidence import signer_of
-from app.config.load import load_settings
 from app.evidence.keys import EvidenceKey
 from app.evidence.prove_sealed import path_to
-from app.evidence.seal import read_checkpoint, seal_all
+from app.evidence.seal import open_signer, read_checkpoint, seal_all
 from app.evidence.verify import MANIFEST, main, unpack
 from app.evidence.verify_evidence import verify_evidence
 from app.orders.refold import refold_until_quiet
 from app.sealing import log_store
 from reconcile.transparency.evidence import ledger_of
-from tests.api.driving import Driver, driving, environ, event
+from tests.api.driving import Driver, driving, event
 from tests.evidence.conftest import Bundles, Forge, build, changed, forged_with
 from tests.evidence.test_forgers import failed, first_lines
 
@@ -346,7 +344,7 @@ def crossed(tmp_path_factory: pytest.TempPathFactory) -> Crossed:
 
     async def world() -> Crossed:
         async with driving(folder, with_worker=False, looking=True) as driver:
-            signer = await signer_of(driver.context, load_settings(environ(folder)))
+            signer = await open_signer(driver.context)
             other: Any = {"session": {"reference": "cs_2"}, "payment": {"reference": "pay_2"}}
             for each in (
                 event("o1", "pending", order=None, **other),

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from app.bootstrap_evidence import key_path, signer_of
 from app.config.load import load_settings
 from app.core.errors import UsageError
 from app.evidence import bundle
@@ -23,6 +22,7 @@ from app.evidence.keys import EvidenceKey, load_key
 from app.evidence.prove_sealed import prove_growth
 from app.evidence.seal import (
     CheckpointSigner,
+    open_signer,
     read_checkpoint,
     rotate_key,
     signed_checkpoint,
@@ -369,7 +369,7 @@ async def test_what_came_just_before_may_wait_for_its_seal(tmp_path: Path) -> No
         driver.clock.put(T + SECOND)
         await driver.send(event("e2", "pending"))
         archive = await build(driver, tmp_path, as_of=None)
-        signer = await signer_of(driver.context, load_settings(environ(tmp_path)))
+        signer = await open_signer(driver.context)
         forged = forged_with(signer.key, archive, _unsealed)
     found = verify_evidence(forged)
     assert failed(found) == []
@@ -408,8 +408,8 @@ async def signed_first(driver: Driver, folder: Path) -> tuple[CheckpointSigner, 
     await driver.send(event("e1"))
     driver.clock.put(LATER)
     settings = load_settings(environ(folder))
-    signer = await signer_of(driver.context, settings)
-    return signer, await build(driver, folder), key_path(settings)
+    signer = await open_signer(driver.context)
+    return signer, await build(driver, folder), settings.evidence_key_path
 
 
 async def test_bundles_hold_across_a_rotation(tmp_path: Path) -> None:
@@ -417,11 +417,11 @@ async def test_bundles_hold_across_a_rotation(tmp_path: Path) -> None:
     checkpoint may still be the old key's. Where the old one's file was lost, nobody signed that."""
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         first, before, path = await signed_first(driver, tmp_path)
-        second = await rotate_key(driver.context, path, by=None)
+        second = await rotate_key(driver.context, by=None)
         driver.clock.put(LATER + DAY)
         after = await build(driver, tmp_path)
         path.unlink()
-        third = await rotate_key(driver.context, path, by=None)
+        third = await rotate_key(driver.context, by=None)
         lost = await build(driver, tmp_path)
     assert verify_evidence(before, trusted=first.key.public).valid
     for key in (first.key, second):
@@ -447,13 +447,13 @@ async def test_a_rotation_that_was_cut_short_is_endorsed_when_it_is_made_again(
         raise Killed
 
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
-        first, before, path = await signed_first(driver, tmp_path)
+        first, before, _ = await signed_first(driver, tmp_path)
         with monkeypatch.context() as patched:
             patched.setattr(log_store, "add_key", die)
             with pytest.raises(Killed):
-                await rotate_key(driver.context, path, by=None)
+                await rotate_key(driver.context, by=None)
         driver.clock.put(LATER + DAY)
-        second = await rotate_key(driver.context, path, by=None)
+        second = await rotate_key(driver.context, by=None)
         after = await build(driver, tmp_path)
     assert verify_evidence(before, trusted=first.key.public).valid
     for key in (first.key.public, second.public):
@@ -487,7 +487,7 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Grown:
             notes = [unpack(each)["checkpoint.txt"].decode() for each in found]
             sizes = [read_checkpoint(each).size for each in notes]
             proof = await prove_growth(driver.context, old=sizes[0], new=sizes[1])
-            signer = await signer_of(driver.context, load_settings(environ(folder)))
+            signer = await open_signer(driver.context)
         return Grown(
             bundles=(found[0], found[1]),
             notes=(notes[0], notes[1]),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -15,6 +14,7 @@ from app.evidence.verify import unpack
 from app.evidence.verify_evidence import verify_evidence
 from reconcile.instants import Instant, parse_instant
 from tests.api.driving import driving
+from tests.contexts import with_settings
 from tests.evidence.conftest import Bundles, Forge, build
 from tests.evidence.world import LATER, live_through
 
@@ -26,7 +26,7 @@ async def test_a_bundle_tells_times_to_people_in_the_zone_and_says_it(
 ) -> None:
     """Data stay UTC; it verifies where no zone is known, and another zone's times do not."""
     async with driving(tmp_path, with_worker=False) as driver:
-        driver.context = replace(driver.context, zone=NAIROBI)
+        driver.context = with_settings(driver.context, timezone="Africa/Nairobi")
         await live_through(driver)
         driver.clock.put(LATER)
         archive = await build(driver, tmp_path)

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import hmac
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from app.bootstrap_evidence import evidence_providers, signer_of
 from app.config.load import load_settings
 from app.evidence.bundle import BundleRequest, build_evidence
 from app.evidence.verify import unpack
 from app.evidence.verify_evidence import verify_evidence
+from app.finance.read_lines import lines_naming
 from app.providers.fingerprints import public_key
 from app.providers.profile import load_profile
 from reconcile.instants import format_instant
@@ -40,15 +41,9 @@ def delivery_in(archive: bytes) -> dict[str, Any]:
 async def built(driver: Driver, folder: Path, **sources: str) -> bytes:
     """A full bundle, with what is configured by now."""
     settings = load_settings(environ(folder) | {f"TALLYHOOK_{k}": v for k, v in sources.items()})
+    context = replace(driver.context, settings=settings)
     request = BundleRequest(order="ORD-1", as_of=LATER, reason="why")
-    return (
-        await build_evidence(
-            driver.context,
-            request,
-            providers=evidence_providers(settings),
-            signer=await signer_of(driver.context, settings),
-        )
-    ).archive
+    return (await build_evidence(context, request, lines=lines_naming)).archive
 
 
 async def test_the_key_is_named_by_its_fingerprint_and_never_shown(tmp_path: Path) -> None:

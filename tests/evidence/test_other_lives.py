@@ -7,18 +7,18 @@ import json
 from pathlib import Path
 from typing import Any
 
-from app.bootstrap_sources import compile_sources
 from app.config.load import load_settings
 from app.evidence.verify import unpack
 from app.evidence.verify_evidence import verify_evidence
 from app.finance.imports import ImportRequest, import_book, import_statement
 from app.orders.record_store import add_records
 from app.privacy.erase import ErasureRequest, erase
-from app.privacy.erase_rules import ErasureRules
+from app.providers.configured import compile_sources
 from app.providers.profile import load_profile
 from app.providers.source import Source
 from reconcile.instants import TICK
 from tests.api.driving import Driver, driving, environ, event
+from tests.contexts import with_sources
 from tests.database.builders import session_opened
 from tests.evidence.conftest import build
 from tests.evidence.world import LATER, NAME, PHONE, live_through
@@ -34,10 +34,8 @@ async def erased(driver: Driver, folder: Path) -> None:
     """Everything personal of the customer is deleted."""
     sources = compile_sources(load_settings(environ(folder)))
     done = await erase(
-        driver.context,
+        with_sources(driver.context, sources),
         ErasureRequest(phone=PHONE, reason="asked for it", by=None),
-        sources=sources,
-        rules=ErasureRules(),
         dry_run=False,
         progress=lambda count: None,
     )

@@ -9,12 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from app.bootstrap_evidence import key_path, signer_of
 from app.config.load import load_settings
 from app.core.errors import NotFoundError
 from app.evidence.keys import EvidenceKey, load_key
 from app.evidence.prove_sealed import newest_checkpoint, prove_growth
-from app.evidence.seal import read_checkpoint, rename_log, rotate_key, signed_checkpoint
+from app.evidence.seal import (
+    open_signer,
+    read_checkpoint,
+    rename_log,
+    rotate_key,
+    signed_checkpoint,
+)
 from app.evidence.verify import NOT_LISTED, unpack
 from app.evidence.verify_evidence import KeptCheckpoint, VerifiedBundle, verify_evidence
 from app.evidence.verify_log import VerifiedLog, verify_log
@@ -35,7 +40,7 @@ from tests.evidence.test_witnesses import (
 
 
 def signing_key(own: House) -> EvidenceKey:
-    key = load_key(key_path(load_settings(environ(own.folder))))
+    key = load_key(load_settings(environ(own.folder)).evidence_key_path)
     assert key is not None
     return key
 
@@ -184,10 +189,9 @@ async def test_a_later_key_is_endorsed_for_what_an_earlier_origin_signed(tmp_pat
     async with house(tmp_path, ONE) as own:
         await forked(own)
         await renamed(own)
-        settings = load_settings(environ(tmp_path))
-        old = (await signer_of(own.context, settings)).key.public
+        old = (await open_signer(own.context)).key.public
         own.driver.clock.put(Instant(own.driver.clock.now() + SECOND))
-        await rotate_key(own.context, key_path(settings), by=None)
+        await rotate_key(own.context, by=None)
         await own.sealed("e3")
         archives = [await own.bundle("ORD-e1"), await own.bundle("ORD-e3")]
     for archive in archives:

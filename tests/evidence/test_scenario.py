@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 from app.access.tokens import issue_token
-from app.bootstrap_evidence import evidence_providers
-from app.config.load import load_settings
 from app.core.clock import SetClock
 from app.core.errors import ConfigurationError, UsageError
 from app.evidence.tell_scenario import (
@@ -22,13 +20,14 @@ from app.evidence.tell_scenario import (
     tell_scenario,
     written,
 )
+from app.finance.read_lines import lines_naming
 from app.providers.profile import load_profile
 from app.providers.request import Incoming
 from app.providers.source import ProfileReader
 from app.sandbox.playing import Stage, plain, play, read_script
 from app.sandbox.settings import SANDBOX_SECRET
 from reconcile.instants import DAY, MINUTE, SECOND, TICK, Duration, Instant
-from tests.api.driving import Driver, driving, environ, event
+from tests.api.driving import Driver, driving, event
 from tests.copied import copy_of
 from tests.evidence.world import LATER, NAME, PHONE, live_through
 from tests.reconcile.build import T
@@ -43,8 +42,7 @@ CUSTOMER = {
 
 
 async def tell(driver: Driver, folder: Path, order: str = "ORD-1") -> OrderScenario:
-    providers = evidence_providers(load_settings(environ(folder)))
-    return await tell_scenario(driver.context, order, as_of=LATER, by=None, providers=providers)
+    return await tell_scenario(driver.context, order, as_of=LATER, by=None, lines=lines_naming)
 
 
 async def _scenario(folder: Path) -> OrderScenario:

@@ -6,20 +6,18 @@ import json
 from pathlib import Path
 from typing import Any
 
-from app.bootstrap_evidence import signer_of
-from app.config.load import load_settings
-from app.evidence.seal import seal_all
+from app.evidence.seal import open_signer, seal_all
 from app.evidence.verify import unpack
 from app.evidence.verify_evidence import VerifiedBundle, verify_evidence
 from app.orders.refold import refold_until_quiet
-from tests.api.driving import Driver, driving, environ, event
+from tests.api.driving import Driver, driving, event
 from tests.evidence.conftest import build
 from tests.evidence.world import CUSTOMER, PHONE
 
 
 async def sealed(driver: Driver, folder: Path) -> None:
     await refold_until_quiet(driver.context, limit=10, progress=lambda count: None)
-    await seal_all(driver.context, await signer_of(driver.context, load_settings(environ(folder))))
+    await seal_all(driver.context, await open_signer(driver.context))
 
 
 def steps(found: VerifiedBundle) -> dict[str, bool | None]:

@@ -13,8 +13,6 @@ from pathlib import Path
 import pytest
 from starlette.responses import PlainTextResponse, Response
 
-from app.bootstrap import working_parts
-from app.bootstrap_evidence import evidence_providers, key_path, signer_of
 from app.cli import main
 from app.config.load import load_settings
 from app.context.context import AppContext
@@ -22,7 +20,7 @@ from app.core.errors import UsageError
 from app.core.http import outgoing_client
 from app.evidence.bundle import Built, BundleRequest, build_evidence
 from app.evidence.keys import load_key
-from app.evidence.seal import read_checkpoint, rotate_key, seal_all
+from app.evidence.seal import open_signer, read_checkpoint, rotate_key, seal_all
 from app.evidence.verify import report_lines, unpack
 from app.evidence.verify_evidence import (
     VerifiedBundle,
@@ -35,18 +33,19 @@ from app.evidence.witnesses import (
     LONGEST_PAUSE,
     TRIES,
     Cosigning,
-    Witness,
     Witnesses,
     witness_document,
+    witnesses_of,
 )
+from app.finance.read_lines import lines_naming
 from app.monitoring.watchdog import Watched, alarms
 from app.orders.refold import refold_until_quiet
-from app.receiving.refusals import RefusedAges
 from app.sealing.departure_store import WitnessState, claim_witness, witness_states
 from app.sealing.log_store import begin_log, newest_head
+from app.wiring.service import working_parts
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Instant, format_instant
-from reconcile.transparency.cosignatures import read_cosigner
 from tests.api.driving import Driver, driving, environ, of_order
+from tests.contexts import with_settings
 from tests.database.builders import tamper
 from tests.evidence.conftest import Bundles, forged_with
 from tests.evidence.witness import Houses, TestWitness
@@ -66,20 +65,22 @@ class House:
 
     @property
     def context(self) -> AppContext:
-        return self.driver.context
+        """As the witnesses are set up; more than half of them have to cosign."""
+        each = [f"{witness.key} https://{witness.name}" for witness in self.witnesses]
+        settled = {"witnesses": each, "witness_every_s": EVERY // SECOND, "witness_alarm_s": 7200}
+        return with_settings(self.driver.context, evidence=settled)
 
-    def settled(self, quorum: int | None = None) -> Witnesses:
-        """As they are set up; more than half of them have to cosign."""
-        each = [Witness(key=read_cosigner(w.key), url=f"https://{w.name}") for w in self.witnesses]
-        wanted = quorum or len(each) // 2 + 1
-        return Witnesses(each=tuple(each), quorum=wanted, every=EVERY, alarm_after=2 * HOUR)
+    def settled(self) -> Witnesses:
+        found = witnesses_of(self.context.settings)
+        assert found is not None
+        return found
 
     async def sealed(self, *events: str) -> None:
         """More has come, each of an order of its own, and is in a checkpoint."""
         for name in events:
             await self.driver.send(of_order(f"ORD-{name}", name))
         await refold_until_quiet(self.context, limit=100, progress=lambda count: None)
-        signer = await signer_of(self.context, load_settings(environ(self.folder)))
+        signer = await open_signer(self.context)
         await seal_all(self.context, signer)
         for witness in self.witnesses:
             witness.logs.setdefault(signer.origin, []).append(signer.key.public.raw)
@@ -104,7 +105,7 @@ class House:
         return 0 if head is None else head.size
 
     async def alarm(self) -> tuple[str, str] | None:
-        watched = Watched(self.context, RefusedAges(), witnesses=self.settled())
+        watched = Watched(self.context)
         found = (await alarms(watched)).get("witnesses")
         return None if found is None else (found.reason, found.sentence)
 
@@ -113,13 +114,7 @@ class House:
         return built.archive
 
     async def built(self, order: str) -> Built:
-        settings = load_settings(environ(self.folder))
-        return await build_evidence(
-            self.context,
-            BundleRequest(order=order),
-            providers=replace(evidence_providers(settings), witnesses=self.settled()),
-            signer=await signer_of(self.context, settings),
-        )
+        return await build_evidence(self.context, BundleRequest(order=order), lines=lines_naming)
 
 
 @asynccontextmanager
@@ -149,7 +144,7 @@ async def test_each_witness_cosigns_the_same_checkpoint_and_then_what_was_added(
         assert await own.asked() == 2
         for witness in own.witnesses:
             assert witness.asked == [(0, first), (first, second)]
-        document = await witness_document(own.context, own.settled())
+        document = await witness_document(own.context)
     assert document["quorum"] == 2
     assert document["cosigned"] == second
     assert [(each["witness"], each["state"], each["leaves"]) for each in document["witnesses"]] == [
@@ -243,7 +238,7 @@ async def test_a_bad_answer_is_refused_and_reported(tmp_path: Path) -> None:
             (state,) = await own.states()
             assert state is not None
             assert (state.problem, state.size, state.cosigned_at) == (problem, 0, None), answers
-            document = await witness_document(own.context, own.settled())
+            document = await witness_document(own.context)
             assert document["left"] == []
             assert document["witnesses"][0]["sentence"]
             failures = state.failures
@@ -341,9 +336,8 @@ async def test_the_worker_has_a_task_for_it_where_there_are_witnesses(tmp_path: 
     async with house(tmp_path) as own, outgoing_client(timeout_s=5) as client:
         for given, wanted in ((f"{key} https://{ONE}", True), ("", False)):
             settings = load_settings(environ(tmp_path, EVIDENCE__WITNESSES=given))
-            parts = working_parts(
-                own.context, settings, sources={}, client=client, askers={}, signer=None
-            )
+            context = replace(own.context, settings=settings)
+            parts = working_parts(context, client=client, askers={}, signer=None)
             names = [name for name, _ in parts]
             assert ("the task that has checkpoints cosigned" in names) is wanted
 
@@ -416,7 +410,7 @@ async def test_what_is_in_a_witnesss_name_and_not_its_own_fails(tmp_path: Path) 
         await own.asked()
         archive = await own.bundle("ORD-e1")
         keys = [each.key for each in own.witnesses]
-        signer = await signer_of(own.context, load_settings(environ(tmp_path)))
+        signer = await open_signer(own.context)
     note = unpack(archive)["checkpoint.txt"].decode()
     own_line, _ = note.splitlines()[5:]
     false = own_line[:-6] + ("AAAA==" if own_line[-6:] != "AAAA==" else "BAAA==")
@@ -467,11 +461,11 @@ def test_the_command_takes_witnesses_and_a_quorum(
 async def rebuilt(own: House, folder: Path, *events: str) -> AsyncIterator[House]:
     """The same log, with the genuine key, written anew from these events alone."""
     settings = load_settings(environ(own.folder))
-    key = key_path(settings)
+    key = settings.evidence_key_path
     secret = key.read_bytes()
-    signer = await signer_of(own.context, settings)
+    signer = await open_signer(own.context)
     async with house(folder, *[each.name for each in own.witnesses]) as other:
-        path = key_path(load_settings(environ(folder)))
+        path = load_settings(environ(folder)).evidence_key_path
         path.write_bytes(secret)
         path.chmod(0o600)
         public = signer.key.public.raw.hex()
@@ -501,7 +495,7 @@ async def test_a_log_that_was_rebuilt_without_an_event_is_found_by_its_witnesses
         async for other in rebuilt(own, tmp_path / "anew", "paid", *more):
             forged = await other.bundle("ORD-paid")
             assert (await checked(other.context)).found == 0
-            key = load_key(key_path(load_settings(environ(tmp_path / "anew"))))
+            key = load_key(load_settings(environ(tmp_path / "anew")).evidence_key_path)
             assert key is not None
             assert verify_evidence(forged, trusted=key.public).valid
             # The witnesses refuse it, and it says so by itself.
@@ -567,12 +561,11 @@ async def test_the_log_goes_on_under_its_name_when_its_key_is_replaced(tmp_path:
         await own.sealed("e1")
         await own.asked()
         before = await own.bundle("ORD-e1")
-        settings = load_settings(environ(tmp_path))
-        old = (await signer_of(own.context, settings)).key.public
+        old = (await open_signer(own.context)).key.public
         first = read_checkpoint(unpack(before)["checkpoint.txt"].decode()).origin
         own.driver.clock.put(Instant(own.driver.clock.now() + SECOND))
-        await rotate_key(own.context, key_path(settings), by=None)
-        signer = await signer_of(own.context, settings)
+        await rotate_key(own.context, by=None)
+        signer = await open_signer(own.context)
         assert signer.origin == first
         await own.driver.send(of_order("ORD-e2", "e2"))
         await refold_until_quiet(own.context, limit=100, progress=lambda count: None)

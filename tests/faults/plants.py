@@ -125,7 +125,7 @@ InboxQueue.run = run
 
 FAILING_WORKER = """
 import app.orders.worker as worker
-import app.child_processes as process
+import app.core.child_processes as process
 
 process.MISSED_S = 0.5
 folding = worker.refold_due
@@ -157,9 +157,9 @@ refold.fold = fold
 
 
 WATCHFUL = """
-import app.bootstrap as bootstrap
+import app.wiring.service as service
 
-bootstrap.REST_S = 0.05
+service.REST_S = 0.05
 """
 """A watchdog that looks all the time: no mistake, but an alarm comes within the test's patience."""
 
@@ -186,14 +186,14 @@ def program(*plants: str) -> str:
 
 
 ALWAYS_TWO = """
-import app.folding_process as process
+import app.orders.folding_process as process
 
 process.BEHIND, process.LOOK_S, process.REST_S = -1, 0.02, 0.02
 """
 """Whoever reads is taken to be behind all the time: a second process folds."""
 
 SOON_QUIET = """
-import app.folding_process as process
+import app.orders.folding_process as process
 
 process.BEHIND, process.LOOK_S, process.REST_S = 10, 0.02, 0.02
 process.QUIET_S = 0.5

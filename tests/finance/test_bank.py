@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -39,6 +38,7 @@ from reconcile.matching.breaks import BANK_CAUSES
 from reconcile.money import Money
 from reconcile.reporting.journal import Transaction
 from reconcile.reporting.report import PeriodReport, Scope
+from tests.contexts import with_settings
 from tests.database.builders import context as context_of
 from tests.database.builders import opened, rows
 from tests.reconcile.build import T, seconds
@@ -167,7 +167,7 @@ async def test_the_same_lines_again_change_nothing(empty: Shop) -> None:
 
 async def test_another_zone_makes_no_other_lines(empty: Shop) -> None:
     assert counts(await empty.bank()) == (6, 0, 0)
-    empty.context = replace(empty.context, zone=ZoneInfo("Africa/Nairobi"))
+    empty.context = with_settings(empty.context, timezone="Africa/Nairobi")
     assert counts(await empty.bank()) == (0, 6, 0)
     assert counts(await empty.bank()) == (0, 0, 6)
 

@@ -19,7 +19,6 @@ from app.access.proposals import Proposals
 from app.context.context import AppContext
 from app.core.clock import SetClock
 from app.core.errors import NotFoundError, UsageError
-from app.core.zones import zone_named
 from app.evidence.seal import Sealer
 from app.finance import close_period as print_report
 from app.finance.close_period import (
@@ -53,6 +52,7 @@ from reconcile.periods import Calendar, month_named
 from reconcile.reporting.closing import Closing, Figure, added, figures
 from reconcile.reporting.report import Scope
 from tests.api.driving import driving, signed
+from tests.contexts import with_settings, with_sources
 from tests.copied import copy_of
 from tests.database.builders import SIGNER, opened, rows, tamper
 from tests.database.contract_holds import of_before, rules_of_before, started
@@ -92,7 +92,7 @@ async def context(tmp_path: Path) -> AsyncIterator[AppContext]:
 
 
 def asked(period: str = "2026-10", **words: Any) -> CloseRequest:
-    given = {"by": None, "as_of": None, "margin_days": 10, "sources": {}, "still_s": 0.0, **words}
+    given = {"by": None, "as_of": None, "margin_days": 10, "still_s": 0.0, **words}
     return CloseRequest(period=period, **given)
 
 
@@ -162,7 +162,7 @@ async def test_a_proposed_closing_is_approved_with_the_second_token(context: App
     with asking_by_token(Proven("Ann")):
         made = await close_period(context, asked(reason="it is complete"), progress=quiet)
     assert isinstance(made, Proposal)
-    proposals = Proposals(context, (closing_kind(context, sources={}, still_s=0.0),))
+    proposals = Proposals(context, (closing_kind(context, still_s=0.0),))
     with asking_by_token(Proven("Ben")):
         await proposals.approve(made.id, by=None, reason="I looked")
     (closed,) = await list_closed(context)
@@ -245,7 +245,7 @@ async def test_a_rejected_delivery_that_proves_genuine_blocks(tmp_path: Path) ->
         refused = await driver.send(arrived.body, signed(arrived.body, at=arrived.at))
         assert refused.status_code == 401
         driver.clock.put(CLOSED_AT)
-        assert await codes(driver.context, sources={"shop": READER}) == ["rejected"]
+        assert await codes(with_sources(driver.context, {"shop": READER})) == ["rejected"]
         await close(driver.context)
 
 
@@ -265,9 +265,9 @@ async def test_a_closed_report_is_printed_again_as_it_was(
 
 
 async def test_every_print_names_the_merchant_and_who_closed_when(context: AppContext) -> None:
-    named = replace(context, merchant="Salt & Sons")
+    named = with_settings(context, merchant="Salt & Sons")
     closing = await close(named)
-    for each in (named, replace(context, merchant="Others Ltd")):
+    for each in (named, with_settings(context, merchant="Others Ltd")):
         document = json.loads(await closed_report(each, "2026-10", "json"))
         assert document["merchant"] == "Salt & Sons"
         assert document["closed_by"] == closing.by
@@ -405,7 +405,7 @@ async def test_months_are_closed_in_the_merchants_zone_and_a_change_leaves_no_ga
     context: AppContext, zones: tuple[str | None, str | None], borders: tuple[str, str, str]
 ) -> None:
     ends = [parse_instant(f"2026-{each}:00:00Z") for each in borders]
-    first, second = [replace(context, zone=zone_named(zone) if zone else None) for zone in zones]
+    first, second = [with_settings(context, timezone=zone or "") for zone in zones]
     october = await close(first)
     assert (october.month.start, october.month.end) == (ends[0], ends[1])
     put(context, DECEMBER)

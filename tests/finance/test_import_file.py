@@ -16,7 +16,6 @@ from app.access.operators import register_operator
 from app.context.context import AppContext
 from app.core.clock import SetClock
 from app.core.errors import NotFoundError, StoreUnavailable, UsageError
-from app.core.zones import zone_named
 from app.database.engine import Connection
 from app.database.tables import metadata
 from app.finance import import_digest_store, import_store, imports
@@ -32,6 +31,7 @@ from app.finance.imports import (
 )
 from app.finance.read_lines import list_book, list_statement
 from reconcile.instants import EARLIEST, TICK, format_instant, format_known, parse_instant
+from tests.contexts import with_settings
 from tests.database.builders import context as context_of
 from tests.database.builders import opened, rows
 from tests.reconcile.build import seconds
@@ -503,7 +503,7 @@ async def test_local_times_are_those_of_the_mapping_else_of_the_setting(
     shop.put("reference,amount,currency,placed_at\nA,1,KES,2026-11-01 00:30\n")
     said = shop.path.with_suffix(".toml")
     said.write_text("" if mapping is None else f'zone = "{mapping}"\n')
-    shop.context = replace(shop.context, zone=zone_named(setting) if setting else None)
+    shop.context = with_settings(shop.context, timezone=setting or "")
     done = await shop.book(mapping=said)
     lines = await list_book(shop.later, reference=None, as_of=None, limit=9)
     assert [format_known(line.placed_at) for line in lines] == ([placed_at] if placed_at else [])
@@ -527,7 +527,7 @@ async def test_a_day_of_settlement_is_one_of_the_zone(
     shop: Shop, zone: str | None, first: str, later: str, lines: int
 ) -> None:
     """Else a payment that a later file states with its time would count twice."""
-    shop.context = replace(shop.context, zone=zone_named(zone) if zone else None)
+    shop.context = with_settings(shop.context, timezone=zone or "")
     for at in (first, later):
         shop.put(f"payment_reference,gross,fee,currency,settled_at\np1,1000.00,10,KES,{at}\n")
         shown = await shop.statement(dry_run=True)
@@ -567,7 +567,7 @@ async def test_national_numbers_are_of_the_mappings_country_else_of_the_setting(
     shop.put("reference,amount,currency,phone\nA,1,KES,0700 000 001\n")
     said = shop.path.with_suffix(".toml")
     said.write_text("" if mapping is None else f'phone_country = "{mapping}"\n')
-    shop.context = replace(shop.context, phone_country=setting)
+    shop.context = with_settings(shop.context, phone_country=setting)
     done = await shop.book(mapping=said)
     kept = await rows(shop.context, "SELECT phone FROM book_lines")
     assert kept == ([(phone,)] if phone else [])

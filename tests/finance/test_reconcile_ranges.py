@@ -17,11 +17,9 @@ from app.finance.matching_store import ImportedDates
 from app.finance.reconcile_period import Ranges, RunRequest, reconcile_period
 from app.finance.reconcile_rows import Known
 from app.finance.run_store import runs
-from app.orders.rebuild import Helpers
 from reconcile.matching.match import MatchingPart
 from tests.bench.reconciled import RULES
-from tests.contexts import settings_of
-from tests.database.builders import opened, quiet
+from tests.database.builders import opened
 from tests.database.contract_reconciling import TRUTH, filled, found_by
 
 ASKED = RunRequest(rules=RULES)
@@ -40,13 +38,8 @@ async def context(url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Ap
         yield await filled(inbox)
 
 
-@pytest.fixture
-def helpers(url: str) -> Helpers:
-    return Helpers(jobs=2, settings=settings_of(url))
-
-
 async def test_a_process_that_dies_ends_the_run_of_which_nothing_counts(
-    context: AppContext, helpers: Helpers, monkeypatch: pytest.MonkeyPatch
+    context: AppContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     match, seen = Ranges.match, list[Ranges]()
 
@@ -59,17 +52,17 @@ async def test_a_process_that_dies_ends_the_run_of_which_nothing_counts(
 
     monkeypatch.setattr(Ranges, "match", killed)
     with pytest.raises(UnreachableError, match=r"ended before its time.*run it again"):
-        await reconcile_period(context, ASKED, progress=quiet, helpers=helpers)
+        await reconcile_period(context, ASKED, jobs=2)
     async with context.database.reading() as connection:
         assert await runs(connection, limit=9) == []
     assert not any(each.is_alive() for each in seen[0].processes)
     monkeypatch.setattr(Ranges, "match", match)
-    done = await reconcile_period(context, ASKED, progress=quiet, helpers=helpers)
+    done = await reconcile_period(context, ASKED, jobs=2)
     assert await found_by(context, done) == TRUTH
 
 
 async def test_what_was_imported_since_the_run_was_prepared_counts(
-    context: AppContext, helpers: Helpers, monkeypatch: pytest.MonkeyPatch
+    context: AppContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """How far all reaches is looked at while processes start, and again where that is of before."""
 
@@ -79,12 +72,12 @@ async def test_what_was_imported_since_the_run_was_prepared_counts(
 
     prepare = Ranges.prepare
     monkeypatch.setattr(Ranges, "prepare", before_the_first_import)
-    done = await reconcile_period(context, ASKED, progress=quiet, helpers=helpers)
+    done = await reconcile_period(context, ASKED, jobs=2)
     assert await found_by(context, done) == TRUTH
 
 
 async def test_a_run_that_is_interrupted_ends_its_processes(
-    context: AppContext, helpers: Helpers, monkeypatch: pytest.MonkeyPatch
+    context: AppContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_work, seen = asyncio.Event(), list[Ranges]()
 
@@ -95,7 +88,7 @@ async def test_a_run_that_is_interrupted_ends_its_processes(
         return []
 
     monkeypatch.setattr(Ranges, "match", matching)
-    running = asyncio.create_task(reconcile_period(context, ASKED, progress=quiet, helpers=helpers))
+    running = asyncio.create_task(reconcile_period(context, ASKED, jobs=2))
     await at_work.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):

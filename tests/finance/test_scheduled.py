@@ -14,7 +14,6 @@ import pytest
 
 from app.access.operator_store import audit_entries
 from app.access.operators import SERVICE, note_in_trail, register_operator
-from app.bootstrap_ways import schedule_of
 from app.config.load import load_settings
 from app.context.context import AppContext
 from app.core.clock import SetClock
@@ -23,6 +22,7 @@ from app.core.http import outgoing_client
 from app.core.schedule import ScheduleEntry, schedule_entries
 from app.evidence.keys import write_key
 from app.evidence.seal import CheckpointSigner, note_holds, read_checkpoint, seal_all
+from app.finance.schedule_process import DIED, STOPPED, Scheduler
 from app.finance.scheduled import (
     FIRST_PAUSE,
     LEASE,
@@ -39,10 +39,9 @@ from app.finance.scheduled_work import (
     Schedule,
     run_claimed,
     run_now,
+    schedule_of,
 )
 from app.monitoring.watchdog import Watched, alarms
-from app.receiving.refusals import RefusedAges
-from app.schedule_process import DIED, STOPPED, Scheduler
 from app.sealing.log_store import begin_log
 from reconcile.instants import (
     DAY,
@@ -53,6 +52,7 @@ from reconcile.instants import (
     format_instant,
     parse_instant,
 )
+from tests.contexts import with_settings
 from tests.database.builders import context as context_of
 from tests.database.builders import opened, rows
 
@@ -106,7 +106,8 @@ class Shop:
 @pytest.fixture
 async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
     async with opened(f"sqlite+aiosqlite:///{tmp_path}/t.db") as inbox:
-        context = replace(context_of(inbox), zone=NAIROBI, merchant="Salt & Sons")
+        found = context_of(inbox)
+        context = with_settings(found, timezone="Africa/Nairobi", merchant="Salt & Sons")
         yield Shop(replace(context, clock=SetClock(FIRST_LOOK)), tmp_path / "out")
 
 
@@ -257,10 +258,11 @@ async def test_a_folder_that_takes_nothing_is_an_alarm_until_it_does(shop: Shop)
     failed = await run_entry(now, schedule)
     assert failed.state == "failed"
     assert "TALLYHOOK_REPORTS__FOLDER takes no file (No such file" in (failed.problem or "")
-    watched = Watched(now, RefusedAges(), scheduled=["month"])
+    watched = Watched(with_settings(now, schedule="month | 0 6 12 * * | reconcile"))
     alarm = (await alarms(watched))["schedule"]
     assert alarm.sentence.startswith("1 scheduled run came to nothing (month: the folder")
-    assert "schedule" not in await alarms(watched._replace(scheduled=["another"]))
+    another = with_settings(now, schedule="another | 0 6 12 * * | reconcile")
+    assert "schedule" not in await alarms(Watched(another))
     assert await due_now(shop.at(DUE + FIRST_PAUSE - MINUTE), [MONTH]) == []
     folder.mkdir()
     again = shop.at(DUE + FIRST_PAUSE)
@@ -427,7 +429,8 @@ async def test_rows_of_long_ago_go_with_each_new_time(shop: Shop) -> None:
 async def test_what_a_person_asked_for_is_not_said_to_be_tried_again(shop: Shop) -> None:
     (entry,) = schedule_entries("log | 0 6 12 * * | checkpoint folder")
     await run_now(shop.context, shop.schedule(entry), "log", by=None)
-    raised = await alarms(Watched(shop.context, RefusedAges(), None, 60, scheduled=["log"]))
+    scheduled = with_settings(shop.context, schedule="log | 0 6 12 * * | checkpoint folder")
+    raised = await alarms(Watched(scheduled))
     assert "not tried again by itself" in raised["schedule"].sentence
 
 
@@ -453,10 +456,12 @@ GIVEN = {
 }
 
 
-def test_settings_become_ways_and_their_secrets_are_not_shown() -> None:
-    settings = load_settings(GIVEN)
+async def test_settings_become_ways_and_their_secrets_are_not_shown(
+    context: AppContext,
+) -> None:
     client = outgoing_client(timeout_s=5)
-    schedule = schedule_of(settings, client=client, clock=SetClock(DUE))
+    settings = load_settings(GIVEN)
+    schedule = schedule_of(replace(context, settings=settings), client)
     assert set(schedule.ways) == {"folder", "mail", "post"}
     mail = schedule.ways["mail"]
     assert isinstance(mail, MailWay)

@@ -11,12 +11,12 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.bootstrap_golive import check_now
 from app.cli.golive import page_of
 from app.config.load import load_settings
 from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.reading import TRIED
+from app.golive.examine import check_now
 from app.golive.golive import (
     ELSEWHERE,
     ITEMS,
@@ -378,7 +378,7 @@ async def test_without_a_source_there_are_no_secrets_that_fit(
         if "SOURCES" not in name:
             monkeypatch.setenv(name, value)
     async with driving(tmp_path, looking=True) as driver:
-        found = (await check_now(driver.context, load_settings()))[0]
+        found = (await check_now(replace(driver.context, settings=load_settings())))[0]
     assert (found.item, found.state) == ("api_keys", "not_run_yet")
     assert "`tallyhook connect` makes one" in found.sentence
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from email import message_from_bytes
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import httpx2
 import pytest
@@ -35,6 +33,7 @@ from app.providers.request import Incoming
 from app.providers.source import Source
 from reconcile.instants import MINUTE, SECOND, TICK
 from tests.api.driving import SECRET, Driver, driving, secret
+from tests.contexts import with_settings
 from tests.finance.test_delivering import MailServer, mail_server
 
 HELD = Alarm(reason="orders_held", sentence="2 orders are held: look at them.")
@@ -116,7 +115,7 @@ async def test_a_mail_tells_times_in_the_merchants_zone_and_a_post_in_utc(tmp_pa
     silent = {"silence": Alarm(reason="silence", sentence=sentence)}
     with mail_server() as server:
         async with driving(tmp_path, with_worker=False) as driver:
-            driver.context = replace(driver.context, zone=ZoneInfo("Africa/Nairobi"))
+            driver.context = with_settings(driver.context, timezone="Africa/Nairobi")
             messages = telling(driver, post=pager.way, mail=mailing(server))
             assert await looked(driver, messages, silent) == 2
             assert await over(driver, messages) == 2

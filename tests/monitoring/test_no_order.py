@@ -12,6 +12,7 @@ from app.monitoring.watchdog import LEAST, MOST, PATIENCE, WINDOW, Paid, Seen, n
 from app.orders.reindex import reindex
 from reconcile.instants import DAY, HOUR, MINUTE, Duration
 from tests.api.driving import Driver, driving, event, of_order
+from tests.contexts import with_sources
 from tests.monitoring.alarms import told
 from tests.orders.test_reindex import quiet, receive_with, source
 from tests.reconcile.build import T
@@ -149,5 +150,5 @@ async def test_until_the_profile_is_corrected(tmp_path: Path) -> None:
             await driver.send(of_order(f"O-{number}", f"e{number}"))
         driver.clock.put(driver.clock.now() + PATIENCE + MINUTE)
         assert await told(driver, "no_order")
-        await reindex(driver.context, sources={"shop": right}, progress=quiet)
+        await reindex(with_sources(driver.context, {"shop": right}), progress=quiet)
         assert not await told(driver, "no_order")

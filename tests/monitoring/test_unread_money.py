@@ -11,6 +11,7 @@ from app.orders.reindex import reindex
 from app.providers.profile import SHIPPED, load_profile
 from app.providers.source import Source
 from tests.api.driving import SECRET, driving, of_order
+from tests.contexts import with_sources
 from tests.monitoring.alarms import told
 from tests.orders.test_reindex import quiet, receive_with
 
@@ -46,7 +47,7 @@ async def test_an_alarm_until_the_profile_says_what_the_kind_means(
         assert sentence.startswith("1 order has an event of a kind that speaks of money going back")
         figures = (await driver.client.get("/metrics")).text
         assert "tallyhook_orders_unread_money_event 1.0" in figures
-        await reindex(driver.context, sources={"shop": right}, progress=quiet)
+        await reindex(with_sources(driver.context, {"shop": right}), progress=quiet)
         await refold_until_quiet(driver.context, limit=10, progress=quiet)
         assert not await told(driver, "unread_money")
     said = [line for line in map(json.loads, log.getvalue().splitlines()) if "alarm" in line]

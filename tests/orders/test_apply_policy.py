@@ -15,11 +15,12 @@ from app.finance.reconcile_rows import refresh_ledger_lines
 from app.orders import refold
 from app.orders.refold import TakingUp, refold_until_quiet
 from app.orders.worker import FoldWorker
-from app.privacy.check import Rebuilding, check_database
+from app.privacy.check import check_database
 from app.privacy.prune import Retention, prune_orders, settled_orders
 from reconcile.instants import DAY, MINUTE, NO_TIME, Duration
 from reconcile.ledger.policy import FORM
 from tests.api.driving import Driver, driving, event, of_order
+from tests.contexts import with_settings
 from tests.reconcile.build import T
 from tests.waiting import soon
 
@@ -164,7 +165,7 @@ async def test_what_another_process_has_taken_up_is_not_taken_up_again(
         await refold_until_quiet(driver.context, limit=9, progress=quiet)
     async with driving(tmp_path, with_worker=False, PAYMENT_WINDOW_S="7200") as driver:
         signals, other = driver.context.signals, TakingUp(driver.context)
-        first = FoldWorker(driver.context, batch=9)
+        first = FoldWorker(with_settings(driver.context, worker_batch=9))
         await first._round()
         assert [generation for _, generation in marks(driver)] == [2, 1, 1]
         while await other.some():
@@ -187,21 +188,12 @@ async def test_check_says_that_other_settings_were_used(tmp_path: Path) -> None:
     """One problem, not one of each order; none once the service has folded by them."""
     await opened(tmp_path, until=40 * MINUTE, expected=["pending"], PAYMENT_WINDOW_S="7200")
     async with driving(tmp_path, with_worker=False, at=T + 41 * MINUTE) as driver:
-        sources = driver.service.sources
-        (problem,) = (
-            await check_database(
-                driver.context, again=Rebuilding(sources=lambda: sources), progress=quiet
-            )
-        ).problems
+        (problem,) = (await check_database(driver.context, deep=1, progress=quiet)).problems
         assert "other settings" in problem
         while await TakingUp(driver.context).some():
             pass
         await refold_until_quiet(driver.context, limit=9, progress=quiet)
-        assert (
-            await check_database(
-                driver.context, again=Rebuilding(sources=lambda: sources), progress=quiet
-            )
-        ).problems == []
+        assert (await check_database(driver.context, deep=1, progress=quiet)).problems == []
 
 
 async def test_takings_follow_the_new_policy(tmp_path: Path) -> None:
@@ -216,12 +208,7 @@ async def test_takings_follow_the_new_policy(tmp_path: Path) -> None:
         await soon(lambda: feed(driver) == ["pending", "timed_out"])
         assert await refresh_ledger_lines(driver.context, progress=quiet) == 1
         assert driver.rows("SELECT told FROM takings") != before
-        sources = driver.service.sources
-        assert (
-            await check_database(
-                driver.context, again=Rebuilding(sources=lambda: sources), progress=quiet
-            )
-        ).problems == []
+        assert (await check_database(driver.context, deep=1, progress=quiet)).problems == []
 
 
 async def test_a_pruned_order_loses_nothing(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from app.orders.refold import call_up_early, refold_due
 from app.orders.worker import FoldWorker
 from reconcile.instants import DAY, HOUR, MINUTE
 from tests.api.driving import Driver, driving, event, secret
+from tests.contexts import with_settings
 from tests.reconcile.build import T
 from tests.waiting import soon
 
@@ -40,7 +41,7 @@ async def test_a_worker_that_starts_folds_what_waits_for_the_future(tmp_path: Pa
     async with driving(tmp_path, with_worker=False) as driver:
         await ahead(driver)
         assert await refold_due(driver.context, limit=10) == 0
-        await folded_by(FoldWorker(driver.context, batch=10), driver)
+        await folded_by(FoldWorker(with_settings(driver.context, worker_batch=10)), driver)
         assert await outcomes(driver) == ["succeeded"]
 
 
@@ -48,7 +49,7 @@ async def test_a_worker_sees_the_clock_go_back(tmp_path: Path) -> None:
     """It had begun before the clock was set right."""
     async with driving(tmp_path, with_worker=False) as driver:
         driver.clock.put(T + DAY)
-        worker = FoldWorker(driver.context, batch=10)
+        worker = FoldWorker(with_settings(driver.context, worker_batch=10))
         await worker._after_a_clock_that_was_ahead()
         await ahead(driver)
         await folded_by(worker, driver)

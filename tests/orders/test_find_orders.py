@@ -5,24 +5,23 @@ from __future__ import annotations
 import json
 from asyncio import to_thread
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.access.operator_store import audit_entries
-from app.bootstrap_sources import compile_sources
 from app.config.load import load_settings
 from app.core.errors import UsageError
-from app.core.zones import zone_named
 from app.finance.imports import ImportRequest, import_book, import_statement
 from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.orders.customers import unmask
 from app.orders.find_orders import NATIONAL, Found, find_orders, understood
+from app.providers.configured import compile_sources
 from app.providers.source import Source
 from reconcile.instants import DAY, HOUR
 from tests.api.driving import Driver, driving, environ, event, of_order, signed
+from tests.contexts import with_settings, with_sources
 from tests.waiting import soon
 
 PHONE = "254711223344"
@@ -49,7 +48,7 @@ async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
 async def find(driver: Driver, text: str, sources: Any = None, *, limit: int = 20) -> Found:
     """Search with the service's own context."""
     given = driver.service.context
-    return await find_orders(given, text, sources=sources or {}, limit=limit)
+    return await find_orders(with_sources(given, sources or {}), text, limit=limit)
 
 
 FOUND = {
@@ -188,8 +187,8 @@ async def test_a_number_that_lacks_its_country_is_reported(driver: Driver) -> No
 
 
 async def test_a_national_number_is_of_the_country_that_is_set(driver: Driver) -> None:
-    context = driver.service.context
-    found = await find_orders(context, "0711 223 344", sources={}, limit=5, country="254")
+    context = with_settings(driver.service.context, phone_country="254")
+    found = await find_orders(with_sources(context, {}), "0711 223 344", limit=5)
     assert ([hit["order"] for hit in found.hits], found.notes) == (["ORD-1"], [])
 
 
@@ -201,7 +200,7 @@ async def test_what_was_refused_is_shown_where_nothing_else_is(driver: Driver) -
     (note,) = (await find(driver, "ORD-77")).notes
     assert note.startswith("Nothing was received of it, but 1 refused delivery may be about it;")
     context = driver.service.context
-    silent = await find_orders(context, "ORD-77", sources={}, limit=5, refused=False)
+    silent = await find_orders(context, "ORD-77", limit=5, refused=False)
     assert silent.notes == []
     await driver.send(of_order("ORD-77", "evt_10"))
     assert (await find(driver, "ORD-77")).notes == []
@@ -328,22 +327,23 @@ def test_a_day_is_understood_as_people_write_it(text: str, days: list[str]) -> N
 
 async def test_a_day_is_one_of_the_merchants_zone(driver: Driver) -> None:
     """The customer's clock shows it, not that of UTC."""
-    nairobi = zone_named("Africa/Nairobi")
     at = driver.clock.now()
     driver.clock.put(at + 15 * HOUR)  # 22:16 UTC, the next day there
     await driver.send(of_order("ORD-9", "evt_9"))
-    given = replace(driver.service.context, zone=nairobi)
-    found = await find_orders(given, "2026-11-22", sources={}, limit=5)
+    given = with_settings(driver.service.context, timezone="Africa/Nairobi")
+    found = await find_orders(given, "2026-11-22", limit=5)
     assert [hit["order"] for hit in found.hits] == ["ORD-9"]
     assert "on 2026-11-22 (Africa/Nairobi)" in found.looked_for[-1]
-    found = await find_orders(given, "2026-11-21", sources={}, limit=5)
+    found = await find_orders(given, "2026-11-21", limit=5)
     assert [hit["order"] for hit in found.hits] == ["ORD-20"]
 
 
 async def test_a_number_is_shown_to_who_says_why_and_that_is_kept(
     driver: Driver, sources: dict[str, Source]
 ) -> None:
-    shown = await unmask(driver.context, "ORD-1", sources=sources, reason="called back", by="Ann")
+    shown = await unmask(
+        with_sources(driver.context, sources), "ORD-1", reason="called back", by="Ann"
+    )
     assert shown == [PHONE]
     async with driver.context.database.reading() as connection:
         (entry,) = await audit_entries(connection, limit=10)
@@ -360,5 +360,5 @@ async def test_without_a_reason_fit_to_be_kept_no_number_is_shown(
     driver: Driver, sources: dict[str, Source], reason: str
 ) -> None:
     with pytest.raises(UsageError, match="--reason"):
-        await unmask(driver.context, "ORD-1", sources=sources, reason=reason, by=None)
+        await unmask(with_sources(driver.context, sources), "ORD-1", reason=reason, by=None)
     assert driver.rows("SELECT count(*) FROM audit") == [(0,)]

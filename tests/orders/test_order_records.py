@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from app.bootstrap_context import open_context
 from app.config.load import load_settings
 from app.core.logs import configure_logging
 from app.orders.read_orders import explain_order
+from app.wiring.opening import open_context
 from reconcile.instants import DAY, HOUR, MINUTE, NO_TIME
 from tests.api.driving import Driver, driving, environ, event, of_order
 from tests.checkout.service import TOKEN, opened, service

@@ -18,7 +18,7 @@ import pytest
 from app.core.errors import UnreachableError
 from app.orders import rebuild
 from app.orders.history_store import Range, ranges
-from app.orders.rebuild import Helpers, refold_all
+from app.orders.rebuild import refold_all
 from app.orders.record_store import add_records
 from app.receiving.inbox import open_inbox
 from reconcile.ledger.events import Event
@@ -80,9 +80,8 @@ async def filled(tmp_path: Path) -> Path:
 async def rebuilt(path: Path, *, jobs: int) -> int:
     """Rebuild it. How many orders that were."""
     settings = settings_of(path)
-    helpers = None if jobs == 1 else Helpers(jobs=jobs, settings=settings)
     async with open_inbox(settings, purpose="alone") as inbox:
-        return await refold_all(context(inbox, at=90), progress=quiet, helpers=helpers)
+        return await refold_all(context(inbox, at=90), progress=quiet, jobs=jobs)
 
 
 def published(path: Path) -> list[list[tuple[Any, ...]]]:

@@ -12,12 +12,13 @@ from app.core.errors import ConfigurationError
 from app.orders.order_facts import OrderFacts, tell_order
 from app.orders.refold import refold_until_quiet
 from app.orders.reindex import Reindexed, reindex
-from app.privacy.check import Rebuilding, check_database
+from app.privacy.check import check_database
 from app.providers.profile import SHIPPED, load_profile
 from app.providers.source import Source
 from reconcile.instants import MILLISECOND, MINUTE, TICK, Instant
 from reconcile.money import Money
 from tests.api.driving import SECRET, Driver, driving, event, of_order
+from tests.contexts import with_sources
 from tests.database.builders import dump
 
 INDEX = ("deliveries", "events", "links", "contested", "records", "revisions")
@@ -67,7 +68,7 @@ async def test_an_unchanged_profile_changes_nothing(tmp_path: Path) -> None:
         before = await dump(inbox, *INDEX, leave_out=["row"])
         counted: list[int] = []
         done = await reindex(
-            driver.context, sources={"shop": source(tmp_path)}, progress=counted.append
+            with_sources(driver.context, {"shop": source(tmp_path)}), progress=counted.append
         )
         assert done == Reindexed(read=7, events=5, unreadable=2)
         assert sum(counted) == 7
@@ -85,7 +86,7 @@ async def test_every_order_is_folded_again(tmp_path: Path) -> None:
         before = {order: generation for order, _, generation in driver.rows(marks)}
         driver.clock.put(Instant(driver.clock.now() + MINUTE))
         nowhere = source(tmp_path, order='"json:data.nothing"')
-        await reindex(driver.context, sources={"shop": nowhere}, progress=quiet)
+        await reindex(with_sources(driver.context, {"shop": nowhere}), progress=quiet)
         now = driver.clock.now()
         after = driver.rows(marks)
         assert {"O-2", "O-4"} <= {order for order, _, _ in after}
@@ -103,7 +104,7 @@ async def test_within_one_millisecond_the_first_stays_the_first(tmp_path: Path) 
                 driver.clock.put(driver.clock.now() + TICK)
                 await driver.send(of_order(f"O-{number}", f"e{number}", claim))
         before = await dump(driver.service.inbox, *INDEX, leave_out=["row"])
-        await reindex(driver.context, sources={"shop": source(tmp_path)}, progress=quiet)
+        await reindex(with_sources(driver.context, {"shop": source(tmp_path)}), progress=quiet)
         assert await dump(driver.service.inbox, *INDEX, leave_out=["row"]) == before
 
 
@@ -121,7 +122,7 @@ async def test_a_corrected_profile_reads_the_unreadable(tmp_path: Path, name: st
         for _ in range(3):
             assert (await driver.send(event("e1"))).json()["verdict"] == "unreadable"
         assert (await driver.api("GET", "/orders/ORD-1")).status_code == 404
-        await reindex(driver.context, sources={"shop": source(tmp_path)}, progress=quiet)
+        await reindex(with_sources(driver.context, {"shop": source(tmp_path)}), progress=quiet)
         ledger = (await driver.api("GET", "/orders/ORD-1")).json()
         assert ledger["outcome"] == "succeeded"
         assert [line["deliveries"] for line in ledger["timeline"]] == [3]
@@ -141,9 +142,9 @@ async def test_a_wrong_profile_and_back(tmp_path: Path) -> None:
         before = await dump(driver.service.inbox, *INDEX, leave_out=["row"])
         for place in ("json:data.nothing", "json:type"):
             wrong = source(tmp_path, id=f'"{place}"')
-            await reindex(driver.context, sources={"shop": wrong}, progress=quiet)
+            await reindex(with_sources(driver.context, {"shop": wrong}), progress=quiet)
             assert await dump(driver.service.inbox, *INDEX, leave_out=["row"]) != before
-        await reindex(driver.context, sources={"shop": source(tmp_path)}, progress=quiet)
+        await reindex(with_sources(driver.context, {"shop": source(tmp_path)}), progress=quiet)
         assert await dump(driver.service.inbox, *INDEX, leave_out=["row"]) == before
 
 
@@ -153,7 +154,7 @@ async def test_a_missing_source_changes_nothing(tmp_path: Path) -> None:
         await fill(driver)
         before = await dump(driver.service.inbox, *INDEX, "order_due")
         with pytest.raises(ConfigurationError, match="TALLYHOOK_SOURCES__SHOP__PROFILE"):
-            await reindex(driver.context, sources={}, progress=quiet)
+            await reindex(with_sources(driver.context, {}), progress=quiet)
         assert await dump(driver.service.inbox, *INDEX, "order_due") == before
 
 
@@ -169,15 +170,15 @@ async def test_an_event_of_the_other_environment_does_not_count(tmp_path: Path) 
         await driver.send(event("e1", environment="live"))
         await driver.send(of_order("O-2", "e2"))
         report = await check_database(
-            driver.context, again=Rebuilding(sources=lambda: {"shop": right}), progress=quiet
+            with_sources(driver.context, {"shop": right}), deep=1, progress=quiet
         )
         assert any("is not what its body gives" in problem for problem in report.problems)
-        done = await reindex(driver.context, sources={"shop": right}, progress=quiet)
+        done = await reindex(with_sources(driver.context, {"shop": right}), progress=quiet)
         assert done == Reindexed(read=2, events=1, unreadable=1)
         assert (await driver.api("GET", "/orders/ORD-1")).status_code == 404
         kept = driver.rows("SELECT verdict, problem FROM deliveries ORDER BY id")
         assert ("unreadable", "it is of live, and this database is of sandbox") in kept
         report = await check_database(
-            driver.context, again=Rebuilding(sources=lambda: {"shop": right}), progress=quiet
+            with_sources(driver.context, {"shop": right}), deep=1, progress=quiet
         )
         assert not report.problems

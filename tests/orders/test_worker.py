@@ -11,6 +11,7 @@ from app.orders import worker
 from app.orders.worker import FoldWorker, backlog_pause_s
 from reconcile.instants import SECOND, Duration
 from tests.api.driving import Driver, driving, event
+from tests.contexts import with_settings
 from tests.waiting import soon
 
 
@@ -29,7 +30,7 @@ async def test_orders_wait_while_there_is_a_backlog_to_read(
     monkeypatch.setattr(worker, "BACKLOG_S", 60.0)
     async with driving(tmp_path, with_worker=False) as driver:
         drained = driver.context.signals.drained
-        folding = FoldWorker(driver.context, batch=10)
+        folding = FoldWorker(with_settings(driver.context, worker_batch=10))
         with monkeypatch.context() as patched:  # the reader sees no end of it, from the first row
             patched.setattr(drained, "set", lambda: None)
             drained.clear()
@@ -52,7 +53,7 @@ async def test_a_backlog_holds_folding_up_for_a_moment_only(
     monkeypatch.setattr(worker, "BACKLOG_S", 0.01)
     async with driving(tmp_path, with_worker=False) as driver:
         await driver.send(event("e1", "pending"))
-        folding = FoldWorker(driver.context, batch=10)
+        folding = FoldWorker(with_settings(driver.context, worker_batch=10))
         driver.context.signals.drained.clear()
         running = asyncio.create_task(folding.run())
         await soon(lambda: published(driver) == 1)
@@ -68,7 +69,7 @@ async def test_orders_are_left_to_another_process_for_as_long_as_it_folds(tmp_pa
     async with driving(tmp_path, with_worker=False) as driver:
         signals = driver.context.signals
         signals.folded_elsewhere = True
-        folding = FoldWorker(driver.context, batch=10)
+        folding = FoldWorker(with_settings(driver.context, worker_batch=10))
         running = asyncio.create_task(folding.run())
         await driver.send(event("e1"))
         await asyncio.sleep(0.1)

@@ -137,9 +137,7 @@ async def test_a_month_is_closed_once(url: str, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(closing, "_rests_on", at_one_moment)
     async with several(url) as stores:
         await into_store(url, QUIET)
-        request = CloseRequest(
-            period="2026-10", by=None, as_of=None, margin_days=10, sources={}, still_s=0.0
-        )
+        request = CloseRequest(period="2026-10", by=None, as_of=None, margin_days=10, still_s=0.0)
         done = await one_after_the_other(
             *(close_period(at_the_end(s), request, progress=quiet) for s in stores)
         )

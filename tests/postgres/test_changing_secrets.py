@@ -11,9 +11,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from app.bootstrap import open_service
 from app.config.load import load_settings
 from app.core.clock import SetClock
+from app.wiring.service import open_service
 from reconcile.instants import SECOND, TICK, format_instant
 from tests.api.driving import environ, of_order, secret, signed
 from tests.postgres.conftest import ask_in_loop

@@ -11,11 +11,11 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from app.bootstrap import open_service
 from app.cli import main
 from app.config.load import load_settings
 from app.core.clock import SetClock
 from app.orders.refold import refold_until_quiet
+from app.wiring.service import open_service
 from reconcile.instants import DAY
 from tests.api.driving import environ, of_order, signed
 from tests.postgres.conftest import ask

@@ -14,25 +14,20 @@ from app.core.errors import ConfigurationError
 from app.orders.history_store import ranges
 from app.orders.order_facts import OrderFacts, tell_order
 from app.orders.refold import refold_until_quiet
-from app.privacy.check import MAX_PROBLEMS, Rebuilding, Report, check_database, doing_again
+from app.privacy.check import MAX_PROBLEMS, Report, check_database, doing_again
 from reconcile.instants import DAY, MILLISECOND, Instant
 from reconcile.money import Money
 from tests.api.driving import Driver, driving, event, of_order
+from tests.contexts import with_settings, with_sources
 
 
 def quiet(count: int) -> None:
     """Progress that nobody watches."""
 
 
-async def checked(driver: Driver, *, phones_go: bool = False) -> Report:
+async def checked(driver: Driver) -> Report:
     """What the check finds."""
-    sources = driver.service.webhooks.receiver.sources
-    return await check_database(
-        driver.context,
-        again=Rebuilding(sources=lambda: sources),
-        phones_go=phones_go,
-        progress=quiet,
-    )
+    return await check_database(driver.context, deep=1, progress=quiet)
 
 
 async def proved(driver: Driver) -> Report:
@@ -94,9 +89,8 @@ async def test_a_sound_store(driver: Driver) -> None:
 
 async def test_what_comes_while_a_deep_check_runs_is_no_problem(driver: Driver) -> None:
     """A range is folded as of the instant at which it is read, not of when the check began."""
-    sources = driver.service.webhooks.receiver.sources
     async with (
-        doing_again(driver.context, Rebuilding(sources=lambda: sources)) as doing,
+        doing_again(driver.context, jobs=1) as doing,
         driver.service.inbox.database.reading() as connection,
     ):
         (orders,) = [each async for each in ranges(connection, events=1_000)]
@@ -110,7 +104,7 @@ async def test_the_progress_ends_at_what_was_said_to_be_ahead(driver: Driver) ->
     told: list[tuple[str, int]] = []
     await check_database(
         driver.context,
-        again=Rebuilding(sources=lambda: driver.service.webhooks.receiver.sources),
+        deep=1,
         progress=lambda count: told.append(("checked", count)),
         ahead=lambda rows: told.append(("ahead", rows)),
     )
@@ -266,7 +260,7 @@ async def test_many_problems_are_counted(driver: Driver) -> None:
 async def test_without_a_source(driver: Driver) -> None:
     """Without the source of a stored delivery the variable is named."""
     with pytest.raises(ConfigurationError, match="TALLYHOOK_SOURCES__SHOP__PROFILE"):
-        await check_database(driver.context, again=Rebuilding(sources=lambda: {}), progress=quiet)
+        await check_database(with_sources(driver.context, {}), deep=1, progress=quiet)
 
 
 async def test_a_customer_who_is_not_found_by_the_number_that_a_body_names(tmp_path: Path) -> None:
@@ -285,7 +279,8 @@ async def test_a_customer_who_is_not_found_by_the_number_that_a_body_names(tmp_p
         await plant(driver, "DELETE FROM phones")
         (problem,) = (await checked(driver)).problems
         assert problem.startswith("2 customers are not found by the phone number that a body names")
-        assert (await checked(driver, phones_go=True)).problems == []
+        driver.context = with_settings(driver.context, retention_phones_days=30)
+        assert (await checked(driver)).problems == []
 
 
 # What the form that reads nothing again says of the same damage, where it says anything else.

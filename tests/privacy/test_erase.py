@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,11 @@ from app.access.operator_store import audit_entries
 from app.access.operators import Proven, asking_by_token, register_operator
 from app.access.proposal import Proposal
 from app.access.proposals import Proposals
-from app.bootstrap_evidence import signer_of
-from app.bootstrap_sources import storing_sources
 from app.config.load import load_settings
 from app.core.errors import NotFoundError, UsageError
 from app.core.logs import configure_logging
 from app.database.statements import run
-from app.evidence.seal import seal_all
+from app.evidence.seal import anything_unsealed, open_signer, seal_all
 from app.evidence.verify_log import verify_log
 from app.finance.break_acts import accept_break, breaks_of
 from app.finance.imports import ImportRequest, import_bank, import_book
@@ -35,7 +32,7 @@ from app.orders.refold import refold_until_quiet
 from app.orders.reindex import reindex
 from app.orders.retention_store import prune
 from app.privacy.backup import back_up
-from app.privacy.check import Rebuilding, check_database
+from app.privacy.check import check_database
 from app.privacy.erase import (
     ErasureRequest,
     erase,
@@ -44,7 +41,6 @@ from app.privacy.erase import (
     traces_left,
 )
 from app.privacy.erase_finding import Erasing, Erasure, ErasureFinder
-from app.privacy.erase_rules import ErasureRules
 from app.privacy.erasure_journal import JournalKey
 from app.privacy.replay_erasures import find_erased, fitting_journal
 from app.providers.profile import load_profile
@@ -52,6 +48,7 @@ from app.providers.source import Source
 from app.receiving.phone_store import write_phone_notes
 from reconcile.instants import DAY
 from tests.api.driving import Driver, driving, environ, event, of_order, signed
+from tests.contexts import with_given, with_settings, with_sources
 from tests.copied import copy_of
 from tests.receiving.test_several_events import PROFILE, item, send, service
 from tests.reconcile.build import T
@@ -146,19 +143,12 @@ async def test_all_bodies_are_looked_through_once_more_where_somebody_erased_is_
 
 
 async def erased(
-    driver: Driver, *, dry_run: bool = False, minimum: int = 0, **words: Any
+    driver: Driver, *, dry_run: bool = False, minimum: int = 0, country: str = "", **words: Any
 ) -> Erasure:
     """Erase as the command does."""
-    sources = storing_sources(load_settings(environ(driver.path.parent)))
+    context = with_settings(driver.context, retention_minimum_days=minimum, phone_country=country)
     asked = ErasureRequest(**{"phone": PHONE, "reason": "asked by letter", "by": None, **words})
-    return await erase(
-        driver.context,
-        asked,
-        sources=sources,
-        rules=ErasureRules(minimum=minimum * DAY),
-        dry_run=dry_run,
-        progress=quiet,
-    )
+    return await erase(context, asked, dry_run=dry_run, progress=quiet)
 
 
 async def ledgers(driver: Driver) -> list[dict[str, Any]]:
@@ -221,8 +211,7 @@ async def test_bodies_are_looked_through_where_no_index_leads(driver: Driver) ->
     driver.clock.put(T + 80 * DAY)
     await refold_until_quiet(driver.context, limit=100, progress=quiet)
     looked: list[int] = []
-    sources = storing_sources(load_settings(environ(driver.path.parent)))
-    finding = ErasureFinder(driver.context, sources, ErasureRules(), looked.append)
+    finding = ErasureFinder(driver.context, looked.append)
     async with driver.context.database.reading() as connection:
         by_index = await finding.of_phone(connection, PHONE)
         assert ([each.order for each in by_index.orders], sum(looked)) == (["ORD-1", "ORD-4"], 1)
@@ -238,9 +227,8 @@ async def test_bodies_are_looked_through_where_no_index_leads(driver: Driver) ->
     ["no key", "another key's digests", "no digests", "a source that names no customers"],
 )
 async def test_an_index_that_is_not_whole_is_not_relied_upon(driver: Driver, lost: str) -> None:
-    sources = storing_sources(load_settings(environ(driver.path.parent)))
     if lost == "no key":
-        driver.context = replace(driver.context, phone_key=None)
+        driver.context = with_given(driver.context, phone_key=None)
     elif lost == "no digests":
         async with driver.context.database.writing() as connection:
             await connection.execute(text("DELETE FROM phones"))
@@ -251,31 +239,29 @@ async def test_an_index_that_is_not_whole_is_not_relied_upon(driver: Driver, los
     else:
         nameless = load_profile("stripe")
         assert not nameless.customer.phone
-        sources["other"] = Source(name="other", profile=nameless, secrets=["whsec_" + "x" * 32])
+        named = Source(name="other", profile=nameless, secrets=["whsec_" + "x" * 32])
+        sources = {**driver.context.sources, "other": named}
+        driver.context = with_sources(driver.context, sources)
     async with driver.context.database.reading() as connection:
-        finding = ErasureFinder(driver.context, sources, ErasureRules(), quiet)
+        finding = ErasureFinder(driver.context, quiet)
         assert not (await finding.of_phone(connection, PHONE)).by_index
 
 
 async def test_ledgers_stay_as_they_were_and_everything_still_fits(driver: Driver) -> None:
     before = await ledgers(driver)
     await erased(driver)
-    settings = load_settings(environ(driver.path.parent))
-    sources = storing_sources(settings)
     assert await ledgers(driver) == before
-    await reindex(driver.context, sources=sources, progress=quiet)
+    await reindex(driver.context, progress=quiet)
     await refold_all(driver.context, progress=quiet)
     assert await ledgers(driver) == before
-    report = await check_database(
-        driver.context, again=Rebuilding(sources=lambda: sources), progress=quiet
-    )
+    report = await check_database(driver.context, deep=1, progress=quiet)
     assert report.problems == []
     proof = await prove_orders(driver.context, None, shuffles=5, seed=1, progress=quiet)
     assert (proof.orders >= 3, list(proof.counter_examples)) == (True, [])
 
 
 async def test_the_sealed_log_still_verifies(driver: Driver) -> None:
-    signer = await signer_of(driver.context, load_settings(environ(driver.path.parent)))
+    signer = await open_signer(driver.context)
     await seal_all(driver.context, signer)
     await erased(driver)
     await seal_all(driver.context, signer)
@@ -333,19 +319,14 @@ async def test_who_erased_what_and_why_is_in_the_trail(driver: Driver) -> None:
 async def test_an_operator_proposes_an_erasure_and_another_approves_it(driver: Driver) -> None:
     """Nothing is touched before, in rows or in the journal; a number cannot be proposed, nor may a
     proposer erase alone; approved, it is done in both names, after what waits was sealed."""
-    sealed: list[int] = []
-
-    async def seal() -> None:
-        sealed.append(1)
-
-    context, how = driver.context, {"sources": {}, "rules": ErasureRules()}
-    kind = erasure_kind(context, **how, seal=seal, country="")  # type: ignore[arg-type]
+    context = driver.context
+    assert await anything_unsealed(context)
     for name in ("Ann", "Ben"):
         await register_operator(context, name=name, role="admin", by="Ann")
 
     async def proposed(**words: Any) -> Proposal | None:
         asked = ErasureRequest(**{"reason": "asked by letter", "by": Proven("Ann"), **words})
-        return await propose_erasure(context, kind, asked, progress=quiet, **how)  # type: ignore[arg-type]
+        return await propose_erasure(context, asked)
 
     assert await proposed(order="ORD-4", by="Ann") is None, "the owner of the machine erases"
     with pytest.raises(UsageError, match="a phone number cannot stand in a proposal"):
@@ -361,8 +342,9 @@ async def test_an_operator_proposes_an_erasure_and_another_approves_it(driver: D
     assert driver.rows("SELECT count(*) FROM deliveries WHERE pruned_at IS NOT NULL") == [(0,)]
     assert (driver.path.parent / "t.erasures").read_bytes() == journal
     with asking_by_token(Proven("Ben")):
-        await Proposals(context, [kind]).approve(proposal.id, by=None, reason="I saw it")
-    assert sealed == [1]
+        kinds = [erasure_kind(context)]
+        await Proposals(context, kinds).approve(proposal.id, by=None, reason="I saw it")
+    assert driver.rows("SELECT count(*) FROM log_leaves WHERE subject LIKE 'dlv_%'")[0][0] > 3
     assert driver.rows("SELECT body FROM deliveries WHERE event_id='e4'") == [(None,)]
     async with context.database.reading() as connection:
         found = await audit_entries(connection, limit=10, action="erased")
@@ -526,8 +508,6 @@ async def test_the_whole_body_of_several_events_goes_with_one_of_them(tmp_path: 
         erasure = await erase(
             driver.context,
             ErasureRequest(phone=PHONE, reason="asked", by=None),
-            sources=driver.service.sources,
-            rules=ErasureRules(),
             dry_run=False,
             progress=quiet,
         )
@@ -535,7 +515,7 @@ async def test_the_whole_body_of_several_events_goes_with_one_of_them(tmp_path: 
         assert held(tmp_path, PHONE) == set()
         before = driver.rows("SELECT event_id, order_key, claim FROM events ORDER BY 1")
         assert [row[:2] for row in before] == [("EV1", "O-1"), ("EV2", "O-2")]
-        await reindex(driver.context, sources=driver.service.sources, progress=quiet)
+        await reindex(driver.context, progress=quiet)
         assert driver.rows("SELECT event_id, order_key, claim FROM events ORDER BY 1") == before
         assert driver.rows("SELECT body IS NULL FROM deliveries ORDER BY id") == [(1,), (0,)]
 
@@ -545,8 +525,6 @@ async def asked_for(driver: Driver, **words: Any) -> Erasure:
     return await erase(
         driver.context,
         ErasureRequest(**{"phone": PHONE, "reason": "asked", "by": None, **words}),
-        sources=driver.service.sources,
-        rules=ErasureRules(),
         dry_run=False,
         progress=quiet,
     )
@@ -590,7 +568,7 @@ async def test_what_was_killed_after_the_bodies_is_done_to_its_end(
         driver.context = driver.service.context
         await send(driver, item(1, phone=PHONE), item(2, phone=OTHER))
         driver.clock.put(T + 40 * DAY)
-        signer = await signer_of(driver.context, load_settings(environ(tmp_path)))
+        signer = await open_signer(driver.context)
         await seal_all(driver.context, signer)
         with monkeypatch.context() as patched:
             patched.setattr(Erasing, "_delete", die)

@@ -10,17 +10,14 @@ from urllib.parse import quote
 
 import pytest
 
-from app.bootstrap_evidence import signer_of
-from app.bootstrap_privacy import again
-from app.bootstrap_sources import storing_sources
 from app.config.load import load_settings
 from app.core.errors import NotFoundError
-from app.evidence.seal import seal_all
+from app.evidence.seal import open_signer, seal_all
 from app.evidence.verify_log import verify_log
 from app.orders.refold import refold_until_quiet
 from app.privacy.backup import back_up, restore
-from app.privacy.check import Rebuilding, check_database
-from app.privacy.replay_erasures import Replayed, replay_after_restore
+from app.privacy.check import check_database
+from app.privacy.replay_erasures import ErasureReplay, Replayed, replay_after_restore
 from app.receiving.inbox import Inbox
 from reconcile.instants import DAY, HOUR
 from tests.api.driving import Driver, driving, environ, signed
@@ -76,7 +73,7 @@ async def put_back(driver: Driver) -> Replayed:
     context = driver.service.context
 
     async def erase_again(inbox: Inbox) -> Replayed:
-        replaying = again(on_inbox(context, inbox), settings, progress=quiet)
+        replaying = ErasureReplay(on_inbox(context, inbox), progress=quiet, restored=True)
         return await replay_after_restore(replaying, without=None)
 
     restored = await restore(
@@ -172,7 +169,6 @@ async def redelivered(driver: Driver) -> None:
 async def test_a_redelivery_brings_nothing_back(tmp_path: Path) -> None:
     """It is counted, and known by its digest; of it neither body nor header is kept. Of another
     order's the headers are kept as before."""
-    settings = load_settings(environ(tmp_path))
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         driver.context = driver.service.context
         await redelivered(driver)
@@ -185,11 +181,8 @@ async def test_a_redelivery_brings_nothing_back(tmp_path: Path) -> None:
         assert found["e9"] == [("stored", 1, 0, None), ("duplicate", 1, 1, None)]
         with pytest.raises(NotFoundError):
             await erased(driver)
-        await seal_all(driver.context, await signer_of(driver.context, settings))
-        sources = storing_sources(settings)
-        report = await check_database(
-            driver.context, again=Rebuilding(sources=lambda: sources), progress=quiet
-        )
+        await seal_all(driver.context, await open_signer(driver.context))
+        report = await check_database(driver.context, deep=1, progress=quiet)
         assert report.problems == []
         verified = await verify_log(driver.context, progress=lambda done, total: None)
         assert verified.problems == []

@@ -19,6 +19,7 @@ from app.receiving.reverify import reverify
 from app.receiving.unread import WINDOW
 from reconcile.instants import DAY, HOUR, TICK, format_instant
 from tests.api.driving import Driver, driving, of_order, secret, signed
+from tests.contexts import with_sources
 from tests.orders.test_reindex import WRONG, receive_with, source
 from tests.privacy.test_erase import OTHER, PHONE, erased, held, paid, quiet
 from tests.receiving.test_several_events import PROFILE, again, item, send, service
@@ -66,8 +67,8 @@ async def mended(driver: Driver) -> None:
     right = source(driver.path.parent)
     new = Source(name="shop", profile=right.profile, secrets=[secret(NEW_KEY)])
     words: dict[str, Any] = {"only": None, "environment": "sandbox", "progress": quiet}
-    await reverify(driver.context, sources={"shop": new}, **words)
-    await reindex(driver.context, sources={"shop": right}, progress=quiet)
+    await reverify(with_sources(driver.context, {"shop": new}), **words)
+    await reindex(with_sources(driver.context, {"shop": right}), progress=quiet)
 
 
 async def outcome(driver: Driver) -> str:

@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
-from app.bootstrap_sources import storing_sources
-from app.config.load import load_settings
 from app.evidence.verify_evidence import verify_evidence
 from app.orders.refold import refold_until_quiet
-from app.privacy.check import Rebuilding, check_database
+from app.privacy.check import check_database
 from reconcile.instants import DAY, MINUTE
-from tests.api.driving import Driver, driving, environ, of_order
+from tests.api.driving import Driver, driving, of_order
 from tests.evidence.conftest import build
 from tests.evidence.world import LATER
 from tests.privacy.test_erase import PHONE, erased, quiet
@@ -42,9 +40,7 @@ async def shown(driver: Driver) -> str:
 
 async def problems(driver: Driver) -> list[str]:
     """Of a check that reads every body again."""
-    sources = storing_sources(load_settings(environ(driver.path.parent)))
-    again = Rebuilding(sources=lambda: sources)
-    return list((await check_database(driver.context, again=again, progress=quiet)).problems)
+    return list((await check_database(driver.service.context, deep=1, progress=quiet)).problems)
 
 
 @pytest.fixture

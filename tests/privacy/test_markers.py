@@ -12,7 +12,6 @@ from pathlib import Path
 from sqlalchemy import text
 from typer.testing import CliRunner
 
-from app.bootstrap_privacy import again
 from app.cli.main import application
 from app.config.load import load_settings
 from app.core.logs import configure_logging
@@ -22,7 +21,7 @@ from app.orders.record_store import add_records
 from app.orders.refold import refold_until_quiet
 from app.privacy.backup import back_up, restore
 from app.privacy.places import columns
-from app.privacy.replay_erasures import Replayed, replay_after_restore
+from app.privacy.replay_erasures import ErasureReplay, Replayed, replay_after_restore
 from app.receiving.inbox import Inbox
 from reconcile.instants import DAY, MINUTE
 from tests.api.driving import Driver, driving, environ, of_order
@@ -124,7 +123,7 @@ async def test_the_number_is_where_it_was_planted_and_then_nowhere(tmp_path: Pat
     """In no column, file, log line, answer or bundle; nor after an older backup was put back."""
     log = io.StringIO()
     configure_logging(format="json", level="debug", stream=log)
-    settings, file = load_settings(environ(tmp_path)), tmp_path / "older.backup"
+    _settings, file = load_settings(environ(tmp_path)), tmp_path / "older.backup"
     url = environ(tmp_path)["TALLYHOOK_DATABASE_URL"]
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         driver.context = driver.service.context
@@ -145,7 +144,7 @@ async def test_the_number_is_where_it_was_planted_and_then_nowhere(tmp_path: Pat
     assert held(tmp_path, *FORMS) == {file.name}
 
     async def erase_again(inbox: Inbox) -> Replayed:
-        replaying = again(on_inbox(context, inbox), settings, progress=quiet)
+        replaying = ErasureReplay(on_inbox(context, inbox), progress=quiet, restored=True)
         return await replay_after_restore(replaying, without=None)
 
     await restore(

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from app.bootstrap_sources import compile_sources
 from app.config.load import load_settings
 from app.orders.refold import refold_until_quiet
+from app.providers.configured import compile_sources
 from app.providers.doctor import Account, diagnose
 from app.providers.profile import load_profile
 from app.providers.request import Incoming
@@ -34,6 +34,7 @@ from app.receiving.verify import (
 from reconcile.instants import SECOND
 from tests.api.driving import KEY, SECRET, driving, environ, event, signed
 from tests.cli.test_commands import Run, run
+from tests.contexts import with_sources
 from tests.reconcile.build import T
 
 __all__ = ["run"]
@@ -294,13 +295,7 @@ async def test_two_concurrent_passes_accept_each_delivery_once(tmp_path: Path) -
     async with driving(tmp_path) as driver:
         sources = compile_sources(load_settings(environ(tmp_path)))
         passes = [
-            reverify(
-                driver.context,
-                sources=sources,
-                only=None,
-                environment="sandbox",
-                progress=lambda count: None,
-            )
+            reverify(with_sources(driver.context, sources), only=None, progress=lambda count: None)
             for _ in range(2)
         ]
         done = await asyncio.gather(*passes)
@@ -371,11 +366,7 @@ async def test_a_token_sent_to_an_unknown_source_is_kept_as_a_digest(tmp_path: P
             database.execute("UPDATE rejections SET source='till'")
         sources = compile_sources(load_settings(environ(tmp_path, **more)))
         done = await reverify(
-            driver.context,
-            sources=sources,
-            only=None,
-            environment="sandbox",
-            progress=lambda count: None,
+            with_sources(driver.context, sources), only=None, progress=lambda count: None
         )
         assert [verdict for _, verdict in done.accepted] == ["stored"]
 

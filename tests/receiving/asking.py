@@ -11,9 +11,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from app import bootstrap
 from app.core.http import outgoing_client
 from app.orders.refold import refold_until_quiet
+from app.wiring import service as wiring
 from reconcile.instants import HOUR
 from tests.api.driving import Driver, driving
 from tests.waiting import LOOK_S, PATIENCE_S, soon
@@ -85,7 +85,7 @@ def asking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any
         path.write_text(profile)
         transport = httpx2.MockTransport(provider)
         monkeypatch.setattr(
-            bootstrap,
+            wiring,
             "outgoing_client",
             lambda timeout_s: outgoing_client(timeout_s=timeout_s, transport=transport),
         )

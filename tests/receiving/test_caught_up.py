@@ -10,20 +10,17 @@ from typing import Any
 
 import pytest
 
-from app.bootstrap_evidence import evidence_providers, merchant_of, signer_of
-from app.bootstrap_sources import storing_sources
-from app.config.load import load_settings
 from app.core.errors import StoreUnavailable
 from app.evidence.bundle import BundleRequest, build_evidence
 from app.evidence.dispute_case import CaseRequest
 from app.evidence.dispute_letter import take_letter
+from app.finance.read_lines import lines_naming
 from app.privacy.erase import ErasureRequest, erase
-from app.privacy.erase_rules import ErasureRules
 from app.receiving import caught_up, reader
 from app.receiving.reader import ReaderContext, read_some
 from app.receiving.reverify import Reverified, reverify
-from reconcile.instants import HOUR, NO_TIME
-from tests.api.driving import Driver, driving, environ, event, reader_of
+from reconcile.instants import HOUR
+from tests.api.driving import Driver, driving, event, reader_of
 from tests.api.test_checkouts import shop, start
 from tests.checkout.service import opened
 
@@ -52,10 +49,8 @@ async def read(driver: Driver) -> None:
 async def erasing(driver: Driver) -> object:
     """As the command does."""
     return await erase(
-        driver.context,
+        driver.service.context,
         ErasureRequest(phone=PHONE, reason="asked by letter", by=None),
-        sources=storing_sources(load_settings(environ(driver.path.parent))),
-        rules=ErasureRules(minimum=NO_TIME),
         dry_run=False,
         progress=lambda count: None,
     )
@@ -63,25 +58,13 @@ async def erasing(driver: Driver) -> object:
 
 async def bundling(driver: Driver) -> object:
     """As the command does."""
-    settings = load_settings(environ(driver.path.parent))
-    return await build_evidence(
-        driver.context,
-        BundleRequest(order="ORD-1"),
-        providers=evidence_providers(settings),
-        signer=await signer_of(driver.context, settings),
-    )
+    return await build_evidence(driver.context, BundleRequest(order="ORD-1"), lines=lines_naming)
 
 
 async def writing_a_letter(driver: Driver) -> object:
     """As the command does."""
-    settings = load_settings(environ(driver.path.parent))
     return await take_letter(
-        driver.context,
-        CaseRequest(order="ORD-1", by=None),
-        "html",
-        providers=evidence_providers(settings),
-        signer=await signer_of(driver.context, settings),
-        merchant=merchant_of(settings),
+        driver.context, CaseRequest(order="ORD-1", by=None), "html", lines=lines_naming
     )
 
 
@@ -135,13 +118,7 @@ async def test_what_was_refused_a_moment_ago_is_judged_again_too(
         standing_still.setattr(caught_up, "READ_WITHIN_S", 60.0)
 
         async def judging() -> Reverified:
-            return await reverify(
-                driver.context,
-                sources=driver.service.sources,
-                only=None,
-                environment="sandbox",
-                progress=lambda count: None,
-            )
+            return await reverify(driver.context, only=None, progress=lambda count: None)
 
         judged = asyncio.ensure_future(judging())
         await asyncio.sleep(0.1)

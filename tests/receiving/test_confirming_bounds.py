@@ -18,6 +18,7 @@ from app.receiving import confirm
 from app.receiving.inbox import open_inbox
 from reconcile.instants import HOUR
 from tests.api.driving import driving, event
+from tests.contexts import with_sources
 from tests.receiving.asking import (
     PAID,
     PROFILE,
@@ -138,7 +139,7 @@ async def test_the_index_is_rebuilt_with_what_was_fetched(asking: Any) -> None:
         await until(driver, "succeeded")
         before = driver.rows("SELECT * FROM events ORDER BY event_id")
         sources = driver.service.sources
-        done = await reindex(driver.context, sources=sources, progress=lambda count: None)
+        done = await reindex(with_sources(driver.context, sources), progress=lambda count: None)
         assert (done.events, done.unreadable) == (2, 0)
         received_again = driver.rows("SELECT * FROM events ORDER BY event_id")
         assert [row[1:] for row in received_again] == [row[1:] for row in before]
@@ -165,6 +166,6 @@ async def test_a_rebuilt_index_asks_about_what_has_no_final_answer(asking: Any) 
     async with open_inbox(Settings(database_url=f"sqlite+aiosqlite:///{driver.path}")) as inbox:
         again = inbox.context(clock=context.clock, policy=context.policy)
         sources = driver.service.sources
-        await reindex(again, sources=sources, progress=lambda count: None)
+        await reindex(with_sources(again, sources), progress=lambda count: None)
     found = driver.rows("SELECT event_id, tries > 0 FROM confirmations ORDER BY event_id")
     assert found == [("given_up:COMPLETE", 0), ("waits:COMPLETE", 1)]

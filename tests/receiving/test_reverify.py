@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from app.bootstrap_sources import storing_sources
 from app.config.load import load_settings
 from app.core.errors import ConfigurationError
+from app.providers.configured import compile_sources
 from app.receiving.reverify import Reverified, count_genuine, previewed, reverify
 from reconcile.instants import MINUTE, Instant
 from tests.api.driving import Driver, driving, environ, event, secret, signed
+from tests.contexts import with_sources
 from tests.reconcile.build import T
 
 ROTATED = b"the key that the provider signs with now"
@@ -38,7 +39,6 @@ class Refusals:
     """A service that refused all of these, and how its sources are configured now."""
 
     driver: Driver
-    words: dict[str, Any]
 
     def kept(self) -> list[tuple[Any, ...]]:
         """The rejections that are left."""
@@ -55,8 +55,8 @@ async def refusals(tmp_path: Path) -> AsyncIterator[Refusals]:
             headers = [] if key is None else signed(body, at=driver.clock.now(), key=key)
             assert (await driver.send(body, headers, source=source)).status_code >= 400
         now = environ(tmp_path, **{**more, "SOURCES__SHOP__SECRETS": secret(ROTATED)})
-        words = {"sources": storing_sources(load_settings(now)), "environment": "sandbox"}
-        yield Refusals(driver=driver, words=words)
+        driver.context = with_sources(driver.context, compile_sources(load_settings(now)))
+        yield Refusals(driver=driver)
 
 
 ALL = (8, 3, 1, {"signature_mismatch": 2, "signature_missing": 1, "source_unknown": 1})
@@ -75,13 +75,13 @@ async def test_a_pass_does_what_its_preview_says(
 ) -> None:
     """Of one source or of all. The preview gives the verdicts of before, the pass those of now."""
     context, before = refusals.driver.context, refusals.kept()
-    found = await previewed(context, only=only, **refusals.words)
+    found = await previewed(context, only=only)
     assert counts(found) == wanted
     assert {verdict for _, verdict in found.accepted} <= {"signature_mismatch"}
     assert refusals.kept() == before
     assert refusals.driver.rows("SELECT count(*) FROM deliveries") == [(0,)]
     seen: list[int] = []
-    done = await reverify(context, only=only, progress=seen.append, **refusals.words)
+    done = await reverify(context, only=only, progress=seen.append)
     assert (counts(done), sum(seen)) == (wanted, len(SENT))
     assert len(refusals.kept()) == len(before) - wanted[1]
     assert sorted(name for name, _ in done.accepted) == sorted(name for name, _ in found.accepted)
@@ -97,7 +97,7 @@ async def test_a_second_pass_finds_what_the_first_left(refusals: Refusals) -> No
     """What was accepted is no rejection any more."""
     context = refusals.driver.context
     for accepted in (3, 0):
-        done = await reverify(context, only=None, progress=lambda count: None, **refusals.words)
+        done = await reverify(context, only=None, progress=lambda count: None)
         assert (done.judged, len(done.accepted)) == (5 + accepted, accepted)
 
 
@@ -108,7 +108,6 @@ async def test_how_many_genuine_ones_wait_from_when_to_when(refusals: Refusals) 
             refusals.driver.context,
             since=Instant(T + since * MINUTE),
             until=Instant(T + until * MINUTE),
-            **refusals.words,
         )
         assert found == genuine, (since, until)
 
@@ -116,7 +115,5 @@ async def test_how_many_genuine_ones_wait_from_when_to_when(refusals: Refusals) 
 async def test_a_source_that_is_not_configured_is_reported(refusals: Refusals) -> None:
     """Nothing is judged, and nothing noted."""
     with pytest.raises(ConfigurationError, match="SOURCES__NEW__PROFILE"):
-        await reverify(
-            refusals.driver.context, only="new", progress=lambda count: None, **refusals.words
-        )
+        await reverify(refusals.driver.context, only="new", progress=lambda count: None)
     assert refusals.driver.rows("SELECT count(*) FROM audit") == [(0,)]

@@ -9,14 +9,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-from app.bootstrap_sources import compile_sources
 from app.config.load import load_settings
 from app.orders.refold import refold_until_quiet
 from app.orders.reindex import Reindexed, reindex
 from app.orders.retention_store import prune
+from app.providers.configured import compile_sources
 from app.providers.source import Source
 from reconcile.instants import DAY
 from tests.api.driving import Driver, driving, environ
+from tests.contexts import with_sources
 from tests.reconcile.build import T
 
 PROFILE = """
@@ -57,7 +58,9 @@ def service(folder: Path, profile: str = PROFILE, **more: Any) -> Any:
 
 async def again(driver: Driver, folder: Path, **more: str) -> Reindexed:
     """The index rebuilt, with the profile as the file has it now."""
-    return await reindex(driver.context, sources=now(folder, **more), progress=lambda count: None)
+    return await reindex(
+        with_sources(driver.context, now(folder, **more)), progress=lambda count: None
+    )
 
 
 def now(folder: Path, **more: str) -> dict[str, Source]:

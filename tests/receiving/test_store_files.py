@@ -202,12 +202,12 @@ class Calls:
 def test_all_of_a_file_is_read_from_the_disk_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Database and inbox, with their logs, as far as they are there; none stays open."""
+    """With its log, as far as that is there; none stays open."""
     calls = Calls(monkeypatch)
-    for name in ("t.db", "t.db-wal", "t.db.inbox-wal"):
+    for name in ("t.db", "t.db-wal"):
         (tmp_path / name).touch()
     opening.drop_cached_pages(tmp_path / "t.db")
-    assert calls.dropped == ["t.db", "t.db-wal", "t.db.inbox-wal"]
+    assert calls.dropped == ["t.db", "t.db-wal"]
     assert calls.open == set()
 
 

@@ -8,6 +8,7 @@ from app.orders.reindex import reindex
 from app.receiving.unread import ENOUGH, WINDOW, unread
 from reconcile.instants import MINUTE
 from tests.api.driving import driving, of_order
+from tests.contexts import with_sources
 from tests.monitoring.alarms import told
 from tests.orders.test_reindex import quiet, receive_with, source
 
@@ -58,6 +59,6 @@ async def test_an_alarm_until_they_are_read(tmp_path: Path) -> None:
         await driver.send(of_order("B", "e2"))
         assert await told(driver, "unreadable")
         assert "2 genuine deliveries" in driver.service.watchdog.alarms["unreadable"].sentence
-        await reindex(driver.context, sources={"shop": right}, progress=quiet)
+        await reindex(with_sources(driver.context, {"shop": right}), progress=quiet)
         assert not await told(driver, "unreadable")
         assert driver.rows("SELECT DISTINCT verdict FROM deliveries") == [("stored",)]

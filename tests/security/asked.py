@@ -13,11 +13,11 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import httpx2
 import pytest
 
-from app import bootstrap
 from app.core.clock import SetClock
 from app.core.http import outgoing_client
 from app.core.periodic import TaskGroup
 from app.receiving.confirm import Confirmer, confirm_due
+from app.wiring import service as wiring
 from reconcile.instants import HOUR
 from tests.api.driving import Driver, driving
 from tests.receiving.asking import stream
@@ -69,7 +69,7 @@ async def asking(
         truth.confirmers.append(confirmer)
         return TaskGroup([])  # nothing is asked by itself
 
-    monkeypatch.setattr(bootstrap, "outgoing_client", client)
-    monkeypatch.setattr(bootstrap, "confirming", on_demand)
+    monkeypatch.setattr(wiring, "outgoing_client", client)
+    monkeypatch.setattr(wiring, "confirming", on_demand)
     async with driving(folder, with_worker=False, **more) as driver:
         yield driver, truth

@@ -56,7 +56,7 @@ def everything_fixed(loop: VirtualLoop, chance: random.Random) -> Iterator[None]
         "app.core.ids.os": SimpleNamespace(urandom=chance.randbytes),
         "app.orders.worker.IDLE_S": WORKER_IDLE_S,
         "app.checkout.ask_session.IDLE_S": ASKING_IDLE_S,
-        "app.bootstrap.REST_S": WATCHING_IDLE_S,
+        "app.wiring.service.REST_S": WATCHING_IDLE_S,
         "app.evidence.seal.REST_S": SEALING_IDLE_S,
         "app.orders.read_feed.monotonic": loop.time,
         "app.receiving.reader.LOOK_S": READING_IDLE_S,

@@ -23,7 +23,7 @@ from app.evidence.verify_log import verify_log
 from app.orders.history_store import gather
 from app.orders.read_feed import Published, read_feed
 from app.orders.rebuild import refold_all
-from app.privacy.check import Rebuilding, check_database
+from app.privacy.check import check_database
 from app.providers.source import Source
 from app.receiving.due_store import count_due
 from reconcile.instants import MINUTE, TICK, Instant
@@ -142,9 +142,7 @@ async def _column(connection: Any, sql: str) -> list[Any]:
 
 async def _rebuilt(context: AppContext, sources: Mapping[str, Source], published: int) -> list[str]:
     """The caches are what the histories give; rebuilding them all publishes nothing."""
-    report = await check_database(
-        context, again=Rebuilding(sources=lambda: sources), progress=lambda _: None
-    )
+    report = await check_database(context, deep=1, progress=lambda _: None)
     found = [f"the store: {problem}" for problem in report.problems]
     await refold_all(context, progress=lambda _: None)
     again = await read_feed(context, after=published, limit=100, wait_s=0)
@@ -153,7 +151,7 @@ async def _rebuilt(context: AppContext, sources: Mapping[str, Source], published
 
 async def _sealed(context: AppContext, key: Path) -> list[str]:
     """Everything that is kept is sealed or was waiting for it, and the log verifies."""
-    await seal_all(context, await open_signer(context, key))
+    await seal_all(context, await open_signer(context))
     log = await verify_log(context, progress=lambda done, total: None)
     return [f"the log: {problem}" for problem in log.problems]
 

@@ -15,8 +15,6 @@ from typing import Any, TypeVar
 
 import httpx2
 
-from app.bootstrap import Service, working_parts
-from app.bootstrap_serving import SHUTDOWN_S
 from app.checkout.client import CheckoutClient, ClientSettings
 from app.config.settings import Settings
 from app.context.context import AppContext
@@ -25,6 +23,8 @@ from app.core.errors import TallyhookError
 from app.evidence.seal import open_signer
 from app.providers.source import Source
 from app.receiving.inbox import open_inbox
+from app.wiring.service import Service, working_parts
+from app.wiring.serving import SHUTDOWN_S
 from tests.simulation.asgi import Packet, Reply, call
 from tests.simulation.disk import Disk, Sizes
 from tests.simulation.faults import Faults
@@ -107,17 +107,9 @@ class Process:
         async with open_inbox(settings, purpose="serving") as inbox:
             self.client = CheckoutClient(machine.checkout, transport=machine.outward)
             self.context = inbox.context(clock=machine.clock, policy=settings.policy())
-            parts = working_parts(
-                self.context,
-                settings,
-                sources=machine.sources,
-                client=None,
-                askers={},
-                signer=await open_signer(self.context, machine.key),
-            )
-            service = Service(
-                self.context, settings, sources=machine.sources, parts=parts, checkout=self.client
-            )
+            signer = await open_signer(self.context)
+            parts = working_parts(self.context, client=None, askers={}, signer=signer)
+            service = Service(self.context, parts=parts, checkout=self.client)
             async with self.client, service.running():
                 self.service = service
                 machine.trace.say("machine", "ready", count="starts")

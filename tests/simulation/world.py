@@ -25,10 +25,10 @@ from typing import Any
 
 from starlette.applications import Starlette
 
-from app.bootstrap_sources import compile_sources
 from app.checkout.client import ClientSettings
 from app.config.load import load_settings
 from app.config.settings import Settings
+from app.providers.configured import compile_sources
 from app.providers.source import Source
 from app.sandbox.provider import Provider
 from app.sandbox.server import build_sandbox

@@ -15,6 +15,7 @@ from pydantic import PlainValidator, create_model
 
 from app.context.context import AppContext
 from app.core.cells import BYTE_ORDER_MARK, csv_line, safe_cell
+from app.core.jobs import silent
 from app.core.toml_file import EMPTY, TomlTable, read_toml
 from app.core.zones import zone_named
 from app.finance.report_period import JournalTotals, Progress, report_journal
@@ -108,7 +109,7 @@ async def write_journal(
     *,
     write: Callable[[bytes], object],
     accounts: Accounts = DEFAULTS,
-    progress: Progress,
+    progress: Progress = silent,
 ) -> JournalTotals:
     """Write a period's journal piece by piece: it is as long as the period.
 

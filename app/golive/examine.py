@@ -1,44 +1,37 @@
-"""Wiring: the checks of the go-live checklist, from the configuration and over the network."""
+"""What programs look at before real money moves: `tallyhook doctor`, and the checklist's trials."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+import asyncio
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import httpx2
 
 from app.access.tokens import ending_soon
-from app.bootstrap import watched
-from app.bootstrap_context import (
-    erasure_journal_path,
-    known_phone_key,
-    phone_key_path,
-    policy_of,
-)
-from app.bootstrap_evidence import key_path
-from app.bootstrap_sources import checkout_settings, compile_sources, problems_of_sources
-from app.checkout.client import CheckoutClient
+from app.checkout.client import client_settings
 from app.config.load import load_settings
 from app.config.settings import Settings
 from app.context.context import AppContext
 from app.core.clock import SystemClock
-from app.core.errors import ConfigurationError, TallyhookError
+from app.core.errors import ConfigurationError, TallyhookError, UsageError
 from app.core.http import outgoing_client
 from app.database.facts import database_facts
-from app.golive import golive, rehearse
+from app.golive import golive
 from app.monitoring import preflight
 from app.monitoring.preflight import Check
-from app.monitoring.watchdog import alarms
+from app.monitoring.watchdog import Watched, alarms
 from app.orders.delivery_log import list_deliveries
+from app.orders.order_facts import in_force_since
 from app.privacy.erasure_journal import VARIABLE as JOURNAL
 from app.privacy.erasure_journal import key_path_of
 from app.privacy.replay_erasures import journal_state
+from app.providers.configured import compile_sources, questions_of, signer_of_section
 from app.providers.profile import load_profile
 from app.providers.provider_client import PROBE_LIMIT_S, probe
-from app.providers.source import Source
 from app.receiving.caught_up import behind_s
 from app.receiving.delivery_log_store import LogEntry
 from app.receiving.inbox import open_inbox
@@ -47,24 +40,42 @@ from app.sandbox.settings import SANDBOX_TOKEN
 from app.sealing.log_store import identity
 
 
-async def play(
-    context: AppContext,
-    settings: Settings,
-    *,
-    patience_s: float | None,
-    progress: Callable[[rehearse.RehearsedScenario], None],
-) -> list[rehearse.RehearsedScenario]:
-    """Every scenario that has a number. Raises ConfigurationError where there is no provider, or
-    in live no number."""
-    given = {name: each.get_secret_value() for name, each in settings.rehearsal.numbers.items()}
-    plan = rehearse.Plan(
-        numbers=rehearse.numbers_for(given, environment=context.database.environment),
-        amount=settings.rehearsal.amount,
-        currency=settings.rehearsal.currency,
-        patience_s=patience_s,
-    )
-    async with CheckoutClient(checkout_settings(settings)) as client:
-        return await rehearse.rehearse(context, client, plan=plan, progress=progress)
+def problems_of_sources(settings: Settings) -> list[str]:
+    """Every mistake of the sources' profiles, secrets and credentials, of the token with which
+    sessions are opened, and of the secrets that sign posts, one line each: a start refuses them."""
+    problems: list[str] = []
+    for check in (compile_sources, questions_of, _check_token, _check_signers):
+        try:
+            check(settings)
+        except ConfigurationError as error:
+            problems += error.problems
+    return problems
+
+
+def _check_token(settings: Settings) -> None:
+    """Says nothing where address, token or source is missing, which `load_settings` reports, or
+    the source's profile cannot be read."""
+    source = settings.sources.get(settings.checkout.source or "")
+    if settings.checkout.base_url is None or settings.checkout.token is None or source is None:
+        return
+    try:
+        load_profile(source.profile)
+    except ConfigurationError:
+        return  # reported by whoever compiles it
+    client_settings(settings)
+
+
+def _check_signers(settings: Settings) -> None:
+    problems: list[str] = []
+    for section in ("shop", "reports", "alarms"):
+        secret = getattr(settings, section).secret
+        if secret is not None:
+            try:
+                signer_of_section(section, secret)
+            except ConfigurationError as error:
+                problems += error.problems
+    if problems:
+        raise ConfigurationError(problems)
 
 
 EVIDENCE = "TALLYHOOK_EVIDENCE__KEY_FILE"
@@ -98,7 +109,7 @@ def secret_files(settings: Settings) -> Iterator[tuple[str, Path]]:
         yield "TALLYHOOK_CHECKOUT__TOKEN_FILE", settings.checkout.token_file
     if settings.shop.secret_file is not None:
         yield "TALLYHOOK_SHOP__SECRET_FILE", settings.shop.secret_file
-    journal = erasure_journal_path(settings)
+    journal = settings.erasure_journal_path
     own = list(key_files(settings).items())
     if journal is not None:
         own += [(JOURNAL, journal), (f"{JOURNAL} (its key)", key_path_of(journal))]
@@ -109,7 +120,7 @@ def secret_files(settings: Settings) -> Iterator[tuple[str, Path]]:
 
 def key_files(settings: Settings) -> dict[str, Path]:
     """Where the keys lie that are made here, by the variable of each."""
-    return {EVIDENCE: key_path(settings), PHONES: phone_key_path(settings)}
+    return {EVIDENCE: settings.evidence_key_path, PHONES: settings.phone_key_path}
 
 
 def _may_be_there(path: Path) -> bool:
@@ -133,27 +144,22 @@ def _mode(path: Path) -> int | None:
 async def _database(settings: Settings) -> list[Check]:
     try:
         async with open_inbox(settings, purpose="reading") as inbox:
+            context = inbox.context(clock=SystemClock())
             async with inbox.database.reading() as connection:
                 checks = list(preflight.of_database(await database_facts(connection)))
                 needed = {EVIDENCE: await identity(connection), PHONES: await a_note(connection)}
-                key = known_phone_key(settings)
+                key = context.phone_key
                 others = key is not None and await has_other_keys(connection, key.name)
             checks += preflight.of_phone_notes(PHONES, others=others)
-            clock = SystemClock()
-            policy = await policy_of(inbox.database, settings, clock=clock, serving=False)
-            context = replace(
-                inbox.context(clock=clock, policy=policy),
-                erasure_journal=erasure_journal_path(settings),
-            )
             checks.append(
                 preflight.of_order_records(
                     required=settings.requires_order_record,
-                    since=policy.require_order_record_since,
+                    since=await in_force_since(context),
                     live=settings.environment == "live",
                 )
             )
             checks += preflight.of_erasure_journal(JOURNAL, await journal_state(context))
-            raised = await alarms(watched(context, settings))
+            raised = await alarms(Watched(context))
             checks += [preflight.of_alarm(name, alarm) for name, alarm in raised.items()]
             checks += preflight.of_tokens(await ending_soon(context))
             free = inbox.database.writer.space.free_bytes()
@@ -195,44 +201,72 @@ async def _services(settings: Settings, client: httpx2.AsyncClient) -> list[Chec
     return checks
 
 
-async def run_checklist(context: AppContext, settings: Settings) -> list[golive.ChecklistItem]:
-    """Check what can be checked, and add what was rehearsed and stated."""
-    return await golive.checklist(context, await check_now(context, settings))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """What the checks before going live have found.
+
+    doctor     the rows of `tallyhook doctor --format json`
+    checklist  the items of the checklist that a program can check, unsigned
+    """
+
+    doctor: list[dict[str, Any]]
+    checklist: list[golive.ChecklistItem]
 
 
-async def check_now(context: AppContext, settings: Settings) -> list[golive.ChecklistItem]:
-    """What can be checked: nothing is written down."""
-    sources = compile_sources(settings)
+CHECKS_LIMIT_S: Final = 120.0
+"""Seconds for all checks: some forty seconds for each service that does not answer, and its
+source's trials. The commands have no such limit."""
+
+
+async def check_all(context: AppContext) -> Checked:
+    """Run all checks for the console. Raises UsageError where they take too long."""
+    try:
+        async with asyncio.timeout(CHECKS_LIMIT_S):
+            doctor = [check.document() for check in await examine()]
+            found = await check_now(context)
+    except TimeoutError:
+        raise UsageError(
+            f"the checks took longer than {CHECKS_LIMIT_S:.0f} s, so something does not answer: "
+            "run `tallyhook doctor` and `tallyhook golive` on the machine"
+        ) from None
+    await golive.checklist(context, found)
+    return Checked(doctor=doctor, checklist=found)
+
+
+# --- the checklist --------------------------------------------------------------------------------
+
+
+async def check_now(context: AppContext) -> list[golive.ChecklistItem]:
+    """Check those items of the checklist that a program can check. Writes nothing down."""
+    sources = context.sources
     unmarked = [name for name, each in sources.items() if not each.profile.environment.where]
     return [
         golive.keys_item(
-            list(_key_problems(context, settings)),
+            list(_key_problems(context)),
             sources=bool(sources),
-            starts_payments=settings.checkout.token is not None,
+            starts_payments=context.settings.checkout.token is not None,
         ),
-        await _tried(context, settings, sources),
+        await _tried(context),
         golive.separation_item(context.database.environment or "no environment", unmarked=unmarked),
     ]
 
 
-def _key_problems(context: AppContext, settings: Settings) -> Iterator[str]:
+def _key_problems(context: AppContext) -> Iterator[str]:
     try:
         load_settings(serving=True, also=problems_of_sources)
     except ConfigurationError as error:
         yield from error.problems
-    token = settings.checkout.token
+    token = context.settings.checkout.token
     live = context.database.environment == "live"
     if live and token is not None and token.get_secret_value() == SANDBOX_TOKEN:
         yield "TALLYHOOK_CHECKOUT__TOKEN: is the simulated provider's; write the live one"
 
 
-async def _tried(
-    context: AppContext, settings: Settings, sources: dict[str, Source]
-) -> golive.ChecklistItem:
-    address = settings.public_url
+async def _tried(context: AppContext) -> golive.ChecklistItem:
+    address = context.settings.public_url
     trials = []
     async with outgoing_client(timeout_s=golive.TRIAL_LIMIT_S) as client:
-        for name, source in sources.items() if address else ():
+        for name, source in context.sources.items() if address else ():
             before = {each.delivery_id for each in await _newest(context, name)}
             arrived = partial(_arrived, context, name, before=before)
             trials.append(

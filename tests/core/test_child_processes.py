@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 import uvloop
 
-from app import child_processes
-from app.bootstrap import open_service
-from app.child_processes import Parent, WorkerProcess, console_beside
 from app.config.load import load_settings
+from app.core import child_processes
+from app.core.child_processes import Parent, WorkerProcess, console_beside
 from app.core.signals import Signal
+from app.wiring.service import open_service
 from tests.api.driving import environ
 from tests.waiting import PATIENCE_S, soon
 
@@ -55,7 +55,7 @@ def child(folder: Path, monkeypatch: pytest.MonkeyPatch, *, says: bytes, then: s
     script = CHILD + then
     program.write_text(script.format(python=sys.executable, started=str(started), says=says))
     program.chmod(0o700)
-    monkeypatch.setattr("app.child_processes.sys.executable", str(program))
+    monkeypatch.setattr("app.core.child_processes.sys.executable", str(program))
     monkeypatch.setattr(child_processes, "AGAIN_S", 0.01)
     monkeypatch.setattr(child_processes, "MOST_S", 0.01)
     return started

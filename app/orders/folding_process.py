@@ -25,7 +25,7 @@ from typing import Final
 
 import structlog
 
-from app.child_processes import (
+from app.core.child_processes import (
     AGAIN_S,
     END,
     FAILED,

@@ -1,22 +1,27 @@
-"""Wiring: a service on a socket, and a worker without one, from their start to their end."""
+"""A service on a socket, a worker without one and the console, from their start to their end."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager, suppress
+from dataclasses import replace
 from socket import socket
+from typing import Final
+from urllib.parse import urlsplit
 
 import structlog
 import uvicorn
 
-from app.bootstrap import Part, Service, folding_fingerprint, open_service, working_parts
-from app.bootstrap_context import no_database_yet, open_context
-from app.bootstrap_evidence import sealing, signer_of
-from app.bootstrap_sources import askers, storing_sources
-from app.child_processes import Parent, console_beside, leave_signals_to_parent
+from app.access.sessions import somebody_can_sign_in
 from app.config.settings import Settings
+from app.console.application import build_console
+from app.console.live import Live
+from app.console.uploads import Uploads
+from app.console.view import Console
 from app.context.context import AppContext
+from app.context.work import Elsewhere
+from app.core.child_processes import Parent, console_beside, leave_signals_to_parent
 from app.core.errors import (
     ConfigurationError,
     PortTaken,
@@ -24,19 +29,35 @@ from app.core.errors import (
     UnreachableError,
     UsageError,
 )
+from app.core.hosts import is_loopback
 from app.core.http import outgoing_client
+from app.core.ids import new_token
+from app.core.jobs import Jobs
 from app.core.logs import tell_left_out
 from app.core.periodic import PeriodicTask
 from app.core.process import ending_signals
 from app.database.database import Database
 from app.database.engine import database_place, is_sqlite
-from app.folding_process import Quiet
+from app.evidence.seal import open_signer
 from app.golive.golive import unfinished
-from app.orders.notify_shop import LIMIT_S
+from app.orders.folding_process import Quiet
 from app.orders.worker import FoldWorker
+from app.providers.configured import askers, compile_sources
+from app.providers.provider_client import LIMIT_S
 from app.receiving.connection_limits import SWEEP_S, ConnectionLimits
 from app.receiving.guard import guarded
 from app.receiving.reader import Reader
+from app.wiring.opening import no_database_yet, open_context
+from app.wiring.service import (
+    Part,
+    Service,
+    folding_fingerprint,
+    gate_limits,
+    open_service,
+    sealing,
+    working_parts,
+)
+from app.wiring.work import ElsewhereOf, approve, proposals_of
 
 log = structlog.get_logger()
 
@@ -202,8 +223,8 @@ async def fold_beside(settings: Settings, *, parent: Parent, folds_by: str) -> N
         )
     try:
         async with open_context(settings, purpose="folding") as context:
-            folding = FoldWorker(context, batch=settings.worker_batch, beside=True)
-            sealer = sealing(context, await signer_of(context, settings))
+            folding = FoldWorker(context, beside=True)
+            sealer = sealing(context, await open_signer(context))
             await _until_quiet(context, folding, sealer, parent=parent)
     except StorePoisoned:
         parent.fail()
@@ -239,18 +260,16 @@ async def _until_quiet(
 
 
 async def _work(settings: Settings, *, parent: Parent | None) -> None:
-    sources = storing_sources(settings)
+    compile_sources(settings)  # a wrong setting leaves no file behind
     async with (
         outgoing_client(timeout_s=LIMIT_S) as client,
         open_context(settings, purpose="working") as context,
     ):
         parts = working_parts(
             context,
-            settings,
-            sources=sources,
             client=client,
             askers=askers(settings, client),
-            signer=await signer_of(context, settings),
+            signer=await open_signer(context),
         )
         await _until_asked(context, [part for _, part in parts], parent=parent)
 
@@ -318,3 +337,170 @@ async def _cancelled(*tasks: asyncio.Task[None]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+# --- the console ----------------------------------------------------------------------------------
+
+CONSOLE_SHUTDOWN_S: Final = 3
+"""Seconds that requests under way have to finish when the console is asked to stop."""
+
+UPLOAD_S: Final = 300.0
+"""Seconds in which a whole request must be here: 32 MiB of a file take so long at 1 Mbit/s."""
+
+
+def check_reachable(settings: Settings, *, host: str) -> None:
+    """Raises ConfigurationError for a console that others reach without a public https address."""
+    if not is_loopback(host) and not settings.console.public_url:
+        raise ConfigurationError(
+            [
+                "TALLYHOOK_CONSOLE__PUBLIC_URL: say the https address at which people open the "
+                f"console; on {host} others than this machine reach it"
+            ]
+        )
+
+
+def console_of(context: AppContext, *, host: str, port: int, elsewhere: Elsewhere) -> Console:
+    """Build a console for one address."""
+    public = context.settings.console.public_url
+    own = f"127.0.0.1:{port}"
+    hosts = {own, f"localhost:{port}", f"[::1]:{port}"}
+    work = elsewhere(purpose="writing", at_once=AT_ONCE, died=UNCHANGED)
+    reads_rules = elsewhere(
+        purpose="writing", at_once=AT_ONCE, died=UNCHANGED, most_s=RULES_MOST_S, too_long=TOO_LONG
+    )
+    # An erasure keeps its approval before the first row goes.
+    approving = elsewhere(purpose="writing", at_once=AT_ONCE, died=BEGUN)
+    return Console(
+        context=context,
+        origin=public or f"http://{own}",
+        hosts=frozenset({urlsplit(public).netloc} if public else hosts),
+        loopback=not public and is_loopback(host),
+        cookie="__Host-tallyhook" if public else f"tallyhook-{port}",
+        mark_key=new_token(""),
+        proposals=proposals_of(context),
+        work=work,
+        reads_rules=reads_rules,
+        approve=lambda proposal, by, reason: approving(approve, proposal, by, reason),
+        jobs=Jobs(context.clock),
+        uploads=Uploads(context.clock),
+        live=Live(context),
+    )
+
+
+AT_ONCE: Final = 2
+"""Processes of a console's jobs of a kind: each reads with a core of its own and some 100 MiB."""
+
+RULES_MOST_S: Final = 1_800.0
+"""Seconds that rules that somebody sends may take."""
+
+UNCHANGED: Final = (
+    "the process that did it has ended before its time, and nothing was changed: begin again, and "
+    "look whether memory was short"
+)
+TOO_LONG: Final = (
+    f"it took more than {RULES_MOST_S / 60:.0f} minutes and was ended, and nothing was changed: "
+    "send fewer and shorter rules"
+)
+BEGUN: Final = (
+    "the process that did it has ended before its time. It may have been approved and begun: look "
+    "at the proposal and at Personal data before you begin again, and whether memory was short"
+)
+
+
+async def _check_somebody_can_sign_in(context: AppContext, *, host: str) -> None:
+    if not is_loopback(host) and not await somebody_can_sign_in(context):
+        raise ConfigurationError(
+            [
+                "nobody can sign in to the console yet: `tallyhook operators invite NAME "
+                "--role admin`, and open the link at the console on 127.0.0.1 first"
+            ]
+        )
+
+
+async def serve_console(
+    settings: Settings,
+    *,
+    host: str,
+    port: int,
+    listener: socket | None = None,
+    parent: socket | None = None,
+) -> None:
+    """Serve until it is told to end; where there is a parent, until its socket is closed.
+
+    Raises ConfigurationError for an address that others reach and nobody can sign in to, PortTaken
+    where it cannot listen.
+    """
+    check_reachable(settings, host=host)
+    async with open_context(settings, purpose="writing") as context:
+        await _check_somebody_can_sign_in(context, host=host)
+        bound = listener or _bound(host, port)
+        console = console_of(
+            context,
+            host=host,
+            port=bound.getsockname()[1],
+            elsewhere=ElsewhereOf(settings),
+        )
+        limits = ConnectionLimits(replace(gate_limits(settings), receive_deadline_s=UPLOAD_S))
+        config = uvicorn.Config(
+            build_console(console),
+            http=guarded(limits),
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=bool(settings.forwarded_allow_ips),
+            forwarded_allow_ips=list(settings.forwarded_allow_ips),
+            timeout_graceful_shutdown=CONSOLE_SHUTDOWN_S,
+        )
+        server = SignallessServer(config)
+        end = _end_on_demand(server, parent, console.live)
+        beside = [
+            asyncio.create_task(_end_when_replaced(context, end)),
+            asyncio.create_task(sweep_connections(limits)),
+        ]
+        log.info("the console is open", host=host, port=bound.getsockname()[1])
+        await server.serve(sockets=[bound])
+        for task in beside:
+            task.cancel()
+        if context.database.poison is not None:
+            raise UnreachableError(context.database.poison)
+
+
+LOOK_S: Final = 2.0
+"""How long a console may show a database in whose place another one was put, as by `restore`."""
+
+
+async def _end_when_replaced(context: AppContext, end: Callable[[], None]) -> None:
+    """Whoever only reads pages would else be shown what is no longer so."""
+    while context.database.poison is None:
+        await asyncio.sleep(LOOK_S)
+        with suppress(StorePoisoned):
+            context.database.writer.check_place()
+    end()
+
+
+def _end_on_demand(server: uvicorn.Server, parent: socket | None, live: Live) -> Callable[[], None]:
+    """Returns what ends it."""
+    loop, ending = asyncio.get_running_loop(), list[asyncio.Task[None]]()
+
+    def end() -> None:
+        server.should_exit = True
+        ending.append(loop.create_task(live.close()))  # a loop itself keeps no task
+        if parent is not None:
+            loop.remove_reader(parent)
+
+    if parent is not None:
+        leave_signals_to_parent()
+        loop.add_reader(parent, end)
+        return end
+    for number in ending_signals():
+        loop.add_signal_handler(number, end)
+    return end
+
+
+def _bound(host: str, port: int) -> socket:
+    try:
+        return uvicorn.Config(lambda: None, host=host, port=port, log_config=None).bind_socket()
+    except SystemExit as failed:  # Uvicorn's way of saying that it could not bind
+        raise PortTaken(host, port) from failed

@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from app import folding_process
-from app.bootstrap_serving import _until_quiet
-from app.child_processes import Parent, WorkerProcess
+from app.core.child_processes import Parent, WorkerProcess
 from app.core.periodic import PeriodicTask, rest_when_idle
 from app.core.signals import Signal
-from app.folding_process import BEHIND, FoldingProcess, Quiet
+from app.orders import folding_process
+from app.orders.folding_process import BEHIND, FoldingProcess, Quiet
 from app.orders.worker import FoldWorker
+from app.wiring.serving import _until_quiet
 from tests.api.driving import driving, event
-from tests.test_child_processes import ASLEEP, HEARING, child
+from tests.contexts import with_settings
+from tests.core.test_child_processes import ASLEEP, HEARING, child
 from tests.waiting import soon
 
 UNTIL_TOLD = """
@@ -221,7 +222,7 @@ async def test_one_that_has_little_to_do_folds_until_it_has_sealed(
     ours, theirs = socket.socketpair()
     with ours:
         async with driving(tmp_path, with_worker=False) as driver:
-            folding = FoldWorker(driver.context, batch=10, beside=True)
+            folding = FoldWorker(with_settings(driver.context, worker_batch=10), beside=True)
             sealer = PeriodicTask(seal, component="sealing", rest=rest_when_idle(60.0))
             parent = Parent(theirs.detach())
             working = asyncio.create_task(

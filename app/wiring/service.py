@@ -1,81 +1,64 @@
-"""The only wiring: from settings to open stores, compiled sources and a running service.
+"""A service at work on its own database, without a socket.
 
-A receiver runs the HTTP server, the queue, which commits to the inbox, and what looks after it.
-What reads the inbox, folds, seals and notifies is a process of its own (`bootstrap_serving`), or
-runs beside it in tests. When a part ends by itself, or the store is poisoned, readiness turns red,
-the server stops, and the process ends: nothing may be acknowledged by half a service.
+A receiver runs the HTTP application, the queue, which commits to the inbox, and what looks after
+both. What reads the inbox, folds, seals and notifies is a process of its own (`serving`), or runs
+beside it in tests. When a part ends by itself, or the store is poisoned, readiness turns red, the
+server stops, and the process ends: nothing may be acknowledged by half a service.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from functools import partial
+from typing import Any, Literal
 
 import httpx2
 import structlog
-from starlette.applications import Starlette
 
-from app.access.proposals import Proposals
 from app.api.application import build_application
-from app.api.evidence_routes import Builds, EvidenceRoutes
 from app.api.health import Health
-from app.api.log_routes import LogRoutes
-from app.api.proposal_routes import ProposalRoutes
-from app.api.published_log import PublishedLog
-from app.api.routes import Api, Checkouts
-from app.bootstrap_context import (
-    begin_erasure_journal,
-    erasure_journal_path,
-    of_merchant,
-    phone_key,
-    policy_of,
-)
-from app.bootstrap_evidence import cosigning, sealing, signer_of, witnesses_of
-from app.bootstrap_sources import askers, checkout_client, retention_of, shop_of, storing_sources
+from app.api.routes import Checkouts
 from app.checkout.ask_session import asking_again
-from app.checkout.client import CheckoutClient
-from app.child_processes import WorkerProcess
+from app.checkout.client import CheckoutClient, client_of
 from app.config.settings import Settings
 from app.context.context import AppContext
-from app.core.clock import Clock, SystemClock
+from app.core.child_processes import WorkerProcess
+from app.core.clock import Clock
 from app.core.errors import ConfigurationError
 from app.core.http import outgoing_client
 from app.core.metrics import Metrics
 from app.core.periodic import IDLE_S, PeriodicTask, TaskGroup, rest_when_idle
 from app.core.process import affordable
 from app.core.schedule import schedule_entries
-from app.evidence.seal import CheckpointSigner
-from app.folding_process import FoldingProcess
+from app.evidence.seal import CheckpointSigner, Sealer, open_signer, seal_orders_if_due
+from app.evidence.witnesses import REST_S as WITNESSES_REST_S
+from app.evidence.witnesses import Cosigning, witnesses_of
+from app.finance.schedule_process import Scheduler
 from app.monitoring.health import PublicCertificate, rest
 from app.monitoring.watchdog import FIGURES, REST_S, Watchdog, Watched
-from app.orders.notify_shop import Notifier, Shop, destination_of, notify_due
+from app.orders.folding_process import FoldingProcess
+from app.orders.notify_shop import Notifier, Shop, notify_due, shop_of
 from app.orders.set_aside import HOLDING
 from app.orders.worker import FoldWorker
-from app.privacy.prune import Pruner
+from app.privacy.prune import Pruner, retention_of
+from app.providers.configured import askers, compile_sources
 from app.providers.provider_client import LIMIT_S, ProviderClient
-from app.providers.source import Source
 from app.receiving.confirm import Confirmer, confirming
 from app.receiving.connection_limits import ConnectionLimits, GateLimits
 from app.receiving.endpoint import Limits, Webhooks
-from app.receiving.inbox import Inbox, inbox_of, open_inbox
+from app.receiving.inbox import inbox_of
 from app.receiving.reader import Reader, ReaderContext
 from app.receiving.receive import Receiver
 from app.receiving.refusals import RefusedAges, RejectionRate
-from app.schedule_process import Scheduler
+from app.wiring.opening import open_context
+from app.wiring.work import ElsewhereOf, proposals_of
 from reconcile.canonical import fingerprint
 from reconcile.ledger.policy import policy_text
 
-if TYPE_CHECKING:
-    from app.api.case_routes import CaseRoutes
-    from app.api.finance_routes import FinanceRoutes
-
 log = structlog.get_logger()
-
-Loaded = TypeVar("Loaded")
 
 ALARMS_REST_S = 5.0
 """Seconds between two looks at what is to be sent of alarms."""
@@ -103,25 +86,6 @@ def request_limits(settings: Settings) -> Limits:
     )
 
 
-def destination(settings: Settings) -> str | None:
-    """What the health of the shop's address is kept under; None where no shop is notified."""
-    url = settings.shop.url
-    return None if url is None else destination_of(url)
-
-
-def watched(context: AppContext, settings: Settings, ages: RefusedAges | None = None) -> Watched:
-    """What the alarms are about. `ages`: what was refused for its age, which only the service that
-    refused it knows; None for others."""
-    return Watched(
-        context,
-        RefusedAges() if ages is None else ages,
-        destination(settings),
-        settings.inbox_alarm_s,
-        scheduled=[entry.name for entry in schedule_entries(settings.schedule)],
-        witnesses=witnesses_of(settings),
-    )
-
-
 def notifying(context: AppContext, shop: Shop, client: httpx2.AsyncClient) -> PeriodicTask:
     """The background task that notifies the shop."""
     notifier = Notifier(context=context, shop=shop, client=client)
@@ -130,18 +94,13 @@ def notifying(context: AppContext, shop: Shop, client: httpx2.AsyncClient) -> Pe
     )
 
 
-def _receiver(
-    inbox: Inbox,
-    settings: Settings,
-    sources: dict[str, Source],
-    clock: Clock,
-    ages: RefusedAges,
-) -> Receiver:
+def _receiver(context: AppContext, ages: RefusedAges) -> Receiver:
+    settings = context.settings
     assert settings.environment is not None
     return Receiver(
-        sources=sources,
-        queue=inbox.queue,
-        clock=clock,
+        sources=context.sources,
+        queue=inbox_of(context).queue,
+        clock=context.clock,
         environment=settings.environment,
         rejected_body_bytes=settings.rejected_body_bytes,
         rejection_rate=RejectionRate(
@@ -157,18 +116,15 @@ def _receiver(
 
 
 def _watchdog(
-    context: AppContext,
-    settings: Settings,
-    ages: RefusedAges,
-    client: httpx2.AsyncClient | None,
+    context: AppContext, ages: RefusedAges, client: httpx2.AsyncClient | None
 ) -> tuple[Watchdog, list[tuple[str, Part]]]:
     """The watchdog, its task and, where somebody is to be notified of alarms, the task for that."""
-    messages = None
-    if client is not None and (settings.alarms.url or settings.alarms.mail_to):
-        from app.bootstrap_ways import alarm_messages_of
+    alarms, messages = context.settings.alarms, None
+    if client is not None and (alarms.url or alarms.mail_to):
+        from app.monitoring.alarm_messages import alarm_messages_of
 
-        messages = alarm_messages_of(context, settings, client=client)
-    watchdog = Watchdog(watched(context, settings, ages), messages)
+        messages = alarm_messages_of(context, client)
+    watchdog = Watchdog(Watched(context, ages), messages)
     looking = PeriodicTask(watchdog.look, component="the watchdog", rest=rest_when_idle(REST_S))
     parts: list[tuple[str, Part]] = [("the watchdog", looking)]
     if messages is not None:
@@ -198,125 +154,64 @@ Parts = Sequence[tuple[str, Part]]
 """Each with what it is called where it fails."""
 
 
+def sealing(context: AppContext, signer: CheckpointSigner) -> PeriodicTask:
+    """The background task that seals, and once a day makes the tree of all orders."""
+    sealer = Sealer(context, signer)
+
+    async def work() -> int:
+        if context.signals.folded_elsewhere:  # whoever folds seals, too
+            return 0
+        return await sealer.seal_some() or int(await seal_orders_if_due(context))
+
+    return PeriodicTask(work, component="sealing", rest=sealer.rest_s)
+
+
 def reading_parts(
-    context: AppContext,
-    settings: Settings,
-    *,
-    sources: Mapping[str, Source],
-    askers: Mapping[str, ProviderClient],
+    context: AppContext, askers: Mapping[str, ProviderClient]
 ) -> list[tuple[str, Part]]:
     """What brings deliveries from the inbox to the database, and asks about those that need it."""
-    assert settings.environment is not None
-    reads = ReaderContext(context, inbox_of(context), sources, settings.environment, HOLDING)
+    assert context.settings.environment is not None
+    reads = ReaderContext(
+        context, inbox_of(context), context.sources, context.settings.environment, HOLDING
+    )
     parts: list[tuple[str, Part]] = [("the reader of the inbox", Reader(reads))]
     if askers:
-        confirmer = Confirmer(context=context, sources=sources, askers=askers)
+        confirmer = Confirmer(context=context, sources=context.sources, askers=askers)
         parts.append(("the task that asks providers back", confirming(confirmer)))
     return parts
 
 
 def working_parts(
     context: AppContext,
-    settings: Settings,
     *,
-    sources: Mapping[str, Source],
     client: httpx2.AsyncClient | None,
     askers: Mapping[str, ProviderClient],
     signer: CheckpointSigner | None,
 ) -> list[tuple[str, Part]]:
     """All that is done with deliveries after they were accepted. `client` notifies the shop,
     `signer` who signs what is sealed; where one is None, another process does that."""
-    parts = reading_parts(context, settings, sources=sources, askers=askers)
-    parts.append(("the fold worker", FoldWorker(context, batch=settings.worker_batch)))
+    settings = context.settings
+    parts = reading_parts(context, askers)
+    parts.append(("the fold worker", FoldWorker(context)))
     shop = shop_of(settings)
     if shop is not None and client is not None:
         parts.append(("the task that notifies the shop", notifying(context, shop, client)))
-    retention = retention_of(settings, dict(sources))
+    retention = retention_of(settings, context.sources)
     if retention is not None:
         parts.append(("the pruner", Pruner(context, retention)))
     if signer is not None:
         parts.append(("the task that seals the evidence", sealing(context, signer)))
     witnesses = witnesses_of(settings)
     if witnesses is not None and client is not None:
-        task = cosigning(context, witnesses, client)
+        task = PeriodicTask(
+            Cosigning(context, witnesses, client).ask_due,
+            component="cosigning",
+            rest=rest_when_idle(WITNESSES_REST_S),
+        )
         parts.append(("the task that has checkpoints cosigned", task))
     if entries := schedule_entries(settings.schedule):
         parts.append(("the schedule", Scheduler(context, entries)))
     return parts
-
-
-def _loading(context: AppContext, settings: Settings) -> Callable[[], Awaitable[Proposals]]:
-    """What gives the proposals."""
-
-    def load() -> Proposals:
-        from app.bootstrap_privacy import proposals_of
-
-        return proposals_of(context, settings)
-
-    return _once(load)
-
-
-def _loading_finance(
-    context: AppContext, settings: Settings
-) -> Callable[[], Awaitable[FinanceRoutes]]:
-    """What gives the API of finance."""
-
-    def load() -> FinanceRoutes:
-        from app.api.finance_routes import FinanceRoutes
-        from app.bootstrap_elsewhere import making_reports
-
-        return FinanceRoutes(
-            context,
-            page_max=settings.page_max,
-            makes=making_reports(settings),
-            schedule=schedule_entries(settings.schedule),
-        )
-
-    return _once(load)
-
-
-def _loading_cases(
-    context: AppContext, settings: Settings, sources: Mapping[str, Source]
-) -> Callable[[], Awaitable[CaseRoutes]]:
-    """What gives the API of cases."""
-
-    def load() -> CaseRoutes:
-        from app.api.case_routes import CaseRoutes
-        from app.bootstrap_elsewhere import writing_letters
-        from app.bootstrap_evidence import merchant_of
-
-        return CaseRoutes(
-            context,
-            sources=sources,
-            merchant=merchant_of(settings),
-            write_letter=writing_letters(settings),
-        )
-
-    return _once(load)
-
-
-def _loading_bundles(settings: Settings) -> Callable[[], Awaitable[Builds]]:
-    """What gives what builds bundles for the API."""
-
-    def load() -> Builds:
-        from app.bootstrap_elsewhere import building_bundles
-
-        return building_bundles(settings)
-
-    return _once(load)
-
-
-def _once(load: Callable[[], Loaded]) -> Callable[[], Awaitable[Loaded]]:
-    """What is loaded when it is first asked for, which few receivers are, and not on the loop that
-    answers webhooks."""
-    loaded: list[Loaded] = []
-
-    async def loading() -> Loaded:
-        if not loaded:
-            loaded.append(await asyncio.to_thread(load))
-        return loaded[0]
-
-    return loading
 
 
 class Service:
@@ -325,31 +220,27 @@ class Service:
     def __init__(
         self,
         context: AppContext,
-        settings: Settings,
         *,
-        sources: dict[str, Source],
         parts: Parts = (),
         checkout: CheckoutClient | None = None,
         client: httpx2.AsyncClient | None = None,
     ) -> None:
-        """parts: what of `working_parts` runs in this process; client: with which whoever is called
-        is notified of alarms."""
+        """parts: what of `working_parts` runs in this process; client: by which others are notified
+        of alarms."""
+        settings = context.settings
         if settings.environment is None:
             raise ConfigurationError(["TALLYHOOK_ENVIRONMENT: say sandbox or live"])
-        self.inbox = inbox_of(context)
-        self.sources = sources
         self.context = context
+        self.inbox = inbox_of(context)
+        self.sources = context.sources
         self.checkout = checkout
-        asking = [] if checkout is None else [asking_again(context, checkout)]
         ages = RefusedAges()
-        self.watchdog, watching = _watchdog(context, settings, ages, client)
-        self._certificate, looking = _looking_at_certificate(settings, client)
-        self.parts: list[tuple[str, Part]] = [
-            *parts,
-            *(("the task that asks for unknown sessions again", each) for each in asking),
-            *watching,
-            *looking,
-        ]
+        self.watchdog, watching = _watchdog(context, ages, client)
+        certificate, looking = _looking_at_certificate(settings, client)
+        self.parts: list[tuple[str, Part]] = [*parts, *watching, *looking]
+        if checkout is not None:
+            asking = asking_again(context, checkout)
+            self.parts.append(("the task that asks for unknown sessions again", asking))
         self.read_elsewhere = False
         """Whether processes that somebody else starts read what is accepted."""
         self.worker_missing: Callable[[], str | None] = lambda: None
@@ -359,51 +250,24 @@ class Service:
         self._stop = asyncio.Event()
         self.connection_limits = ConnectionLimits(gate_limits(settings))
         metrics = Metrics(frozenset(self.sources), self.connection_limits, gauges=FIGURES)
-        receiver = _receiver(self.inbox, settings, self.sources, context.clock, ages)
-        self.webhooks = Webhooks(receiver, limits=request_limits(settings), metrics=metrics)
-        self.application = self._application(settings, metrics)
-
-    def _application(self, settings: Settings, metrics: Metrics) -> Starlette:
-        api = Api(
-            self.context,
-            sources=self.sources,
-            page_max=settings.page_max,
-            longpoll_max_s=settings.longpoll_max_s,
-            alarms=lambda: self.watchdog.sentences,
+        self.webhooks = Webhooks(
+            _receiver(context, ages), limits=request_limits(settings), metrics=metrics
         )
-        return build_application(
+        self.application = build_application(
+            context,
             webhooks=self.webhooks,
-            api=api,
-            checkouts=Checkouts(self.context, self.checkout),
-            finance=_loading_finance(self.context, settings),
-            cases=_loading_cases(self.context, settings, self.sources),
-            proposals=ProposalRoutes(
-                self.context,
-                _loading(self.context, settings),
-                sources=self.sources,
-                page_max=settings.page_max,
-            ),
-            evidence=EvidenceRoutes(_loading_bundles(settings)),
-            logs=LogRoutes(
-                self.context,
-                sources=self.sources,
-                page_max=settings.page_max,
-                witnesses=witnesses_of(settings),
-            ),
+            checkouts=Checkouts(context, checkout),
             health=Health(
-                self.context,
+                context,
                 reasons=self.reasons,
                 metrics=metrics,
                 watchdog=self.watchdog,
-                inbox_red_s=settings.inbox_red_s,
                 read_elsewhere=lambda: self.read_elsewhere,
-                certificate=self._certificate,
+                certificate=certificate,
             ),
-            log=(
-                PublishedLog(self.context, witnesses=witnesses_of(settings))
-                if settings.evidence.publish
-                else None
-            ),
+            alarms=lambda: self.watchdog.sentences,
+            proposals=partial(proposals_of, context),
+            elsewhere=ElsewhereOf(settings),
         )
 
     def reasons(self) -> list[str]:
@@ -481,7 +345,7 @@ class Service:
             self.fail(f"{name} failed")
 
 
-Work = Literal["apart", "all", "reading", "none"]
+Where = Literal["apart", "all", "reading", "none"]
 """Where `working_parts` run: in a process behind the receiver, all of them or the reader alone in
 the receiver's own, or in processes that somebody else starts."""
 
@@ -524,47 +388,34 @@ async def _behind(service: Service, *, drains: bool, folds_by: str) -> AsyncIter
 
 @asynccontextmanager
 async def open_service(
-    settings: Settings, *, clock: Clock | None = None, work: Work = "all", drains: bool = True
+    settings: Settings, *, clock: Clock | None = None, work: Where = "all", drains: bool = True
 ) -> AsyncIterator[Service]:
-    """A service at work on its own store, without a socket.
+    """A service at work on its own database, without a socket.
 
     drains  whether what was accepted is read before it ends, where that is done apart
     """
-    # Before the store: a database is stamped with its environment when it is made.
-    sources = storing_sources(settings)
-    checkout = checkout_client(settings)
+    compile_sources(settings)  # before the database is made, and stamped with its environment
+    checkout = client_of(settings)
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(outgoing_client(timeout_s=LIMIT_S))
         asking = askers(settings, client)
         if checkout is not None:
             await stack.enter_async_context(checkout)
-        inbox = await stack.enter_async_context(open_inbox(settings, purpose="serving"))
-        clock = clock or SystemClock()
-        policy = await policy_of(inbox.database, settings, clock=clock, serving=True)
-        context = replace(
-            inbox.context(clock=clock, policy=policy),
-            phone_key=phone_key(settings),
-            erasure_journal=erasure_journal_path(settings),
-            **of_merchant(settings),
+        context = await stack.enter_async_context(
+            open_context(settings, purpose="serving", clock=clock)
         )
         parts: list[tuple[str, Part]] = []
         if work == "reading":
-            parts = reading_parts(context, settings, sources=sources, askers=asking)
+            parts = reading_parts(context, asking)
         elif work != "none":
             # Apart they are made anew; but what is wrong with their settings is reported here.
-            signer = await signer_of(context, settings)
-            made = working_parts(
-                context, settings, sources=sources, client=client, askers=asking, signer=signer
-            )
+            signer = await open_signer(context)
+            made = working_parts(context, client=client, askers=asking, signer=signer)
             parts = made if work == "all" else []
-        service = Service(
-            context, settings, sources=sources, parts=parts, checkout=checkout, client=client
-        )
-        await begin_erasure_journal(context)
+        service = Service(context, parts=parts, checkout=checkout, client=client)
         service.read_elsewhere = work == "none"
         if work == "apart":
-            await stack.enter_async_context(
-                _behind(service, drains=drains, folds_by=folding_fingerprint(settings))
-            )
+            behind = _behind(service, drains=drains, folds_by=folding_fingerprint(settings))
+            await stack.enter_async_context(behind)
         await stack.enter_async_context(service.running())
         yield service

@@ -1,4 +1,4 @@
-"""Wiring: from settings to compiled sources, and to what asks and examines in their name."""
+"""Sources as they are configured: compiled from settings, and what asks their providers."""
 
 from __future__ import annotations
 
@@ -8,14 +8,9 @@ from dataclasses import dataclass, field
 import httpx2
 from pydantic import SecretStr
 
-from app.bootstrap_context import phone_key
-from app.checkout.client import CheckoutClient, ClientSettings
-from app.checkout.request import form_of, token_is_foreign
 from app.config.settings import Settings, SourceSettings
 from app.core.errors import ConfigurationError
 from app.core.phone_key import PhoneKey
-from app.orders.notify_shop import Shop
-from app.privacy.prune import Retention, retention_for
 from app.providers.doctor import Account
 from app.providers.fingerprints import key_identities
 from app.providers.profile import load_profile, shipped_profiles
@@ -63,10 +58,10 @@ def askers(settings: Settings, client: httpx2.AsyncClient) -> dict[str, Provider
 
     Raises ConfigurationError with every credential that is missing.
     """
-    return {name: ProviderClient(each, client) for name, each in _questions(settings).items()}
+    return {name: ProviderClient(each, client) for name, each in questions_of(settings).items()}
 
 
-def _questions(settings: Settings) -> dict[str, Questions]:
+def questions_of(settings: Settings) -> dict[str, Questions]:
     found: dict[str, Questions] = {}
     problems: list[str] = []
     for name, given in settings.sources.items():
@@ -91,50 +86,10 @@ def _fetch_back_of(given: SourceSettings) -> FetchBackRule | None:
         return None  # `compile_sources` reports what is wrong with a profile
 
 
-def problems_of_sources(settings: Settings) -> list[str]:
-    """Every mistake of the sources' profiles, secrets and credentials, of the token with which
-    sessions are opened, and of the secrets that sign posts, one line each: a start refuses them."""
-    problems: list[str] = []
-    for check in (compile_sources, _questions, _check_token, _check_signers):
-        try:
-            check(settings)
-        except ConfigurationError as error:
-            problems += error.problems
-    return problems
+def compile_sources(settings: Settings, *, phone_key: PhoneKey | None = None) -> dict[str, Source]:
+    """Compile every configured source. Raises ConfigurationError with the mistakes of all of them.
 
-
-def _check_token(settings: Settings) -> None:
-    """Says nothing where address, token or source is missing, which `load_settings` reports, or
-    the source's profile cannot be read."""
-    source = settings.sources.get(settings.checkout.source or "")
-    if settings.checkout.base_url is None or settings.checkout.token is None or source is None:
-        return
-    try:
-        load_profile(source.profile)
-    except ConfigurationError:
-        return  # reported by whoever compiles it
-    checkout_settings(settings)
-
-
-def _check_signers(settings: Settings) -> None:
-    problems: list[str] = []
-    for section in ("shop", "reports", "alarms"):
-        secret = getattr(settings, section).secret
-        if secret is not None:
-            try:
-                signer_of_section(section, secret)
-            except ConfigurationError as error:
-                problems += error.problems
-    if problems:
-        raise ConfigurationError(problems)
-
-
-def compile_sources(
-    settings: Settings, *, phone_digests: PhoneKey | None = None
-) -> dict[str, Source]:
-    """Every configured source. Raises ConfigurationError with the mistakes of all of them.
-
-    phone_digests  see `storing_sources`
+    phone_key  by whose digests customers are noted; None: none are noted
     """
     sources, problems = {}, []
     for name, given in settings.sources.items():
@@ -151,7 +106,7 @@ def compile_sources(
                 secrets=secrets_of(given),
                 address=address,
                 ends=ends_of(given),
-                phone_key=phone_digests,
+                phone_key=phone_key,
                 accounts=given.account,
                 own_orders=given.orders == "own",
             )
@@ -233,15 +188,6 @@ def _holders(settings: Settings) -> Iterator[_Holder]:
         )
 
 
-def storing_sources(settings: Settings) -> dict[str, Source]:
-    """The same for whoever stores what they read: customers are noted by digests of their phones.
-
-    Raises ConfigurationError; UnreachableError where the key of the digests cannot be made.
-    """
-    compile_sources(settings)  # before there is a key: a wrong setting leaves no file behind
-    return compile_sources(settings, phone_digests=phone_key(settings))
-
-
 def _refuse_long_tolerance(profile: Profile) -> None:
     rule = profile.timestamp
     if rule is not None and max(rule.past_s, rule.future_s) > MAX_TOLERANCE_S:
@@ -251,28 +197,6 @@ def _refuse_long_tolerance(profile: Profile) -> None:
                 f"old one can be played again; write at most {MAX_TOLERANCE_S} in [timestamp]"
             ]
         )
-
-
-def retention_of(settings: Settings, sources: dict[str, Source]) -> Retention | None:
-    """How long each class of data is kept; None where everything is. Raises ConfigurationError."""
-    return retention_for(
-        settings.retention_days,
-        sources,
-        phones=settings.retention_phones_days,
-        rejections=settings.retention_rejections_days,
-        book_phones=settings.retention_book_phones_days,
-    )
-
-
-def shop_of(settings: Settings) -> Shop | None:
-    """The shop that is notified of every revision; None where none is configured.
-
-    Raises ConfigurationError where its secret cannot sign.
-    """
-    shop = settings.shop
-    if shop.url is None or shop.secret is None:
-        return None
-    return Shop(url=shop.url, signer=signer_of_section("shop", shop.secret))
 
 
 def signer_of_section(section: str, secret: SecretStr) -> Source:
@@ -286,32 +210,3 @@ def signer_of_section(section: str, secret: SecretStr) -> Source:
         raise ConfigurationError(
             [f"TALLYHOOK_{section.upper()}__SECRET: {problem}" for problem in error.problems]
         ) from None
-
-
-def checkout_settings(settings: Settings) -> ClientSettings:
-    """The payment service to open sessions at. Raises ConfigurationError where none is given."""
-    checkout = settings.checkout
-    if checkout.base_url is None or checkout.token is None or checkout.source is None:
-        raise ConfigurationError(
-            ["TALLYHOOK_CHECKOUT__BASE_URL: give the service's address, its token and its source"]
-        )
-    rule = load_profile(settings.sources[checkout.source].profile).checkout
-    token, environment = checkout.token.get_secret_value(), settings.environment or "sandbox"
-    if token_is_foreign(token, rule, environment=environment):
-        variable = "TALLYHOOK_CHECKOUT__TOKEN" + ("_FILE" if checkout.token_file else "")
-        raise ConfigurationError(
-            [
-                f"{variable}: looks like a token of the other environment (its profile's "
-                f"[checkout] says so); write the one for {environment}"
-            ]
-        )
-    return ClientSettings(
-        base_url=checkout.base_url, token=token, source=checkout.source, form=form_of(rule)
-    )
-
-
-def checkout_client(settings: Settings) -> CheckoutClient | None:
-    """The client of the payment service; None where this instance opens no sessions."""
-    if settings.checkout.base_url is None:
-        return None
-    return CheckoutClient(checkout_settings(settings))

@@ -1,0 +1,108 @@
+"""From settings to an open context, as a command has it.
+
+What one command in many needs is loaded when it is needed: the time that a command takes to begin
+is felt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+
+from app.config.settings import Settings
+from app.context.context import AppContext
+from app.core.clock import Clock, SystemClock
+from app.core.errors import ConfigurationError, UnreachableError
+from app.core.phone_key import make_phone_key
+from app.database.database import Database
+from app.database.engine import database_place, is_sqlite, sqlite_path
+from app.database.postgresql import Purpose
+from app.orders.order_facts import in_force_since, start_requiring
+from app.receiving.inbox import open_inbox
+
+if TYPE_CHECKING:
+    from app.orders.preview import Preview
+
+
+log = structlog.get_logger()
+
+
+@asynccontextmanager
+async def open_context(
+    settings: Settings, *, purpose: Purpose, clock: Clock | None = None
+) -> AsyncIterator[AppContext]:
+    """Open a database with its inbox for a purpose: see `Database.open`."""
+    new = purpose == "writing" and no_database_yet(settings)
+    async with open_inbox(settings, purpose=purpose) as inbox:
+        if purpose != "reading":
+            make_phone_key(settings.phone_key_path)
+        context = inbox.context(clock=clock or SystemClock())
+        _ = context.phone_key  # a file that is no key ends the start
+        serving = purpose in ("serving", "working")
+        since = await (start_requiring if serving else in_force_since)(context)
+        context = replace(context, policy=settings.policy(required_since=since))
+        if purpose in ("serving", "working", "writing"):
+            # To a database that was put back, `restored` sees.
+            await _begin_erasure_journal(context)
+        if new:  # of a command: its words, and what it gives, are then of no service that runs
+            place = database_place(settings.database_url)
+            log.warning("there was no database: a new one is made", database=place)
+        yield context
+
+
+def no_database_yet(settings: Settings) -> bool:
+    """Whether an SQLite database is to be made: a path that is wrong, or relative to another
+    folder, makes one as well."""
+    url = settings.database_url
+    return is_sqlite(url) and not sqlite_path(url).exists()
+
+
+async def _begin_erasure_journal(context: AppContext) -> None:
+    """Make the journal of erasures with the database. Where it cannot be made, money is received
+    all the same: an erasure reports it."""
+    from app.privacy.replay_erasures import begin_journal
+
+    try:
+        await begin_journal(context)
+    except (ConfigurationError, UnreachableError) as error:
+        log.warning("the journal of erasures could not be made", exc_info=error)
+
+
+async def upgrade_database(settings: Settings) -> tuple[str | None, str]:
+    """Run the migrations that are due. Returns the versions before and after."""
+    database = Database(settings)
+    try:
+        return await database.upgrade()
+    finally:
+        await database.close()
+
+
+async def create_database(settings: Settings, *, anew: bool) -> Path:
+    """Make an SQLite database where there is none; anew: also where there was one. Returns its
+    file. Raises UsageError on PostgreSQL, and where there is one."""
+    database = Database(settings)
+    try:
+        return await database.create(anew=anew)
+    finally:
+        await database.close()
+
+
+async def preview_upgrade(settings: Settings, *, progress: Callable[[int, int], None]) -> Preview:
+    """What `upgrade_database` and the start after it would do. Nothing is written."""
+    from app.orders.policy_version_store import required_since
+    from app.orders.preview import previewed
+
+    database = Database(settings)
+    try:
+        async with database.previewing() as (connection, version):
+            required = settings.requires_order_record
+            since = await required_since(connection) if required else None
+            policy = settings.policy(required_since=since)
+            return await previewed(connection, version=version, policy=policy, progress=progress)
+    finally:
+        await database.close()

@@ -1,0 +1,147 @@
+"""Runs use cases in processes of their own, each with a context of its own, as a command has.
+
+A process is kept for some minutes for the next use case, and killed where its caller no longer
+waits, or ends. A run, an import or a closing that is killed has changed nothing, as when its
+command is killed. An approval that is killed may have been kept: an erasure is approved before its
+first row goes, and the next erasure carries out what is left of it.
+
+A new kind of proposal is one line of `proposals_of`; what it is stands in the room that owns the
+act.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Concatenate, cast
+
+from anyio import BrokenWorkerProcess, CapacityLimiter, fail_after, to_process
+
+from app.access.proposals import Proposals
+from app.config.settings import Settings
+from app.context.context import AppContext
+from app.context.work import Result, Words
+from app.core.errors import NotFoundError, TallyhookError, UnreachableError, UsageError
+from app.core.logs import configure_logging
+from app.database.postgresql import Purpose
+from app.wiring.opening import open_context
+
+Refused = tuple[type[TallyhookError], str]
+"""As what, and the sentence: an error with more than that may not be made anew elsewhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherProcesses:
+    """A `Work`: see `Elsewhere`."""
+
+    settings: Settings
+    purpose: Purpose
+    limiter: CapacityLimiter
+    died: str
+    most_s: float | None = None
+    too_long: str = "it took too long"
+
+    async def __call__(
+        self,
+        use: Callable[Concatenate[AppContext, Words], Awaitable[Result]],
+        *args: Words.args,
+        **words: Words.kwargs,
+    ) -> Result:
+        """Run a use case there. Raises as `Work` does."""
+        try:
+            with fail_after(self.most_s):
+                refused, found = await to_process.run_sync(
+                    _in_process,
+                    use,
+                    self.settings,
+                    self.purpose,
+                    args,
+                    words,
+                    cancellable=True,
+                    limiter=self.limiter,
+                )
+        except BrokenWorkerProcess as error:
+            raise UnreachableError(self.died) from error
+        except TimeoutError as error:
+            raise UnreachableError(self.too_long) from error
+        if refused is not None:
+            kind, sentence = refused
+            raise kind(sentence)
+        return cast(Result, found)
+
+
+def _in_process(
+    use: Callable[..., Awaitable[Any]],
+    settings: Settings,
+    purpose: Purpose,
+    args: tuple[Any, ...],
+    words: Mapping[str, Any],
+) -> tuple[Refused | None, Any]:
+    """Return (why it was refused, None), or (None, the result)."""
+    configure_logging(format=settings.log_format, level="warning")
+
+    async def work() -> Any:
+        async with open_context(settings, purpose=purpose) as context:
+            return await use(context, *args, **words)
+
+    try:
+        return None, asyncio.run(work())
+    except TallyhookError as error:
+        kinds = (NotFoundError, UnreachableError)
+        kind = next((each for each in kinds if isinstance(error, each)), UsageError)
+        return (kind, str(error)), None
+
+
+@dataclass(frozen=True, slots=True)
+class ElsewhereOf:
+    """An `Elsewhere` by these settings."""
+
+    settings: Settings
+
+    def __call__(
+        self,
+        *,
+        purpose: Purpose,
+        at_once: int,
+        died: str,
+        most_s: float | None = None,
+        too_long: str = "it took too long",
+    ) -> OtherProcesses:
+        """Return what runs so many at once."""
+        return OtherProcesses(
+            settings=self.settings,
+            purpose=purpose,
+            limiter=CapacityLimiter(at_once),
+            died=died,
+            most_s=most_s,
+            too_long=too_long,
+        )
+
+
+def proposals_of(context: AppContext) -> Proposals:
+    """Return the proposals, with every act that may take two."""
+    from app.access.proposals import Proposals
+    from app.finance.break_acts import acceptance_kind
+    from app.finance.close_period import closing_kind
+    from app.finance.match_rules import rules_kind
+    from app.finance.withdraw_import import withdrawal_kind
+    from app.orders.unmask_many import unmasking_kind
+    from app.privacy.erase import erasure_kind
+
+    return Proposals(
+        context,
+        (
+            acceptance_kind(context),
+            rules_kind(context),
+            closing_kind(context),
+            erasure_kind(context),
+            withdrawal_kind(context),
+            unmasking_kind(context),
+        ),
+    )
+
+
+async def approve(context: AppContext, proposal: str, by: str, reason: str) -> None:
+    """Approve a proposal, and do what it is about."""
+    await proposals_of(context).approve(proposal, by=by, reason=reason)
