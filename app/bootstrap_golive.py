@@ -57,7 +57,7 @@ async def play(
     """Every scenario that has a number. Raises ConfigurationError where there is no provider, or
     in live no number."""
     given = {name: each.get_secret_value() for name, each in settings.rehearsal.numbers.items()}
-    plan = rehearse.Plan(
+    plan = rehearse.RehearsalPlan(
         numbers=rehearse.numbers_for(given, environment=context.database.environment),
         amount=settings.rehearsal.amount,
         currency=settings.rehearsal.currency,
