@@ -60,14 +60,14 @@ def play_scenario(path: Path, *, webhook_url: str, speed: float, token: str | No
     """Play it. Exit code 1 where something came otherwise than the scenario says."""
     import anyio
 
-    from app.sandbox.playing import Stage, play, read_script
+    from app.sandbox.playing import Stage, play_script, read_script
     from app.sandbox.settings import SANDBOX_SECRET, SandboxSettings
     from app.sandbox.webhook_sender import webhook_client
 
     script = read_script(path, secret=SANDBOX_SECRET)
-    lasts = (script.acts[-1].at - script.acts[0].at) / 1_000_000 / speed
+    lasts = (script.steps[-1].at - script.steps[0].at) / 1_000_000 / speed
     printing.note(
-        f"{counted(len(script.acts), 'step')}, {lasts:,.0f} s; verify with {SANDBOX_SECRET}"
+        f"{counted(len(script.steps), 'step')}, {lasts:,.0f} s; verify with {SANDBOX_SECRET}"
     )
     if speed != 1:
         printing.note("Faster than it was: divide the receiver's windows of time by as much.")
@@ -82,7 +82,7 @@ def play_scenario(path: Path, *, webhook_url: str, speed: float, token: str | No
                 speed=speed,
                 token=token,
             )
-            return await play(script, stage, printing.note)
+            return await play_script(script, stage, printing.note)
 
     differences = running.run_loop(playing())
     for each in differences:

@@ -1,11 +1,10 @@
-"""Adds settings to a configuration file, and never changes a value that stands in it.
+"""Add settings to a configuration file, without changing any value in it.
 
     file, wanted ──▶ added: written at the end │ same: there already │ differing: only reported
 
-A name that stands there without a value gets its value in that line. The file gets its new content
-in one step, or keeps the old one. Secrets stand in it: a new one is for its owner alone, one that
-is there keeps its owner and group, and nobody else may read it. Leaves out: what a value means
-(`load.py`).
+A name without a value gets the value in its line. The file is replaced in one step. It contains
+secrets: a new file is for its owner alone; an existing one keeps its owner and group, and nobody
+else may read it. Leaves out: the meaning of values (`load.py`).
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_.,:/@%+=-]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What adding would do, by the names of variables.
+class SettingsPlan:
+    """Result of comparing a file with wanted settings, by names of variables.
 
-    values     those of the file as it would be; never shown
-    differing  those that have another value there already: nothing may be written
+    values     values of the file as planned; never shown
+    differing  names with another value in the file: then nothing may be written
     """
 
     added: tuple[str, ...]
@@ -45,12 +44,10 @@ class Plan:
     after: str
 
 
-def plan_settings(path: Path, wanted: Mapping[str, str]) -> Plan:
-    """Compare with the file, which need not be there. A name without a value is not given, as the
-    service reads it, and its line gets the value.
+def plan_settings(path: Path, wanted: Mapping[str, str]) -> SettingsPlan:
+    """Compare wanted settings with a file, which may be missing.
 
-    Raises ConfigurationError where the file cannot be read as NAME=value lines, and for a name that
-    it gives twice, which the service would refuse.
+    Raises ConfigurationError if a line is not NAME=value, or a name is given twice.
     """
     before = _text(path)
     lines = _lines(path, before)
@@ -63,7 +60,7 @@ def plan_settings(path: Path, wanted: Mapping[str, str]) -> Plan:
     )
     new = "".join(f"{name}={_written(wanted[name])}\n" for name in added if name not in blank)
     gap = "" if not kept or not new or kept.endswith("\n") else "\n"
-    return Plan(
+    return SettingsPlan(
         added=added,
         same=tuple(name for name in wanted if there.get(name) == wanted[name]),
         differing=tuple(name for name in wanted if there.get(name, wanted[name]) != wanted[name]),
@@ -73,16 +70,31 @@ def plan_settings(path: Path, wanted: Mapping[str, str]) -> Plan:
     )
 
 
-def write_plan(path: Path, plan: Plan) -> None:
-    """Give the file its planned content: a new one with mode 0600, one that is there with its
-    owner, group and mode, but for what the world may. Raises ConfigurationError where it has
-    changed since, where another is writing it, and where it cannot be written so."""
+def write_plan(path: Path, plan: SettingsPlan) -> None:
+    """Replace the file by the planned content.
+
+    A new file has mode 0600; an existing one keeps owner, group and mode, without the world's.
+    Raises ConfigurationError if it has changed meanwhile, another command is writing it, or it
+    cannot be written so.
+    """
     real = Path(os.path.realpath(path))
     beside = real.with_name(f".{real.name}.new")
     try:
         with replacing(real, part=beside, exclusive=True) as file:
             file.write(plan.after.encode("utf-8"))
-            _give_as_it_was(file.fileno(), real, named=path)
+            # The service may run as another user, and read the file by its group.
+            if real.exists():
+                was = real.stat()
+                try:
+                    os.fchown(file.fileno(), was.st_uid, was.st_gid)
+                except PermissionError:
+                    raise ConfigurationError(
+                        [
+                            f"{path}: is of user {was.st_uid} and group {was.st_gid}, and would be "
+                            "so no more; run this as its owner or as root"
+                        ]
+                    ) from None
+                os.fchmod(file.fileno(), stat.S_IMODE(was.st_mode) & _NOT_THE_WORLD)
             if _text(path) != plan.before:
                 problem = f"{path}: has changed meanwhile; look at it, and try again"
                 raise ConfigurationError([problem])
@@ -91,24 +103,6 @@ def write_plan(path: Path, plan: Plan) -> None:
         raise ConfigurationError([problem]) from None
     except OSError as error:
         raise ConfigurationError([f"{path}: cannot be written ({error.strerror})"]) from None
-
-
-def _give_as_it_was(descriptor: int, real: Path, *, named: Path) -> None:
-    """The service may run as another user, and read the file by its group."""
-    try:
-        was = real.stat()
-    except FileNotFoundError:
-        return
-    try:
-        os.fchown(descriptor, was.st_uid, was.st_gid)
-    except PermissionError:
-        raise ConfigurationError(
-            [
-                f"{named}: is of user {was.st_uid} and group {was.st_gid}, and would be so no more;"
-                " run this as its owner or as root"
-            ]
-        ) from None
-    os.fchmod(descriptor, stat.S_IMODE(was.st_mode) & _NOT_THE_WORLD)
 
 
 def _text(path: Path) -> str:
@@ -125,8 +119,7 @@ def _text(path: Path) -> str:
 
 
 def _lines(path: Path, text: str) -> list[tuple[str, str, str]]:
-    """Name, value and text of each part of the file, which together are all of it; a comment has no
-    name."""
+    """Split a file into parts: name, value and text of each; a comment has no name."""
     found: dict[str, int] = {}
     parts = []
     for binding in parse_stream(io.StringIO(text)):
@@ -145,7 +138,7 @@ def _lines(path: Path, text: str) -> list[tuple[str, str, str]]:
 
 
 def _written(value: str) -> str:
-    """A value so that the file's reader gives it back."""
+    """Quote a value for the file."""
     if _PLAIN.fullmatch(value):
         return value
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")

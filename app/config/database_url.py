@@ -1,4 +1,4 @@
-"""The address of the database: a file of SQLite or a PostgreSQL server, with the driver's name."""
+"""Validation of the database's URL: a file of SQLite or a PostgreSQL server, with the driver."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ OPTIONS: Final = frozenset(
      "servicefile", "krbsrvname", "gsslib", "prepared_statement_cache_size",
      "direct_tls"}
 )  # fmt: skip
-"""Of a server's address, behind the question mark: what the driver takes as text. It calls `ssl`
-what others call `sslmode`."""
+"""Options behind the question mark that the driver takes; its `ssl` is others' `sslmode`."""
 
 MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 
 
 def database_url(value: Any) -> Any:
-    """The URL of a file of SQLite or of a PostgreSQL server, with the driver's name in it.
+    """Validate the URL of an SQLite file or a PostgreSQL server, with the driver's name.
 
-    Raises ValueError for other databases, drivers and options, saying what to write instead, and
-    for an SQLite database in memory, where an acknowledged delivery would end with the process.
+    Raises ValueError for other databases, drivers and options, with what to write instead, and for
+    an SQLite database in memory, which would lose acknowledged deliveries.
     """
     if not isinstance(value, str):
         return value
@@ -44,7 +43,7 @@ def database_url(value: Any) -> Any:
 
 
 def _known(scheme: str) -> str:
-    """The scheme, where it is one that carries nothing secret."""
+    """Return the scheme, if it can contain no secret."""
     plain = scheme.replace("+", "").replace("_", "")
     return f"{scheme}://" if plain.isalnum() and len(scheme) <= 24 else "what is there"
 
@@ -69,7 +68,7 @@ def _check_server(value: str) -> None:
         parts = urlsplit(value)
         _ = parts.port
         # The driver ends a password at its first "@": the rest would name another server. A user's
-        # name may hold one.
+        # name may have one.
         password = parts.netloc.partition(":")[2].rpartition("@")[0]
         if parts.fragment or "@" in password + parts.path:
             raise ValueError

@@ -1,9 +1,8 @@
-"""Reads the settings once, checks what they say together, and reports every mistake at once.
+"""Load the settings once, check them together, and report every mistake at once.
 
 A mistake is the variable, what is wrong, and what would be right; never a value, since any could be
-a secret in the wrong place. What two settings say together, or a secret alone, is checked by small
-functions in one tuple; one that cannot judge, because a setting it needs was already reported, says
-nothing.
+a secret in the wrong place. Small functions in one tuple check secrets, and settings that depend on
+each other. A check that needs a setting with a reported mistake says nothing.
 """
 
 from __future__ import annotations
@@ -43,19 +42,20 @@ def load_settings(
     serving: bool = False,
     also: Callable[[Settings], list[str]] | None = None,
 ) -> Settings:
-    """The settings of `environ` (default: the process's own), over those of TALLYHOOK_CONFIG.
+    """Load the settings of `environ` (default: the process's), over those of TALLYHOOK_CONFIG.
 
-    serving  whether webhooks will be received, for which an environment must be chosen
-    also     what finds further problems, one line each: reported together with the others
+    serving  whether webhooks will be received, which needs an environment
+    also     finds further problems, one line each, which are reported with the others
 
-    Raises ConfigurationError with every problem, one line each: the variable, what is wrong and
-    what would be right.
+    Raises ConfigurationError with every problem, one line each.
     """
     reading = SettingsReading(serving=serving)
     reading.given = given_variables(
         os.environ if environ is None else environ, known=known_variables(), reading=reading
     )
-    tree = _tree(reading.given)
+    source = EnvSettingsSource(Settings)
+    source.env_vars = {name.lower(): value for name, value in reading.given.items()}
+    tree: dict[str, Any] = source()
     _fill_in(tree, reading)
     settings = _validated(tree, reading)
     for check in CHECKS:
@@ -69,12 +69,11 @@ def load_settings(
 
 
 OF_COMMANDS: Final = ("CONFIG", "OPERATOR", "OPERATOR_TOKEN", "PLAY_TOKEN")
-"""Variables that are no settings but words of commands: the file with the settings, who asks,
-their own token, and that of `sandbox --play`."""
+"""Variables that are no settings but defaults of commands' options."""
 
 
 def known_variables() -> tuple[str, ...]:
-    """Every variable there can be; `<NAME>` stands for a source's name."""
+    """List every variable; `<NAME>` stands for a source's name."""
     names = [PREFIX + name for name in OF_COMMANDS]
     for field in Settings.model_fields:
         if field == "sources":
@@ -87,13 +86,6 @@ def known_variables() -> tuple[str, ...]:
     return tuple(names)
 
 
-def _tree(given: Mapping[str, str]) -> dict[str, Any]:
-    """The variables as nested values, still text."""
-    source = EnvSettingsSource(Settings)
-    source.env_vars = {name.lower(): value for name, value in given.items()}
-    return source()
-
-
 _SECRETS_OF_SECTIONS: Final = (
     ("checkout", "token"),
     ("shop", "secret"),
@@ -101,11 +93,11 @@ _SECRETS_OF_SECTIONS: Final = (
     ("alarms", "secret"),
     ("reports", "mail_password"),
 )
-"""Each may come from a file, whose variable ends with `_FILE`."""
+"""Secrets that may come from a file, whose variable ends with `_FILE`."""
 
 
 def _fill_in(tree: dict[str, Any], reading: SettingsReading) -> None:
-    """Secrets from their files, and the only source as the one that sessions come from."""
+    """Fill in secrets from their files, and an only source as the one of the sessions."""
     sources = tree.get("sources", {})
     for name, fields in sources.items():
         if "secrets_file" in fields and "secrets" not in fields:
@@ -123,9 +115,9 @@ def _fill_in(tree: dict[str, Any], reading: SettingsReading) -> None:
 
 
 def _validated(tree: dict[str, Any], reading: SettingsReading) -> Settings:
-    """The settings; those that do not fit are reported and left at their defaults.
+    """Validate the settings; report wrong ones, and leave them at their defaults.
 
-    With the defaults in their place, the checks across settings can still find their own problems.
+    With the defaults, the checks of several settings can still find their own problems.
     """
     try:
         return Settings(**tree)
@@ -133,18 +125,15 @@ def _validated(tree: dict[str, Any], reading: SettingsReading) -> Settings:
         for mistake in error.errors(include_url=False, include_input=False):
             path = [part for part in mistake["loc"] if isinstance(part, str)]
             reading.problem(PREFIX + "__".join(path).upper(), _sentence(mistake, path[-1]))
-            _drop(tree, path)
+            fields = tree
+            for part in path[:-1]:
+                fields = fields.get(part, {})
+            fields.pop(path[-1], None)
     return Settings(**tree)
 
 
-def _drop(tree: dict[str, Any], path: list[str]) -> None:
-    for part in path[:-1]:
-        tree = tree.get(part, {})
-    tree.pop(path[-1], None)
-
-
 def _sentence(mistake: Any, field: str) -> str:
-    """What would be right, in our words: pydantic's may hold the value."""
+    """Say what would be right, in our words: pydantic's may contain the value."""
     context = mistake.get("ctx", {})
     if mistake["type"] == "value_error":
         return str(context["error"])
@@ -154,7 +143,13 @@ def _sentence(mistake: Any, field: str) -> str:
         return _SHAPES[field]
     if field in ("profile", "source"):
         return "must be a name of 1 to 40 of a-z, 0-9, _ and -"
-    return f"must be a whole number{_unit(field)} from {' to '.join(_bounds(field))}"
+    units = {"s": " of seconds", "days": " of days", "bytes": " of bytes", "mb": " of MiB"}
+    unit = units.get(field.rpartition("_")[2], "")
+    fields = [Settings.model_fields, *(each.model_fields for each in SECTIONS.values())]
+    metadata = next(each[field].metadata for each in fields if field in each)
+    low = next(part.ge for part in metadata if hasattr(part, "ge"))
+    high = next(part.le for part in metadata if hasattr(part, "le"))
+    return f"must be a whole number{unit} from {low:,} to {high:,}"
 
 
 _SHAPES: Final = {
@@ -167,53 +162,35 @@ _SHAPES: Final = {
 }
 
 
-def _unit(field: str) -> str:
-    return {"s": " of seconds", "days": " of days", "bytes": " of bytes", "mb": " of MiB"}.get(
-        field.rpartition("_")[2], ""
-    )
-
-
-def _bounds(field: str) -> list[str]:
-    fields = [Settings.model_fields, *(each.model_fields for each in SECTIONS.values())]
-    metadata = next(each[field].metadata for each in fields if field in each)
-    low = next(part.ge for part in metadata if hasattr(part, "ge"))
-    high = next(part.le for part in metadata if hasattr(part, "le"))
-    return [f"{low:,}", f"{high:,}"]
-
-
 SIMULATOR_SECRET: Final = "whsec_dGFsbHlob29rLXNhbmRib3gtbm90LWEtc2VjcmV0IQ=="  # noqa: S105
-"""The simulated provider's own, which its documentation prints."""
+"""Secret of the simulated provider, which its documentation prints."""
 
 _TRYING_OUT: Final = frozenset({"sandbox", "staging", "test", "uat", "demo", "dev"})
-"""Labels in the names of hosts where no real money moves."""
+"""Labels of host names where no real money moves."""
 
 
-def _secrets_of_a_source_differ(settings: Settings, reading: SettingsReading) -> None:
+def _secrets_of_a_source_are_different_and_no_paths(
+    settings: Settings, reading: SettingsReading
+) -> None:
     for name, source in settings.sources.items():
+        variable = _variable(f"{PREFIX}SOURCES__{name.upper()}__SECRETS", reading)
         times = Counter(_bare(secret.get_secret_value()) for secret in source.secrets)
         if any(count > 1 for secret, count in times.items() if secret):
-            reading.problem(
-                _variable(name, reading), "holds one secret twice; write each of them once"
-            )
-
-
-def _bare(secret: str) -> str:
-    """A secret without what may be written or left out around it."""
-    return secret.strip().removeprefix("whsec_").rstrip("=")
-
-
-def _variable(source: str, reading: SettingsReading) -> str:
-    variable = f"{PREFIX}SOURCES__{source.upper()}__SECRETS"
-    return variable if variable in reading.given else variable + "_FILE"
-
-
-def _secrets_are_no_paths(settings: Settings, reading: SettingsReading) -> None:
-    for name, source in settings.sources.items():
-        variable = _variable(name, reading)
+            reading.problem(variable, "holds one secret twice; write each of them once")
         for secret in source.secrets:
             text = secret.get_secret_value()
             if text.startswith(("/", "./")) and "\0" not in text and os.path.exists(text):
                 reading.problem(variable, f"holds the path of a file; write it to {variable}_FILE")
+
+
+def _bare(secret: str) -> str:
+    """Remove the optional parts around a secret."""
+    return secret.strip().removeprefix("whsec_").rstrip("=")
+
+
+def _variable(name: str, reading: SettingsReading) -> str:
+    """Return the variable of a secret, or of its file if that was given."""
+    return name if name in reading.given else name + "_FILE"
 
 
 def _nothing_of_the_simulator_in_live(settings: Settings, reading: SettingsReading) -> None:
@@ -227,28 +204,15 @@ def _nothing_of_the_simulator_in_live(settings: Settings, reading: SettingsReadi
             )
 
 
-def _no_debugging_in_live(settings: Settings, reading: SettingsReading) -> None:
-    if not (reading.live and reading.serving):
+def _the_interpreter_is_as_it_should_be(settings: Settings, reading: SettingsReading) -> None:
+    if not reading.serving:
         return
-    if settings.log_level == "debug":
+    if reading.live and settings.log_level == "debug":
         reading.problem(PREFIX + "LOG_LEVEL", "is for trying out; write info in live")
-    if sys.flags.dev_mode:
+    if reading.live and sys.flags.dev_mode:
         reading.problem("PYTHONDEVMODE", "is for trying out; start without it in live")
-
-
-def _assertions_are_on(settings: Settings, reading: SettingsReading) -> None:
-    if reading.serving and sys.flags.optimize:
+    if sys.flags.optimize:
         reading.problem("PYTHONOPTIMIZE", "turns off the checks around each write; unset it")
-
-
-def _checkout_is_at_the_real_service(settings: Settings, reading: SettingsReading) -> None:
-    host = urlsplit(settings.checkout.base_url or "").hostname or ""
-    parts = {part for label in host.split(".") for part in label.split("-")}
-    if reading.live and parts & _TRYING_OUT:
-        reading.problem(
-            PREFIX + "CHECKOUT__BASE_URL",
-            "names a host for trying out, in environment live; write the live service's address",
-        )
 
 
 def _orders_need_a_price_of_the_shop(settings: Settings, reading: SettingsReading) -> None:
@@ -269,8 +233,17 @@ def _the_consoles_proxy_is_named(settings: Settings, reading: SettingsReading) -
 
 
 def _files_of_settings_are_safe(settings: Settings, reading: SettingsReading) -> None:
-    """Whoever can write them, or put others in their place, chooses the secrets."""
-    for variable, path in _files(settings, reading):
+    """Who can write or replace such a file chooses the secrets."""
+    files = {CONFIG: reading.config_file}
+    for name, source in settings.sources.items():
+        files[f"{PREFIX}SOURCES__{name.upper()}__SECRETS_FILE"] = source.secrets_file
+    for section, name in _SECRETS_OF_SECTIONS:
+        variable = f"{PREFIX}{section}__{name}_FILE".upper()
+        files[variable] = getattr(getattr(settings, section), f"{name}_file")
+    reported = {*reading.problems, *(warning.partition(":")[0] for warning in reading.warnings)}
+    for variable, path in files.items():
+        if path is None or variable in reported:
+            continue
         if _others_write(path):
             reading.only_in_sandbox(variable, "names a file that others may change; chmod go-w it")
         elif _others_write(path.parent):
@@ -279,25 +252,8 @@ def _files_of_settings_are_safe(settings: Settings, reading: SettingsReading) ->
             )
 
 
-def _files(settings: Settings, reading: SettingsReading) -> list[tuple[str, Path]]:
-    files = [(CONFIG, reading.config_file)]
-    files += [
-        (f"{PREFIX}SOURCES__{name.upper()}__SECRETS_FILE", source.secrets_file)
-        for name, source in settings.sources.items()
-    ]
-    files += [
-        (
-            f"{PREFIX}{section}__{name}_FILE".upper(),
-            getattr(settings, section).model_dump()[name + "_file"],
-        )
-        for section, name in _SECRETS_OF_SECTIONS
-    ]
-    reported = {*reading.problems, *(warning.partition(":")[0] for warning in reading.warnings)}
-    return [(name, path) for name, path in files if path is not None and name not in reported]
-
-
 def _others_write(path: Path) -> bool:
-    """Whether group or others may write; in a sticky folder they cannot replace what is there."""
+    """Return whether group or others may write; in a sticky folder they can't replace a file."""
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError):
@@ -318,17 +274,8 @@ def _files_suffice_for_connections(settings: Settings, reading: SettingsReading)
         )
 
 
-URL: Final = PREFIX + "SHOP__URL"
-SECRET: Final = PREFIX + "SHOP__SECRET"
-
-
-def _shop_is_whole(settings: Settings, reading: SettingsReading) -> None:
-    missing = "is missing beside the secret; write where the shop listens"
-    _is_whole(reading, url=URL, secret=SECRET, missing=missing)
-
-
 def _is_whole(reading: SettingsReading, *, url: str, secret: str, missing: str) -> None:
-    """An address goes with its secret, given once. missing: what is said where it lacks."""
+    """Report an address without its secret, or the reverse. missing: sentence for the address."""
     given = {secret, secret + "_FILE"} & reading.given.keys()
     if len(given) == 2:
         reading.problem(secret, f"is given beside {secret}_FILE; keep one of the two")
@@ -338,24 +285,25 @@ def _is_whole(reading: SettingsReading, *, url: str, secret: str, missing: str) 
         reading.problem(url, missing)
 
 
-def _shop_is_encrypted(settings: Settings, reading: SettingsReading) -> None:
-    url = settings.shop.url
-    if url and url.startswith("http:") and reading.live:
-        reading.problem(URL, "sends what customers paid unencrypted; write https:// in front")
+def _shop_is_whole_and_encrypted(settings: Settings, reading: SettingsReading) -> None:
+    url, secret = PREFIX + "SHOP__URL", PREFIX + "SHOP__SECRET"
+    missing = "is missing beside the secret; write where the shop listens"
+    _is_whole(reading, url=url, secret=secret, missing=missing)
+    if (settings.shop.url or "").startswith("http:") and reading.live:
+        reading.problem(url, "sends what customers paid unencrypted; write https:// in front")
 
 
-REPORTS_URL: Final = PREFIX + "REPORTS__URL"
-REPORTS_SECRET: Final = PREFIX + "REPORTS__SECRET"
 MAIL: Final = PREFIX + "REPORTS__MAIL_"
 
 
 def _reports_have_their_ways(settings: Settings, reading: SettingsReading) -> None:
-    """Every way that an entry of the schedule names is set up, and whole."""
+    """Every way in the schedule is configured."""
     reports, schedule = settings.reports, PREFIX + "SCHEDULE"
+    url = PREFIX + "REPORTS__URL"
     missing = "is missing beside the secret; write where reports are posted to"
-    _is_whole(reading, url=REPORTS_URL, secret=REPORTS_SECRET, missing=missing)
-    if reports.url and reports.url.startswith("http:") and reading.live:
-        reading.problem(REPORTS_URL, "sends reports unencrypted; write https:// in front")
+    _is_whole(reading, url=url, secret=PREFIX + "REPORTS__SECRET", missing=missing)
+    if (reports.url or "").startswith("http:") and reading.live:
+        reading.problem(url, "sends reports unencrypted; write https:// in front")
     to = reports.mail_to or settings.alarms.mail_to
     mail = {"SERVER": reports.mail_server, "FROM": reports.mail_from, "TO": to}
     if any(mail.values()) or reports.mail_user:
@@ -377,10 +325,9 @@ def _reports_have_their_ways(settings: Settings, reading: SettingsReading) -> No
 
 
 def _alarms_have_their_ways(settings: Settings, reading: SettingsReading) -> None:
-    """The address goes with its secret; what mails need is said of the reports."""
     url, missing = PREFIX + "ALARMS__URL", "is missing beside the secret; write who takes alarms"
     _is_whole(reading, url=url, secret=PREFIX + "ALARMS__SECRET", missing=missing)
-    if settings.alarms.url and settings.alarms.url.startswith("http:") and reading.live:
+    if (settings.alarms.url or "").startswith("http:") and reading.live:
         reading.problem(url, "sends alarms unencrypted; write https:// in front")
 
 
@@ -406,10 +353,10 @@ def _witnesses_fit_together(settings: Settings, reading: SettingsReading) -> Non
 
 
 MIN_SECRET_CHARS: Final = 16
-"""Shorter ones can be guessed: 16 hex digits are 64 bits."""
+"""Characters of a secret; 16 hex digits are 64 bits."""
 
 _MIN_DISTINCT: Final = 5
-"""Fewer different characters than this is somebody leaning on a key."""
+"""Different characters of a secret."""
 
 _PLACEHOLDERS: Final = (
     "changeme",
@@ -429,7 +376,7 @@ _PLACEHOLDERS: Final = (
     "1234567890",
     "abcdefghij",
 )
-"""Parts of secrets that were copied from a guide; compared without case and punctuation."""
+"""Parts of secrets from guides; compared without case and punctuation."""
 
 _PUBLISHED: Final = frozenset(
     {
@@ -438,10 +385,10 @@ _PUBLISHED: Final = frozenset(
         "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD",
     }
 )
-"""Whole secrets that public documents print, such as the Standard Webhooks specification's."""
+"""Secrets in public documents, such as the Standard Webhooks specification."""
 
 _QUOTES: Final = "\"'`\u2018\u2019\u201c\u201d"
-"""What a program or a guide puts around a secret: those of shells, and a word processor's."""
+"""Quotation marks of shells and word processors."""
 
 _KIND = re.compile(r"(?:[a-z]{1,8}[_-])?(test|sandbox|live)[_-]", re.IGNORECASE)
 
@@ -488,17 +435,14 @@ def _secrets_are_sound(settings: Settings, reading: SettingsReading) -> None:
                 f"holds a secret of fewer than {MIN_SECRET_CHARS} characters, and none is so short;"
                 " copy the whole of it",
             )
-        elif _is_placeholder(secret):
+        elif len(set(secret)) < _MIN_DISTINCT or any(
+            part in re.sub(r"[^a-z0-9]", "", secret.lower()) for part in _PLACEHOLDERS
+        ):
             reading.problem(variable, "holds a well-known secret; write the provider's own")
         elif secret in _PUBLISHED:
             reading.only_in_sandbox(
                 variable, "holds a secret that public documents print; write the provider's own"
             )
-
-
-def _is_placeholder(secret: str) -> bool:
-    plain = re.sub(r"[^a-z0-9]", "", secret.lower())
-    return len(set(secret)) < _MIN_DISTINCT or any(part in plain for part in _PLACEHOLDERS)
 
 
 def _secrets_fit_the_environment(settings: Settings, reading: SettingsReading) -> None:
@@ -517,22 +461,21 @@ def _secrets_are_different(settings: Settings, reading: SettingsReading) -> None
     seen: dict[str, str] = {}
     for variable, secret in _secrets(settings, reading):
         if not secret or is_public(secret):
-            continue  # what a provider publishes, every account of it has in common
+            continue  # all accounts of a provider share its published key
         other = seen.setdefault(secret, variable)
         if other != variable:
             reading.problem(variable, f"holds a secret that {other} holds too; each needs its own")
 
 
 def is_public(secret: str) -> bool:
-    """Whether it is the public half of a key, or a certificate, in PEM."""
+    """Return whether it is a public key or a certificate in PEM."""
     return secret.startswith(("-----BEGIN PUBLIC", "-----BEGIN CERT"))
 
 
 def _secrets(settings: Settings, reading: SettingsReading) -> Iterator[tuple[str, str]]:
-    """Every secret with the variable it came by."""
+    """Yield every secret with its variable."""
     for name, source in settings.sources.items():
-        variable = f"{PREFIX}SOURCES__{name.upper()}__SECRETS"
-        variable += "_FILE" if variable not in reading.given else ""
+        variable = _variable(f"{PREFIX}SOURCES__{name.upper()}__SECRETS", reading)
         for secret in source.secrets:
             yield variable, secret.get_secret_value()
     for variable, one in (
@@ -542,22 +485,21 @@ def _secrets(settings: Settings, reading: SettingsReading) -> Iterator[tuple[str
         ("ALARMS__SECRET", settings.alarms.secret),
     ):
         if one is not None:
-            variable = PREFIX + variable
-            variable += "_FILE" if variable not in reading.given else ""
-            yield variable, one.get_secret_value()
+            yield _variable(PREFIX + variable, reading), one.get_secret_value()
 
 
-def _checkout_is_whole(settings: Settings, reading: SettingsReading) -> None:
-    url, token = PREFIX + "CHECKOUT__BASE_URL", PREFIX + "CHECKOUT__TOKEN"
+def _checkout_is_whole_and_safe(settings: Settings, reading: SettingsReading) -> None:
+    variable, url = PREFIX + "CHECKOUT__BASE_URL", settings.checkout.base_url or ""
     missing = "is missing beside the token; write the payment service's address"
-    _is_whole(reading, url=url, secret=token, missing=missing)
-
-
-def _checkout_is_encrypted(settings: Settings, reading: SettingsReading) -> None:
-    url = settings.checkout.base_url
-    if url and url.startswith("http:") and settings.environment != "sandbox":
+    _is_whole(reading, url=variable, secret=PREFIX + "CHECKOUT__TOKEN", missing=missing)
+    if url.startswith("http:") and settings.environment != "sandbox":
+        reading.problem(variable, "sends the token unencrypted; write https:// in front")
+    host = urlsplit(url).hostname or ""
+    parts = {part for label in host.split(".") for part in label.split("-")}
+    if reading.live and parts & _TRYING_OUT:
         reading.problem(
-            PREFIX + "CHECKOUT__BASE_URL", "sends the token unencrypted; write https:// in front"
+            variable,
+            "names a host for trying out, in environment live; write the live service's address",
         )
 
 
@@ -565,20 +507,17 @@ def _checkout_has_its_source(settings: Settings, reading: SettingsReading) -> No
     variable, source = PREFIX + "CHECKOUT__SOURCE", settings.checkout.source
     if variable in reading.problems:
         return
+    found = settings.sources.get(source or "")
+    if settings.checkout.base_url and found is not None and found.orders == "own":
+        reading.problem(
+            f"{PREFIX}SOURCES__{(source or '').upper()}__ORDERS",
+            "must be shared: sessions are opened for the orders of the shop's records",
+        )
     names = ", ".join(sorted(settings.sources)) or "none is given yet"
     if source is not None and source not in settings.sources:
         reading.problem(variable, f"is no source; write one of them: {names}")
     elif settings.checkout.base_url and source is None and len(settings.sources) != 1:
         reading.problem(variable, f"is missing; say which source its webhooks come from: {names}")
-
-
-def _sessions_are_of_shared_orders(settings: Settings, reading: SettingsReading) -> None:
-    source = settings.sources.get(settings.checkout.source or "")
-    if settings.checkout.base_url and source is not None and source.orders == "own":
-        reading.problem(
-            f"{PREFIX}SOURCES__{(settings.checkout.source or '').upper()}__ORDERS",
-            "must be shared: sessions are opened for the orders of the shop's records",
-        )
 
 
 def _sizes_fit_together(settings: Settings, reading: SettingsReading) -> None:
@@ -591,7 +530,7 @@ def _sizes_fit_together(settings: Settings, reading: SettingsReading) -> None:
     ):
         variable, other = PREFIX + small.upper(), PREFIX + large.upper()
         limit = getattr(settings, large)
-        # A default that is too large for a smaller limit is harmless: the limit holds.
+        # A default above a smaller limit is harmless.
         if variable in reading.given and getattr(settings, small) > limit:
             reading.problem(variable, f"must not be more than {other}, which is {limit:,}")
 
@@ -602,22 +541,16 @@ CHECKS: Final[tuple[Callable[[Settings, SettingsReading], None], ...]] = (
     _secrets_are_sound,
     _secrets_fit_the_environment,
     _secrets_are_different,
-    _checkout_is_whole,
-    _checkout_is_encrypted,
+    _checkout_is_whole_and_safe,
     _checkout_has_its_source,
-    _sessions_are_of_shared_orders,
     _sizes_fit_together,
-    _shop_is_whole,
-    _shop_is_encrypted,
+    _shop_is_whole_and_encrypted,
     _reports_have_their_ways,
     _witnesses_fit_together,
     _alarms_have_their_ways,
-    _secrets_of_a_source_differ,
-    _secrets_are_no_paths,
+    _secrets_of_a_source_are_different_and_no_paths,
     _nothing_of_the_simulator_in_live,
-    _no_debugging_in_live,
-    _assertions_are_on,
-    _checkout_is_at_the_real_service,
+    _the_interpreter_is_as_it_should_be,
     _orders_need_a_price_of_the_shop,
     _the_consoles_proxy_is_named,
     _files_of_settings_are_safe,

@@ -1,6 +1,6 @@
-"""Where settings come from: variables, the dotenv file, files of secrets; and what was wrong.
+"""Reading of variables, the dotenv file and files of secrets, and the mistakes found.
 
-Leaves out: what a value means. No sentence made here contains a value.
+Leaves out: the meaning of values. No sentence made here contains one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ENVIRONMENT: Final = PREFIX + "ENVIRONMENT"
 DATABASE_URL: Final = PREFIX + "DATABASE_URL"
 
 MAX_FILE_BYTES: Final = 256 * 1024
-"""More than any list of settings or secrets; a larger file was named by mistake."""
+"""Size of a file; a larger one was named by mistake."""
 
 _CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
 _SECRET = re.compile(r"__(SECRETS?|TOKEN)\Z")
@@ -30,7 +30,7 @@ _SECRET = re.compile(r"__(SECRETS?|TOKEN)\Z")
 
 @dataclass(kw_only=True)
 class SettingsReading:
-    """One attempt to read the configuration: what was given and what was found wrong with it."""
+    """One attempt to read the configuration: the given variables, and the mistakes found."""
 
     serving: bool
     given: dict[str, str] = field(default_factory=dict)
@@ -40,31 +40,31 @@ class SettingsReading:
 
     @property
     def live(self) -> bool:
-        """Whether real money is asked for, even where other settings cannot be read."""
+        """Whether the environment is live, even if other settings cannot be read."""
         return self.given.get(ENVIRONMENT, "").strip().lower() == "live"
 
     def problem(self, variable: str, sentence: str) -> None:
-        """`sentence` continues the variable's name and says what would be right."""
+        """Report a problem; the sentence continues the variable's name."""
         sentences = self.problems.setdefault(variable, [])
         if sentence not in sentences:
             sentences.append(sentence)
 
     def only_in_sandbox(self, variable: str, sentence: str) -> None:
-        """A problem in live, a warning elsewhere."""
+        """Report a problem in live, a warning elsewhere."""
         if self.live:
             self.problem(variable, sentence)
         else:
             self.warnings.append(f"{variable}: {sentence}")
 
     def has_reported(self, line: str) -> bool:
-        """Whether this line's variable, or what is given in its stead, has a problem already."""
+        """Return whether a line's variable, or one that replaces it, has a problem already."""
         variable = line.partition(":")[0]
         stem = variable.removesuffix("SECRETS")
         keys = (f"{stem}KEYS",) if stem != variable else ()
         return any(name in self.problems for name in (variable, f"{variable}_FILE", *keys))
 
     def lines(self) -> list[str]:
-        """Every problem as one line, sorted by variable."""
+        """Return every problem as a line, sorted by variable."""
         return [
             f"{printable(variable)}: {sentence}"
             for variable in sorted(self.problems)
@@ -76,16 +76,16 @@ _ONE_SECRET = re.compile(r"-----BEGIN [^-]+-----.*?-----END [^-]+-----|\S[^\r\n]
 
 
 def printable(name: str) -> str:
-    """A name that someone else chose, safe to print: ASCII, at most 100 characters."""
+    """Make a stranger's name safe to print: ASCII, at most 100 characters."""
     return name[:100].encode("ascii", "backslashreplace").decode().translate(_CONTROLS)
 
 
 def given_variables(
     environ: Mapping[str, str], *, known: Sequence[str], reading: SettingsReading
 ) -> dict[str, str]:
-    """The known variables by their upper-case names, the environment over the file.
+    """Return the known variables by upper-case name, the environment's over the file's.
 
-    An empty value counts as not given, except for secrets: there it is a mistake to report.
+    An empty value counts as not given; for a secret it is a mistake.
     """
     own = _ours(environ.items(), reading)
     path = own.pop(CONFIG, "").strip()
@@ -93,7 +93,7 @@ def given_variables(
     from_file.pop(CONFIG, None)
     in_file = from_file.get(DATABASE_URL, "").strip()
     if in_file and own.get(DATABASE_URL, in_file) != in_file:
-        reading.warnings.append(  # what is done on the one is not seen on the other
+        reading.warnings.append(
             f"{DATABASE_URL}: the environment says another one than the file of {CONFIG}, and wins"
         )
     given = {
@@ -101,7 +101,7 @@ def given_variables(
         for name, value in {**from_file, **own}.items()
         if _is_known(name, known, reading) and (value.strip() or _SECRET.search(name))
     }
-    # The mode can only be judged now: whether it matters depends on the environment.
+    # Only now: whether the mode matters depends on the environment.
     reading.given = given
     reading.config_file = Path(path) if path else None
     if any(_SECRET.search(name) for name in from_file):
@@ -110,7 +110,7 @@ def given_variables(
 
 
 def _ours(items: Iterable[tuple[str, str]], reading: SettingsReading) -> dict[str, str]:
-    """Our variables by upper-case name; two spellings of one would let chance decide."""
+    """Return our variables by upper-case name, and report two spellings of one."""
     found: dict[str, str] = {}
     names = set[str]()
     for name, value in items:
@@ -128,14 +128,7 @@ def _ours(items: Iterable[tuple[str, str]], reading: SettingsReading) -> dict[st
 
 
 _OPTIONS: Final = {f"{PREFIX}HOST": "--host", f"{PREFIX}PORT": "--port"}
-"""Settings that commands that listen take as options of their own."""
-
-
-def _meant(name: str, candidates: Sequence[str]) -> str:
-    if name in _OPTIONS:
-        return f"say it to the command: `tallyhook serve {_OPTIONS[name]}`"
-    nearest = difflib.get_close_matches(name, candidates, n=1, cutoff=0.0)[0]
-    return f"the nearest one is {printable(nearest)}"
+"""Options of commands that could be taken for settings."""
 
 
 def _is_known(name: str, known: Sequence[str], reading: SettingsReading) -> bool:
@@ -143,7 +136,11 @@ def _is_known(name: str, known: Sequence[str], reading: SettingsReading) -> bool
     source = parts[1] if parts[0] == "SOURCES" and len(parts) == 3 else "<NAME>"
     candidates = [candidate.replace("<NAME>", source) for candidate in known]
     if name not in candidates or "<" in name:
-        reading.problem(name, f"is not a setting; {_meant(name, candidates)}")
+        nearest = difflib.get_close_matches(name, candidates, n=1, cutoff=0.0)[0]
+        hint = f"the nearest one is {printable(nearest)}"
+        if name in _OPTIONS:
+            hint = f"say it to the command: `tallyhook serve {_OPTIONS[name]}`"
+        reading.problem(name, f"is not a setting; {hint}")
         return False
     if source != "<NAME>" and not re.fullmatch(r"[A-Z0-9_-]{1,40}", source, re.ASCII):
         reading.problem(name, "names its source with other than 1 to 40 of A-Z, 0-9, _ and -")
@@ -152,8 +149,7 @@ def _is_known(name: str, known: Sequence[str], reading: SettingsReading) -> bool
 
 
 def _dotenv(path: Path, reading: SettingsReading) -> list[tuple[str, str]]:
-    text = _text(path, CONFIG, reading)
-    bindings = list(parse_stream(io.StringIO(text)))
+    bindings = list(parse_stream(io.StringIO(_text(path, CONFIG, reading))))
     for binding in bindings:
         if binding.error or (binding.key and binding.value is None):
             line = binding.original.line
@@ -162,16 +158,14 @@ def _dotenv(path: Path, reading: SettingsReading) -> list[tuple[str, str]]:
 
 
 def secrets_in(text: str) -> list[str]:
-    """Each line, and each block of PEM as one."""
+    """Split a text into its lines; a block of PEM is one."""
     return [found.group().strip() for found in _ONE_SECRET.finditer(text)]
 
 
 def read_secret_file(path: Path, variable: str, reading: SettingsReading) -> list[str]:
-    """The secrets of a file, one a line, newest first; blank lines do not count.
+    """Return the secrets of a file, one a line, newest first; a key in PEM is one secret.
 
-    A key in PEM is one secret with all its lines.
-    A file that cannot be read, holds none, or can be read by everyone on a live machine is
-    reported under `variable`; the answer is then what could be read.
+    A file that cannot be read, has none, or can be used by everyone is reported under `variable`.
     """
     text = _text(path, variable, reading)
     secrets = secrets_in(text)
@@ -200,7 +194,7 @@ def _check_mode(path: Path, variable: str, reading: SettingsReading) -> None:
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except (OSError, ValueError):
-        return  # already reported by whoever tried to read it
+        return  # already reported
     if mode & 0o007:
         reading.only_in_sandbox(
             variable, f"names a file of secrets that everyone may use (mode {mode:o}); chmod 640 it"

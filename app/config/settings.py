@@ -1,9 +1,9 @@
-"""The settings: environment variables, or a dotenv file named by TALLYHOOK_CONFIG.
+"""Declaration of all settings, with types, bounds and defaults.
 
-Leaves out: whether a profile of that name exists (app.providers knows) and whether the database
-can be reached. Nothing is read at import; `load_settings` reads once and reports every mistake at
-once, never with a value in it, since any value could be a secret in the wrong place.
-config.example.env explains each setting; a test holds the two together.
+They come from environment variables, or from the dotenv file that TALLYHOOK_CONFIG names. Nothing
+is read at import: `load_settings` reads once. No message contains a value: any could be a secret in
+the wrong place. config.example.env explains each setting; a test compares the two. Leaves out:
+whether a profile exists (app.providers knows), and whether the database can be reached.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from reconcile.transparency.cosignatures import VerifierKey, read_cosigner
 _ANYBODY: Final = "lets any sender choose its address: name the proxies one by one"
 
 _WIDEST: Final = {4: 8, 6: 7}
-"""Bits of the widest private networks, 10.0.0.0/8 and fc00::/7; wider ones take in strangers."""
+"""Prefix bits of the widest private networks, 10.0.0.0/8 and fc00::/7."""
 
 
 def lowered(value: Any) -> Any:
-    """Text in lower case without blanks around it; anything else as it is."""
+    """Strip a text and write it in lower case; leave anything else."""
     return value.strip().lower() if isinstance(value, str) else value
 
 
@@ -55,7 +55,7 @@ _SWITCHED: Final = {"true": "on", "1": "on", "yes": "on", "false": "off", "0": "
 
 
 def switched(value: Any) -> Any:
-    """`on` or `off` for what means it; anything else as it is."""
+    """Translate words for on and off to `on` and `off`; leave anything else."""
     if isinstance(value, bool):
         return "on" if value else "off"
     word = lowered(value)
@@ -63,9 +63,9 @@ def switched(value: Any) -> Any:
 
 
 def listed(value: Any) -> Any:
-    """A JSON list of texts, or texts separated by commas; a list as it is.
+    """Parse a JSON list of texts, or texts separated by commas; leave a list.
 
-    Raises ValueError when the text begins as a JSON list and is not one of texts.
+    Raises ValueError for another JSON list.
     """
     if not isinstance(value, str):
         return value
@@ -81,40 +81,30 @@ def listed(value: Any) -> Any:
 
 
 class DatedSecret(SecretStr):
-    """A secret, and when it ends: `SECRET until 2026-12-01T00:00:00Z`. `until` None: never.
+    """Secret that may expire, `SECRET until 2026-12-01T00:00:00Z`; `until` is None for never.
 
-    Raises ValueError for an end that is no moment of RFC 3339 in UTC.
+    Making one raises ValueError for an end that is no RFC 3339 moment in UTC.
     """
 
     def __init__(self, secret_value: str) -> None:
-        secret, word, end = secret_value.rpartition(_UNTIL)
+        secret, word, end = secret_value.rpartition(" until ")
         super().__init__(secret if word else secret_value)
-        self.until: Instant | None = _moment(end) if word else None
+        try:
+            self.until: Instant | None = parse_instant(end) if word else None
+        except ValueError:
+            raise ValueError("has a secret whose end is not like 2026-12-01T00:00:00Z") from None
 
 
 def secrets(value: Any) -> Any:
-    """What `listed` gives, each with its end. Raises ValueError as it and DatedSecret do."""
+    """Parse a list of secrets as `listed`, each with its end. Raises ValueError."""
     texts = listed(value)
     if not isinstance(texts, list | tuple):
         return texts
     return [DatedSecret(each) if isinstance(each, str) else each for each in texts]
 
 
-_UNTIL: Final = " until "
-
-
-def _moment(text: str) -> Instant:
-    try:
-        return parse_instant(text)
-    except ValueError:
-        raise ValueError("has a secret whose end is not like 2026-12-01T00:00:00Z") from None
-
-
 def named(value: Any) -> Any:
-    """A JSON object of texts; an object as it is.
-
-    Raises ValueError for anything else.
-    """
+    """Parse a JSON object of texts; leave an object. Raises ValueError."""
     if not isinstance(value, str):
         return value
     try:
@@ -127,9 +117,9 @@ def named(value: Any) -> Any:
 
 
 def accounts(value: Any) -> Any:
-    """One account's name as it is, or a JSON list of several.
+    """Parse an account's name, or a JSON list of names.
 
-    Raises ValueError where one of them is empty or has blanks around it.
+    Raises ValueError for one that is empty or has surrounding spaces.
     """
     if not isinstance(value, str):
         return value
@@ -140,33 +130,32 @@ def accounts(value: Any) -> Any:
 
 
 def networks(value: Any) -> Any:
-    """IP addresses or networks, none of which takes in everybody.
+    """Parse IP addresses or networks of proxies. Raises ValueError, also for too wide a network.
 
-    Raises ValueError for anything else. Behind a proxy that is not named here, the peer's own
-    address counts, which cannot be forged; `*` would let every sender choose its address.
+    A proxy that is not named here counts as the sender: its address cannot be forged. `*` would let
+    every sender choose its address.
     """
-    return tuple(_network(part) for part in listed(value) if part)
-
-
-def _network(text: str) -> str:
-    if text == "*":
-        raise ValueError(_ANYBODY)
-    try:
-        network = ipaddress.ip_network(text, strict=False)
-    except ValueError:
-        raise ValueError(
-            "must be IP addresses or networks, such as 10.0.0.5,192.168.1.0/24"
-        ) from None
-    if network.prefixlen < _WIDEST[network.version]:
-        raise ValueError(_ANYBODY)
-    # As the server in front of us reads it: a network whose host bits are set would match nobody.
-    return str(network) if "/" in text else text
+    found = []
+    for text in filter(None, listed(value)):
+        if text == "*":
+            raise ValueError(_ANYBODY)
+        try:
+            network = ipaddress.ip_network(text, strict=False)
+        except ValueError:
+            raise ValueError(
+                "must be IP addresses or networks, such as 10.0.0.5,192.168.1.0/24"
+            ) from None
+        if network.prefixlen < _WIDEST[network.version]:
+            raise ValueError(_ANYBODY)
+        # Without host bits: uvicorn would match nobody with them.
+        found.append(str(network) if "/" in text else text)
+    return tuple(found)
 
 
 def base_url(value: Any) -> Any:
-    """An http or https URL without a slash at its end.
+    """Validate an http or https URL, and remove a slash at its end.
 
-    Raises ValueError when it has no host, or a user, a query or a fragment.
+    Raises ValueError if it has no host, or a user, a query or a fragment.
     """
     if not isinstance(value, str):
         return value
@@ -176,13 +165,13 @@ def base_url(value: Any) -> Any:
         raise ValueError("must be a URL such as https://payments.example")
     if parts.username or parts.password or parts.query or parts.fragment:
         raise ValueError("must be a URL without user, password, query and fragment")
-    return _in_small(parts, value).rstrip("/")
+    return _lower_scheme(parts, value).rstrip("/")
 
 
 def endpoint_url(value: Any) -> Any:
-    """An http or https URL as it is to be called, its path and query as they are.
+    """Validate an http or https URL to call; its path and query stay.
 
-    Raises ValueError when it has no host, or a user or a fragment.
+    Raises ValueError if it has no host, or a user or a fragment.
     """
     if not isinstance(value, str):
         return value
@@ -191,16 +180,16 @@ def endpoint_url(value: Any) -> Any:
         raise ValueError("must be a URL such as https://shop.example/payments")
     if parts.username or parts.password or parts.fragment:
         raise ValueError("must be a URL without user, password and fragment")
-    return _in_small(parts, value)
+    return _lower_scheme(parts, value)
 
 
-def _in_small(parts: SplitResult, value: str) -> str:
-    """With its scheme in small letters, by which others see what is encrypted."""
+def _lower_scheme(parts: SplitResult, value: str) -> str:
+    """Write the scheme in lower case: other code compares it."""
     return parts.scheme + value.strip()[len(parts.scheme) :]
 
 
 def public_url(value: Any) -> Any:
-    """The same, or nothing. Raises ValueError, too, for the address of one source."""
+    """Validate as `base_url`, or nothing. Raises ValueError also for the address of a source."""
     found = value if value == "" else base_url(value)
     if isinstance(found, str) and urlsplit(found).path.split("/")[-2:-1] == ["webhooks"]:
         raise ValueError(
@@ -211,7 +200,7 @@ def public_url(value: Any) -> Any:
 
 
 def https_url(value: Any) -> Any:
-    """An https address without a path, or nothing. Raises ValueError for anything else."""
+    """Validate an https address without a path, or nothing. Raises ValueError."""
     if value == "" or not isinstance(value, str):
         return value
     found = str(base_url(value)).lower()
@@ -221,7 +210,7 @@ def https_url(value: Any) -> Any:
 
 
 def calling_code(value: Any) -> Any:
-    """The digits of a country's calling code; a plus sign before them is left out."""
+    """Validate a country's calling code, and remove its plus sign. Raises ValueError."""
     text = value.strip().removeprefix("+") if isinstance(value, str) else value
     if isinstance(text, str) and text and not _CALLING_CODE.fullmatch(text):
         raise ValueError("must be a calling code: 1 to 3 digits, such as 254")
@@ -229,8 +218,7 @@ def calling_code(value: Any) -> Any:
 
 
 def time_zone(value: Any) -> Any:
-    """The name of a time zone, such as Africa/Nairobi, or nothing. Raises ValueError where none is
-    known."""
+    """Validate the name of a time zone, such as Africa/Nairobi, or nothing. Raises ValueError."""
     if not isinstance(value, str) or value in ("UTC", ""):
         return value
     try:
@@ -241,14 +229,14 @@ def time_zone(value: Any) -> Any:
 
 
 def schedule(value: Any) -> Any:
-    """The text of a schedule. Raises ValueError where an entry of it is none."""
+    """Validate the text of a schedule. Raises ValueError."""
     if isinstance(value, str) and value.strip():
         schedule_entries(value)
     return value
 
 
 def mail_server(value: Any) -> Any:
-    """A host, with a port where it is not 587. Raises ValueError for anything else."""
+    """Validate a host with an optional port, and add port 587. Raises ValueError."""
     if not isinstance(value, str):
         return value
     host, _, port = value.strip().partition(":")
@@ -258,14 +246,14 @@ def mail_server(value: Any) -> Any:
 
 
 def mail_address(value: Any) -> Any:
-    """One address. Raises ValueError for what is none."""
+    """Validate a mail address. Raises ValueError."""
     if isinstance(value, str) and not _ADDRESS.fullmatch(value.strip()):
         raise ValueError("must be an address such as reports@shop.example")
     return value.strip() if isinstance(value, str) else value
 
 
 def mail_addresses(value: Any) -> Any:
-    """Addresses separated by commas. Raises ValueError where one is none, and for more than 20."""
+    """Parse 1 to 20 mail addresses separated by commas. Raises ValueError."""
     if not isinstance(value, str):
         return value
     found = tuple(mail_address(each) for each in value.split(",") if each.strip())
@@ -275,12 +263,14 @@ def mail_addresses(value: Any) -> Any:
 
 
 MAX_WITNESSES: Final = 16
-"""As many signatures of one note as every verifier has to take: C2SP signed-note."""
+"""Signatures of a note that every verifier must accept (C2SP signed-note)."""
 
 
 def witnesses(value: Any) -> Any:
-    """Witnesses as what `listed` gives, each `KEY URL`: a verifier key, and the address before
-    `/add-checkpoint`. Raises ValueError with all that is wrong with them."""
+    """Parse a list of witnesses as `listed`, each `KEY URL`. Raises ValueError with all mistakes.
+
+    KEY is a verifier key, URL the address before `/add-checkpoint`.
+    """
     texts = listed(value)
     if not isinstance(texts, list | tuple):
         return texts
@@ -291,7 +281,15 @@ def witnesses(value: Any) -> Any:
     found, wrong = [], []
     for number, text in enumerate(given, 1):
         try:
-            key, url = _witness(text)
+            words = text.split()
+            if len(words) != 2:
+                raise ValueError(
+                    "must be a verifier key, a blank and an address: NAME+ID+KEY https://..."
+                )
+            url = str(base_url(words[1]))
+            if not url.startswith("https:") and not is_loopback(urlsplit(url).hostname or ""):
+                raise ValueError("is asked unencrypted; write https:// in front")
+            key = read_cosigner(words[0])
             if any(other.raw == key.raw or other.name == key.name for other in keys):
                 raise ValueError("has the key or the name of another: each is to be one of its own")
             keys.append(key)
@@ -301,16 +299,6 @@ def witnesses(value: Any) -> Any:
     if wrong:
         raise ValueError("; ".join(wrong))
     return tuple(found)
-
-
-def _witness(text: str) -> tuple[VerifierKey, str]:
-    words = text.split()
-    if len(words) != 2:
-        raise ValueError("must be a verifier key, a blank and an address: NAME+ID+KEY https://...")
-    url = str(base_url(words[1]))
-    if not url.startswith("https:") and not is_loopback(urlsplit(url).hostname or ""):
-        raise ValueError("is asked unencrypted; write https:// in front")
-    return read_cosigner(words[0]), url
 
 
 _HOST: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
@@ -361,24 +349,28 @@ Name = Annotated[str, BeforeValidator(lowered), StringConstraints(pattern=r"^[a-
 
 
 def _number(default: int, low: int, high: int) -> Any:
-    """A whole number with its bounds, both included; the unit is in the setting's name."""
+    """Declare a whole number with its bounds, both included; the setting's name has the unit."""
     return Field(default=default, ge=low, le=high)
 
 
-class SourceSettings(BaseModel):
-    """One provider account: how it signs, and with what.
-
-    profile       a shipped profile's name, or the path of a file of one's own (with / or .toml)
-    secrets       newest first, wherever they came from: any of them may match
-    secrets_file  where they came from, if a file; `read_secret_file` reads it again
-    keys          of profiles whose requests name their key: key id, or the part's name, to the key
-    credentials   with which the provider is asked back, by the names that the profile uses
-    account       of profiles whose events name an account: those whose events count
-    orders        `own`: no other source's event, and no record of the shop but one that says so,
-                  speaks of an order of this source
-    """
+class Section(BaseModel):
+    """Group of settings."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class SourceSettings(Section):
+    """One provider account.
+
+    profile       a shipped profile's name, or the path of another file (with / or .toml)
+    secrets       newest first, also those from the file: any of them may match
+    secrets_file  their file, if any; `read_secret_file` reads it again
+    keys          keys by id or by the part's name, for profiles whose requests name their key
+    credentials   for asking the provider back, by the names in the profile
+    account       accounts whose events count, for profiles whose events name one
+    orders        `own`: events of other sources, and the shop's records unless they say so, never
+                  mean an order of this source
+    """
 
     profile: Profile = "checkout"
     secrets: Secrets = ()
@@ -389,14 +381,12 @@ class SourceSettings(BaseModel):
     orders: Annotated[Literal["shared", "own"], BeforeValidator(lowered)] = "shared"
 
 
-class CheckoutSettings(BaseModel):
-    """Where sessions are opened. All None: this installation opens none.
+class CheckoutSettings(Section):
+    """Service that opens checkout sessions. All None: none are opened.
 
-    token   the bearer token, wherever it came from
-    source  name of the source that the sessions' webhooks come from
+    token   the bearer token, also if it came from the file
+    source  name of the source of the sessions' webhooks
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     base_url: BaseUrl | None = None
     token: SecretStr | None = None
@@ -404,28 +394,24 @@ class CheckoutSettings(BaseModel):
     source: Name | None = None
 
 
-class ShopSettings(BaseModel):
-    """Where the shop is notified of every revision. All None: it reads the feed, or nothing.
+class ShopSettings(Section):
+    """Address that is notified of every revision. All None: nobody is notified.
 
-    secret  signs the notifications, wherever it came from
+    secret  signs the notifications; also if it came from the file
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: EndpointUrl | None = None
     secret: SecretStr | None = None
     secret_file: Path | None = None
 
 
-class ReportsSettings(BaseModel):
-    """Where scheduled reports go.
+class ReportsSettings(Section):
+    """Ways of scheduled reports.
 
-    folder       into which files are put
-    mail_server  host:port; the password is asked for only over TLS, but of this machine's own
-    url          to which they are posted, signed with `secret` as notifications are
+    folder       folder of their files
+    mail_server  host:port; the password is sent only over TLS, or to this machine
+    url          address they are posted to, signed with `secret` like notifications
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     folder: Path | None = None
     mail_server: MailServer | None = None
@@ -439,14 +425,12 @@ class ReportsSettings(BaseModel):
     secret_file: Path | None = None
 
 
-class AlarmsSettings(BaseModel):
-    """Who is notified of each alarm, once when it is raised and once when it is over.
+class AlarmsSettings(Section):
+    """Ways of alarms: a message when one is raised, and when it is over.
 
-    url      to which that is posted, signed with `secret` as notifications are
-    mail_to  to whom it is mailed, by the mail server of the reports
+    url      address they are posted to, signed with `secret` like notifications
+    mail_to  recipients of mails, by the mail server of the reports
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: EndpointUrl | None = None
     secret: SecretStr | None = None
@@ -454,19 +438,17 @@ class AlarmsSettings(BaseModel):
     mail_to: MailAddresses = ()
 
 
-class EvidenceSettings(BaseModel):
-    """With what evidence is signed.
+class EvidenceSettings(Section):
+    """Signing of evidence, and witnesses of the log.
 
-    key_file  the ed25519 key in PEM, made at the first start; None: beside the database
-    publish   whether the receiver shows strangers its keys, its newest checkpoint and that the log
-              only grew, under /.well-known/tallyhook/
-    witnesses  who cosigns checkpoints, each `KEY URL`
-    witness_quorum   how many of them have to; 0: more than half of them
+    key_file  ed25519 key in PEM, made at the first start; None: beside the database
+    publish   whether the receiver publishes its keys, its newest checkpoint and consistency proofs
+              under /.well-known/tallyhook/
+    witnesses  cosigners of checkpoints, each `KEY URL`
+    witness_quorum   how many must cosign; 0: more than half
     witness_every_s  how often they are asked
-    witness_alarm_s  for how long too few may cosign before that is an alarm
+    witness_alarm_s  how long too few may cosign before an alarm
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     key_file: Path | None = None
     publish: bool = False
@@ -476,39 +458,33 @@ class EvidenceSettings(BaseModel):
     witness_alarm_s: int = _number(7200, 300, 30 * 86_400)
 
 
-class PhonesSettings(BaseModel):
-    """By what orders are found that a phone number belongs to.
+class PhonesSettings(Section):
+    """Search of orders by phone number.
 
-    key_file  the key of the numbers' digests, made at the first start; None: beside the database
+    key_file  key of the numbers' digests, made at the first start; None: beside the database
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     key_file: Path | None = None
 
 
-class RehearsalSettings(BaseModel):
-    """What `tallyhook rehearse` plays.
+class RehearsalSettings(Section):
+    """Scenarios of `tallyhook rehearse`.
 
     numbers  a test number for each scenario's name; empty: those of the simulated provider
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     numbers: NamedSecrets = Field(default_factory=dict)
     amount: Annotated[str, StringConstraints(pattern=r"^\d{1,12}(?:\.\d{1,4})?$")] = "1500.00"
     currency: Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")] = "KES"
 
 
-class ConsoleSettings(BaseModel):
-    """Where people find the console.
+class ConsoleSettings(Section):
+    """Addresses of the console.
 
-    public_url  its address as browsers know it, https; empty: on this machine alone
-    port        where it listens on this machine, unless its command line says otherwise
-    mappings    the folder of mapping files that an import's form offers by name
+    public_url  https address in browsers; empty: only on this machine
+    port        port on this machine, unless the command line has one
+    mappings    folder of mapping files that an import's form offers by name
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     public_url: HttpsUrl = ""
     port: int = _number(8081, 1, 65_535)
@@ -516,10 +492,9 @@ class ConsoleSettings(BaseModel):
 
 
 class Settings(BaseSettings):
-    """Every setting, checked. Built by `load_settings`, or in tests by keyword.
+    """All settings, checked. `load_settings` builds them, or a test by keyword.
 
-    Numbers ending in `_s` are seconds, in `_bytes` bytes, in `_mb` MiB; the others count what they
-    name.
+    Numbers ending in `_s` are seconds, in `_bytes` bytes, in `_mb` MiB.
     """
 
     model_config = SettingsConfigDict(
@@ -531,7 +506,7 @@ class Settings(BaseSettings):
     )
 
     environment: Annotated[Literal["sandbox", "live"], BeforeValidator(lowered)] | None = None
-    # Not shown: a PostgreSQL URL carries a password.
+    # Not in its repr: a PostgreSQL URL has a password.
     database_url: DatabaseUrl = Field(default="sqlite+aiosqlite:///var/tallyhook.db", repr=False)
     sources: dict[str, SourceSettings] = Field(default_factory=dict)
     checkout: CheckoutSettings = Field(default_factory=CheckoutSettings)
@@ -605,7 +580,7 @@ class Settings(BaseSettings):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is allowed here but would not be in live, one sentence each with the variable."""
+        """What `live` would refuse, one sentence each, with the variable."""
         return self._warnings
 
     def _beside_database(self, ending: str) -> Path | None:
@@ -649,12 +624,12 @@ class Settings(BaseSettings):
 
     @property
     def requires_order_record(self) -> bool:
-        """Whether an order needs a price of the shop's own: in live unless that is switched off."""
+        """Whether an order needs the shop's own price: by default in live."""
         chosen = self.require_order_record
         return self.environment == "live" if chosen == "auto" else chosen == "on"
 
     def policy(self, *, required_since: Instant | None = None) -> Policy:
-        """What a fold depends on, in microseconds. required_since: see `folding.order_records`."""
+        """Build the policy of the fold. required_since: see `folding.order_records`."""
         return Policy(
             payment_window=self.payment_window_s * SECOND,
             grace=self.grace_s * SECOND,
@@ -673,18 +648,13 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Only what is handed over: construction never looks at the process's environment."""
+        """Ignore the process's environment: only keywords count."""
         return (init_settings,)
 
 
-SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
-    "checkout": CheckoutSettings,
-    "shop": ShopSettings,
-    "alarms": AlarmsSettings,
-    "reports": ReportsSettings,
-    "evidence": EvidenceSettings,
-    "phones": PhonesSettings,
-    "rehearsal": RehearsalSettings,
-    "console": ConsoleSettings,
+SECTIONS: Final[Mapping[str, type[Section]]] = {
+    name: kind
+    for name, field in Settings.model_fields.items()
+    if isinstance(kind := field.annotation, type) and issubclass(kind, Section)
 }
-"""Settings in groups of which there is one each."""
+"""Sections of which there is one each, by name."""

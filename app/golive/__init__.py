@@ -1,4 +1,4 @@
-"""Before real money moves: the rehearsal, the trial of the endpoint, the checklist."""
+"""Going live: the rehearsal, the trial of the endpoint, and the checklist."""
 
 __all__ = (
     "examine",

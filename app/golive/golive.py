@@ -1,7 +1,7 @@
-"""The checklist before real money moves: what a program can check, and what a person must state.
+"""The checklist before real money moves: checks of the program, and statements of people.
 
-Statements are only added. What a program finds wrong cannot be signed away; what it cannot check
-here (`to_sign`) counts once a person has signed it by name.
+Statements are only added. A person cannot sign away what the program finds wrong; what it cannot
+check (`to_sign`) counts once a person has signed it by name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from app.core.http import exchange
 from app.core.ids import new_id
 from app.core.reading import TRIAL
 from app.core.text import is_human_text
-from app.golive.signoff_store import Signoff, add_signoff, signoffs
+from app.golive.signoff_store import Judged, Signoff, add_signoff, signoffs
 from app.providers.named.contract import Signed
 from app.providers.request import Incoming
 from app.providers.schemes import TOKENS
@@ -28,13 +28,16 @@ from app.providers.source import Source
 from reconcile.instants import MINUTE, SECOND, Instant, format_instant
 
 TRIAL_LIMIT_S: Final = 10.0
-"""Seconds for one answer, as long as providers commonly wait."""
+"""Seconds for an answer, as long as providers commonly wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """How one source's endpoint did. `wrong`: what it should not have done; None: not to be tried,
-    because nothing here can sign as this provider does. `unreached`: nothing answered."""
+    """Result of trying a source's endpoint.
+
+    wrong      its wrong answers; None: not tried, since nothing here can sign as this provider does
+    unreached  whether nothing answered
+    """
 
     source: str
     tried: tuple[str, ...] = ()
@@ -45,14 +48,16 @@ class Trial:
 def requests(
     source: Source, *, url: str, event_id: str, now: Instant
 ) -> Iterator[tuple[str, Signed, bool]]:
-    """(name, request, whether it is to be accepted). Raises ConfigurationError or ValueError where
-    this provider's requests cannot be made."""
+    """Yield the name of a request, the request, and whether it must be accepted.
+
+    Raises ConfigurationError or ValueError if this provider's requests cannot be made.
+    """
     good = source.signed(TRIAL, event_id=event_id, now=now, url=url)
     if not _is_genuine(source, good, url=url, now=now):
         raise ValueError("the provider signs something that a trial does not have")
     yield "unsigned", Signed([], TRIAL, good.url), False
     tampered = good._replace(body=good.body.replace(b"public", b"Public"))
-    # Some providers' signatures do not cover the body, or it is wrapped and stays as it was.
+    # Some providers' signatures don't cover the body, or it is wrapped and stays as it was.
     if not _is_genuine(source, tampered, url=url, now=now):
         yield "tampered", tampered, False
     timestamp = source.profile.timestamp
@@ -89,9 +94,11 @@ async def try_endpoint(
     now: Instant,
     arrived: Callable[[str], Awaitable[bool]],
 ) -> Trial:
-    """Send each and compare. arrived: whether a delivery of this source whose body has this SHA-256
-    has been read from the inbox since."""
-    # What is signed by nobody, or must name an account that only the provider's own events do.
+    """Send each request and compare the answers.
+
+    arrived  returns whether a delivery of this source with this SHA-256 was read from the inbox
+    """
+    # Nobody signs them, or they must name an account that only the provider's events name.
     if source.profile.signature.mac in {"none", *TOKENS} or source.profile.account.where:
         return Trial(source=source.name, wrong=None)
     try:
@@ -108,12 +115,12 @@ async def try_endpoint(
             content=request.body,
             limit_s=TRIAL_LIMIT_S,
         )
-        if answer.status is None:  # nor will the others come through
+        if answer.status is None:  # the others won't get through, either
             why = answer.why.replace("_", " ")
             return Trial(
                 source=source.name, wrong=(f"no answer came from {url} ({why})",), unreached=True
             )
-        if answer.status == 404:  # and the others would be told the same
+        if answer.status == 404:  # the others would get the same
             return Trial(source=source.name, wrong=(NO_WEBHOOKS.format(url=url),))
         if not (answer.taken if accepted else answer.status == 401):
             wrong.append(f"the {name} request was answered with {answer.why.replace('_', ' ')}")
@@ -126,52 +133,55 @@ UNREACHED: Final = (
     "Is `tallyhook serve` running, does TALLYHOOK_PUBLIC_URL name its address, and do DNS, TLS and "
     "the proxy lead to it from here?"
 )
-"""What is to be looked at where nothing answered."""
+"""Hint for an endpoint that did not answer."""
 
 State = Literal["passed", "failed", "not_run_yet", "to_sign"]
 
 PROGRAM: Final = "tallyhook"
-"""How signers begin that are no person."""
+"""Prefix of signers that are no person."""
 
 SIGNER: Final = f"{PROGRAM} golive"
 
 WHOLE: Final = "golive"
-"""The item under which it is written down how a whole run of the checklist ended."""
+"""Item of the result of a whole run of the checklist."""
 
 STATED: Final[Mapping[str, str]] = {
     "support_ownership": "who answers customers and the provider, and how they are reached",
     "legal_documents": "that contract, terms, privacy notice and refund policy are in force",
     "rollback": "how payments are turned off again, who decides it, and that it was tried",
 }
-"""What only a person can know, and what is to be stated."""
+"""Items that only a person can know, and what to state."""
 
 REHEARSED: Final[Mapping[str, str]] = {
     "idempotency": "that the same start twice gives one session",
     "duplicates": "that webhooks which come repeatedly release an order once",
     "rehearsal": "that every scenario was rehearsed, and where",
 }
-"""What `tallyhook rehearse` finds out; in live, where it may have no test numbers, a person may
-state it of the rehearsal in the sandbox."""
+"""Items that `tallyhook rehearse` checks. In live, which may have no test numbers, a person may
+state the result of the rehearsal in the sandbox."""
 
 SHOWN_BY: Final[Mapping[str, str]] = {"idempotency": "success", "duplicates": "duplicate webhook"}
-"""The scenario that finds it out, of what one alone does."""
+"""Scenarios that alone check an item."""
 
 CHECKED: Final = ("api_keys", "webhook_verification", "environment_separation")
-"""What a run finds out."""
+"""Items that a run checks."""
 
 ITEMS: Final = (*CHECKED, *REHEARSED, *STATED)
 
 UNTRIED: Final = " (not run yet)"
-"""Behind the name of what a run could not check, where it is written down how the run ended."""
+"""Suffix of items that a run could not check, in its stored result."""
 
 MAX_NOTE: Final = 2_000
-"""Characters of a note: a paragraph, and where the papers are."""
+"""Characters of a note: a paragraph, and where the documents are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChecklistItem:
-    """One line of the checklist. `sentence` says why, and what is to be done; `sources`: for whose
-    sake it is to be signed, where a source can be added later."""
+    """A line of the checklist.
+
+    sentence  why it is in its state, and what to do
+    sources   sources that a signature is for, if sources can be added later
+    """
 
     item: str
     state: State
@@ -182,7 +192,7 @@ class ChecklistItem:
     sources: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
-        """For JSON."""
+        """Describe it as JSON."""
         return {
             "item": self.item,
             "state": self.state,
@@ -197,7 +207,7 @@ NO_SOURCE: Final = "No source is configured: `tallyhook connect` makes one; then
 
 
 def webhook_item(trials: Sequence[Trial], *, public_url: str) -> ChecklistItem:
-    """What the public endpoint did, of all sources together."""
+    """Build the item on the public endpoint, for all sources together."""
     name = "webhook_verification"
     if not public_url:
         return ChecklistItem(
@@ -229,7 +239,7 @@ def webhook_item(trials: Sequence[Trial], *, public_url: str) -> ChecklistItem:
 
 
 def separation_item(environment: str, *, unmarked: Sequence[str]) -> ChecklistItem:
-    """`unmarked`: sources whose events do not say of which environment they are."""
+    """Build the item on environments. unmarked: sources whose events don't name theirs."""
     name = "environment_separation"
     if unmarked:
         return ChecklistItem(
@@ -249,11 +259,12 @@ def separation_item(environment: str, *, unmarked: Sequence[str]) -> ChecklistIt
 def keys_item(
     problems: Sequence[str], *, sources: bool = True, starts_payments: bool = True
 ) -> ChecklistItem:
-    """The configuration's own problems with tokens and secrets; none: they are in order.
+    """Build the item on tokens and secrets.
 
-    sources          whether there is a source, whose secrets they are
-    starts_payments  whether sessions are opened from here, which takes a token; where none are, a
-                     person states that it is meant so
+    problems         problems of the configuration
+    sources          whether there is a source
+    starts_payments  whether sessions are opened from here, which needs a token; if not, a person
+                     has to state that this is intended
     """
     name = "api_keys"
     if problems:
@@ -278,31 +289,24 @@ def _signing(name: str) -> str:
 async def last_checklist(
     context: AppContext, checked: Sequence[ChecklistItem] | None = None
 ) -> list[ChecklistItem]:
-    """The list as it was last found and stated; nothing is checked, and nothing written down.
+    """Return the checklist without running or storing anything.
 
-    checked  what a run has found just now; None: what is written down of the last one, which says
-             no reasons
+    checked  results of a run just now; None: stored results of the last run, without reasons
     """
     async with context.database.reading() as connection:
         signed = await signoffs(connection)
     if checked is None:
-        checked = _found(next((each for each in reversed(signed) if each.item == WHOLE), None))
+        last = next((each for each in reversed(signed) if each.item == WHOLE), None)
+        checked = [_as_last_found(name, last) for name in CHECKED]
     return _assembled(signed, checked, live=context.database.environment == "live")
 
 
-def _found(last: Signoff | None) -> list[ChecklistItem]:
-    """What a run finds out, as the last one left it."""
+def _as_last_found(name: str, last: Signoff | None) -> ChecklistItem:
+    """Return an item's state after the last run; only a run says whether it can be signed."""
     if last is None:
         sentence = "It was never checked: run the checks, or `tallyhook golive` on the machine."
-        return [
-            ChecklistItem(item=name, state="not_run_yet", sentence=sentence) for name in CHECKED
-        ]
+        return ChecklistItem(item=name, state="not_run_yet", sentence=sentence)
     left = last.note.removeprefix("open: ").split(", ")
-    return [_left(name, last, left) for name in CHECKED]
-
-
-def _left(name: str, last: Signoff, left: Sequence[str]) -> ChecklistItem:
-    """How one stood when the list last changed; whether it can be signed, a run says."""
     state: State = "failed" if name in left else "passed"
     if f"{name}{UNTRIED}" in left:
         state = "not_run_yet"
@@ -325,16 +329,34 @@ def _assembled(
         *(_rehearsed(name, by_program, live=live) for name in REHEARSED),
         *(ChecklistItem(item=name, state="to_sign", sentence=_ask(name)) for name in STATED),
     ]
-    return [_signed(each, by_person.get(each.item), later=_later(signed, each)) for each in items]
+    for place, item in enumerate(items):
+        signoff = by_person.get(item.item)
+        if item.state != "to_sign" or signoff is None:
+            continue
+        if later := _later(signed, item):
+            before = f"{signoff.signer} signed before {', '.join(later)} was a source here."
+            items[place] = replace(item, sentence=f"{before} {item.sentence}")
+            continue
+        items[place] = replace(
+            item,
+            state="passed",
+            by=signoff.signer,
+            at=signoff.at,
+            note=signoff.note,
+            sentence="Stated by a person.",
+        )
+    return items
 
 
 ASKED_FOR: Final = "to sign for: "
-"""How the note begins that says for which sources a signature was asked for."""
+"""Prefix of the note that names the sources for which a signature was asked for."""
 
 
 def _later(signed: Sequence[Signoff], item: ChecklistItem) -> list[str]:
-    """Sources of the item for which nobody was asked yet when it was last signed. One that was
-    signed before anybody was asked is for those of whom was asked next."""
+    """Return the item's sources that the last signature does not cover.
+
+    It covers the sources for which it was asked for, or else those of the next request.
+    """
     asked: list[str] | None = None
     covered: list[str] | None = None
     waiting = False
@@ -349,37 +371,30 @@ def _later(signed: Sequence[Signoff], item: ChecklistItem) -> list[str]:
     return [] if covered is None else [name for name in item.sources if name not in covered]
 
 
-async def _note_asked(
-    context: AppContext, checked: Sequence[ChecklistItem], signed: Sequence[Signoff]
-) -> list[Signoff]:
-    """Write down for which sources a signature is asked for now, where that is not what was."""
-    before = {each.item: each.note for each in signed if each.note.startswith(ASKED_FOR)}
+async def checklist(context: AppContext, checked: Sequence[ChecklistItem]) -> list[ChecklistItem]:
+    """Return the checklist after a run, and store its result and requests for signatures if new."""
+    async with context.database.reading() as connection:
+        signed = await signoffs(connection)
+    at = context.clock.now()
+    last = {each.item: each.note for each in signed if each.note.startswith(ASKED_FOR)}
+    asked = [(each.item, ASKED_FOR + ", ".join(each.sources)) for each in checked if each.sources]
     fresh = [
-        Signoff(
-            item=each.item,
-            state="failed",
-            at=context.clock.now(),
-            signer=SIGNER,
-            note=ASKED_FOR + ", ".join(each.sources),
-        )
-        for each in checked
-        if each.sources and before.get(each.item) != ASKED_FOR + ", ".join(each.sources)
+        Signoff(item=item, state="failed", at=at, signer=SIGNER, note=note)
+        for item, note in asked
+        if last.get(item) != note
     ]
+    signed += fresh
+    items = _assembled(signed, checked, live=context.database.environment == "live")
+    untried = {each.item for each in items if each.state == "not_run_yet"}
+    left = [f"{each}{UNTRIED}" if each in untried else each for each in open_items(items)]
+    note = f"open: {', '.join(left)}" if left else "complete"
+    if note != next((each.note for each in reversed(signed) if each.item == WHOLE), None):
+        state: Judged = "failed" if left else "passed"
+        fresh.append(Signoff(item=WHOLE, state=state, at=at, signer=SIGNER, note=note))
     if fresh:
         async with context.database.writing() as connection:
             for each in fresh:
                 await add_signoff(connection, each)
-    return fresh
-
-
-async def checklist(context: AppContext, checked: Sequence[ChecklistItem]) -> list[ChecklistItem]:
-    """The whole list, from what was checked now and what is written down; how it ended is, too."""
-    async with context.database.reading() as connection:
-        signed = await signoffs(connection)
-    signed += await _note_asked(context, checked, signed)
-    items = _assembled(signed, checked, live=context.database.environment == "live")
-    whole = [each for each in signed if each.item == WHOLE]
-    await _write_down(context, items, before=whole[-1] if whole else None)
     return items
 
 
@@ -410,44 +425,16 @@ def _ask(name: str) -> str:
     return f"State {what}: {_signing(name)}"
 
 
-def _signed(item: ChecklistItem, signoff: Signoff | None, *, later: Sequence[str]) -> ChecklistItem:
-    if item.state != "to_sign" or signoff is None:
-        return item
-    if later:
-        signed = f"{signoff.signer} signed before {', '.join(later)} was a source here."
-        return replace(item, sentence=f"{signed} {item.sentence}")
-    return replace(
-        item,
-        state="passed",
-        by=signoff.signer,
-        at=signoff.at,
-        note=signoff.note,
-        sentence="Stated by a person.",
-    )
-
-
-async def _write_down(
-    context: AppContext, items: Sequence[ChecklistItem], *, before: Signoff | None
-) -> None:
-    """How the run ended, for `serve` and readiness, where it is not what was known."""
-    untried = {each.item for each in items if each.state == "not_run_yet"}
-    left = [f"{each}{UNTRIED}" if each in untried else each for each in open_items(items)]
-    note = f"open: {', '.join(left)}" if left else "complete"
-    if before is None or before.note != note:
-        state: Literal["passed", "failed"] = "failed" if left else "passed"
-        signoff = Signoff(item=WHOLE, state=state, at=context.clock.now(), signer=SIGNER, note=note)
-        async with context.database.writing() as connection:
-            await add_signoff(connection, signoff)
-
-
 def open_items(items: Sequence[ChecklistItem]) -> list[str]:
-    """The names of those that are not passed."""
+    """Return the names of the items that have not passed."""
     return [item.item for item in items if item.state != "passed"]
 
 
 async def note_checks(context: AppContext, *, by: str) -> None:
-    """Note in the trail that somebody has the checks run, which ask the provider and the shop, and
-    send trials to the public address. Raises UsageError for who may not."""
+    """Note in the trail who runs the checks. Raises UsageError for a person who may not.
+
+    The checks ask the provider and the shop, and send trials to the public address.
+    """
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="golive_checked")
         await note_in_trail(
@@ -456,12 +443,14 @@ async def note_checks(context: AppContext, *, by: str) -> None:
 
 
 async def sign(context: AppContext, item: str, *, by: str, note: str) -> None:
-    """Add a person's statement. Raises UsageError for an item that is none, and without a name and
-    a note, and for who may not."""
+    """Add a person's statement.
+
+    Raises UsageError for an unknown item, a missing name or note, and a person who may not.
+    """
     if item not in ITEMS:
         raise UsageError(f"{item!r} is none of: {', '.join(ITEMS)}")
     note = note.strip()
-    if by != by.strip():  # a name that was proved stays one: `strip` gives a plain text
+    if by != by.strip():  # `strip` would make plain text of a proven name
         by = by.strip()
     if not by or len(by) > 200 or by.startswith(PROGRAM) or not is_human_text(by):
         raise UsageError("--by is a person's name, of 1 to 200 characters")
@@ -477,8 +466,7 @@ async def sign(context: AppContext, item: str, *, by: str, note: str) -> None:
 
 
 async def what_a_signature_is_worth(context: AppContext, item: str) -> str | None:
-    """Why what a person has stated of an item does not count, or may not: one or two sentences.
-    None where it counts."""
+    """Return why a person's statement on an item doesn't count, or may not; None if it counts."""
     found = next(each for each in await last_checklist(context) if each.item == item)
     if item in CHECKED:
         return (
@@ -493,8 +481,7 @@ async def what_a_signature_is_worth(context: AppContext, item: str) -> str | Non
 
 
 async def unfinished(context: AppContext) -> str | None:
-    """Why a live instance should not take money yet, one sentence; None elsewhere, or when the last
-    run of the checklist was complete."""
+    """Return why a live instance should not take money yet; None if it may, or in the sandbox."""
     if context.database.environment != "live":
         return None
     async with context.database.reading() as connection:

@@ -1,9 +1,9 @@
-"""Plays the scenarios against the configured provider, and compares their ends with what must be.
+"""Rehearsal: play the scenarios against the configured provider, and compare the outcomes.
 
     (1) record an order  (2) open its session  (3) wait for the verified end  (4) compare
 
-All scenarios are played side by side. Nothing but what the service itself has verified and stored
-counts, so the service must be running, and the provider must deliver to it.
+All scenarios are played at the same time. Only what the service has verified and stored counts, so
+it must be running, and the provider must deliver to it.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from reconcile.ledger.ledger import Outcome
 from reconcile.ledger.vocabulary import FindingCode
 
 SIMULATED: Final = "2547000000"
-"""Before the two digits that choose a scenario of the simulated provider."""
+"""Prefix of the two digits that choose a scenario of the simulated provider."""
 
 NUMBERS: Final = "TALLYHOOK_REHEARSAL__NUMBERS"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """The end of a scenario, which also shows that all of it has been seen.
+    """The end of a scenario, which only its last event brings about.
 
     ships     whether the order may be fulfilled
-    claims    what events must have claimed by then
-    findings  what the ledger must point out by then
+    claims    claims that must be in the timeline
+    findings  findings that the ledger must have
     """
 
     outcome: Outcome
@@ -52,7 +52,7 @@ class Expected:
     findings: frozenset[FindingCode] = frozenset()
 
     def met_by(self, ledger: Mapping[str, Any]) -> bool:
-        """Whether a ledger (as JSON) has come to this end."""
+        """Return whether a ledger (as JSON) has reached this end."""
         claims = {line["claim"] for line in ledger["timeline"]}
         codes = {finding["code"] for finding in ledger["findings"]}
         same = ledger["outcome"] == self.outcome and ledger["fulfillable"] is self.ships
@@ -63,7 +63,7 @@ class Expected:
 
 
 def end_words(outcome: str, *, ships: bool, findings: frozenset[Any]) -> str:
-    """An end in a few words."""
+    """Describe an end in a few words."""
     words = f"{outcome}, {'ship' if ships else 'do not ship'}"
     return f"{words} ({', '.join(sorted(findings))})" if findings else words
 
@@ -80,7 +80,7 @@ EXPECTED: Final[Mapping[str, Expected]] = MappingProxyType(
         "decline": Expected(outcome="failed", claims=frozenset({"declined"})),
         "timeout": Expected(outcome="timed_out"),
         "duplicate webhook": _paid("redelivered"),
-        "delayed webhook": _paid(),  # how late is the provider's affair: within the grace it is not
+        "delayed webhook": _paid(),  # within the grace it is not late
         "out of order": _paid("out_of_order"),
         "declined, then paid": _paid("recovered_on_later_attempt"),
         "paid twice": _paid("paid_twice"),
@@ -96,16 +96,16 @@ EXPECTED: Final[Mapping[str, Expected]] = MappingProxyType(
         "service trouble": _paid(),
     }
 )
-"""By the names of the simulated provider's scenarios; a real one offers some of them."""
+"""Ends by the names of the simulated provider's scenarios; a real provider offers some of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What to play.
+class RehearsalPlan:
+    """Scenarios to play.
 
     numbers     a test number for each scenario's name
     amount      in major units
-    patience_s  seconds to wait for each end; None: until its deadline, and somewhat longer
+    patience_s  seconds to wait for each end; None: until BEYOND_S after its deadline
     """
 
     numbers: Mapping[str, str] = field(repr=False)
@@ -115,9 +115,9 @@ class Plan:
 
 
 def numbers_for(given: Mapping[str, str], *, environment: str | None) -> Mapping[str, str]:
-    """The configured test numbers, else those of the simulated provider.
+    """Return the configured test numbers, else those of the simulated provider.
 
-    Raises ConfigurationError for a scenario that is none, and in live without any number.
+    Raises ConfigurationError for an unknown scenario, and in live without any number.
     """
     unknown = [name for name in given if name not in EXPECTED]
     if unknown:
@@ -131,7 +131,7 @@ def numbers_for(given: Mapping[str, str], *, environment: str | None) -> Mapping
 
 
 BEYOND_S: Final = 120.0
-"""Seconds after the deadline: a delayed webhook, and its request retries."""
+"""Seconds after the deadline, for a delayed webhook and its repetitions."""
 
 LOOK_S: Final = 0.5
 
@@ -141,12 +141,12 @@ SAME_START: Final = "same start twice"
 ONE_SESSION: Final = "one session"
 
 LEAST: Final = 2
-"""Scenarios of a rehearsal: that a payment goes well is seen in any test."""
+"""Least scenarios of a rehearsal: any test shows a successful payment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RehearsedScenario:
-    """One scenario, as it ended. `order` is empty where there was none."""
+    """A played scenario. `order` is empty if there was none."""
 
     scenario: str
     expected: str
@@ -157,7 +157,7 @@ class RehearsedScenario:
     order: str = ""
 
     def document(self) -> dict[str, Any]:
-        """For JSON."""
+        """Describe it as JSON."""
         names = ("scenario", "expected", "seen", "passed", "seconds", "explanation")
         return {name: getattr(self, name) for name in names}
 
@@ -166,10 +166,10 @@ async def rehearse(
     context: AppContext,
     client: CheckoutClient,
     *,
-    plan: Plan,
+    plan: RehearsalPlan,
     progress: Callable[[RehearsedScenario], None],
 ) -> list[RehearsedScenario]:
-    """Every scenario of the plan, in its order; what came out is written down for `golive`."""
+    """Play every scenario of the plan; return them in its order, and store the results."""
     stage = _Stage(context, client, plan=plan, progress=progress)
     parts = await asyncio.gather(*(stage.play(name) for name in plan.numbers))
     played = [each for part in parts for each in part]
@@ -188,7 +188,7 @@ async def play(
     settings = context.settings
     numbers = settings.rehearsal.numbers
     given = {name: each.get_secret_value() for name, each in numbers.items()}
-    plan = Plan(
+    plan = RehearsalPlan(
         numbers=numbers_for(given, environment=context.database.environment),
         amount=settings.rehearsal.amount,
         currency=settings.rehearsal.currency,
@@ -204,7 +204,7 @@ class _Stage:
         context: AppContext,
         client: CheckoutClient,
         *,
-        plan: Plan,
+        plan: RehearsalPlan,
         progress: Callable[[RehearsedScenario], None],
     ) -> None:
         self._context = context
@@ -214,29 +214,10 @@ class _Stage:
         self._run = new_id("", context.clock.now())
 
     async def play(self, scenario: str) -> list[RehearsedScenario]:
-        """The scenario; with `success`, also the same start once more."""
+        """Play a scenario; `success` is started once more."""
         began = monotonic()
-        request = self._request(scenario)
-        again: list[RehearsedScenario] = []
-        try:
-            result = await self._open(request)  # (1), (2)
-            # Unresolved: its event came while we asked.
-            if result.state not in ("opened", "paid", "unresolved"):
-                return [
-                    self._ended(
-                        scenario, began=began, seen=result.state, explanation=result.sentence
-                    )
-                ]
-            if scenario == "success":
-                again.append(await self._start_again(request, result))
-            ledger = await self._wait(request.order, EXPECTED[scenario], result=result)  # (3)
-        except TallyhookError as error:
-            return [self._ended(scenario, began=began, seen="not played", explanation=str(error))]
-        return [self._compared(scenario, ledger, began=began), *again]
-
-    def _request(self, scenario: str) -> CheckoutRequest:
         number = list(self._plan.numbers).index(scenario) + 1
-        return CheckoutRequest(
+        request = CheckoutRequest(
             order=f"REHEARSAL-{self._run}-{number:02}",
             amount=self._plan.amount,
             currency=self._plan.currency,
@@ -244,76 +225,37 @@ class _Stage:
             success_url="https://shop.example/paid",
             cancel_url="https://shop.example/canceled",
         )
+        expected, again = EXPECTED[scenario], list[RehearsedScenario]()
 
-    async def _open(self, request: CheckoutRequest) -> CheckoutResult:
-        sound = self._checked(request)
-        await tell_order(self._context, OrderFacts(order=request.order, money=sound.money))
-        return await self._open_once(request)
-
-    def _checked(self, request: CheckoutRequest) -> SoundRequest:
-        live = self._context.database.environment == "live"
-        return checked(request, live=live, requires=self._client.settings.form.requires)
-
-    async def _open_once(self, request: CheckoutRequest) -> CheckoutResult:
-        return await open_checkout(self._context, self._client, request=request)
-
-    async def _start_again(
-        self, request: CheckoutRequest, first: CheckoutResult
-    ) -> RehearsedScenario:
-        """The shop starts again, and the provider is asked again with the same key."""
-        began = monotonic()
-        found = await self._open_once(request)
-        assert first.key is not None, "the rehearsal's orders are its own, and new"
-        sound = self._checked(request)
-        body = body_of(sound, amount=self._client.settings.form.amount)
-        answer = await self._client.ask(request.order, body, key=first.key)
-        sessions = {first.session, found.session}
-        sessions.add(answer.session if isinstance(answer, Opened) else None)
-        one = len(sessions) == 1
-        return self._note(
-            RehearsedScenario(
-                scenario=SAME_START,
-                expected=ONE_SESSION,
-                seen=ONE_SESSION if one else "other sessions",
-                passed=one,
+        def ended(
+            seen: str, explanation: str, *, passed: bool = False, order: str = ""
+        ) -> list[RehearsedScenario]:
+            played = RehearsedScenario(
+                scenario=scenario,
+                expected=str(expected),
+                seen=seen,
+                passed=passed,
                 seconds=round(monotonic() - began, 1),
-                explanation=f"Session {first.session} was answered each time."
-                if one
-                else "The provider does not keep to the idempotency key: ask it why.",
-                order=request.order,
+                explanation=explanation,
+                order=order,
             )
-        )
+            self._progress(played)
+            return [played, *again]
 
-    async def _wait(
-        self, order: str, expected: Expected, *, result: CheckoutResult
-    ) -> dict[str, Any]:
-        ends = monotonic() + self._patience(result)
-        while True:
-            ledger = await order_document(self._context, order)
-            if expected.met_by(ledger) and await self._published(order, expected):
-                return ledger
-            if monotonic() > ends:
-                return ledger
-            await asyncio.sleep(LOOK_S)
-
-    async def _published(self, order: str, expected: Expected) -> bool:
-        if not expected.ships:
-            return True
-        async with self._context.database.reading() as connection:
-            return await times_released(connection, order) > 0
-
-    def _patience(self, result: CheckoutResult) -> float:
-        if self._plan.patience_s is not None:
-            return self._plan.patience_s
-        policy, now = self._context.policy, self._context.clock.now()
-        deadline = (result.expires_at or now + policy.payment_window) + policy.grace
-        return max(deadline - now, 0) / SECOND + BEYOND_S
-
-    def _compared(
-        self, scenario: str, ledger: dict[str, Any], *, began: float
-    ) -> RehearsedScenario:
-        expected = EXPECTED[scenario]  # (4)
-        codes = frozenset(finding["code"] for finding in ledger["findings"])
+        try:
+            facts = OrderFacts(order=request.order, money=self._checked(request).money)
+            await tell_order(self._context, facts)  # (1)
+            result = await open_checkout(self._context, self._client, request=request)  # (2)
+            # Unresolved: its event came while we asked.
+            if result.state not in ("opened", "paid", "unresolved"):
+                return ended(result.state, result.sentence)
+            if scenario == "success":
+                again.append(await self._start_again(request, result))
+            ledger = await self._wait(request.order, expected, result=result)  # (3)
+        except TallyhookError as error:
+            again.clear()
+            return ended("not played", str(error))
+        codes = frozenset(finding["code"] for finding in ledger["findings"])  # (4)
         seen = end_words(
             ledger["outcome"], ships=ledger["fulfillable"], findings=codes & expected.findings
         )
@@ -323,44 +265,63 @@ class _Stage:
                 "No verified event came: is `tallyhook serve` running, and does the provider send "
                 "to it? See `tallyhook deliveries list`."
             )
-        return self._ended(
-            scenario,
-            began=began,
-            seen=seen,
-            explanation=explanation,
-            passed=expected.met_by(ledger),
-            order=ledger["order"],
-        )
+        passed = expected.met_by(ledger)
+        return ended(seen, explanation, passed=passed, order=ledger["order"])
 
-    def _ended(
-        self,
-        scenario: str,
-        *,
-        began: float,
-        seen: str,
-        explanation: str,
-        passed: bool = False,
-        order: str = "",
+    def _checked(self, request: CheckoutRequest) -> SoundRequest:
+        live = self._context.database.environment == "live"
+        return checked(request, live=live, requires=self._client.settings.form.requires)
+
+    async def _start_again(
+        self, request: CheckoutRequest, first: CheckoutResult
     ) -> RehearsedScenario:
-        return self._note(
-            RehearsedScenario(
-                scenario=scenario,
-                expected=str(EXPECTED[scenario]),
-                seen=seen,
-                passed=passed,
-                seconds=round(monotonic() - began, 1),
-                explanation=explanation,
-                order=order,
-            )
+        """Start the payment again, and ask the provider again with the same key."""
+        began = monotonic()
+        found = await open_checkout(self._context, self._client, request=request)
+        assert first.key is not None, "the rehearsal's orders are its own, and new"
+        body = body_of(self._checked(request), amount=self._client.settings.form.amount)
+        answer = await self._client.ask(request.order, body, key=first.key)
+        sessions = {first.session, found.session}
+        sessions.add(answer.session if isinstance(answer, Opened) else None)
+        one = len(sessions) == 1
+        played = RehearsedScenario(
+            scenario=SAME_START,
+            expected=ONE_SESSION,
+            seen=ONE_SESSION if one else "other sessions",
+            passed=one,
+            seconds=round(monotonic() - began, 1),
+            explanation=f"Session {first.session} was answered each time."
+            if one
+            else "The provider does not keep to the idempotency key: ask it why.",
+            order=request.order,
         )
-
-    def _note(self, played: RehearsedScenario) -> RehearsedScenario:
         self._progress(played)
         return played
 
+    async def _wait(
+        self, order: str, expected: Expected, *, result: CheckoutResult
+    ) -> dict[str, Any]:
+        """Return the order's document once it is as expected and published, or after a while."""
+        patience_s, policy, now = (
+            self._plan.patience_s, self._context.policy, self._context.clock.now(),
+        )  # fmt: skip
+        if patience_s is None:
+            deadline = (result.expires_at or now + policy.payment_window) + policy.grace
+            patience_s = max(deadline - now, 0) / SECOND + BEYOND_S
+        ends = monotonic() + patience_s
+        while True:
+            document = await order_document(self._context, order)
+            met = expected.met_by(document)
+            if met and expected.ships:
+                async with self._context.database.reading() as connection:
+                    met = await times_released(connection, order) > 0
+            if met or monotonic() > ends:
+                return document
+            await asyncio.sleep(LOOK_S)
+
 
 def judged(played: Sequence[RehearsedScenario]) -> tuple[bool, str]:
-    """Whether these are a rehearsal that passes, and how it went: one scenario alone is none."""
+    """Return whether the played scenarios make a rehearsal that passed, and a sentence on it."""
     scenarios = {each.scenario: each.passed for each in played if each.scenario != SAME_START}
     count = counted(len(scenarios), "scenario")
     sentence = f"{sum(scenarios.values())} of {count} ended as they must"
@@ -373,23 +334,19 @@ def judged(played: Sequence[RehearsedScenario]) -> tuple[bool, str]:
 
 
 async def _write_down(context: AppContext, played: list[RehearsedScenario]) -> None:
-    """What the checklist takes from a rehearsal."""
-    whole, explanation = judged(played)
-    found: dict[str, tuple[Judged, str]] = {"rehearsal": (_word(whole), explanation)}
+    """Store the results of a rehearsal for the checklist."""
+    found: dict[str, tuple[bool, str]] = {"rehearsal": judged(played)}
     for each in played:
         if each.scenario == SAME_START:
-            found["idempotency"] = (_word(each.passed), each.explanation)
+            found["idempotency"] = (each.passed, each.explanation)
         elif each.scenario == "duplicate webhook":
             async with context.database.reading() as connection:
                 times = await times_released(connection, each.order)
             sentence = f"Released {counted(times, 'time')}, with webhooks that came repeatedly"
-            found["duplicates"] = (_word(each.passed and times == 1), sentence)
+            found["duplicates"] = (each.passed and times == 1, sentence)
     async with context.database.writing() as connection:
-        for item, (state, note) in found.items():
+        for item, (passed, note) in found.items():
             at = context.clock.now()
+            state: Judged = "passed" if passed else "failed"
             signoff = Signoff(item=item, state=state, at=at, signer=SIGNER, note=note)
             await add_signoff(connection, signoff)
-
-
-def _word(passed: bool) -> Judged:
-    return "passed" if passed else "failed"

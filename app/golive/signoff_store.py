@@ -1,8 +1,8 @@
-"""What checks and people have said of the go-live checklist. Rows are only added."""
+"""Statements of checks and people about the go-live checklist. Rows are only added."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 from sqlalchemy import text
@@ -16,7 +16,7 @@ Judged = Literal["passed", "failed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signoff:
-    """One statement: of which item, by whom, when, and what was said."""
+    """A statement about an item of the checklist."""
 
     item: str
     state: Judged
@@ -26,25 +26,19 @@ class Signoff:
 
 
 async def add_signoff(connection: AsyncConnection, signoff: Signoff) -> None:
-    """Write it after all others."""
+    """Add a statement after all others."""
     await acting_alone(connection)
     await connection.execute(
         text(
             "INSERT INTO signoffs (number, item, state, at, signer, note) "
             "SELECT coalesce(max(number), 0) + 1, :item, :state, :at, :signer, :note FROM signoffs"
         ),
-        {
-            "item": signoff.item,
-            "state": signoff.state,
-            "at": signoff.at,
-            "signer": signoff.signer,
-            "note": signoff.note,
-        },
+        asdict(signoff),
     )
 
 
 async def signoffs(connection: AsyncConnection) -> list[Signoff]:
-    """All statements, the oldest first; a checklist has some dozens."""
+    """Return all statements, the oldest first; a checklist has a few dozen."""
     rows = await connection.execute(
         text("SELECT item, state, at, signer, note FROM signoffs ORDER BY number")
     )

@@ -1,7 +1,7 @@
-"""The simulated provider: seeded, clock-driven, speaking real HTTP in a process of its own.
+"""The simulated provider: seeded, driven by a clock, with real HTTP in a process of its own.
 
-It shares the signing code with the receiver and nothing else, so that a mistake in reading
-events cannot be cancelled out by the same mistake in writing them. See README.md beside this.
+It shares only the signing code with the receiver, so that no mistake in reading events is hidden by
+the same mistake in writing them. See README.md beside this.
 """
 
 __all__ = (

@@ -1,9 +1,9 @@
-"""Hands requests on: what a tunnel or a provider sends here goes to another address, as it came.
+"""Forwarding: requests of a tunnel or a provider go unchanged to another address.
 
-    request ──bounded──▶ recorded, where asked for ──▶ sent on ──▶ the answer goes back
+    request ──bounded──▶ recorded, if asked for ──▶ sent on ──▶ the answer goes back
 
-Nothing is verified, kept or repeated: whoever sends hears what the address answered, 502 where it
-could not be reached, and 504 where it took too long.
+Nothing is verified, stored or repeated: the sender gets the answer of the address, 502 if it could
+not be reached, or 504 if it took too long.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from app.core.http import Exchange
 from app.core.recorded import MAX_BODY_BYTES, Recorded, of_request, send_on
 
 MOST_AT_ONCE: Final = 64
-"""Requests under way; more wait."""
+"""Requests that are forwarded at a time; more wait."""
 
 METHODS: Final = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 STATUS_OF: Final = {"timed_out": 504}
@@ -33,7 +33,7 @@ OnExchange = Callable[[Recorded, Exchange], None]
 def build_listener(
     forward: str, *, client: httpx2.AsyncClient, on_exchange: OnExchange
 ) -> Starlette:
-    """The application that forwards to `forward`; `on_exchange` gets each request and answer."""
+    """Build the application that forwards to an address, and reports each exchange."""
     limiter = anyio.CapacityLimiter(MOST_AT_ONCE)
 
     async def hand_on(request: Request) -> Response:

@@ -1,7 +1,7 @@
-"""Plays a script: each act at its time, events signed afresh, then compares what was concluded.
+"""Playing of scripts: each step at its time, with newly signed events, then compared.
 
-Times keep their distances, divided by `speed`; dates within events move along. What a script states
-of the shop goes to the API, which takes a token; without one only the events are played.
+Distances of time are divided by `speed`; dates in events are moved along. Records of the shop go to
+the API, which needs a token; without one only the events are played.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from reconcile.money import Money, to_json
 from reconcile.transparency.evidence import record_of
 
 MAX_FILE_BYTES: Final = 64 * 1024 * 1024
-"""Of a scenario: a thousand bodies of 64 KiB."""
+"""Size of a script: a thousand bodies of 64 KiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Act:
-    """One step: an event that arrives, or (`record`) the shop's word by its API."""
+class ScriptStep:
+    """Step of a script: an event that arrives, or a record of the shop by its API."""
 
     at: Instant
     source: str = ""
@@ -43,7 +43,7 @@ class Act:
     record: Record | None = None
 
     def body(self, moved: Callable[[Instant], Instant]) -> bytes:
-        """The event's bytes. `moved`: from a moment then to its moment now."""
+        """Write the event's body. `moved` maps a moment then to its moment now."""
         return "".join(
             each
             if isinstance(each, str)
@@ -54,10 +54,10 @@ class Act:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """Acts in the order of time, how each source signs, and what is concluded by `ends_at`."""
+    """Steps in the order of time, the signers, and the ledger to expect by `ends_at`."""
 
     order: str
-    acts: tuple[Act, ...]
+    steps: tuple[ScriptStep, ...]
     signers: Mapping[str, Source]
     policy: Mapping[str, int | None]
     expected: Mapping[str, Any]
@@ -65,55 +65,55 @@ class Script:
 
 
 def read_script(path: Path, *, secret: str) -> Script:
-    """Raises UsageError for a file that is no scenario, ConfigurationError where a source's
-    profile signs with what the sandbox does not have."""
+    """Read a script.
+
+    Raises UsageError for a file that is none, ConfigurationError if a source's profile signs with
+    another kind of key than the sandbox's.
+    """
     try:
         with path.open("rb") as file:
             text = file.read(MAX_FILE_BYTES + 1)
         if len(text) > MAX_FILE_BYTES:
             raise UsageError(f"{path} is larger than {MAX_FILE_BYTES:,} bytes")
-        return _script(json.loads(text), secret)
+        document = json.loads(text)
+        if document["format"] != FORMAT:
+            raise ValueError("another format")
+        steps = tuple(map(_step, document["steps"]))
+        signers = {each["source"]: _signer(each, secret) for each in document["sources"]}
+        if not steps or any(step.record is None and step.source not in signers for step in steps):
+            raise ValueError("no steps, or a source without a profile")
+        expected = document["expected"]
+        return Script(
+            order=str(document["order"]),
+            steps=tuple(sorted(steps, key=lambda step: step.at)),
+            signers=signers,
+            policy=dict(document["policy"]),
+            expected={name: expected[name] for name in EXPECTED},
+            ends_at=parse_instant(expected["at"]),
+        )
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
     except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"{path} is no scenario of Tallyhook's: {type(error).__name__}") from None
 
 
-def _script(document: Mapping[str, Any], secret: str) -> Script:
-    if document["format"] != FORMAT:
-        raise ValueError("another format")
-    acts = tuple(_act(each) for each in document["steps"])
-    signers = {each["source"]: _signer(each, secret) for each in document["sources"]}
-    if not acts or any(act.record is None and act.source not in signers for act in acts):
-        raise ValueError("no steps, or a source without a profile")
-    expected = document["expected"]
-    return Script(
-        order=str(document["order"]),
-        acts=tuple(sorted(acts, key=lambda act: act.at)),
-        signers=signers,
-        policy=dict(document["policy"]),
-        expected={name: expected[name] for name in EXPECTED},
-        ends_at=parse_instant(expected["at"]),
-    )
-
-
 EXPECTED: Final = ("outcome", "fulfillable", "findings", "explanation")
-"""What of the ledger a replay must come to."""
+"""Members of the ledger that a replay must reach."""
 
 
-def _act(step: Mapping[str, Any]) -> Act:
+def _step(step: Mapping[str, Any]) -> ScriptStep:
     at = parse_instant(step["at"])
     if "record" in step:
-        return Act(at=at, record=record_of(step["record"]))
-    act = Act(
+        return ScriptStep(at=at, record=record_of(step["record"]))
+    found = ScriptStep(
         at=at,
         source=str(step["source"]),
         event_id=str(step["event_id"]),
         verdict=str(step["verdict"]),
         pieces=tuple(step["body"]),
     )
-    act.body(lambda moment: moment)  # whether it can be written
-    return act
+    found.body(lambda moment: moment)  # raises if it cannot be written
+    return found
 
 
 def _signer(each: Mapping[str, Any], secret: str) -> Source:
@@ -131,12 +131,12 @@ _PASSING: Final = (
     re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z"),
     re.compile(r"\b\d+ (?:d|h|min|s|ms)\b"),
 )
-"""What differs from one life of an order to another: ids of records, moments, lengths of time."""
+"""Parts that differ from one run of an order to another: ids of records, moments, durations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """Where a script is played. `token`: of the API; None: nobody speaks for the shop."""
+    """Receiver of a script. `token`: of the API; None: records of the shop are left out."""
 
     client: httpx2.AsyncClient
     webhook_url: str
@@ -146,44 +146,43 @@ class Stage:
     token: str | None = field(default=None, repr=False)
 
     def target(self, source: str, *, several: bool) -> str:
-        """Where a source's events go: of several, each to the path of its name."""
+        """Return the address of a source's events; of several sources each has its path."""
         base = self.webhook_url.rpartition("/")[0]
         return f"{base}/{quote(source)}" if several else self.webhook_url
 
     def order(self, reference: str) -> str:
-        """The order's address in the API of the same host."""
+        """Return an order's address in the API of the same host."""
         split = urlsplit(self.webhook_url)
         path = f"/api/v1/orders/{quote(reference, safe='')}"
         return urlunsplit((split.scheme, split.netloc, path, "", ""))
 
 
-async def play(script: Script, stage: Stage, say: Callable[[str], None]) -> list[str]:
-    """Play it to its end. Returns what came otherwise than the script says; none: all as then.
+async def play_script(script: Script, stage: Stage, say: Callable[[str], None]) -> list[str]:
+    """Play a script to its end; return the differences from what it expects.
 
-    Raises UnreachableError where the receiver does not answer, UsageError for a wrong token.
+    Raises UnreachableError if the receiver does not answer, UsageError for a wrong token.
     """
-    begin, first = stage.clock.now(), script.acts[0].at
+    begin, first = stage.clock.now(), script.steps[0].at
 
     def moved(moment: Instant) -> Instant:
         return begin + Duration(round((moment - first) / stage.speed))
 
+    async def until(moment: Instant) -> None:
+        wait = moment - stage.clock.now()
+        if wait > 0:
+            await stage.sleep(wait / SECOND)
+
     player = _Player(script, stage, moved)
-    for number, act in enumerate(script.acts, 1):
-        await _until(stage, moved(act.at))
-        done = await (player.tell(act) if act.record is not None else player.send(act))
-        say(f"{number}/{len(script.acts)} {done}")
+    for number, step in enumerate(script.steps, 1):
+        await until(moved(step.at))
+        done = await (player.tell(step) if step.record is not None else player.send(step))
+        say(f"{number}/{len(script.steps)} {done}")
     if stage.token is None:
         say("No --token: what was concluded is not compared, and the shop said nothing.")
     else:
-        await _until(stage, moved(script.ends_at))
+        await until(moved(script.ends_at))
         await player.compare()
     return player.differences
-
-
-async def _until(stage: Stage, moment: Instant) -> None:
-    wait = moment - stage.clock.now()
-    if wait > 0:
-        await stage.sleep(wait / SECOND)
 
 
 class _Player:
@@ -192,27 +191,27 @@ class _Player:
         self._price: Money | None = None
         self.differences: list[str] = []
 
-    async def send(self, act: Act) -> str:
-        """One event, signed now."""
-        url = self._stage.target(act.source, several=len(self._script.signers) > 1)
-        signed = self._script.signers[act.source].signed(
-            act.body(self._moved), event_id=act.event_id, now=self._stage.clock.now(), url=url
+    async def send(self, step: ScriptStep) -> str:
+        """Send an event, signed now."""
+        url = self._stage.target(step.source, several=len(self._script.signers) > 1)
+        signed = self._script.signers[step.source].signed(
+            step.body(self._moved), event_id=step.event_id, now=self._stage.clock.now(), url=url
         )
         headers = [("content-type", "application/json"), ("user-agent", USER_AGENT)]
         answer = await self._ask(
             "POST", signed.url or url, content=signed.body, headers=headers + signed.headers
         )
-        # What is accepted is read later; and a profile may say what its provider wants to hear.
-        taken = act.verdict if 200 <= answer.status_code < 300 else f"status {answer.status_code}"
+        # An accepted event is read later, and a profile may have another answer for its provider.
+        taken = step.verdict if 200 <= answer.status_code < 300 else f"status {answer.status_code}"
         stated = _json(answer).get("verdict", "accepted")
         verdict = taken if stated == "accepted" else stated
-        if verdict != act.verdict:
-            self.differences.append(f"{act.event_id}: {verdict}, and it was {act.verdict} then")
-        return f"event {act.event_id}: {verdict}"
+        if verdict != step.verdict:
+            self.differences.append(f"{step.event_id}: {verdict}, and it was {step.verdict} then")
+        return f"event {step.event_id}: {verdict}"
 
-    async def tell(self, act: Act) -> str:
-        """What the shop said of the order."""
-        record, token = act.record, self._stage.token
+    async def tell(self, step: ScriptStep) -> str:
+        """Report a record of the shop."""
+        record, token = step.record, self._stage.token
         assert record is not None
         self._price = record.money or self._price
         word = record.kind.removeprefix("order_")
@@ -229,14 +228,14 @@ class _Player:
         return f"the shop: {word}"
 
     async def compare(self) -> None:
-        """What was concluded, with what was concluded then."""
+        """Compare the ledger with the expected one."""
         headers = [("authorization", f"Bearer {self._stage.token}")]
         answer = await self._ask("GET", self._stage.order(self._script.order), headers=headers)
         document = _json(answer)
         found = {name: document.get(name) for name in EXPECTED}
         found["findings"] = [each["code"] for each in document.get("findings", ())]
         for name, wanted in self._script.expected.items():
-            if plain(found[name]) != plain(wanted):
+            if comparable(found[name]) != comparable(wanted):
                 self.differences.append(f"{name}: {found[name]}, and it was {wanted} then")
 
     async def _ask(self, method: str, url: str, **words: Any) -> httpx2.Response:
@@ -247,13 +246,13 @@ class _Player:
             raise UnreachableError(f"{where} does not answer: {type(error).__name__}") from None
 
 
-def plain(value: Any) -> Any:
-    """Without what differs from one life of an order to another."""
+def comparable(value: Any) -> Any:
+    """Remove what differs from one run of an order to another."""
     if isinstance(value, str):
         for pattern in _PASSING:
             value = pattern.sub("…", value)
         return value
-    return [plain(each) for each in value] if isinstance(value, list) else value
+    return [comparable(each) for each in value] if isinstance(value, list) else value
 
 
 def _json(answer: httpx2.Response) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""The provider itself: opens sessions and plays each one's scenario to its end.
+"""The provider: opens sessions and plays their scenarios to the end.
 
-Leaves out: HTTP on the merchant's side. A session is opened once for one idempotency key; its
-timeline then runs by the clock, whether or not anybody heard the answer.
+A session is opened once for an idempotency key; its timeline then runs by the clock, even if the
+answer was lost. Leaves out: HTTP on the merchant's side.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from app.sandbox.settings import SandboxSettings
 from reconcile.instants import SECOND, Instant, format_instant
 from reconcile.money import Money, major_text, to_json
 
-# --- what really happened to each order's money, whatever was delivered of it ---------------------
-
+# --- the truth about each order's money, whatever was delivered -----------------------------------
 
 _RANKS: Final = (
     ("payment.succeeded", "succeeded"),
@@ -35,7 +34,7 @@ _RANKS: Final = (
     ("payment.timed_out", "timed_out"),
     ("payment.pending", "timed_out"),
 )
-"""What a payment comes to by the strongest thing that happened to it. What pends times out."""
+"""Outcome of a payment by its kinds of events, the strongest first. A pending one times out."""
 
 _CAPTURED: Final = frozenset({"payment.succeeded"})
 _REFUNDED: Final = frozenset({"payment.refunded"})
@@ -45,7 +44,7 @@ _CLOSES: Final = frozenset({"payment.dispute_won", "payment.dispute_lost"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Happening:
-    """One thing that happened to a payment. `contradicted`: the provider states it in two ways."""
+    """Event of a payment. `contradicted`: the provider states it in two ways."""
 
     at: Instant
     kind: str
@@ -57,14 +56,14 @@ class Happening:
 
 @dataclass(slots=True)
 class OrderTruth:
-    """One order: its money as first asked for, its latest session, and all that happened."""
+    """An order: its money as first asked for, its latest session, and all that happened."""
 
     money: Money
-    session: sessions.Session
+    session: sessions.CheckoutSession
     happenings: list[Happening] = field(default_factory=list)
 
     def entry(self) -> dict[str, Any]:
-        """The order's entry of the truth file."""
+        """Build the order's entry of the truth file."""
         asked = self.session.asked
         return {
             "order": asked.order,
@@ -81,7 +80,7 @@ class OrderTruth:
         }
 
     def _sum(self, kinds: frozenset[str]) -> dict[str, str]:
-        """In the order's own currency; a payment in another one makes the order unresolved."""
+        # In the order's currency; a payment in another one makes the order unresolved.
         currency = self.money.currency
         own = [h for h in self.happenings if h.money.currency == currency]
         return to_json(Money(minor=_total(own, kinds), currency=currency))
@@ -92,23 +91,26 @@ def _total(happenings: list[Happening], kinds: frozenset[str]) -> int:
 
 
 def payment_outcome(happenings: list[Happening], payment: str) -> str:
-    """The outcome of one payment."""
+    """Return the outcome of a payment."""
     kinds = {h.kind for h in happenings if h.payment == payment}
     return next(outcome for kind, outcome in _RANKS if kind in kinds)
 
 
 def outcome_of(order: Money, happenings: list[Happening]) -> str:
-    """The outcome every right receiver reaches when all is delivered and all deadlines passed:
-    what is held of the payments that are stated in one way, against the price."""
-    captures = [h for h in happenings if h.kind in _CAPTURED]
-    if not captures:
+    """Return the outcome that a correct receiver reaches after all deliveries and deadlines.
+
+    It compares the money held, of the payments without contradiction, with the price.
+    """
+    if not any(h.kind in _CAPTURED for h in happenings):
         return _outcome_unpaid(happenings)
     doubted = {h.payment for h in happenings if h.contradicted}
     sure = [
         h for h in happenings if h.payment not in doubted and h.money.currency == order.currency
     ]
     captured, refunded, lost = (_total(sure, kinds) for kinds in (_CAPTURED, _REFUNDED, _LOST))
-    gone, disputed = refunded + lost, _in_open_disputes(sure)
+    closed = {h.movement for h in sure if h.kind in _CLOSES}
+    open_disputes = [h for h in sure if h.kind == "payment.disputed" and h.movement not in closed]
+    gone, disputed = refunded + lost, sum(h.money.minor for h in open_disputes)
     if gone and gone == captured and not doubted and len(sure) == len(happenings):
         return "charged_back" if lost else "refunded"
     if captured and captured - gone - disputed >= order.minor:
@@ -124,17 +126,8 @@ def outcome_of(order: Money, happenings: list[Happening]) -> str:
     return "unresolved"
 
 
-def _in_open_disputes(happenings: list[Happening]) -> int:
-    closed = {h.movement for h in happenings if h.kind in _CLOSES}
-    return sum(
-        h.money.minor
-        for h in happenings
-        if h.kind == "payment.disputed" and h.movement not in closed
-    )
-
-
 def _outcome_unpaid(happenings: list[Happening]) -> str:
-    """Of payments without money, the one that ended last speaks for the order."""
+    """Return the outcome of the payment that ended last, of payments without money."""
     ends = {h.payment: payment_outcome(happenings, h.payment) for h in happenings}
     if "authorized" in ends.values():
         return "authorized"
@@ -147,61 +140,48 @@ def _outcome_unpaid(happenings: list[Happening]) -> str:
 
 
 class TruthBook:
-    """The truth of all orders. `changes` grows with every change, so that a writer sees it."""
+    """The truth about all orders. `changes` counts changes, for the writer of the file."""
 
     def __init__(self) -> None:
         self.changes = 0
         self._orders: dict[str, OrderTruth] = {}
         self._texts: dict[str, str] = {}
 
-    def opened(self, session: sessions.Session) -> None:
-        """A session is open; nothing has happened to money yet."""
+    def opened(self, session: sessions.CheckoutSession) -> None:
+        """Note an open session."""
         order = session.asked.order
         truth = self._orders.setdefault(order, OrderTruth(session.asked.money, session))
         truth.session = session
         self._changed(order)
 
-    def happened(self, session: sessions.Session, happening: Happening) -> None:
-        """Something happened in a session that was given to `opened`."""
+    def happened(self, session: sessions.CheckoutSession, happening: Happening) -> None:
+        """Note an event of an opened session."""
         order = session.asked.order
         self._orders[order].happenings.append(happening)
         self._changed(order)
 
     def _changed(self, order: str) -> None:
-        # Each order's text is kept, so that a change costs one order and not all of them.
+        # Each order's text is kept, so that a change costs one order only.
         self._texts[order] = json.dumps(self._orders[order].entry())
         self.changes += 1
 
     def to_json(self) -> bytes:
-        """A JSON list sorted by order, one entry a line."""
+        """Write a JSON list sorted by order, one entry a line."""
         lines = ",\n".join(self._texts[order] for order in sorted(self._texts))
         return f"[{lines}]\n".encode()
 
 
-# --- the provider itself --------------------------------------------------------------------------
+# --- events and their deliveries ------------------------------------------------------------------
 
 
 def event_body(
-    session: sessions.Session,
+    session: sessions.CheckoutSession,
     step: scenarios.ScenarioStep,
     *,
     event_id: str,
     copy: scenarios.Copy = "true",
 ) -> bytes:
-    """The event as it is, or (any other copy) with another amount of the same payment."""
-    document = {
-        "id": event_id,
-        "type": step.kind,
-        "occurred_at": format_instant(session.happens_at(step)),
-        "environment": "sandbox",
-        "data": _data(session, step, copy),
-    }
-    return exact_json(document).encode()
-
-
-def _data(
-    session: sessions.Session, step: scenarios.ScenarioStep, copy: scenarios.Copy
-) -> dict[str, Any]:
+    """Build an event's body; any copy but `true` has another amount of the same payment."""
     asked = session.asked
     paid = session.paid_by(step) if copy == "true" else session.amount("other")
     data: dict[str, Any] = {
@@ -214,7 +194,16 @@ def _data(
     if step.movement is not None:
         moved = session.amount(step.amount)
         data["refund"] = {"reference": session.movements[step.movement], **_figures(moved)}
-    return data if asked.phone is None else data | {"customer": {"phone": asked.phone}}
+    if asked.phone is not None:
+        data["customer"] = {"phone": asked.phone}
+    document = {
+        "id": event_id,
+        "type": step.kind,
+        "occurred_at": format_instant(session.happens_at(step)),
+        "environment": "sandbox",
+        "data": data,
+    }
+    return exact_json(document).encode()
 
 
 def _figures(money: Money) -> dict[str, Any]:
@@ -222,7 +211,7 @@ def _figures(money: Money) -> dict[str, Any]:
 
 
 def exact_json(value: Any) -> str:
-    """JSON where a Decimal is a number of exactly its own digits. Raises TypeError on floats."""
+    """Write JSON in which a Decimal keeps exactly its digits. Raises TypeError for floats."""
     if isinstance(value, Decimal):
         return format(value, "f")
     if isinstance(value, dict):
@@ -234,7 +223,7 @@ def exact_json(value: Any) -> str:
 
 
 class TruthFile:
-    """The file at `path`; with None there is none and everything here does nothing."""
+    """File of the truth; with the path None nothing is written."""
 
     def __init__(self, book: TruthBook, path: Path | None) -> None:
         self._book = book
@@ -243,86 +232,76 @@ class TruthFile:
         self._lock = anyio.Lock()
 
     async def flush(self) -> None:
-        """Return when the file is at least as new as the book was when called. Raises OSError."""
+        """Write the file, unless it is up to date. Raises OSError."""
         async with self._lock:
             if self._path is None or self._written == self._book.changes:
                 return
             changes, content = self._book.changes, self._book.to_json()
             with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(_replace, self._path, content)
+                await anyio.to_thread.run_sync(self._replace, self._path, content)
             self._written = changes
 
-
-def _replace(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-    with open(os.open(temporary, flags, 0o600), "wb") as file:
-        file.write(content)
-    temporary.replace(path)
+    def _replace(self, path: Path, content: bytes) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        with open(os.open(temporary, flags, 0o600), "wb") as file:
+            file.write(content)
+        temporary.replace(path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderAct:
-    """One act of the provider: money moves (`happening`), or an event leaves (`parcels`)."""
+    """Act of the provider: money moves (`happening`), or deliveries are sent (`parcels`)."""
 
     at: Instant
     happening: Happening | None = None
     parcels: tuple[webhook_sender.Parcel, ...] = ()
 
 
-def moments_of(session: sessions.Session) -> list[ProviderAct]:
-    """Everything that will happen in the session, in the order of time.
+def acts_of(session: sessions.CheckoutSession) -> list[ProviderAct]:
+    """Plan all acts of a session, in the order of time.
 
-    What happens at one instant happens before anything of it is sent. A step that would move
-    nothing (the rest of a refund that was already whole) is left out.
+    What happens at an instant happens before anything of that instant is sent. A step that would
+    move nothing (the rest after a full refund) is left out.
     """
-    steps = [
-        (step, event_id)
-        for step, event_id in zip(session.scenario.steps, session.events, strict=True)
-        if session.amount(step.amount).minor > 0
-    ]
-    moments = [
-        ProviderAct(at=session.happens_at(s), happening=_happening(session, s)) for s, _ in steps
-    ]
-    moments += [
-        ProviderAct(at=session.sent_at(step), parcels=_parcels(session, step, event_id))
-        for step, event_id in steps
-    ]
-    return sorted(moments, key=lambda moment: moment.at)
+    moved, sent = [], []
+    for step, event_id in zip(session.scenario.steps, session.events, strict=True):
+        if session.amount(step.amount).minor <= 0:
+            continue
+        happening = Happening(
+            at=session.happens_at(step),
+            kind=step.kind,
+            payment=session.payments[step.attempt],
+            money=session.amount(step.amount),
+            movement=step.movement and session.movements[step.movement],
+            contradicted="other_amount" in step.copies,
+        )
+        moved.append(ProviderAct(at=happening.at, happening=happening))
+        true = event_body(session, step, event_id=event_id)
+        other = event_body(session, step, event_id=event_id, copy="other_amount")
+        signed_and_sent = {
+            "true": (true, true),
+            "other_amount": (other, other),
+            "tampered": (true, other),
+        }
+        parcels = [
+            webhook_sender.Parcel(event_id=event_id, signed=signed, sent=body)
+            for signed, body in map(signed_and_sent.__getitem__, step.copies)
+        ]
+        sent.append(ProviderAct(at=session.sent_at(step), parcels=tuple(parcels)))
+    return sorted(moved + sent, key=lambda act: act.at)
 
 
-def _happening(session: sessions.Session, step: scenarios.ScenarioStep) -> Happening:
-    return Happening(
-        at=session.happens_at(step),
-        kind=step.kind,
-        payment=session.payments[step.attempt],
-        money=session.amount(step.amount),
-        movement=step.movement and session.movements[step.movement],
-        contradicted="other_amount" in step.copies,
-    )
-
-
-def _parcels(
-    session: sessions.Session, step: scenarios.ScenarioStep, event_id: str
-) -> tuple[webhook_sender.Parcel, ...]:
-    true = event_body(session, step, event_id=event_id)
-    other = event_body(session, step, event_id=event_id, copy="other_amount")
-    made = {
-        "true": webhook_sender.Parcel(event_id=event_id, signed=true, sent=true),
-        "other_amount": webhook_sender.Parcel(event_id=event_id, signed=other, sent=other),
-        "tampered": webhook_sender.Parcel(event_id=event_id, signed=true, sent=other),
-    }
-    return tuple(made[copy] for copy in step.copies)
-
+# --- the provider ---------------------------------------------------------------------------------
 
 TRUTH_PAUSE_S = 0.05
-"""Seconds between two looks at whether the truth file is behind."""
+"""Seconds between two checks whether the truth file is up to date."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxAnswer:
-    """The body of a 201; `dropped`: it is never sent, the connection ends instead."""
+    """Body of a 201; `dropped`: it is not sent, and the connection is closed instead."""
 
     body: bytes
     replayed: bool = False
@@ -331,14 +310,14 @@ class SandboxAnswer:
 
 @dataclass(slots=True)
 class Counts:
-    """pending: deliveries whose time has not come. undelivered: tried, not yet acknowledged."""
+    """Counts of deliveries: not sent yet (pending), and not acknowledged yet (undelivered)."""
 
     pending: int = 0
     undelivered: int = 0
 
 
 class Provider:
-    """All sessions of one run. `fault` says why nothing is played any more, if so."""
+    """All sessions of a run. `fault` says why nothing is played any more."""
 
     def __init__(
         self,
@@ -348,7 +327,7 @@ class Provider:
         clock: Clock,
         sleep: webhook_sender.Sleep,
     ) -> None:
-        self.sessions: dict[str, sessions.Session] = {}
+        self.sessions: dict[str, sessions.CheckoutSession] = {}
         self.counts = Counts()
         self.truth = TruthBook()
         self.truth_file = TruthFile(self.truth, settings.truth_path)
@@ -362,85 +341,75 @@ class Provider:
         self._tasks: TaskGroup | None = None
 
     async def run(self, tasks: TaskGroup) -> None:
-        """Play in this task group from now on. Raises OSError when the truth cannot be written."""
+        """Play in this task group from now on. Raises OSError if the truth cannot be written."""
         await self.truth_file.flush()
         self._tasks = tasks
         tasks.start_soon(self._keep_truth)
 
     def check(self) -> None:
-        """Raises RefusalError 503 once something has gone wrong for good."""
+        """Raise RefusalError 503 once something has failed for good."""
         if self.fault is not None:
             raise sessions.RefusalError(503, "sandbox_failed", detail=self.fault)
 
     async def open(self, asked: sessions.SessionRequest, *, key: str, digest: str) -> SandboxAnswer:
-        """Open a session, or give the first answer again. Raises RefusalError (409, 422, 503)."""
+        """Open a session, or repeat the first answer. Raises RefusalError (409, 422, 503)."""
         self.check()
-        scenario = scenarios.scenario_of(asked.phone)
+        assert self._tasks is not None, "the application's lifespan has not begun"
+        scenario, settings = scenarios.scenario_for(asked.phone), self._settings
         with self._keys.admit(key, digest) as entry:
             if entry.answer is not None:
                 return SandboxAnswer(body=entry.answer, replayed=True)
-            await self._sleep(self._settings.answer_delay_units * self._settings.unit_s)
+            await self._sleep(settings.answer_delay_units * settings.unit_s)
             if entry.refusals < scenario.refusals:
                 entry.refusals += 1
-                raise self._trouble()
-            entry.answer = self._answer(self._begin(asked, key))
-            return SandboxAnswer(body=entry.answer, dropped=scenario.drops_answer)
-
-    def _trouble(self) -> sessions.RefusalError:
-        return sessions.RefusalError(
-            503,
-            "temporarily_unavailable",
-            detail="The service is in trouble; repeat the request with the same key.",
-            headers={"Retry-After": str(self._settings.retry_after_s)},
-        )
-
-    def _begin(self, asked: sessions.SessionRequest, key: str) -> sessions.Session:
-        assert self._tasks is not None, "the application's lifespan has not begun"
-        session = sessions.open_session(
-            asked,
-            key=key,
-            seed=self._settings.seed,
-            now=self._clock.now(),
-            unit_s=self._settings.unit_s,
-            lifetime_units=self._settings.session_lifetime_units,
-        )
-        moments = moments_of(session)
-        self.sessions[session.reference] = session
-        self.truth.opened(session)
-        self.counts.pending += sum(len(moment.parcels) for moment in moments)
-        self._tasks.start_soon(self._play, session, moments)
-        return session
-
-    def _answer(self, session: sessions.Session) -> bytes:
-        return exact_json(
-            {
+                raise sessions.RefusalError(
+                    503,
+                    "temporarily_unavailable",
+                    detail="The service is in trouble; repeat the request with the same key.",
+                    headers={"Retry-After": str(settings.retry_after_s)},
+                )
+            session = sessions.open_session(
+                asked,
+                key=key,
+                seed=settings.seed,
+                now=self._clock.now(),
+                unit_s=settings.unit_s,
+                lifetime_units=settings.session_lifetime_units,
+            )
+            acts = acts_of(session)
+            self.sessions[session.reference] = session
+            self.truth.opened(session)
+            self.counts.pending += sum(len(act.parcels) for act in acts)
+            self._tasks.start_soon(self._play, session, acts, self._tasks)
+            document = {
                 "reference": session.reference,
                 "status": "open",
                 "checkout_url": f"{self._public_url}/checkout/{session.reference}",
                 "expires_at": format_instant(session.expires_at),
             }
-        ).encode()
+            entry.answer = exact_json(document).encode()
+            return SandboxAnswer(body=entry.answer, dropped=scenario.drops_answer)
 
-    async def _play(self, session: sessions.Session, moments: list[ProviderAct]) -> None:
+    async def _play(
+        self, session: sessions.CheckoutSession, acts: list[ProviderAct], tasks: TaskGroup
+    ) -> None:
         try:
-            for moment in moments:
-                await self._sleep_until(moment.at)
-                if moment.happening is not None:
-                    self.truth.happened(session, moment.happening)
-                for parcel in moment.parcels:
-                    await self._send(parcel)
+            for act in acts:
+                wait = act.at - self._clock.now()
+                if wait > 0:
+                    await self._sleep(wait / SECOND)
+                if act.happening is not None:
+                    self.truth.happened(session, act.happening)
+                for parcel in act.parcels:
+                    self.counts.pending -= 1
+                    self.counts.undelivered += 1
+                    if await self._sender.deliver_once(parcel):
+                        self.counts.undelivered -= 1
+                    else:
+                        tasks.start_soon(self._repeat, parcel)
         except Exception as error:
             # A dead task group would leave the server answering 201 and playing nothing.
             self._fail(f"A session could not be played: {error!r}")
-
-    async def _send(self, parcel: webhook_sender.Parcel) -> None:
-        self.counts.pending -= 1
-        self.counts.undelivered += 1
-        if await self._sender.deliver_once(parcel):
-            self.counts.undelivered -= 1
-            return
-        assert self._tasks is not None
-        self._tasks.start_soon(self._repeat, parcel)
 
     async def _repeat(self, parcel: webhook_sender.Parcel) -> None:
         try:
@@ -450,13 +419,8 @@ class Provider:
         else:
             self.counts.undelivered -= 1
 
-    async def _sleep_until(self, moment: Instant) -> None:
-        wait = moment - self._clock.now()
-        if wait > 0:
-            await self._sleep(wait / SECOND)
-
     async def settle_truth(self) -> None:
-        """Return when the truth file is up to date, or `fault` says why it cannot be."""
+        """Bring the truth file up to date; `fault` says why if that fails."""
         try:
             await self.truth_file.flush()
         except OSError as error:

@@ -1,7 +1,7 @@
 """The sixteen scenarios as one table: what the simulated customer and the network do.
 
-Leaves out: how any of it is done. A scenario is data; adding one is adding a row, and no code
-branches on a scenario's number. Times are in units after the opening of the session.
+A scenario is data: a new one is a row, and no code depends on its number. Times are units after the
+opening of the session.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from typing import Final, Literal
 from reconcile.money import Money
 
 AmountRule = Literal["order", "other", "third", "rest"]
-"""The order's amount; some minor units less; a third of it; what then remains."""
+"""The order's amount; some minor units less; a third of it; the rest beyond the third."""
 
 Copy = Literal["true", "other_amount", "tampered"]
-"""One delivery of an event: as it is; the same id over another amount, properly signed; signed
-as it is, then changed on the way."""
+"""A delivery of an event: unchanged; with another amount, properly signed; or changed after it was
+signed."""
 
 Start = Literal["opening", "expiry"]
-"""What a time of delivery is counted from."""
+"""Start from which a time of delivery counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioStep:
-    """One event of a scenario.
+    """An event of a scenario.
 
-    at        when it happens: units after the opening; its `occurred_at`
+    at        when it happens (`occurred_at`), in units after the opening
     sent      when it is first delivered, in units after `sent_after`; None: when it happens
-    attempt   which try of the customer to pay: 1, 2, …
-    amount    what the payment, refund or dispute is about
-    movement  a name shared by all steps about one refund or dispute; None for payments
+    attempt   number of the customer's attempt to pay, from 1
+    amount    amount of the payment, refund or dispute
+    movement  name that all steps of one refund or dispute share; None for payments
     reason    the provider's code for a decline
-    copies    the deliveries made of it, in order; each is repeated until it is acknowledged
+    copies    its deliveries, in order; each is repeated until it is acknowledged
     """
 
     kind: str
@@ -50,13 +50,13 @@ class ScenarioStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """One row of the table.
+    """A row of the table.
 
-    ending        the last two digits of the phone number that choose it
-    story         what the customer's page says
-    steps         the events, in the order in which they happen
+    ending        last two digits of the phone number that choose it
+    story         text of the customer's page
+    steps         events, in the order in which they happen
     refusals      503 answers to the session request before it is accepted
-    drops_answer  the session is opened, but the connection ends before the first answer
+    drops_answer  whether the connection is closed instead of answering the first request
     """
 
     ending: str
@@ -76,7 +76,7 @@ def _rest(money: Money) -> Money:
 
 
 def _other(money: Money) -> Money:
-    """100 minor units less, one where nothing would be left; of the least there is 100 more."""
+    """Return 100 minor units less; one less of 100 or fewer, and 100 more of a single one."""
     change = -100 if money.minor > 100 else -1 if money.minor > 1 else 100
     return Money(minor=money.minor + change, currency=money.currency)
 
@@ -84,7 +84,7 @@ def _other(money: Money) -> Money:
 AMOUNTS: Final[Mapping[AmountRule, Callable[[Money], Money]]] = MappingProxyType(
     {"order": lambda money: money, "other": _other, "third": _third, "rest": _rest}
 )
-"""Each rule as a function of the order's money."""
+"""Rules as functions of the order's money."""
 
 PENDING: Final = ScenarioStep(kind="payment.pending", at=1)
 SUCCEEDED: Final = ScenarioStep(kind="payment.succeeded", at=3)
@@ -227,9 +227,9 @@ _ROWS: Final = (
 )
 
 SCENARIOS: Final[Mapping[str, Scenario]] = MappingProxyType({row.ending: row for row in _ROWS})
-"""Every scenario by the two digits that choose it."""
+"""Scenarios by the two digits that choose them."""
 
 
-def scenario_of(phone: str | None) -> Scenario:
-    """The scenario a phone number chooses by its last two digits; any other acts as 01."""
+def scenario_for(phone: str | None) -> Scenario:
+    """Return the scenario for a phone number's last two digits; 01 if there is none."""
     return SCENARIOS.get((phone or "")[-2:], SCENARIOS["01"])

@@ -1,9 +1,9 @@
-"""The simulated provider as a web application, and the server that runs it.
+"""The simulated provider as a web application, and its server.
 
     session request: (1) token  (2) idempotency key  (3) media type  (4) size  (5) JSON
                      (6) fields  (7) the key's history  (8) open, answer, play
 
-The steps are numbered where they are done.
+`open_session` has the numbers.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import hmac
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from html import escape
 from socket import socket
 from typing import Final
@@ -55,8 +55,8 @@ _PAGE = """<!doctype html>
 """
 
 
-def checkout_page(session: sessions.Session) -> str:
-    """The page of one session. It never shows the phone number."""
+def checkout_page(session: sessions.CheckoutSession) -> str:
+    """Render the page of a session, without the phone number."""
     asked, scenario = session.asked, session.scenario
     texts = {
         "reference": session.reference,
@@ -66,7 +66,7 @@ def checkout_page(session: sessions.Session) -> str:
         "name": scenario.name,
         "story": scenario.story,
         "expires_at": format_instant(session.expires_at),
-        # Without an address the customer stays here.
+        # Without an address the customer stays on the page.
         "success": asked.success_url or "#",
         "cancel": asked.cancel_url or "#",
     }
@@ -77,18 +77,18 @@ EXTENSION: Final = "tallyhook.sandbox.drop"
 
 
 class DroppingProtocol(HttpToolsProtocol):
-    """uvicorn's own HTTP protocol; each request's scope carries its connection's `close`."""
+    """Protocol of uvicorn that puts the connection's `close` into each request's scope."""
 
     def on_message_begin(self) -> None:
-        """Begin a request's scope."""
+        """Extend the request's scope."""
         super().on_message_begin()
         self.scope["extensions"] = {EXTENSION: {"close": self.transport.close}}
 
 
 class DroppedConnection(Response):
-    """Sends nothing and closes the connection; a client sees it end without an answer.
+    """Response that closes the connection without an answer.
 
-    Raises ConnectionAbortedError under a server without the extension (in-process clients).
+    Under a server without the extension (in-process clients) it raises ConnectionAbortedError.
     """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -96,7 +96,7 @@ class DroppedConnection(Response):
         if extension is None:
             raise ConnectionAbortedError("the simulated connection was dropped")
         extension["close"]()
-        # Only after the loop has closed it does the server know that nobody waits for an answer.
+        # Until the loop has closed it, the server would still answer.
         while (await receive())["type"] != "http.disconnect":
             continue
 
@@ -105,7 +105,7 @@ MAX_BODY_BYTES: Final = 64 * 1024
 """A session request has about 300 bytes."""
 
 GRACEFUL_SHUTDOWN_S: Final = 2
-"""Seconds that requests under way have to end when the server is asked to end."""
+"""Seconds that current requests may take when the server stops."""
 
 
 def build_sandbox(
@@ -116,7 +116,7 @@ def build_sandbox(
     sleep: webhook_sender.Sleep = anyio.sleep,
     transport: httpx2.AsyncBaseTransport | None = None,
 ) -> Starlette:
-    """The application; scenarios are played while its lifespan lasts.
+    """Build the application, which plays scenarios during its lifespan.
 
     `clock` and `sleep` must agree; `transport` takes the deliveries instead of the network.
     """
@@ -127,20 +127,7 @@ def build_sandbox(
     )
     provider = Provider(settings, sender=sender, clock=clock, sleep=sleep)
     endpoints = _Endpoints(settings, provider)
-    return Starlette(
-        routes=endpoints.routes(),
-        exception_handlers={
-            sessions.RefusalError: sessions.answer_refusal,
-            HTTPException: sessions.answer_http_error,
-            Exception: sessions.answer_fault,
-        },
-        lifespan=_lifespan(provider, client),
-    )
 
-
-def _lifespan(
-    provider: Provider, client: httpx2.AsyncClient
-) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with client, anyio.create_task_group() as tasks:
@@ -149,12 +136,28 @@ def _lifespan(
             tasks.cancel_scope.cancel()
         await provider.settle_truth()
 
-    return lifespan
+    return Starlette(
+        routes=[
+            Route("/api/v1/checkout/sessions", endpoints.open_session, methods=["POST"]),
+            Route("/checkout/{reference}", endpoints.checkout, methods=["GET"]),
+            Route("/sandbox/truth", endpoints.truth, methods=["GET"]),
+            Route("/sandbox/state", endpoints.state, methods=["GET"]),
+            Route("/livez", endpoints.livez, methods=["GET"]),
+        ],
+        exception_handlers={
+            sessions.RefusalError: sessions.answer_refusal,
+            HTTPException: sessions.answer_http_error,
+            Exception: sessions.answer_fault,
+        },
+        lifespan=lifespan,
+    )
 
 
 class _Server(uvicorn.Server):
-    """Ends normally on SIGTERM and SIGINT from before its port is open, where Uvicorn sends them to
-    itself anew; earlier they end the process as they do any other."""
+    """Server that stops normally on SIGTERM and SIGINT as soon as its port is open.
+
+    Uvicorn would raise them again. Before, they end the process.
+    """
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -174,11 +177,9 @@ async def serve_sandbox(
     port: int = DEFAULT_PORT,
     listener: socket | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT. Prints and logs nothing of its own.
+    """Serve until SIGTERM or SIGINT. Raises PortTaken.
 
-    listener  a socket that is bound to host and port already; None: one is made
-
-    Raises PortTaken.
+    listener  a socket that is bound to host and port already
     """
     config = uvicorn.Config(
         app,
@@ -194,7 +195,7 @@ async def serve_sandbox(
     )
     try:
         await _Server(config).serve(sockets=None if listener is None else [listener])
-    except SystemExit as failed:  # Uvicorn's way of saying that it could not bind
+    except SystemExit as failed:  # Uvicorn could not bind
         raise PortTaken(host, port) from failed
 
 
@@ -203,24 +204,31 @@ class _Endpoints:
         self._token = settings.token.encode()
         self._provider = provider
 
-    def routes(self) -> list[Route]:
-        return [
-            Route("/api/v1/checkout/sessions", self.open_session, methods=["POST"]),
-            Route("/checkout/{reference}", self.checkout, methods=["GET"]),
-            Route("/sandbox/truth", self.truth, methods=["GET"]),
-            Route("/sandbox/state", self.state, methods=["GET"]),
-            Route("/livez", self.livez, methods=["GET"]),
-        ]
-
     async def open_session(self, request: Request) -> Response:
         self._check_token(request.headers.get("authorization", ""))  # (1)
         key = sessions.check_key(request.headers.get("idempotency-key"))  # (2)
-        _check_media_type(request)  # (3)
-        document = _document(await _body(request))  # (4) (5)
-        asked = _asked(document)  # (6)
-        answer = await self._provider.open(
-            asked, key=key, digest=sessions.digest_of(document)
-        )  # (7) (8)
+        media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if media_type != "application/json" or "content-encoding" in request.headers:  # (3)
+            raise sessions.RefusalError(
+                415, "unsupported_media_type", detail="Send plain, uncompressed application/json."
+            )
+        body = bytearray()
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MAX_BODY_BYTES:  # (4); Starlette's own limit answers in plain text
+                detail = f"Send at most {MAX_BODY_BYTES} bytes."
+                raise sessions.RefusalError(413, "body_too_large", detail=detail)
+        try:
+            document = sessions.read_json(bytes(body))  # (5)
+        except ValueError as error:
+            raise sessions.RefusalError(400, "not_json", detail=str(error)) from None
+        asked = sessions.check_request(document)  # (6)
+        if not isinstance(asked, sessions.SessionRequest):
+            # In the detail, too: many clients show only that.
+            detail = " ".join(f"{name}: {sentence}" for name, sentence in asked)
+            raise sessions.RefusalError(422, "invalid_fields", detail=detail, problems=asked)
+        digest = sessions.request_digest(document)
+        answer = await self._provider.open(asked, key=key, digest=digest)  # (7) (8)
         if answer.dropped:
             return DroppedConnection()
         headers = {"Idempotent-Replayed": "true"} if answer.replayed else None
@@ -258,7 +266,7 @@ class _Endpoints:
             "pending_events": counts.pending,
             "undelivered": counts.undelivered,
         }
-        # Whoever sees here that all is done may read the file at once.
+        # When all is done according to this answer, the file is complete.
         await self._provider.settle_truth()
         self._provider.check()
         return JSONResponse(document)
@@ -266,38 +274,3 @@ class _Endpoints:
     async def livez(self, _: Request) -> Response:
         self._provider.check()
         return JSONResponse({"status": "ok"})
-
-
-def _check_media_type(request: Request) -> None:
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type != "application/json" or "content-encoding" in request.headers:
-        raise sessions.RefusalError(
-            415, "unsupported_media_type", detail="Send plain, uncompressed application/json."
-        )
-
-
-async def _body(request: Request) -> bytes:
-    # Starlette's own limit answers in plain text; this one keeps to problem+json.
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_BODY_BYTES:
-            detail = f"Send at most {MAX_BODY_BYTES} bytes."
-            raise sessions.RefusalError(413, "body_too_large", detail=detail)
-    return bytes(body)
-
-
-def _document(body: bytes) -> object:
-    try:
-        return sessions.read_json(body)
-    except ValueError as error:
-        raise sessions.RefusalError(400, "not_json", detail=str(error)) from None
-
-
-def _asked(document: object) -> sessions.SessionRequest:
-    found = sessions.check_request(document)
-    if isinstance(found, sessions.SessionRequest):
-        return found
-    # Named here, too: many a client keeps no more of a problem than its detail.
-    detail = " ".join(f"{name}: {sentence}" for name, sentence in found)
-    raise sessions.RefusalError(422, "invalid_fields", detail=detail, problems=found)

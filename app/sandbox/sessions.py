@@ -1,7 +1,7 @@
-"""One checkout session: what was asked, when it opened, and every name that will be used in it.
+"""Checkout sessions: idempotency keys, validation of requests, and the session itself.
 
-All names are drawn at the opening from a generator seeded with the run's seed and the
-idempotency key, so neither concurrency nor the clock changes them.
+All references of a session are drawn at its opening from a generator seeded with the run's seed and
+the idempotency key, so that neither concurrency nor the clock changes them.
 """
 
 from __future__ import annotations
@@ -9,33 +9,33 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from http import HTTPStatus
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app.core.references import RULE, is_reference
-from app.sandbox.scenarios import AMOUNTS, AmountRule, Scenario, ScenarioStep, scenario_of
+from app.sandbox.scenarios import AMOUNTS, AmountRule, Scenario, ScenarioStep, scenario_for
 from app.sandbox.settings import is_absolute_http
 from reconcile.canonical import fingerprint
 from reconcile.instants import MILLISECOND, SECOND, Duration, Instant
 from reconcile.money import Money, MoneyError, from_major, is_currency
 
-# --- the provider's memory of idempotency keys (the IETF draft's 400, 409 and 422) ----------------
+# --- refusals, and idempotency keys (400, 409 and 422 as in the IETF draft) -----------------------
 
 
 FieldProblem = tuple[str, str]
-"""The path of a field, such as `order.amount`, and one sentence that says what would be right."""
+"""Path of a field, such as `order.amount`, and a sentence that says what would be right."""
 
 
 class RefusalError(Exception):
-    """A request the provider does not grant; `status` and `code` are for programs to read."""
+    """A request that the provider refuses; `status` and `code` are for programs."""
 
     def __init__(
         self,
@@ -54,8 +54,9 @@ class RefusalError(Exception):
         self.problems = tuple(problems)
 
 
-def problem_response(refusal: RefusalError) -> Response:
-    """`{"type", "title", "status", "code", "detail", "problems"?}`."""
+def answer_refusal(_: Request, refusal: Exception) -> Response:
+    """Answer a RefusalError: `{"type", "title", "status", "code", "detail", "problems"?}`."""
+    assert isinstance(refusal, RefusalError)
     document: dict[str, object] = {
         "type": "about:blank",
         "title": HTTPStatus(refusal.status).phrase,
@@ -75,30 +76,21 @@ def problem_response(refusal: RefusalError) -> Response:
     )
 
 
-def answer_refusal(_: Request, error: Exception) -> Response:
-    """Starlette's exception handler for our own refusals."""
-    assert isinstance(error, RefusalError)
-    return problem_response(error)
-
-
-def answer_http_error(_: Request, error: Exception) -> Response:
-    """Starlette's exception handler for what the framework itself refuses (404, 405, 413)."""
+def answer_http_error(request: Request, error: Exception) -> Response:
+    """Answer a refusal of Starlette (404, 405, 413)."""
     assert isinstance(error, HTTPException)
     phrase = HTTPStatus(error.status_code).phrase
     code = phrase.lower().replace(" ", "_")
     detail = error.detail if error.detail != phrase else f"{phrase}."
-    return problem_response(
-        RefusalError(error.status_code, code, detail=detail, headers=error.headers)
+    return answer_refusal(
+        request, RefusalError(error.status_code, code, detail=detail, headers=error.headers)
     )
 
 
-def answer_fault(_: Request, __: Exception) -> Response:
-    """Starlette's exception handler for our own mistakes; the server logs what they were."""
-    return problem_response(
-        RefusalError(
-            500, "sandbox_failed", detail="The sandbox itself made a mistake; see its log."
-        )
-    )
+def answer_fault(request: Request, _: Exception) -> Response:
+    """Answer an error of our own, which the server logs."""
+    detail = "The sandbox itself made a mistake; see its log."
+    return answer_refusal(request, RefusalError(500, "sandbox_failed", detail=detail))
 
 
 _KEY = re.compile(r"[\x20-\x7e]{1,255}")
@@ -111,7 +103,7 @@ FULL: Final = "This sandbox keeps no more sessions; start it anew."
 
 @dataclass(slots=True)
 class IdempotencyEntry:
-    """What is remembered of one key. `answer` is the body of the 201, once there is one."""
+    """State of a key. `answer` is the body of the 201, once there is one."""
 
     digest: str
     running: bool = False
@@ -120,7 +112,7 @@ class IdempotencyEntry:
 
 
 class IdempotencyKeys:
-    """All keys seen, at most `limit` of them."""
+    """The keys seen so far, at most `limit`."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -130,17 +122,9 @@ class IdempotencyKeys:
     def admit(self, key: str, digest: str) -> Iterator[IdempotencyEntry]:
         """Hold the key's entry while its request runs.
 
-        Raises RefusalError: 422 for another body, 409 while another request holds the key,
-        503 when there is no room for a new one.
+        Raises RefusalError: 422 for another body, 409 while another request holds the key, 503 if
+        there is no room for another key.
         """
-        entry = self._entry(key, digest)
-        entry.running = True
-        try:
-            yield entry
-        finally:
-            entry.running = False
-
-    def _entry(self, key: str, digest: str) -> IdempotencyEntry:
         entry = self._entries.get(key)
         if entry is None:
             if len(self._entries) >= self._limit:
@@ -150,11 +134,15 @@ class IdempotencyKeys:
             raise RefusalError(422, "idempotency_key_reused", detail=REUSED)
         if entry.running:
             raise RefusalError(409, "idempotency_key_in_use", detail=IN_USE)
-        return entry
+        entry.running = True
+        try:
+            yield entry
+        finally:
+            entry.running = False
 
 
 def check_key(key: str | None) -> str:
-    """The key, if it is one. Raises RefusalError 400."""
+    """Return a valid key. Raises RefusalError 400."""
     if key is None or _KEY.fullmatch(key) is None:
         raise RefusalError(400, "idempotency_key_missing", detail=MISSING)
     return key
@@ -164,7 +152,7 @@ def check_key(key: str | None) -> str:
 
 
 MAX_DEPTH: Final = 16
-"""Levels of nesting a document may have; the real one has two."""
+"""Levels of nesting; a real request has two."""
 
 _AMOUNT = re.compile(r"\d{1,19}(\.\d{1,4})?", re.ASCII)
 _PHONE = re.compile(r"\+?\d{8,15}", re.ASCII)
@@ -172,7 +160,7 @@ _PHONE = re.compile(r"\+?\d{8,15}", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRequest:
-    """What a merchant asks for: `money` is the whole order's, `phone` 8 to 15 digits or none."""
+    """A merchant's request: `money` is the whole order's, `phone` 8 to 15 digits or None."""
 
     order: str
     money: Money
@@ -182,10 +170,10 @@ class SessionRequest:
 
 
 def read_json(body: bytes) -> Any:
-    """The document with all numbers as Decimal. Raises ValueError with a sentence.
+    """Parse JSON, with all numbers as Decimal. Raises ValueError with a sentence.
 
-    Refuses what has no single meaning: repeated names, NaN, text that is not UTF-8, lone
-    surrogates, nesting deeper than MAX_DEPTH.
+    Refused are repeated names, NaN, text that is not UTF-8, lone surrogates, and nesting beyond
+    MAX_DEPTH.
     """
     try:
         document = json.loads(
@@ -195,7 +183,7 @@ def read_json(body: bytes) -> Any:
             parse_constant=_no_constant,
             object_pairs_hook=_no_repeats,
         )
-        digest_of(document)
+        request_digest(document)
     except (ValueError, InvalidOperation, RecursionError):
         raise ValueError("The body must be one JSON document in UTF-8, each name once.") from None
     return document
@@ -212,8 +200,8 @@ def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def digest_of(document: Any) -> str:
-    """Equal for documents that differ only in blanks, order of names, or writing of numbers."""
+def request_digest(document: Any) -> str:
+    """Digest a document; spaces, order of names and notation of numbers make no difference."""
     return fingerprint(_without_numbers(document, 0))
 
 
@@ -228,7 +216,7 @@ def _without_numbers(value: Any, depth: int) -> Any:
 
 
 def _number_text(value: Decimal) -> str:
-    """1500, 1500.00 and 15e2 give one text. Works on digits: 1e999999999 must cost nothing."""
+    """Write 1500, 1500.00 and 15e2 alike, by digits: 1e999999999 must cost nothing."""
     sign, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     written = "".join(map(str, digits)).lstrip("0")
@@ -239,16 +227,25 @@ def _number_text(value: Decimal) -> str:
 
 
 def check_request(document: Any) -> SessionRequest | list[FieldProblem]:
-    """The request, or every problem of it: `[("order.amount", "…"), …]`."""
+    """Return the request, or all its problems: `[("order.amount", "…"), …]`."""
     problems = [
         (path, sentence) for path, right, sentence in _FIELDS if not right(_at(document, path))
     ]
     amount, currency = _at(document, "order.amount"), _at(document, "order.currency")
     if not any(path in ("order.amount", "order.currency") for path, _ in problems):
-        money, sentence = _exact(amount, currency)
-        if money is not None and not problems:
-            return _request(document, money)
-        problems += [("order.amount", sentence)] if money is None else []
+        try:
+            money = from_major(amount, currency)
+        except MoneyError as error:
+            text = str(error)
+            return [*problems, ("order.amount", f"{text[0].upper()}{text[1:]}.")]
+        if not problems:
+            return SessionRequest(
+                order=_at(document, "order.reference"),
+                money=money,
+                phone=_at(document, "customer.phone"),
+                success_url=_at(document, "return_urls.success"),
+                cancel_url=_at(document, "return_urls.cancel"),
+            )
     return problems
 
 
@@ -256,24 +253,6 @@ def _at(document: Any, path: str) -> Any:
     for name in path.split("."):
         document = document.get(name) if isinstance(document, dict) else None
     return document
-
-
-def _exact(amount: str | Decimal, currency: str) -> tuple[Money | None, str]:
-    try:
-        return from_major(amount, currency), ""
-    except MoneyError as error:
-        text = str(error)
-        return None, f"{text[0].upper()}{text[1:]}."
-
-
-def _request(document: Any, money: Money) -> SessionRequest:
-    return SessionRequest(
-        order=_at(document, "order.reference"),
-        money=money,
-        phone=_at(document, "customer.phone"),
-        success_url=_at(document, "return_urls.success"),
-        cancel_url=_at(document, "return_urls.cancel"),
-    )
 
 
 def _is_positive(value: Any) -> bool:
@@ -291,11 +270,7 @@ def _is_url(value: Any) -> bool:
 
 
 _FIELDS: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
-    (
-        "order.reference",
-        is_reference,
-        f"Give the order's own reference: {RULE}.",
-    ),
+    ("order.reference", is_reference, f"Give the order's own reference: {RULE}."),
     ("order.amount", _is_positive, 'Give a positive amount in major units, such as "1500.00".'),
     ("order.currency", is_currency, "Give a currency code of ISO 4217, such as KES."),
     ("customer.phone", _is_phone, "Give the customer's phone number as 8 to 15 digits in text."),
@@ -307,17 +282,14 @@ _FIELDS: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
 # --- one checkout session -------------------------------------------------------------------------
 
 
-T = TypeVar("T")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
+class CheckoutSession:
     """An open session.
 
-    unit       one scenario unit, in microseconds
-    payments   attempt number to payment reference
-    movements  the scenario's name of a refund or dispute to its reference
-    events     one event id for each step of the scenario
+    unit       a scenario unit, in microseconds
+    payments   references by the number of the attempt
+    movements  references of refunds and disputes, by their names in the scenario
+    events     an event id for each step of the scenario
     """
 
     reference: str
@@ -331,31 +303,30 @@ class Session:
     events: tuple[str, ...]
 
     def happens_at(self, step: ScenarioStep) -> Instant:
-        """When the step happens: whole milliseconds, as the provider writes them."""
+        """Return when a step happens, in whole milliseconds, as the provider writes them."""
         return self.opened_at + _milliseconds(step.at * self.unit)
 
     def sent_at(self, step: ScenarioStep) -> Instant:
-        """When the step's first delivery leaves."""
+        """Return when a step's first delivery is sent."""
         if step.sent is None:
             return self.happens_at(step)
         start = self.expires_at if step.sent_after == "expiry" else self.opened_at
         return start + _milliseconds(step.sent * self.unit)
 
     def paid_by(self, step: ScenarioStep) -> Money:
-        """What the step's payment is about, whatever the step does to it."""
-        return self.amount(step.amount if step.movement is None else self._capture_rule(step))
-
-    def amount(self, rule: AmountRule) -> Money:
-        """The rule applied to the order's money."""
-        return AMOUNTS[rule](self.asked.money)
-
-    def _capture_rule(self, step: ScenarioStep) -> AmountRule:
+        """Return the amount of a step's payment, also if the step refunds or disputes it."""
+        if step.movement is None:
+            return self.amount(step.amount)
         captures = (
             other.amount
             for other in self.scenario.steps
             if other.kind == "payment.succeeded" and other.attempt == step.attempt
         )
-        return next(captures, "order")
+        return self.amount(next(captures, "order"))
+
+    def amount(self, rule: AmountRule) -> Money:
+        """Apply a rule to the order's money."""
+        return AMOUNTS[rule](self.asked.money)
 
 
 def open_session(
@@ -366,37 +337,30 @@ def open_session(
     now: Instant,
     unit_s: float,
     lifetime_units: float,
-) -> Session:
-    """Open a session at `now`; its scenario is the one its phone number chooses."""
+) -> CheckoutSession:
+    """Open a session at `now`, with the scenario that its phone number chooses."""
     chance = random.Random(f"{seed}:{key}")  # noqa: S311  # a simulation that must repeat itself
-    scenario = scenario_of(asked.phone)
+    scenario = scenario_for(asked.phone)
     unit = Duration(round(unit_s * SECOND))
     opened_at = now - now % MILLISECOND
-    return Session(
-        reference=_name(chance, "cs_"),
+
+    def drawn(prefix: str) -> str:
+        return f"{prefix}{chance.getrandbits(80):020x}"
+
+    reference = drawn("cs_")
+    attempts = dict.fromkeys(step.attempt for step in scenario.steps)
+    names = dict.fromkeys(step.movement for step in scenario.steps if step.movement is not None)
+    return CheckoutSession(
+        reference=reference,
         asked=asked,
         scenario=scenario,
         opened_at=opened_at,
         expires_at=opened_at + _milliseconds(lifetime_units * unit),
         unit=unit,
-        payments={n: _name(chance, "pay_") for n in _in_order(s.attempt for s in scenario.steps)},
-        movements=_movements(chance, scenario),
-        events=tuple(_name(chance, "evt_") for _ in scenario.steps),
+        payments={number: drawn("pay_") for number in attempts},
+        movements={name: drawn(name.split("_")[0] + "_") for name in names},
+        events=tuple(drawn("evt_") for _ in scenario.steps),
     )
-
-
-def _movements(chance: random.Random, scenario: Scenario) -> dict[str, str]:
-    """`re_1` becomes `re_` and 20 hex digits."""
-    names = _in_order(step.movement for step in scenario.steps if step.movement is not None)
-    return {name: _name(chance, name.split("_")[0] + "_") for name in names}
-
-
-def _in_order(items: Iterable[T]) -> list[T]:
-    return list(dict.fromkeys(items))
-
-
-def _name(chance: random.Random, prefix: str) -> str:
-    return f"{prefix}{chance.getrandbits(80):020x}"
 
 
 def _milliseconds(microseconds: float) -> Duration:

@@ -1,4 +1,4 @@
-"""Settings that a sandbox starts with. Values only; nothing here reads an environment."""
+"""Settings of a sandbox. Nothing here reads the environment."""
 
 from __future__ import annotations
 
@@ -13,40 +13,39 @@ from app.core.errors import ConfigurationError
 DEFAULT_PORT: Final = 8090
 
 DEFAULT_WEBHOOK_URL: Final = "http://127.0.0.1:8080/webhooks/checkout"
-"""Where a receiver of the same machine listens unless set otherwise."""
+"""Default address of a receiver on this machine."""
 
 SANDBOX_TOKEN: Final = "sandbox_token_0001"  # noqa: S105  # no secret: it opens a simulator only
-"""The bearer token a sandbox takes unless set otherwise. Printed in documentation; no secret."""
+"""Default bearer token of a sandbox. It is in the documentation, and no secret."""
 
 SANDBOX_SECRET: Final = "whsec_dGFsbHlob29rLXNhbmRib3gtbm90LWEtc2VjcmV0IQ=="  # noqa: S105
-"""The signing secret of a sandbox unless set otherwise. It decodes to words that say so."""
+"""Default signing secret of a sandbox. It decodes to words that say so."""
 
 LIVE_TOKENS: Final = ("live_*", "*_live_*")
-"""How tokens of the live service look, as profile `checkout` has it. A sandbox answers 403 to
-them."""
+"""Patterns of the live service's tokens, as in the profile `checkout`. A sandbox answers 403."""
 
 SHORTEST_LIFETIME_UNITS: Final = 10.0
-"""Every scenario moves its money within this many units, so before a session expires."""
+"""Units within which every scenario moves its money, before a session expires."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxSettings:
-    """One sandbox. Raises ConfigurationError with every problem at once.
+    """Settings of one sandbox. Making them raises ConfigurationError with every problem.
 
-    token                   the bearer token that opens sessions; no live one
-    secrets                 signing secrets, newest first, for whoever makes the signer
-    webhook_url             where events are POSTed: absolute, http or https
-    public_url              how customers reach this sandbox; begins every `checkout_url`
-    seed                    two runs with one seed give equal references, ids and bodies
-    unit_s                  seconds in one scenario unit; smaller plays everything faster
+    token                   bearer token that opens sessions; no live one
+    secrets                 signing secrets, newest first
+    webhook_url             address of the events: absolute, http or https
+    public_url              address of this sandbox for customers; begins every `checkout_url`
+    seed                    runs with one seed have equal references, ids and bodies
+    unit_s                  seconds of a scenario unit
     session_lifetime_units  units from a session's opening to its `expires_at`
-    answer_delay_units      units a session request takes; meanwhile its key answers 409
+    answer_delay_units      units that a session request takes; meanwhile its key gets 409
     retry_schedule_units    units before the 2nd, 3rd, … try of a delivery; the last one repeats
     retry_after_s           seconds in the Retry-After of a 503
-    truth_path              file for the ground truth; None: only GET /sandbox/truth has it
-    max_sessions            sessions kept in memory; beyond it every new one gets 503
-    max_concurrent          deliveries under way at one moment
-    delivery_timeout_s      seconds a receiver has to answer one delivery
+    truth_path              file of the truth; None: only GET /sandbox/truth has it
+    max_sessions            sessions in memory; beyond it new ones get 503
+    max_concurrent          deliveries at a time
+    delivery_timeout_s      seconds that a receiver has to answer a delivery
     """
 
     webhook_url: str = DEFAULT_WEBHOOK_URL
@@ -65,13 +64,8 @@ class SandboxSettings:
     delivery_timeout_s: float = 10.0
 
     def __post_init__(self) -> None:
-        problems = [sentence for right, sentence in self._rules() if not right]
-        if problems:
-            raise ConfigurationError(problems)
-
-    def _rules(self) -> tuple[tuple[bool, str], ...]:
         schedule = self.retry_schedule_units
-        return (
+        rules = (
             (bool(self.token), "Give the sandbox a bearer token."),
             (not is_live_token(self.token), "A live token has no place in a sandbox."),
             (is_absolute_http(self.webhook_url), "Give webhook_url as an http or https URL."),
@@ -88,16 +82,19 @@ class SandboxSettings:
             (self.max_concurrent > 0, "max_concurrent must be 1 or more."),
             (self.delivery_timeout_s > 0, "delivery_timeout_s must be more than 0 seconds."),
         )
+        problems = [sentence for right, sentence in rules if not right]
+        if problems:
+            raise ConfigurationError(problems)
 
 
 def is_live_token(token: str) -> bool:
-    """Whether the token looks like one of the live service, in any case."""
+    """Return whether a token looks like one of the live service, in any case."""
     return any(fnmatchcase(token.lower(), pattern) for pattern in LIVE_TOKENS)
 
 
 def is_absolute_http(url: str) -> bool:
-    """Whether this is an absolute http or https URL of at most 2,048 printable ASCII characters."""
-    # urlsplit silently drops tabs and line ends, so they are refused before it sees them.
+    """Return whether a text is an absolute http or https URL of at most 2,048 ASCII characters."""
+    # urlsplit drops tabs and line ends: they are refused before.
     if not (len(url) <= 2048 and url.isascii() and url.isprintable() and " " not in url):
         return False
     try:

@@ -1,8 +1,7 @@
-"""Takes signed events to the receiver, again and again until it acknowledges them.
+"""Delivery of signed events to the receiver, repeated until it acknowledges them.
 
-Each try is signed afresh: the same event id, a new timestamp. Redirects are not followed; a
-redirect is no acknowledgement. The first try is made in the sender's own order; what fails is
-repeated in the background.
+Each try is signed anew, with the same event id and a new timestamp. Redirects are not followed and
+acknowledge nothing. First tries keep their order; failed ones are repeated in the background.
 """
 
 from __future__ import annotations
@@ -19,24 +18,24 @@ from app.sandbox.settings import SandboxSettings
 from reconcile.instants import Instant
 
 Sleep = Callable[[float], Awaitable[None]]
-"""Waits a number of seconds: anyio.sleep, or a test's own."""
+"""Function that waits a number of seconds: anyio.sleep, or a test's."""
 
 USER_AGENT: Final = "tallyhook-sandbox/1"
 
 
 class WebhookSigner(Protocol):
-    """The one thing shared with the receiver: how a source signs."""
+    """Signatures of a source: the only thing shared with the receiver."""
 
     def sign(self, body: bytes, *, event_id: str, now: Instant) -> list[tuple[str, str]]:
-        """The headers that sign `body` as event `event_id` at `now`."""
+        """Return the headers that sign `body` as event `event_id` at `now`."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parcel:
-    """One delivery: `signed` is what the signature is over, `sent` what is really sent.
+    """A delivery: the signature is over `signed`, and `sent` is sent.
 
-    Where the two differ, a refusal (4xx) is the right answer and ends the delivery.
+    If the two differ, a refusal (4xx) is correct and ends the delivery.
     """
 
     event_id: str
@@ -49,14 +48,14 @@ class Parcel:
         return self.signed != self.sent
 
     def is_settled_by(self, status: int | None) -> bool:
-        """Whether this answer (None: no answer came) ends the delivery."""
+        """Return whether an answer's status (None: no answer) ends the delivery."""
         if status is None:
             return False
         return 200 <= status < 300 or (self.tampered and 400 <= status < 500)
 
 
 class WebhookSender:
-    """Delivers parcels to one webhook URL, a bounded number at a time."""
+    """Sender of parcels to one webhook URL, a bounded number at a time."""
 
     def __init__(
         self,
@@ -75,12 +74,12 @@ class WebhookSender:
         self._limiter = anyio.CapacityLimiter(settings.max_concurrent)
 
     async def deliver_once(self, parcel: Parcel) -> bool:
-        """One try. True when it settled the delivery."""
+        """Try once; return whether that ended the delivery."""
         async with self._limiter:
             return parcel.is_settled_by(await self._post(parcel))
 
     async def deliver_again(self, parcel: Parcel) -> None:
-        """Repeat with back-off until the delivery is settled."""
+        """Repeat with back-off until the delivery has ended."""
         tries = 0
         schedule = self._settings.retry_schedule_units
         while True:
@@ -91,7 +90,7 @@ class WebhookSender:
             tries += 1
 
     async def _post(self, parcel: Parcel) -> int | None:
-        """The status of the answer, or None when none came in time."""
+        """Post a parcel; return the answer's status, or None if none came in time."""
         headers = [("content-type", "application/json"), ("user-agent", USER_AGENT)]
         headers += self._signer.sign(parcel.signed, event_id=parcel.event_id, now=self._clock.now())
         try:
@@ -107,7 +106,7 @@ class WebhookSender:
 def webhook_client(
     settings: SandboxSettings, transport: httpx2.AsyncBaseTransport | None
 ) -> httpx2.AsyncClient:
-    """A client for deliveries. No proxy: what is tested is the receiver, not the network."""
+    """Build the client of deliveries, without a proxy: the receiver is tested, not the network."""
     return httpx2.AsyncClient(
         timeout=settings.delivery_timeout_s,
         follow_redirects=False,

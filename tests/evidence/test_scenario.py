@@ -24,7 +24,7 @@ from app.finance.read_lines import lines_naming
 from app.providers.profile import load_profile
 from app.providers.request import Incoming
 from app.providers.source import ProfileReader
-from app.sandbox.playing import Stage, plain, play, read_script
+from app.sandbox.playing import Stage, comparable, play_script, read_script
 from app.sandbox.settings import SANDBOX_SECRET
 from reconcile.instants import DAY, MINUTE, SECOND, TICK, Duration, Instant
 from tests.api.driving import Driver, driving, event
@@ -85,8 +85,8 @@ async def played(
             token=await issue_token(driver.context, name="player"),
         )
         script = read_script(scenario, secret=SANDBOX_SECRET)
-        differences = await play(script, stage, said.append)
-    assert len(said) == len(script.acts)
+        differences = await play_script(script, stage, said.append)
+    assert len(said) == len(script.steps)
     return differences
 
 
@@ -228,5 +228,5 @@ def test_a_text_of_its_own_that_is_read_is_refused() -> None:
 
 def test_what_passes_is_left_out_of_a_comparison() -> None:
     said = "Paid [e1, rec_01a1f8660d00].", "Arrived 5 min after 2026-11-20T10:00:00.1Z"
-    assert plain(list(said)) == ["Paid [e1, …].", "Arrived … after …"]
+    assert comparable(list(said)) == ["Paid [e1, …].", "Arrived … after …"]
     assert written({"a": [True, None, "é"]}) == '{"a": [true, null, "é"]}'
