@@ -14,7 +14,7 @@ from app.core.errors import ConfigurationError
 from app.orders.history_store import ranges
 from app.orders.order_facts import OrderFacts, tell_order
 from app.orders.refold import refold_until_quiet
-from app.privacy.check import MAX_PROBLEMS, Rebuilding, Report, check_database, doing_again
+from app.privacy.check import MAX_PROBLEMS, CheckReport, Rebuilding, check_database, doing_again
 from reconcile.instants import DAY, MILLISECOND, Instant
 from reconcile.money import Money
 from tests.api.driving import Driver, driving, event, of_order
@@ -24,7 +24,7 @@ def quiet(count: int) -> None:
     """Progress that nobody watches."""
 
 
-async def checked(driver: Driver, *, phones_go: bool = False) -> Report:
+async def checked(driver: Driver, *, phones_go: bool = False) -> CheckReport:
     """What the check finds."""
     sources = driver.service.webhooks.receiver.sources
     return await check_database(
@@ -35,7 +35,7 @@ async def checked(driver: Driver, *, phones_go: bool = False) -> Report:
     )
 
 
-async def proved(driver: Driver) -> Report:
+async def proved(driver: Driver) -> CheckReport:
     """What the check finds that reads no body and folds no order."""
     return await check_database(driver.context, progress=quiet)
 
