@@ -14,7 +14,7 @@ from app.core.text import counted
 
 if TYPE_CHECKING:
     from app.orders.prove import Proof
-    from app.privacy.check import Report
+    from app.privacy.check import CheckReport
 
 group = typer.Typer(
     help="The database: bring it up to date, check it, make it small.", no_args_is_help=True
@@ -273,7 +273,9 @@ def prove(
     _conclude(proof, proof.counter_examples, form)
 
 
-def _conclude(examined: Proof | Report, found: Sequence[object], form: printing.Format) -> None:
+def _conclude(
+    examined: Proof | CheckReport, found: Sequence[object], form: printing.Format
+) -> None:
     """Print what was examined and what was found wrong; exit 1 if anything was."""
     if form is printing.Format.table:
         print(examined.sentence())

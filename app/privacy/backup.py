@@ -82,7 +82,7 @@ async def back_up(
 ) -> backup_store.Contents:
     """Copy the database to `target`, which exists afterwards whole or not at all.
 
-    Raises UsageError where `target` exists and may not be replaced, or is the database itself;
+    Raise UsageError where `target` exists and may not be replaced, or is the database itself;
     ConfigurationError where the database is of another environment.
     """
     source = file_of(settings.database_url, instead=_POSTGRESQL)
@@ -101,7 +101,7 @@ async def back_up(
 
 
 def file_of(url: str, *, instead: str) -> Path:
-    """The database's file. Raises UsageError, with what to use instead, for PostgreSQL."""
+    """Return the database's file. Raise UsageError, with what to use instead, for PostgreSQL."""
     if not is_sqlite(url):
         raise UsageError(instead)
     return sqlite_path(url)
@@ -126,7 +126,7 @@ def _check_target(source: Path, target: Path, *, replace: bool) -> None:
 async def in_thread(
     work: Callable[[backup_store.Progress], Result], progress: backup_store.Progress
 ) -> Result:
-    """Run blocking work; when this command has to end, so does it, at its next step."""
+    """Run blocking work; when this command has to end, the work ends at its next step."""
     ended = False
 
     def watched(done: int, total: int) -> None:
@@ -154,7 +154,7 @@ class People:
     operators: tuple[str, ...]
 
     def document(self) -> dict[str, list[str]]:
-        """For JSON."""
+        """Return them for JSON."""
         return {"tokens": list(self.tokens), "operators": list(self.operators)}
 
 
@@ -162,8 +162,8 @@ class People:
 class FollowedLog:
     """What became of the transparency log.
 
-    leaves   that the backup's log has; 0 where none has begun
-    cut      leaves of the log that was there, where the backup's does not have the last of them; 0
+    leaves   of the backup's log; 0 where none has begun
+    cut      leaves of the log that was there, where the backup's lacks the last of them; 0
     renamed  the origin under which it goes on then; None: it has the one that it had
     sure     whether it is known that it goes on from where it was
     """
@@ -174,11 +174,11 @@ class FollowedLog:
     sure: bool = True
 
     def document(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return it for JSON."""
         return {"leaves": self.leaves, "renamed": self.renamed, "compared": self.sure}
 
     def sentences(self) -> list[str]:
-        """For a person."""
+        """Say what became of it, for a person."""
         have = counted(self.leaves, *LEAF)
         if self.renamed is not None:
             return [
@@ -214,7 +214,7 @@ class Followed:
     log: FollowedLog
 
     def document(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return it for JSON."""
         return {
             "next_revision": self.first,
             "compared": self.gone is not None,
@@ -224,7 +224,7 @@ class Followed:
         }
 
     def sentences(self) -> list[str]:
-        """For a person."""
+        """Say what was done, for a person."""
         lines = [
             f"Revisions go on at {self.first}; readers of the feed and of notifications need "
             "nothing changed. No login session is left."
@@ -257,7 +257,7 @@ class Restored:
     erased: Replayed
 
     def document(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return it for JSON."""
         return {
             "kept": None if self.kept is None else str(self.kept),
             **self.contents.document(),
@@ -279,7 +279,7 @@ async def restore(
 
     erase_again  carries the journal of erasures out in the copy; what it raises ends the restore
 
-    Raises ConfigurationError while a service runs, NotFoundError where there is no such backup,
+    Raise ConfigurationError while a service runs, NotFoundError where there is no such backup,
     UsageError where there is a database that may not be replaced, and StoreUnavailable for a backup
     that is damaged, or has objects that no migration of ours makes.
     """
@@ -315,7 +315,7 @@ async def restore(
 async def after_restore(
     again: ErasureReplay, *, without: Without | None
 ) -> tuple[Followed, Replayed]:
-    """The same for a database that other tools have put back. Opened `alone`: nobody serves it.
+    """Follow on in a database that other tools have put back. Opened `alone`: nobody serves it.
 
     again, without  see `replay_after_restore`
     """
@@ -326,7 +326,7 @@ async def after_restore(
 async def follow_on(
     database: Database, *, at: Instant, replaced: backup_store.Replaced | None
 ) -> Followed:
-    """What every restored database needs before its first start, in one transaction.
+    """Do what every restored database needs before its first start, in one transaction.
 
     1 numbers    revisions go on beyond every number that was ever given
     2 sessions   every session and invitation ends; people sign in anew
@@ -336,7 +336,10 @@ async def follow_on(
     6 audit      what was done, by whom
     """
     async with database.writing() as connection:
-        head, first = await _go_on(connection, at=at, replaced=replaced)  # 1
+        head = await published_store.head_of(connection)  # 1
+        given = 0 if replaced is None else replaced.head
+        first = published_store.first_after_restore(head, at, given=given)
+        await published_store.go_on_from(connection, first)
         await session_store.end_everything(connection)  # 2
         may, gone = _compared(await backup_store.in_force(connection, now=at), replaced)  # 3
         log = await _log(connection, replaced, environment=database.environment, at=at)  # 4
@@ -359,8 +362,9 @@ async def _log(
     environment: str | None,
     at: Instant,
 ) -> FollowedLog:
-    """The log goes on from where it was: it has the last leaf of the one that was there. Where it
-    has not, leaves beyond it may have been signed under its origin, and others may know of them."""
+    """Return what became of the log. It goes on from where it was if it has the last leaf of the
+    one that was there. If not, leaves beyond it may have been signed under its origin, and others
+    may know of them."""
     known = await log_store.identity(connection)
     if known is None:
         return FollowedLog(leaves=0)
@@ -378,9 +382,9 @@ async def _log(
 
 
 async def adopt_inbox(context: AppContext) -> int:
-    """Have the database go on with the inbox that lies beside it, whatever it read before: all that
-    is in it counts as unread, and what is stored already is passed over. Opened `alone`. Returns
-    how many records are in it. Raises UsageError for PostgreSQL, where the inbox is a table."""
+    """Have the database go on with the inbox beside it, whatever it read before: all that is in it
+    counts as unread, and what is stored already is skipped. Opened `alone`. Return how many records
+    are in it. Raise UsageError for PostgreSQL, where the inbox is a table."""
     database = context.database
     if database.path is None:
         raise UsageError("on PostgreSQL the inbox is a table of the database; there is no file")
@@ -396,21 +400,10 @@ async def adopt_inbox(context: AppContext) -> int:
     return (await context.inbox.backlog()).records
 
 
-async def _go_on(
-    connection: Connection, *, at: Instant, replaced: backup_store.Replaced | None
-) -> tuple[int, int]:
-    head = await published_store.head_of(connection)
-    first = published_store.first_after_restore(
-        head, at, given=0 if replaced is None else replaced.head
-    )
-    await published_store.go_on_from(connection, first)
-    return head, first
-
-
 def _compared(
     now: backup_store.InForce, replaced: backup_store.Replaced | None
 ) -> tuple[People, People | None]:
-    """Who is to be looked at, and who is gone."""
+    """Return who is to be looked at, and who is gone."""
     if replaced is None:
         return _named(now), None
     before = replaced.in_force

@@ -105,12 +105,13 @@ class Contents:
 
 @contextmanager
 def copied(source: Path, target: Path, *, progress: Progress) -> Iterator[tuple[Path, Contents]]:
-    """A complete copy of `source` under a temporary name beside `target`, and what it holds.
+    """Copy `source` whole, under a temporary name beside `target`; yield the copy and what it
+    holds.
 
-    Every index is compared with its table, too, when it is made as when it is put back: what is
-    refused then would be no backup.
+    Every index is compared with its table, too, when the copy is made as when it is put back: what
+    is refused then would be no backup.
 
-    The caller names it with `put_in_place`, or it is gone when the block ends. Raises
+    The caller names it with `put_in_place`, or it is gone when the block ends. Raise
     StoreUnavailable where the source is no sound database of ours or the copy cannot be written.
     """
     part = target.with_name(target.name + ".part")
@@ -169,7 +170,7 @@ def _not_copied(path: Path, error: Exception) -> errors.StoreUnavailable:
 
 
 def _one_line(found: object) -> str:
-    """What SQLite says of a file, which may be of any bytes."""
+    """Return what SQLite says of a file, which may be of any bytes."""
     return printable(" ".join(str(found).split()))
 
 
@@ -192,15 +193,16 @@ def _contents(database: sqlite3.Connection, path: Path) -> Contents:
 
 
 def reading(path: Path) -> sqlite3.Connection:
-    """A connection that cannot write."""
+    """Open a connection that cannot write."""
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
 
 
 def _locked(part: Path) -> int:
-    """The temporary file, ours alone: its descriptor is closed after SQLite has closed its own.
+    """Make the temporary file, ours alone; its descriptor is closed after SQLite has closed its
+    own.
 
-    One that was cut short may be left; what somebody else laid there would be theirs, with all
-    that is written into it, and a second name of another file would have that one overwritten.
+    One that was cut short may be left. What somebody else laid there would be theirs, with all that
+    is written into it, and a second name of another file would have that one overwritten.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
@@ -227,8 +229,8 @@ _HEADER: Final = b"SQLite format 3\0"
 
 
 def _require_whole_pages(source: Path) -> None:
-    """SQLite itself takes what is missing of the last page for zeros. A file of another sort is
-    reported as that, and not as one that is cut off."""
+    """Refuse a file that was cut off: SQLite itself takes what is missing of the last page for
+    zeros. A file of another sort is reported as that."""
     try:
         with source.open("rb") as file:
             begins = file.read(len(_HEADER))
@@ -247,7 +249,7 @@ def _require_whole_pages(source: Path) -> None:
 
 @contextmanager
 def _unread_beside(source: Path) -> Iterator[sqlite3.Connection | None]:
-    """A snapshot of the inbox beside a database; None where there is none."""
+    """Return a snapshot of the inbox beside a database; None where there is none."""
     path = path_of(source)
     if not path.exists():
         yield None
@@ -334,7 +336,7 @@ class Replaced:
 
 @asynccontextmanager
 async def alone(database: Path) -> AsyncIterator[None]:
-    """Nobody else serves or writes. Raises ConfigurationError while a service runs."""
+    """Let nobody else serve or write. Raise ConfigurationError while a service runs."""
     database.parent.mkdir(parents=True, exist_ok=True)
     serving, writing = ServiceLock(database), WriteLock(database)
     serving.take()
@@ -350,12 +352,12 @@ async def alone(database: Path) -> AsyncIterator[None]:
 def laid_beside(
     backup: Path, database: Path, *, environment: str | None, progress: Progress
 ) -> Iterator[tuple[Path, Contents]]:
-    """A copy of the backup beside the database, and what it holds; gone when the block ends,
-    unless `in_place` was called. Blocks for as long as the copy takes.
+    """Copy the backup beside the database, and yield the copy and what it holds; it is gone when
+    the block ends, unless `in_place` was called. Blocks for as long as the copy takes.
 
     environment  what the backup must be stamped with; None: whatever it is
 
-    Raises ConfigurationError for a backup of the other environment or of a newer program, and
+    Raise ConfigurationError for a backup of the other environment or of a newer program, and
     StoreUnavailable for one that is damaged or none of ours.
     """
     _require_whole_pages(backup)
@@ -366,7 +368,7 @@ def laid_beside(
 
 @contextmanager
 def found_in(backup: Path) -> Iterator[None]:
-    """What the copy makes fail is the backup's fault. Raises StoreUnavailable for it."""
+    """Blame the backup for what fails because of the copy. Raise StoreUnavailable for it."""
     try:
         yield
     except (errors.StrangeSchema, errors.StorePoisoned, DBAPIError) as error:
@@ -385,7 +387,7 @@ _IDENTITY: Final = "SELECT value FROM meta WHERE name = 'id'"
 
 
 def in_place(part: Path, database: Path, *, keep_as: str) -> Path | None:
-    """Switch the names. Returns where the database that was there is kept under its new name."""
+    """Switch the names. Return where the database that was there is kept under its new name."""
     _sync_whole(part)
     with closing(reading(part)) as connection:
         ((identity,),) = connection.execute(_IDENTITY).fetchall()
@@ -404,18 +406,18 @@ def in_place(part: Path, database: Path, *, keep_as: str) -> Path | None:
 
 
 def _free_name(wanted: Path) -> Path:
-    """The name, or with a number behind it where two restores come in one second."""
+    """Return the name, or with a number behind it where two restores come in one second."""
     numbered = (wanted.with_name(f"{wanted.name}-{number}") for number in count(2))
     return next(each for each in chain([wanted], numbered) if not each.exists())
 
 
 def url_of_copy(url: str, part: Path) -> str:
-    """The URL by which a store opens the copy."""
+    """Return the URL by which a store opens the copy."""
     return make_url(url).set(database=str(part)).render_as_string(hide_password=False)
 
 
 async def in_force(connection: AsyncConnection, *, now: Instant) -> InForce:
-    """Who may come in, by a database of this version."""
+    """Return who may come in, by a database of this version."""
     tokens = await connection.execute(text(_TOKENS), {"now": now})
     operators = await connection.execute(text(_OPERATORS))
     return InForce(
@@ -461,7 +463,7 @@ def _check(contents: Contents, environment: str | None) -> None:
 
 
 def _sync_whole(part: Path) -> None:
-    """The copy is one file, without a log that must travel with it, and the disk has it."""
+    """Make the copy one file, without a log that must travel with it, and durable."""
     log = Path(f"{part}-wal")
     if log.exists() and log.stat().st_size:
         raise errors.StoreUnavailable(f"another process reads {part}; end it, then restore again")
@@ -487,9 +489,9 @@ def _set_aside(database: Path, kept: Path) -> None:
 
 
 def _fold_log(database: Path) -> bool:
-    """Whether all of the log is in the file now; False where the database is damaged.
+    """Return whether all of the log is in the file now; False where the database is damaged.
 
-    Raises StoreUnavailable where it could not be done for another reason.
+    Raise StoreUnavailable where it could not be done for another reason.
     """
     try:
         with closing(sqlite3.connect(database, timeout=BUSY_TIMEOUT_MS / 1000)) as connection:

@@ -13,17 +13,18 @@
                      was imported
     8 erasures       their journal can be read, is this database's, and was carried out in it
 
-By itself all of it is proved by sets of rows, and no body is read as its profile reads it.
-With `again`, each layer is built again from the one that it rests on, as well:
+By itself all of it is proved by sets of rows, and no body is parsed. With `again`, each layer is
+also rebuilt from the one that it rests on:
 
     3 index          is what the bodies give, as in `reindex`; customers whom bodies name are found
                      by their numbers
     4 ledgers        cached and published ones are what the histories give, as in `refold --all`;
                      and ledger lines, where they are cached and not behind
 
-On one snapshot, while the service runs; the file is checked beside it. Orders that are due are not
-compared: their mark says that their ledger is behind. None is where orders were folded by another
-policy than ours, or are to be folded anew: that is one problem, not one of each order.
+It runs on one snapshot, while the service runs; the file is checked beside it. Orders that are due
+are not compared: their mark says that their ledger is behind. No order is compared where orders
+were folded by another policy than ours, or are to be folded anew: that is one problem, not one of
+each order.
 """
 
 from __future__ import annotations
@@ -84,15 +85,15 @@ Result = TypeVar("Result")
 
 
 def waits_after(context: AppContext, now: Instant) -> Instant:
-    """The instant after which a mark waits. An order that a worker has claimed is due, though its
-    mark stands at the claim's end."""
+    """Return the instant after which a mark waits. An order that a worker has claimed is due,
+    though its mark stands at the claim's end."""
     return now + (CLAIM if context.database.shared else NO_TIME)
 
 
 async def check_orders(context: AppContext, orders: history_store.Range) -> tuple[int, list[str]]:
-    """Fold every order of a range, on one snapshot. Returns how many there are, and what does not
+    """Fold every order of a range, on one snapshot. Return how many there are, and what does not
     fit, a sentence each."""
-    count, checking = 0, Orders(context)
+    count, checking = 0, OrderComparison(context)
     async with context.database.reading() as connection:
         try:
             async for histories in history_store.scan(connection, orders):
@@ -106,14 +107,14 @@ async def check_orders(context: AppContext, orders: history_store.Range) -> tupl
 
 
 @dataclass(slots=True)
-class Orders:
+class OrderComparison:
     """Compares orders with their histories; what does not fit is added to `problems`."""
 
     context: AppContext
     problems: list[str] = field(default_factory=list)
 
     async def compare(self, connection: Any, histories: Sequence[History]) -> None:
-        """Orders that are not due: one that is, is behind, and known to be."""
+        """Compare orders that are not due: a due order is behind, and known to be."""
         orders = [history.order for history in histories]
         marks = {mark.order: mark for mark in await due_store.marks_of(connection, orders)}
         cached = await consistency_store.cached_rows(connection, orders)
@@ -124,23 +125,22 @@ class Orders:
         for history in histories:
             order = history.order
             mark = marks.get(order)
-            if mark is not None and (mark.due_at is None or mark.due_at > beyond):
-                ledger = self._folded(history, now)
-                if ledger is None or not self._compared(
-                    ledger, mark, cached.get(order), published.get(order)
-                ):
-                    continue
-                if order in takings:
-                    await self._compare_ledger_line(connection, ledger, mark, takings[order])
-
-    def _compared(self, ledger: Ledger, *stored: Any) -> bool:
-        """Whether it could be: a ledger of amounts in no currency cannot be written down."""
-        try:
-            self._compare_order(ledger, *stored)
-        except ValueError as error:
-            self.problems.append(f"the ledger of {ledger.order} cannot be compared: {error}")
-            return False
-        return True
+            if mark is None or (mark.due_at is not None and mark.due_at <= beyond):
+                continue
+            try:
+                instant = history.instant_at(now)
+                ledger = fold(history, policy=self.context.policy, as_of=instant)
+            except Exception as error:
+                name = type(error).__name__
+                self.problems.append(f"order {order} cannot be folded ({name})")
+                continue
+            try:
+                self._compare_order(ledger, mark, cached.get(order), published.get(order))
+            except ValueError as error:  # of amounts in no currency, which cannot be written down
+                self.problems.append(f"the ledger of {order} cannot be compared: {error}")
+                continue
+            if order in takings:
+                await self._compare_ledger_line(connection, ledger, mark, takings[order])
 
     def _compare_order(
         self,
@@ -177,17 +177,9 @@ class Orders:
         if not right and not await is_behind(connection, ledger.order):
             self.problems.append(f"the ledger line of {ledger.order} is not what its history gives")
 
-    def _folded(self, history: History, now: Instant) -> Ledger | None:
-        try:
-            return fold(history, policy=self.context.policy, as_of=history.instant_at(now))
-        except Exception as error:
-            name = type(error).__name__
-            self.problems.append(f"order {history.order} cannot be folded ({name})")
-            return None
-
 
 def _without_instant(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A cached row without `as_of`: a ledger stays what it is until its next decision."""
+    """Return a cached row without `as_of`: a ledger stays what it is until its next decision."""
     return (row[0], *row[2:])
 
 
@@ -196,7 +188,7 @@ def _without_instant(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Rebuilder:
-    """How both are done while the processes are there."""
+    """How to read and to fold while the processes are there."""
 
     read: Callable[[Sequence[delivery_log_store.RawDelivery]], Awaitable[list[index_store.Reread]]]
     fold: Callable[[history_store.Range], Awaitable[tuple[int, list[str]]]]
@@ -239,7 +231,15 @@ async def doing_again(context: AppContext, *, jobs: int) -> AsyncIterator[Rebuil
         deliveries: Sequence[delivery_log_store.RawDelivery],
     ) -> list[index_store.Reread]:
         found = await elsewhere(_read_elsewhere, list(map(_sent, deliveries)), environment)
-        return [_reread(each, result) for each, result in zip(deliveries, found, strict=True)]
+        return [
+            index_store.Reread(
+                delivery=delivery,
+                event=None if row is None else delivery_of(row).event,
+                problem=problem,
+                customer=customer,
+            )
+            for delivery, (row, problem, customer) in zip(deliveries, found, strict=True)
+        ]
 
     try:
         yield Rebuilder(read_there, lambda orders: elsewhere(_fold_elsewhere, orders))
@@ -269,7 +269,7 @@ _FIELDS: Final = tuple(each.name for each in fields(delivery_log_store.RawDelive
 _sent: Final = attrgetter(*_FIELDS)
 
 RereadRow = tuple[tuple[Any, ...] | None, str | None, bytes | None]
-"""Of one delivery: the row of its event, the problem and the customer, as in `Reread`."""
+"""For one delivery: the row of its event, the problem and the customer, as in `Reread`."""
 
 
 def _read_elsewhere(sent: Sequence[tuple[Any, ...]], environment: str | None) -> list[RereadRow]:
@@ -277,23 +277,16 @@ def _read_elsewhere(sent: Sequence[tuple[Any, ...]], environment: str | None) ->
     for each in sent:
         delivery = delivery_log_store.RawDelivery(**dict(zip(_FIELDS, each, strict=True)))
         reread = renormalize(delivery, sources, environment=environment)
-        found.append((_row(reread), reread.problem, reread.customer))
+        row = None
+        if reread.event is not None:
+            row = event_row(
+                reread.event,
+                order_key=None,
+                delivery_id=delivery.delivery_id,
+                received_at=delivery.received_at,
+            )
+        found.append((row, reread.problem, reread.customer))
     return found
-
-
-def _row(reread: index_store.Reread) -> tuple[Any, ...] | None:
-    if reread.event is None:
-        return None
-    at = reread.delivery
-    return event_row(
-        reread.event, order_key=None, delivery_id=at.delivery_id, received_at=at.received_at
-    )
-
-
-def _reread(delivery: delivery_log_store.RawDelivery, result: RereadRow) -> index_store.Reread:
-    row, problem, customer = result
-    event = None if row is None else delivery_of(row).event
-    return index_store.Reread(delivery=delivery, event=event, problem=problem, customer=customer)
 
 
 def _fold_elsewhere(orders: history_store.Range) -> tuple[int, list[str]]:
@@ -317,11 +310,12 @@ MAX_PROBLEMS: Final = 50
 """Problems that are listed; the others are only counted."""
 
 _READ: Final = frozenset(("stored", "duplicate_with_different_body"))
-"""Which body of one id was the first can look otherwise by arrival than it was by commit."""
+"""Verdicts that may change places: the first body of an id can be another by arrival than by
+commit."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Report:
+class CheckReport:
     """What was looked at, and what does not fit: `found` problems, the first of them listed.
 
     deep  whether bodies were read and orders folded again
@@ -335,7 +329,7 @@ class Report:
     problems: list[str] = field(default_factory=list)
 
     def sentence(self) -> str:
-        """For a person."""
+        """Say what was found, for a person."""
         verdict = counted(self.found, "problem") if self.found else "all is as it should be"
         gone = f", {counted(self.pruned, 'body', 'bodies')} pruned" if self.pruned else ""
         looked = f"{counted(self.bodies, 'body', 'bodies')} and {counted(self.orders, 'ledger')}"
@@ -343,7 +337,7 @@ class Report:
         return f"{looked} {checked}{gone}: {verdict}"
 
     def document(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return it for JSON."""
         return {
             "deep": self.deep,
             "bodies": self.bodies,
@@ -354,7 +348,7 @@ class Report:
         }
 
     def add(self, problem: str) -> None:
-        """Count a problem; the first some are kept."""
+        """Count a problem; the first ones are kept."""
         self.found += 1
         if len(self.problems) < MAX_PROBLEMS:
             self.problems.append(problem)
@@ -366,8 +360,8 @@ async def check_database(
     deep: int | None = None,
     progress: Callable[[int], None],
     ahead: Callable[[int], None] = lambda rows: None,
-) -> Report:
-    """Check everything. Raises ConfigurationError where the source of a delivery is missing.
+) -> CheckReport:
+    """Check everything. Raise ConfigurationError where the source of a delivery is missing.
 
     deep      processes in which every body is read and every order folded again; None: neither is
     progress  is called with how many rows were checked since it was called last
@@ -396,11 +390,11 @@ class _Check:
         self._ahead = ahead
         self._deep = deep
         self._progress = progress
-        self._report = Report(deep=deep is not None)
+        self._report = CheckReport(deep=deep is not None)
         self._others = False
         self._rules = policy_version_store.rules_of(policy_text(context.policy))
 
-    async def run(self) -> Report:
+    async def run(self) -> CheckReport:
         file = asyncio.ensure_future(self._damage())  # 1, in a thread of its own
         try:
             await self._fitting()
@@ -412,7 +406,7 @@ class _Check:
             raise
         damaged = await file
         if damaged:  # what else was found rests on it
-            self._report = Report(deep=self._report.deep)
+            self._report = CheckReport(deep=self._report.deep)
             self._add(damaged)
         return self._report
 
@@ -431,7 +425,10 @@ class _Check:
             self._ahead(rows)
             await self._prove(connection, now=now)  # 2 to 5
             if self._deep is not None:
-                await self._build_again(connection, self._deep, now=now)
+                ahead = AHEAD * self._deep
+                async with doing_again(self._context, jobs=self._deep) as doing:
+                    await self._index(connection, doing, ahead, now=now)  # 3
+                    await self._ledgers(connection, doing, ahead)  # 4
             self._add(await consistency_store.lonely_duplicates(connection))
             self._add(await layers_store.odd_wholes(connection))
             self._add(await layers_store.odd_attachments(connection))
@@ -481,10 +478,16 @@ class _Check:
     # --- by sets of rows --------------------------------------------------------------------------
 
     async def _prove(self, connection: Any, *, now: Instant) -> None:
-        await self._digests(connection)  # 2
+        async for bodies in layers_store.odd_bodies(connection):  # 2
+            for odd in bodies:
+                if digest_of(odd.body, read_request(odd.headers).url) != odd.digest:
+                    self._report.add(f"the body of {odd.delivery_id} does not have its digest")
         await self._go_through(layers_store.prove_deliveries(connection))  # 2, 3
         await self._go_through(layers_store.prove_index(connection))  # 3
-        await self._look_at_policy(connection)
+        noted = await policy_version_store.noted_policy(connection)
+        if noted is not None and noted != policy_text(self._context.policy):
+            self._others = True
+            self._report.add(_OTHER_POLICY)
         self._add(await layers_store.prove_marks(connection))  # 5
         if not self._others:
             proving = layers_store.prove_orders(
@@ -494,12 +497,6 @@ class _Check:
         self._report.bodies, self._report.pruned = await layers_store.count_bodies(connection)
         self._report.orders = await layers_store.count_orders(connection)
 
-    async def _digests(self, connection: Any) -> None:
-        async for bodies in layers_store.odd_bodies(connection):
-            for odd in bodies:
-                if digest_of(odd.body, read_request(odd.headers).url) != odd.digest:
-                    self._report.add(f"the body of {odd.delivery_id} does not have its digest")
-
     async def _go_through(self, steps: AsyncIterator[layers_store.Step]) -> None:
         async for rows, sentences in steps:
             self._add(sentences)
@@ -507,42 +504,32 @@ class _Check:
 
     # --- (2) bodies and (3) index ----------------------------------------------------------------
 
-    async def _build_again(self, connection: Any, jobs: int, *, now: Instant) -> None:
-        ahead = AHEAD * jobs
-        async with doing_again(self._context, jobs=jobs) as doing:
-            await self._index(connection, doing, ahead, now=now)  # 3
-            await self._ledgers(connection, doing, ahead)  # 4
-
     async def _index(self, connection: Any, doing: Rebuilder, ahead: int, *, now: Instant) -> None:
         async with consistency_store.scratch_index(connection) as scratch:
             bodies = delivery_log_store.raw_deliveries(connection, at_once=AT_ONCE)
             async for rereads in in_order(bodies, doing.read, ahead=ahead):
                 verdicts = await index_store.index_again(scratch, rereads, now=now)
                 for reread, verdict in zip(rereads, verdicts, strict=True):
+                    was = reread.delivery
                     given = None if reread.event is None else reread.event.event_id
-                    self._check_delivery(reread.delivery, verdict, given)
+                    same = verdict == was.verdict or {verdict, was.verdict} <= _READ
+                    if not same or given != was.event_id:
+                        self._report.add(
+                            f"the verdict of {was.delivery_id} is not what its body gives"
+                        )
                 self._progress(len(rereads))
             async for sentence in consistency_store.differences(
                 connection, scratch, self._progress
             ):
                 self._report.add(sentence)
-            missing = (
-                0
-                if self._context.settings.deletes_phones  # one that is gone is no problem then
-                else await consistency_store.phones_not_noted(connection, scratch)
-            )
+            missing = 0
+            if not self._context.settings.deletes_phones:  # one that is gone is no problem then
+                missing = await consistency_store.phones_not_noted(connection, scratch)
         if missing:
             self._report.add(
                 f"{counted(missing, 'customer is', 'customers are')} not found by the phone number "
                 "that a body names; `tallyhook reindex` notes them"
             )
-
-    def _check_delivery(
-        self, delivery: delivery_log_store.RawDelivery, verdict: str, event_id: str | None
-    ) -> None:
-        same = verdict == delivery.verdict or {verdict, delivery.verdict} <= _READ
-        if not same or event_id != delivery.event_id:
-            self._report.add(f"the verdict of {delivery.delivery_id} is not what its body gives")
 
     # --- (4) ledgers and (5) due marks -----------------------------------------------------------
 
@@ -555,15 +542,9 @@ class _Check:
         async for count, problems in folding:
             self._add(problems)
             self._progress(count)
-        gone = Orders(self._context)
+        gone = OrderComparison(self._context)
         async for orders in consistency_store.ledgers_without_history(connection):
             await gone.compare(
                 connection, list((await history_store.gather(connection, orders)).values())
             )
         self._add(gone.problems)
-
-    async def _look_at_policy(self, connection: Any) -> None:
-        noted = await policy_version_store.noted_policy(connection)
-        if noted is not None and noted != policy_text(self._context.policy):
-            self._others = True
-            self._report.add(_OTHER_POLICY)

@@ -1,10 +1,11 @@
 """Compares the index and the caches with what they rest on, for a check that changes nothing.
 
 The index is built a second time, by the code that `reindex` runs, in a scratch database of its own
-that holds references and no bodies, and is thrown away. Then the two are compared row by row.
+that holds references and no bodies, and is deleted afterwards. Then the two are compared row by
+row.
 
-Which of several orders that contest a reference an event or link is kept under depends on who came
-first, and histories do not; so orders of one contest count as equal here.
+Of several orders that contest a reference, the one under which an event or link is kept depends on
+which came first, and histories do not; so orders of one contest count as equal here.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ Contests = dict[str, frozenset[str]]
 
 @asynccontextmanager
 async def scratch_index(connection: AsyncConnection) -> AsyncIterator[AsyncConnection]:
-    """An empty index beside the stored one, with the links that the stored records make."""
+    """Make an empty index beside the stored one, with the links that the stored records make."""
     async with scratch_database() as scratch:
         async for rows in stream(connection, _LINKED_RECORDS, at_once=AT_ONCE):
             await run(scratch, insert_rows, table="records", columns=RECORD_COLUMNS, rows=rows)
@@ -68,15 +69,16 @@ async def scratch_index(connection: AsyncConnection) -> AsyncIterator[AsyncConne
 
 
 async def rows_to_check(connection: AsyncConnection) -> int:
-    """About how many rows a check goes through: bodies, what was read from them, and orders."""
+    """Return about how many rows a check goes through: bodies, what was read from them, and
+    orders."""
     return int((await connection.execute(text(_ROWS))).scalar_one())
 
 
 async def differences(
     connection: AsyncConnection, scratch: AsyncConnection, progress: Callable[[int], None]
 ) -> AsyncIterator[str]:
-    """What of the stored index is not as it was built again, one sentence each. `progress` is
-    called with how many stored rows were compared since it was called last."""
+    """Yield what of the stored index is not as it was rebuilt, one sentence each. `progress` is
+    called with how many stored rows were compared since its last call."""
     built = await _contests(scratch)
     async for sentence in _other_contests(connection, built):
         yield sentence
@@ -89,8 +91,8 @@ async def differences(
 async def differing_contests(
     connection: AsyncConnection, pairs: Iterable[tuple[str, str]]
 ) -> AsyncIterator[str]:
-    """What of the stored contests does not follow from the orders, in pairs both ways, that share
-    something; one sentence each."""
+    """Yield what of the stored contests does not follow from the orders, in pairs both ways, that
+    share something; one sentence each."""
     async for sentence in _other_contests(connection, _together(pairs)):
         yield sentence
 
@@ -110,7 +112,8 @@ async def _both_ways(
     contests: Contests,
     progress: Callable[[int], None],
 ) -> AsyncIterator[str]:
-    """Rows are (order, … key …, rest); stored ones that differ, and built ones that are missing."""
+    """Yield stored rows that differ, and rebuilt ones that are missing. Rows are (order, … key …,
+    rest)."""
     everything, some = _COMPARED[what]
     width = 3
     place = 2 if what == "event" else 1
@@ -122,7 +125,9 @@ async def _both_ways(
             other = built.get(row[1 : 1 + width])
             if other is None:
                 yield f"{name} is in the index, and no delivery gives it"
-            elif other[1:] != row[1:] or not _same_order(row[0], other[0], contests):
+            elif other[1:] != row[1:] or (
+                row[0] != other[0] and other[0] not in contests.get(row[0], ())
+            ):
                 yield f"{name} is not what its delivery gives"
         progress(len(rows))
     async for rows in stream(scratch, everything, at_once=AT_ONCE):
@@ -134,8 +139,8 @@ async def _both_ways(
 
 
 async def phones_not_noted(connection: AsyncConnection, scratch: AsyncConnection) -> int:
-    """How many customers' numbers, one for each order, the bodies name and the store does not note.
-    It may note others: those of bodies that were deleted."""
+    """Return how many customers' numbers, one for each order, the bodies name and the store does
+    not note. It may note others: those of bodies that were deleted."""
     missing, contests = 0, await _contests(connection)
     noted = text("SELECT digest, kind, thing FROM phones WHERE digest BETWEEN :first AND :last")
     named = "SELECT digest, kind, thing FROM phones ORDER BY digest"
@@ -152,8 +157,8 @@ async def phones_not_noted(connection: AsyncConnection, scratch: AsyncConnection
 async def _customers(
     connection: AsyncConnection, notes: Iterable[tuple[Any, ...]], contests: Contests
 ) -> set[tuple[bytes, str]]:
-    """(digest, order) of notes; a delivery stands for its order, if it has found one, and the first
-    order of a contest for all of them."""
+    """Return (digest, order) of notes. A delivery stands for its order, if it has found one, and
+    the first order of a contest for all of them."""
     several = list(notes)
     deliveries = [thing for _, kind, thing in several if kind == "delivery"]
     orders = {each.delivery_id: each.order for each in await owners(connection, deliveries)}
@@ -162,10 +167,6 @@ async def _customers(
         order = orders.get(thing) or thing
         found.add((bytes(digest), min(contests.get(order, (order,)))))
     return found
-
-
-def _same_order(one: str | None, other: str | None, contests: Contests) -> bool:
-    return one == other or (one is not None and other in contests.get(one, ()))
 
 
 async def _contests(connection: AsyncConnection) -> Contests:
@@ -182,7 +183,7 @@ def _together(pairs: Iterable[tuple[str, str]]) -> Contests:
 
 
 async def lonely_duplicates(connection: AsyncConnection) -> list[str]:
-    """Redeliveries of events that are not in the index, one sentence each."""
+    """Return redeliveries of events that are not in the index, one sentence each."""
     rows = await connection.execute(
         text(
             "SELECT deliveries.id FROM deliveries LEFT JOIN events "
@@ -197,12 +198,13 @@ async def lonely_duplicates(connection: AsyncConnection) -> list[str]:
 async def cached_rows(
     connection: AsyncConnection, orders: Iterable[str]
 ) -> dict[str, tuple[Any, ...]]:
-    """The cached rows of these orders, as `ledger_row` makes them."""
+    """Return the cached rows of these orders, as `ledger_row` makes them."""
     rows = await select_in(connection, sql=_LEDGERS, values=orders)
     return {row[0]: row for row in rows}
 
 
 async def ledgers_without_history(connection: AsyncConnection) -> AsyncIterator[Sequence[str]]:
-    """Orders that have a cached ledger and, by now, no evidence: it was read otherwise before."""
+    """Yield orders that have a cached ledger and, by now, no evidence: it was read otherwise
+    before."""
     async for rows in stream(connection, WITHOUT_HISTORY, at_once=AT_ONCE):
         yield [row[0] for row in rows]

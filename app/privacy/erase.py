@@ -1,20 +1,20 @@
 """Erases a customer's personal data, and keeps what the money rests on.
 
-    1 find    what a phone number, or an order, touches: by digests, and by looking through the
-              bytes of what no digest leads to
+    1 find    what a phone number, or an order, touches: by digests, and by searching the bytes
+              that no digest leads to
     2 judge   each order, stray and refused delivery: what may go, and what must stay and why
-    3 note    the subject in the journal, on its disk, for whoever restores an older backup; then
+    3 note    the subject in the journal, on its disk, for a later restore of an older backup; then
               who asked, and why; both before the first row is touched
     4 erase   in short transactions beside the running service; nothing that was said of meanwhile
     5 tidy    the database's log, so that the bytes are gone, too
     6 end     the journal's line is one of those that were carried out here
 
-An operator who proved who they are proposes it, and 3 is when another has approved; whoever owns
-the machine erases at once.
+An operator who proved who they are proposes it, and step 3 waits until another has approved. The
+machine's owner erases at once.
 
 Digests, ids, dates, amounts, references, verdicts and ledgers stay: the sealed log still verifies,
-and a redelivery is still a duplicate, whose body is not stored. Ended between 3 and 6, an erasure
-is carried out by the next one, whoever it is of.
+and a redelivery is still a duplicate, whose body is not stored. An erasure that ended between steps
+3 and 6 is carried out by the next one, of whatever subject.
 """
 
 from __future__ import annotations
@@ -43,14 +43,16 @@ from app.privacy.replay_erasures import ErasureReplay, carry_out, fitting_journa
 from app.receiving.caught_up import must_have_read
 
 BARE_DIGITS: Final = 11
-"""Of a number without its plus: fewer are more likely a part of one."""
+"""Digits of a number without its plus: fewer are more likely a part of one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasureRequest:
-    """What is to be erased: everything of one phone number, or of one order. `everywhere`: the
-    number is looked for in every body and header, too, which takes as long as reading them all.
-    `country`: the calling code of a number written in the national way, beside the sources'."""
+    """What is to be erased: everything of one phone number, or of one order.
+
+    everywhere  look for the number in every body and header, too: as slow as reading them all
+    country     the calling code of a number written in the national way, beside the sources'
+    """
 
     phone: str | None = None
     order: str | None = None
@@ -69,20 +71,26 @@ async def erase(
 ) -> Erasure:
     """Erase, or with `dry_run` only say what would go.
 
-    agree  of a proposal that was approved: keeps that, in the transaction that says who erased
+    agree  for an approved proposal: stores the approval, in the transaction that says who erased
 
-    Raises ConfigurationError where the journal of erasures is not as it must be, UsageError for
+    Raise ConfigurationError where the journal of erasures is not as it must be, UsageError for
     words that do not fit and for who may not, NotFoundError where nothing personal is known of the
     number or the order.
     """
     journal = await fitting_journal(context)
-    await _check_may(context, asked, alone=agree is None and not dry_run)
+    asking = await who_may(context, by=asked.by, action="erased")
+    if agree is None and not dry_run and proved(asking):
+        raise UsageError(PROPOSE.format(NOT_ALONE))
     await must_have_read(context)  # bytes of the subject may lie in the inbox
     digits = None if asked.phone is None else _digits(context, asked)
     again = ErasureReplay(context, progress=progress)
     try:
         finding = ErasureFinder(context, progress)
-        erasure = await _found(context, finding, asked, digits=digits)  # 1, 2
+        async with context.database.reading() as connection:  # 1, 2
+            if digits is None:
+                erasure = await finding.of_order(connection, asked.order or "")
+            else:
+                erasure = await finding.of_phone(connection, digits, everywhere=asked.everywhere)
     except NotFoundError:
         if not dry_run:
             await carry_out(again, journal)
@@ -91,11 +99,17 @@ async def erase(
     if dry_run:
         return erasure
     reason = checked_reason(asked.reason, erasure.phones)
+    subjects: list[tuple[Kind, str]] = [("order", asked.order or "")]
+    if digits is not None:
+        subjects = [("phone", digits)]
+        # Of some orders nothing shows the number but the digest by which they are found.
+        if context.phone_key is not None:
+            subjects.append(("phone_note", context.phone_key.digest(digits).hex()))
     async with context.database.writing() as connection:  # 3
         agreed = None if agree is None else await agree(connection)
         who = await permitted(connection, by=asked.by, action="erased")
         now = context.clock.now()
-        done = journal.append(_subjects(context, asked, digits), at=max(now, erasure.latest))
+        done = journal.append(subjects, at=max(now, erasure.latest))
         await note_in_trail(
             connection, who, action="erased", subject=erasure.subject, at=now, reason=reason,
             facts=erasure.counts() | ({} if agreed is None else agreed.facts),
@@ -105,12 +119,6 @@ async def erase(
     erasure.tidied = await erasing.tidy()  # 5
     await carry_out(again, journal, done=done)  # 6
     return erasure
-
-
-async def _check_may(context: AppContext, asked: ErasureRequest, *, alone: bool) -> None:
-    who = await who_may(context, by=asked.by, action="erased")
-    if alone and proved(who):
-        raise UsageError(PROPOSE.format(NOT_ALONE))
 
 
 UNFINISHED: Final = (
@@ -128,10 +136,10 @@ async def propose_erasure(
     *,
     progress: Callable[[int], None] = silent,
 ) -> Proposal | None:
-    """Propose it, where it is an operator who proved who they are that asks; None where it is
-    whoever owns the machine, who may erase.
+    """Propose it, for an operator who proved who they are. Return None for the machine's owner, who
+    may erase.
 
-    Raises as `erase` does, and UsageError for a phone number: a proposal is kept for ever.
+    Raise as `erase` does, and UsageError for a phone number: a proposal is kept for ever.
     """
     if not proved(await who_may(context, by=asked.by, action="erased")):
         return None
@@ -159,7 +167,12 @@ async def propose_erasure(
 
 
 def erasure_kind(context: AppContext) -> ProposalKind:
-    """Erasing the personal data of an order."""
+    """Return the kind of proposals that erase the personal data of an order."""
+
+    async def state(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
+        # Always the same: what came of the order meanwhile is erased with the rest, and what must
+        # stay is judged when that is done.
+        return ""
 
     async def unfinished(proposal: Proposal) -> str | None:
         try:
@@ -180,41 +193,13 @@ def erasure_kind(context: AppContext) -> ProposalKind:
         name="erase",
         title="Erase personal data",
         action="erased",
-        subject_state=_order_state,
+        subject_state=state,
         perform=perform,
         takes_long=True,
         for_good=True,
         where=shown_in("orders"),
         unfinished=unfinished,
     )
-
-
-async def _order_state(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
-    """Always the same: what came of the order meanwhile is erased with the rest, and what must stay
-    is judged when that is done."""
-    return ""
-
-
-async def _found(
-    context: AppContext, finding: ErasureFinder, asked: ErasureRequest, *, digits: str | None
-) -> Erasure:
-    async with context.database.reading() as connection:
-        if digits is not None:
-            return await finding.of_phone(connection, digits, everywhere=asked.everywhere)
-        return await finding.of_order(connection, asked.order or "")
-
-
-def _subjects(
-    context: AppContext, asked: ErasureRequest, digits: str | None
-) -> list[tuple[Kind, str]]:
-    """What the journal notes. Of some orders nothing shows the number but the digest by which they
-    are found, so that is noted, too."""
-    if digits is None:
-        return [("order", asked.order or "")]
-    found: list[tuple[Kind, str]] = [("phone", digits)]
-    if context.phone_key is not None:
-        found.append(("phone_note", context.phone_key.digest(digits).hex()))
-    return found
 
 
 def _digits(context: AppContext, asked: ErasureRequest) -> str:
@@ -231,9 +216,10 @@ def _digits(context: AppContext, asked: ErasureRequest) -> str:
 
 
 def traces_left(path: Path, erasure: Erasure) -> list[Path]:
-    """Files of an SQLite database that still hold one of the numbers, though nothing was kept. For
-    a process that no longer has it open. An erasure that went by the index looks at the log only:
-    the database itself, which may hold the number where no index leads, takes long to read."""
+    """Return files of an SQLite database that still hold one of the numbers, though nothing was
+    kept. For a process that no longer has it open. After an erasure by the index it searches the
+    log only: the database itself, which may hold the number where no index leads, takes long to
+    read."""
     if erasure.kept or erasure.stays or not erasure.phones:
         return []
     sought = [phone.encode() for phone in erasure.phones]

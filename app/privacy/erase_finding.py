@@ -1,4 +1,4 @@
-"""What an erasure finds, judges and empties: of a phone number, a digest of one, or an order.
+"""What an erasure finds, judges and empties: for a phone number, a digest of one, or an order.
 
 Leaves out: who asks, and the journal (`erase`); whom an older backup has brought back
 (`replay_erasures`).
@@ -37,13 +37,16 @@ from reconcile.ledger.ledger import Ledger
 from reconcile.matching.books import match_key
 
 MOST_ASIDE: Final = 10_000
-"""Deliveries looked at that are set aside; there should be none."""
+"""Set-aside deliveries that are searched; there should be none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judging:
-    """By what is judged, and when. `staying`: an order that stays, if any does. `until`: what came
-    after it is not asked about; None: all is."""
+    """By what is judged, and when.
+
+    staying  an order that stays, if any does
+    until    what came after it is not asked about; None: all is
+    """
 
     rules: erase_rules.ErasureRules
     now: Instant
@@ -51,7 +54,7 @@ class Judging:
     until: Instant | None = None
 
     def asks(self, received: Instant) -> bool:
-        """Whether what arrived at an instant is asked about."""
+        """Return whether what arrived at an instant is asked about."""
         return self.until is None or received <= self.until
 
 
@@ -64,7 +67,7 @@ class JudgedDeliveries:
     latest: Instant = EARLIEST
 
     def add(self, name: str, received: Instant, kept: erase_rules.KeptData | None) -> None:
-        """One more, and when it arrived."""
+        """Add a delivery, and when it arrived."""
         if kept is None:
             self.going.append(name)
             self.latest = max(self.latest, received)
@@ -75,7 +78,7 @@ class JudgedDeliveries:
 async def judge_strays(
     connection: Connection, deliveries: Iterable[str], by: Judging
 ) -> JudgedDeliveries:
-    """Those of the deliveries that have no order: one that was read is kept as an event."""
+    """Judge the deliveries that have no order: one that was read is kept as an event."""
     judged = JudgedDeliveries()
     for owned in await erase_store.owners(connection, deliveries):
         if owned.order is not None or owned.pruned or not by.asks(owned.received_at):
@@ -94,7 +97,7 @@ async def judge_strays(
 async def judge_refused(
     connection: Connection, named: re.Pattern[str], by: Judging
 ) -> JudgedDeliveries:
-    """Refused deliveries in which the pattern finds something."""
+    """Judge refused deliveries in which the pattern finds something."""
     judged = JudgedDeliveries()
     for name, received in await erase_store.rejections_that_hold(connection, [named]):
         if by.asks(received):
@@ -109,10 +112,10 @@ async def judge_refused(
 async def kept_wholes(
     connection: Connection, brought: Mapping[str, Sequence[str]], *, going: Iterable[str]
 ) -> dict[str, erase_rules.KeptData]:
-    """What must stay since it came in one body with an event that is not read yet: that is read
-    from the whole body, which would go.
+    """Return what must stay since it came in one body with an event that is not read yet: that is
+    read from the whole body, which would go.
 
-    brought  orders and stray deliveries, each with the deliveries of which the bodies would go
+    brought  orders and stray deliveries, each with the deliveries whose bodies would go
     going    stray deliveries that go, and so wait for nothing
     """
     unread = await erase_store.unread_beside(connection, chain.from_iterable(brought.values()))
@@ -127,8 +130,9 @@ async def kept_wholes(
 async def judge_wholes(
     connection: Connection, digests: Iterable[str], by: Judging, *, found: set[str]
 ) -> JudgedDeliveries:
-    """Whole bodies that hold the number where no delivery that was found came in them: the one that
-    it is of has lost its own bytes. Each is named by the first delivery that came in it."""
+    """Judge whole bodies that hold the number where no delivery that was found came in them: the
+    one with the number has lost its own bytes. Each is named by the first delivery that came in
+    it."""
     judged = JudgedDeliveries()
     for owned in (await erase_store.owners_in_wholes(connection, digests)).values():
         names, received = [each.delivery_id for each in owned], owned[0].received_at
@@ -146,7 +150,7 @@ async def judge_wholes(
 async def judge_set_aside(
     connection: Connection, named: re.Pattern[str]
 ) -> list[erase_rules.KeptData]:
-    """Accepted deliveries that nothing could read, and that hold what the pattern finds."""
+    """Return accepted deliveries that nothing could read, and that hold what the pattern finds."""
     found = []
     for one in await run(connection, inbox_store.next_suspects, aside=True, limit=MOST_ASIDE):
         if named.search(written_out(one.record.decode("utf-8", "replace"))):
@@ -165,10 +169,10 @@ AT_ONCE: Final = 100
 
 TRIES: Final = 20
 PAUSE_S: Final = 0.25
-"""How often, and how far apart, the log is tried to be emptied while a reader holds it up."""
+"""Tries and pause of emptying the log while a reader holds it up."""
 
 NOBODY: Final = re.compile(r"(?!)")
-"""Finds nothing: of a number that is known by its digest alone."""
+"""Finds nothing: for a number that is known by its digest alone."""
 
 BY_INDEX: Final = (
     "; looked at where events name the number as the customer's: --everywhere looks through every "
@@ -181,10 +185,10 @@ BY_INDEX: Final = (
 class Erasure:
     """What may go, what stays, and whether it is done.
 
-    orders      of which bodies, headers and digests of phones go
+    orders      their bodies, headers and digests of phones go
     deliveries  of no order, or unreadable, that hold the number
     wholes      deliveries whose whole bodies hold the number, and not they themselves
-    brought     the deliveries of each order, those too of which the bodies are gone already
+    brought     the deliveries of each order, also those whose bodies are gone already
     notes       the digests by which they are found
     reasons     of events, in which a number stands
     staying     orders that are kept for now, each with its deliveries
@@ -199,7 +203,7 @@ class Erasure:
 
     subject: str
     phones: list[str] = field(repr=False, default_factory=list)
-    orders: list[prune.Settled] = field(default_factory=list)
+    orders: list[prune.SettledOrder] = field(default_factory=list)
     deliveries: list[str] = field(default_factory=list)
     wholes: list[str] = field(default_factory=list)
     brought: dict[str, list[str]] = field(default_factory=dict)
@@ -220,7 +224,7 @@ class Erasure:
     latest: Instant = EARLIEST
 
     def counts(self) -> dict[str, int]:
-        """What goes, as numbers."""
+        """Return what goes, as numbers."""
         return {
             "orders": len(self.orders),
             "deliveries": sum(len(each.sizes) for each in self.orders)
@@ -236,7 +240,7 @@ class Erasure:
         }
 
     def places(self) -> list[ReportedPlace]:
-        """The same by place, and what stays there."""
+        """Return what goes by place, and what stays there."""
         went = {
             "attachment_files.body": len({each.sha256 for each in self.attachments}),
             "attachments.details": len(self.attachments),
@@ -254,7 +258,7 @@ class Erasure:
         return reported_places(went, stays=self.stays, waits=kept + self.waits)
 
     def document(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return it for JSON."""
         return {
             "subject": self.subject,
             "dry_run": self.dry_run,
@@ -295,18 +299,16 @@ class ErasureFinder:
         held: Iterable[str] | None = None,
         wholes: Iterable[str] = (),
     ) -> Erasure:
-        """Everything of a number.
+        """Find everything of a number.
 
-        everywhere  looks through every body and header, also where the index could say
+        everywhere  search every body and header, also where the index could say
         held        the deliveries that hold it, where they are known, with the `wholes` that do
         """
         by_index = held is None and not everywhere and await self._indexed(connection)
         erasure = Erasure(subject=masked_phone(digits), phones=[digits], by_index=by_index)
         written = written_pattern(digits)
-        orders, strays = (
-            set(await erase_store.orders_asked_for(connection, digits)),
-            set(held or ()),
-        )
+        orders = set(await erase_store.orders_asked_for(connection, digits))
+        strays = set(held or ())
         if held is None:
             looking = erase_store.deliveries_that_hold(
                 connection, written, hint_pattern(digits), unreadable=by_index
@@ -321,7 +323,11 @@ class ErasureFinder:
             digest = self._context.phone_key.digest(digits)
             await self._by_digest(connection, digest, orders, strays)
         await self._of_both(connection, erasure, orders, strays, written)
-        await self._judge_wholes(connection, erasure, wholes, strays)
+        found_in = strays.union(*erasure.brought.values(), *erasure.staying.values())
+        judged = await judge_wholes(connection, wholes, self._judging(None), found=found_in)
+        erasure.wholes = judged.going
+        erasure.latest = max(erasure.latest, judged.latest)
+        erasure.kept += judged.kept
         erasure.book_lines = await book_line_store.lines_with(
             connection, phones=[digits], until=self._until
         )
@@ -331,8 +337,9 @@ class ErasureFinder:
         return await self._checked(connection, erasure)
 
     async def _indexed(self, connection: Connection) -> bool:
-        """Whether the digests lead to every customer whom an event names as one: there are some,
-        all are of the key that is at hand, and every source says where its customers stand."""
+        """Return whether the digests lead to every customer whom an event names as one: there are
+        some, all are of the key that is at hand, and every source says where its customers
+        stand."""
         key = self._context.phone_key
         return (
             key is not None
@@ -342,7 +349,7 @@ class ErasureFinder:
         )
 
     async def of_digest(self, connection: Connection, digest: bytes) -> Erasure:
-        """Everything that is found by a number's digest, where nothing shows the number."""
+        """Find everything by a number's digest, where nothing shows the number."""
         erasure = Erasure(subject=f"the phone number with the digest {digest.hex()}")
         orders, strays = set[str](), set[str]()
         await self._by_digest(connection, digest, orders, strays)
@@ -375,7 +382,7 @@ class ErasureFinder:
         await self._judge_unknown(connection, erasure, strays, written)
 
     async def of_order(self, connection: Connection, order: str) -> Erasure:
-        """Everything of an order's customer."""
+        """Find everything of an order's customer."""
         erasure = Erasure(subject=order)
         erasure.phones = await phones_of(connection, order, sources=self._context.sources)
         await self._judge(connection, erasure, [order])
@@ -391,7 +398,7 @@ class ErasureFinder:
         return await self._checked(connection, erasure)
 
     async def _checked(self, connection: Connection, erasure: Erasure) -> Erasure:
-        """With its notes, and without the orders of which nothing is left."""
+        """Add its notes, and drop the orders of which nothing is left."""
         brought = set[str]().union(*erasure.brought.values())
         things = {*erasure.brought, *brought, *erasure.deliveries}
         notes = await phone_store.notes_of(connection, things)
@@ -422,7 +429,12 @@ class ErasureFinder:
         if not any(erasure.counts().values()):
             looked = BY_INDEX if erasure.by_index else ""
             raise NotFoundError(f"nothing is kept of {erasure.subject}{looked}")
-        erasure.latest = max(erasure.latest, await self._last_other(connection, erasure))
+        # The last of what is no delivery.
+        moments = [each.last_heard for each in erasure.orders]
+        moments += [note[3] for note in erasure.notes] + [each.at for each in erasure.attachments]
+        if erasure.book_lines or erasure.bank_lines:
+            moments.append(await book_line_store.last_import_at(connection))
+        erasure.latest = max([erasure.latest, *moments])
         all_of_them = {**erasure.staying, **erasure.brought}
         erasure.stays = await erase_texts.texts_that_stay(connection, all_of_them, erasure.phones)
         erasure.waits = await erase_texts.texts_that_wait(
@@ -430,19 +442,12 @@ class ErasureFinder:
         )
         return erasure
 
-    async def _last_other(self, connection: Connection, erasure: Erasure) -> Instant:
-        """When the last of what is no delivery came."""
-        moments = [each.last_heard for each in erasure.orders]
-        moments += [note[3] for note in erasure.notes] + [each.at for each in erasure.attachments]
-        if erasure.book_lines or erasure.bank_lines:
-            moments.append(await book_line_store.last_import_at(connection))
-        return max(moments, default=EARLIEST)
-
     async def _attachments(
         self, connection: Connection, erasure: Erasure
     ) -> list[attachment_store.AttachmentRecord]:
-        """Of orders that go, and of others that name the number; those of orders that stay, or
-        that would if they were of this customer, are needed, such as for a dispute, and stay."""
+        """Return attachments of orders that go, and of others that name the number. Those of orders
+        that stay, or that would if they were of this customer, are needed, such as for a dispute,
+        and stay."""
         written = [written_pattern(phone) for phone in erasure.phones]
         found = await erase_texts.attachments_with(
             connection, erasure.brought, written, until=self._until
@@ -461,7 +466,7 @@ class ErasureFinder:
     async def _judged(
         self, connection: Connection, history: History
     ) -> tuple[Ledger, erase_rules.KeptData | None]:
-        """An order's ledger as of now, and why it must stay, if it must."""
+        """Return an order's ledger as of now, and why it must stay, if it must."""
         now = history.instant_at(self._context.clock.now())
         ledger = fold(history, policy=self._context.policy, as_of=now)
         to_do = await erase_rules.left_to_settle(connection, history, ledger)
@@ -472,7 +477,10 @@ class ErasureFinder:
         marks = {mark.order: mark for mark in await due_store.marks_of(connection, orders)}
         for order in orders:
             history, mark = histories[order], marks.get(order)
-            if mark is None or not self._asked_about(history):
+            moments = [each.received_at for each in history.deliveries]
+            moments += [each.recorded_at for each in history.records]
+            later = self._until is not None and min(moments, default=0) > self._until
+            if mark is None or later:
                 continue
             ledger, kept = await self._judged(connection, history)
             ids = sorted(
@@ -493,7 +501,7 @@ class ErasureFinder:
                 erasure.kept.append(kept)
             erasure.brought[order] = ids
             erasure.orders.append(
-                prune.Settled(
+                prune.SettledOrder(
                     order=order,
                     outcome=ledger.outcome,
                     last_heard=last_heard(history),
@@ -502,23 +510,9 @@ class ErasureFinder:
                 )
             )
 
-    async def _judge_wholes(
-        self, connection: Connection, erasure: Erasure, wholes: Iterable[str], strays: set[str]
-    ) -> None:
-        by = Judging(
-            rules=self._rules, now=self._context.clock.now(), staying=None, until=self._until
-        )
-        found = strays.union(*erasure.brought.values(), *erasure.staying.values())
-        judged = await judge_wholes(connection, wholes, by, found=found)
-        erasure.wholes = judged.going
-        erasure.latest = max(erasure.latest, judged.latest)
-        erasure.kept += judged.kept
-
-    def _asked_about(self, history: History) -> bool:
-        """Whether anything was heard of it while it was asked about."""
-        moments = [each.received_at for each in history.deliveries]
-        moments += [each.recorded_at for each in history.records]
-        return self._until is None or min(moments, default=0) <= self._until
+    def _judging(self, staying: str | None) -> Judging:
+        now = self._context.clock.now()
+        return Judging(rules=self._rules, now=now, staying=staying, until=self._until)
 
     async def _judge_unknown(
         self,
@@ -527,14 +521,9 @@ class ErasureFinder:
         strays: set[str],
         named: re.Pattern[str],
     ) -> None:
-        """What no ledger knows of, once it is known which orders stay."""
+        """Judge what no ledger knows of, once it is known which orders stay."""
         staying = {each.what for each in erasure.kept} - erasure.brought.keys()
-        by = Judging(
-            rules=self._rules,
-            now=self._context.clock.now(),
-            staying=min(staying, default=None),
-            until=self._until,
-        )
+        by = self._judging(min(staying, default=None))
         unowned = await judge_strays(connection, strays, by)
         refused = await judge_refused(connection, named, by)
         would_go = erasure.brought | {each: [each] for each in unowned.going}
@@ -608,7 +597,7 @@ class Erasing:
             async with self._context.database.writing() as connection:
                 await bank_store.rewrite_bank_texts(connection, texts)
 
-    async def _delete(self, erasure: Erasure, settled: prune.Settled) -> None:
+    async def _delete(self, erasure: Erasure, settled: prune.SettledOrder) -> None:
         deliveries = erasure.brought[settled.order]
         async with self._context.database.writing() as connection:
             await self._let_say(connection, erasure, deliveries)
@@ -640,7 +629,8 @@ class Erasing:
         erasure.reasons += len(reasons)
 
     async def tidy(self) -> bool:
-        """Empty the log of the database and of the inbox. False where a reader holds it up."""
+        """Empty the log of the database and of the inbox. Return False where a reader holds it
+        up."""
         inbox = await self._context.inbox.tidy()
         for _ in range(TRIES):
             if await self._context.database.writer.tidy(erase_store.TABLES):

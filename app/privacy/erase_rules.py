@@ -1,9 +1,8 @@
 """What of an order may be erased when its customer asks, and what must stay for now, and why.
 
-An order of which a person must settle something may go once finance has accepted the break that
-tells of it: then the books say what became of the money, and nothing is asked of the bodies. Where
-no break tells of it, a line of the order book must: a run that had nothing to compare the order
-with has settled nothing.
+An order that a person must settle may go once finance has accepted the break that reports it: then
+the books say what became of the money, and the bodies are not needed. Where no break reports it, a
+line of the order book must: a run that had nothing to compare the order with has settled nothing.
 """
 
 from __future__ import annotations
@@ -59,8 +58,11 @@ SENTENCES: Final[Mapping[Why, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptData:
-    """Something that stays, why, and until when if that is known. `do`: what settles it, where a
-    person must. `place`: where its text stands, as `places.PLACES` names it."""
+    """Something that stays, why, and until when if that is known.
+
+    do     what settles it, where a person must
+    place  where its text stands, as `places.columns` names it
+    """
 
     what: str
     why: Why
@@ -71,29 +73,29 @@ class KeptData:
 
     @property
     def sentence(self) -> str:
-        """For a person."""
+        """Say why it stays, for a person."""
         shown = self.detail if self.until is None else format_instant(self.until)
         return SENTENCES[self.why].format(shown, self.do)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasureRules:
-    """By what it is judged. `minimum`: how long after the last word everything is kept."""
+    """Rules of judging. `minimum`: how long after the last word everything is kept."""
 
     minimum: Duration = NO_TIME
 
     @classmethod
     def of_days(cls, minimum: int) -> ErasureRules:
-        """The rules that a setting makes."""
+        """Return the rules that a setting makes."""
         return cls(minimum=minimum * DAY)
 
 
 def kept_order(
     history: History, ledger: Ledger, rules: ErasureRules, *, to_do: Sequence[str] = ()
 ) -> KeptData | None:
-    """Why an order must stay as of its ledger's instant; None where it may go.
+    """Return why an order must stay as of its ledger's instant; None where it may go.
 
-    to_do  of `left_to_settle`: what a person has still to do about it
+    to_do  from `left_to_settle`: what a person has still to do about it
     """
     order = history.order
     if is_disputed(ledger):
@@ -142,21 +144,21 @@ OTHERWISE: Final[Mapping[ToSettle, str]] = {
 
 
 def errors_of(ledger: Ledger) -> list[FindingCode]:
-    """The findings of an order that a person must settle."""
+    """Return the findings of an order that a person must settle."""
     return sorted({each.code for each in ledger.findings if each.severity == "error"})
 
 
 def to_settle(ledger: Ledger) -> list[ToSettle]:
-    """What of an order a person must settle, by name."""
+    """Return what of an order a person must settle, by name."""
     errors: list[ToSettle] = [*errors_of(ledger)]
     return [*errors, "unresolved"] if ledger.outcome == "unresolved" else errors
 
 
 async def left_to_settle(connection: Connection, history: History, ledger: Ledger) -> list[str]:
-    """What a person has still to do before the order's data may go, with the commands; nothing
-    where nobody needs to, or finance has accepted what the newest run saw of it.
+    """Return what a person has still to do before the order's data may go, with the commands;
+    nothing where nobody needs to, or finance has accepted what the newest run saw of it.
 
-    A run of before the order's last word does not count: it has not seen that.
+    A run before the order's last word does not count: it has not seen that.
     """
     codes, order = to_settle(ledger), history.order
     if not codes:
@@ -170,7 +172,7 @@ async def left_to_settle(connection: Connection, history: History, ledger: Ledge
 def steps_for(
     code: ToSettle, seen: Sequence[SeenBreak] | None, order: str, *, booked: bool
 ) -> list[str]:
-    """What settles one of them, with the commands; nothing where it is settled.
+    """Return what settles one of them, with the commands; nothing where it is settled.
 
     seen    the order's breaks; None where no run has seen its last word
     booked  whether the order book has a line of the order, with which it was compared
@@ -194,7 +196,7 @@ def steps_for(
 
 
 def kept_since(what: str, last: Instant, rules: ErasureRules, *, as_of: Instant) -> KeptData | None:
-    """Why something must stay that was heard of last at an instant; None where it may go."""
+    """Return why something must stay that was heard of last at an instant; None where it may go."""
     if as_of < last + rules.minimum:
         return KeptData(what=what, why="minimum", until=last + rules.minimum)
     return None
@@ -209,7 +211,7 @@ def kept_unknown(
     beside: str | None,
     as_of: Instant,
 ) -> KeptData | None:
-    """Why a delivery must stay of which no ledger knows what it says; None where it may go.
+    """Return why a delivery must stay whose meaning no ledger knows; None where it may go.
 
     beside  an order of the same customer, or that it names, that stays: it may be a part of it
     """

@@ -1,7 +1,7 @@
 """Rows that an erasure finds and empties, and the database's copy of the journal of erasures.
 
-The copy has the lines that were carried out in this database. What the file has beyond them is
-still to be done here: after a crash, or in an older backup.
+The copy has the lines that were carried out in this database. Lines that only the file has are
+still to be carried out here: after a crash, or in an older backup.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ READ_AT_ONCE: Final = 1024 * 1024
 
 
 def files_with(path: Path, sought: Sequence[bytes], *, log_only: bool = False) -> list[Path]:
-    """Those of the files of the database and of its inbox, with their logs and the logs' indexes,
+    """Return the files of the database and of its inbox, with their logs and the logs' indexes,
     that hold one of these bytes. `log_only`: without the database's own file, which may be long."""
     names = ("", "-wal", "-shm", "-journal")
     files = [Path(f"{each}{name}") for each in (path, path_of(path)) for name in names]
@@ -63,29 +63,35 @@ TABLES: Final = (
     "suspects",
     "unanswered",
 )
-"""Those in which an erasure empties or deletes rows."""
+"""Tables in which an erasure empties or deletes rows."""
 
 AT_ONCE: Final = 500
-"""Deliveries read at a time while their bytes are looked through."""
+"""Deliveries read at a time while their bytes are searched."""
 
-_REFUSED: Final = (
+REFUSED: Final = (
     "SELECT id, headers, body, received_at FROM rejections WHERE id > :after "
     "ORDER BY id LIMIT :limit"
 )
-_READ: Final = (
+"""Refused deliveries that are kept."""
+
+READ: Final = (
     "SELECT id, headers, body, received_at FROM deliveries "
     "WHERE pruned_at IS NULL AND id > :after ORDER BY id LIMIT :limit"
 )
-_WHOLE: Final = (
+"""Deliveries that still have their headers."""
+
+WHOLE: Final = (
     "SELECT digest, '', body, 0 FROM envelopes WHERE body IS NOT NULL AND digest > :after "
     "ORDER BY digest LIMIT :limit"
 )
+"""Whole bodies of several events that are still there, by digest."""
+
 # The verdict stands in the text, not among the values: the index holds this verdict alone.
 UNREADABLE: Final = (
     "SELECT id, headers, body, received_at FROM deliveries "
     "WHERE verdict = 'unreadable' AND pruned_at IS NULL AND id > :after ORDER BY id LIMIT :limit"
 )
-"""Deliveries that could not be read and still have their bytes, some by id."""
+"""Deliveries that could not be read and still have their bytes."""
 
 _OWNERS: Final = (
     "SELECT deliveries.id, deliveries.received_at, deliveries.source, deliveries.pruned_at, "
@@ -108,7 +114,7 @@ class Owned:
 
 
 async def owners(connection: AsyncConnection, deliveries: Iterable[str]) -> list[Owned]:
-    """These deliveries, by id, with the orders they belong to."""
+    """Return these deliveries, by id, with the orders they belong to."""
     rows = await select_in(connection, sql=_OWNERS, values=deliveries)
     return [
         Owned(
@@ -123,7 +129,7 @@ async def owners(connection: AsyncConnection, deliveries: Iterable[str]) -> list
     ]
 
 
-class Text(NamedTuple):
+class SearchedText(NamedTuple):
     """Headers and body, in which somebody may be named: of a delivery, or of a refused one."""
 
     id: str
@@ -132,38 +138,24 @@ class Text(NamedTuple):
     received_at: Instant
 
     def whole(self) -> str:
-        """Both, as they are and without their escapes."""
+        """Return both, as they are and without their escapes."""
         decoded = (self.body or b"").decode("utf-8", "replace")
         # What is long in a header is a signature, and no document.
         headers = written_out(self.headers) if "%" in self.headers else self.headers
         return f"{headers}\n{written_out(decoded)}"
 
 
-async def delivery_texts(
-    connection: AsyncConnection, *, unreadable: bool = False
-) -> AsyncIterator[list[Text]]:
-    """Every delivery that still has its headers, some at a time; or only those that could not be
-    read, by the index of these."""
-    async for texts in _texts(connection, UNREADABLE if unreadable else _READ):
-        yield texts
-
-
-async def rejection_texts(connection: AsyncConnection) -> AsyncIterator[list[Text]]:
-    """Every refused delivery that is kept, some at a time."""
-    async for texts in _texts(connection, _REFUSED):
-        yield texts
-
-
-async def whole_texts(connection: AsyncConnection) -> AsyncIterator[list[Text]]:
-    """Every whole body of several events that is still there, by its digest, some at a time."""
-    async for texts in _texts(connection, _WHOLE):
-        yield texts
-
-
-async def _texts(connection: AsyncConnection, sql: str) -> AsyncIterator[list[Text]]:
+async def searched_texts(
+    connection: AsyncConnection, select: str
+) -> AsyncIterator[list[SearchedText]]:
+    """Yield the texts of READ, UNREADABLE, REFUSED or WHOLE, some at a time."""
     after = ""
-    while rows := (await connection.execute(text(sql), {"after": after, "limit": AT_ONCE})).all():
-        yield [Text(*row) for row in rows]
+    while True:
+        values = {"after": after, "limit": AT_ONCE}
+        rows = (await connection.execute(text(select), values)).all()
+        if not rows:
+            return
+        yield [SearchedText(*row) for row in rows]
         after = rows[-1][0]
 
 
@@ -174,12 +166,12 @@ async def deliveries_that_hold(
     *,
     unreadable: bool = False,
 ) -> AsyncIterator[tuple[int, list[str]]]:
-    """Deliveries of which the own body or a header holds what a pattern finds, some at a time, with
+    """Yield deliveries whose own body or a header holds what a pattern finds, some at a time, with
     how many were looked at: of all, or of those that could not be read.
 
     hint  what is in every such body, and is found faster
     """
-    async for texts in delivery_texts(connection, unreadable=unreadable):
+    async for texts in searched_texts(connection, UNREADABLE if unreadable else READ):
         held = [each.id for each in texts if _may_hold(hint, each) and _holds(written, each)]
         yield len(texts), held
 
@@ -187,10 +179,11 @@ async def deliveries_that_hold(
 async def wholes_that_hold(
     connection: AsyncConnection, written: re.Pattern[str], hint: re.Pattern[bytes]
 ) -> set[str]:
-    """The digests of whole bodies of several events that hold what a pattern finds: one of them may
-    have lost its own bytes, and what stands beside the events is in no other place."""
+    """Return the digests of whole bodies of several events that hold what a pattern finds. One of
+    the events may have lost its own bytes, and what stands beside the events is in no other
+    place."""
     found = set[str]()
-    async for texts in whole_texts(connection):
+    async for texts in searched_texts(connection, WHOLE):
         found |= {each.id for each in texts if _may_hold(hint, each) and _holds(written, each)}
     return found
 
@@ -198,7 +191,7 @@ async def wholes_that_hold(
 async def owners_in_wholes(
     connection: AsyncConnection, digests: Iterable[str]
 ) -> dict[str, list[Owned]]:
-    """The deliveries that came in these whole bodies, by the body's digest."""
+    """Return the deliveries that came in these whole bodies, by the body's digest."""
     rows = await select_in(
         connection, sql="SELECT id, envelope FROM deliveries WHERE envelope IN ({})", values=digests
     )
@@ -212,17 +205,17 @@ async def owners_in_wholes(
 async def rejections_that_hold(
     connection: AsyncConnection, patterns: Sequence[re.Pattern[str]]
 ) -> list[tuple[str, Instant]]:
-    """Rejections of which the body or a header holds what one of the patterns finds, and when they
+    """Return rejections whose body or a header holds what one of the patterns finds, and when they
     arrived."""
     found: list[tuple[str, Instant]] = []
-    async for texts in rejection_texts(connection):
+    async for texts in searched_texts(connection, REFUSED):
         for each in texts:
             if any(_holds(pattern, each) for pattern in patterns):
                 found.append((each.id, each.received_at))
     return found
 
 
-def _may_hold(hint: re.Pattern[bytes], each: Text) -> bool:
+def _may_hold(hint: re.Pattern[bytes], each: SearchedText) -> bool:
     headers, body = each.headers.encode("latin-1", "replace"), each.body or b""
     if hint.search(headers) or hint.search(body):
         return True
@@ -231,7 +224,7 @@ def _may_hold(hint: re.Pattern[bytes], each: Text) -> bool:
     return hint.search(each.whole().encode("utf-8", "replace")) is not None
 
 
-def _holds(written: re.Pattern[str], each: Text) -> bool:
+def _holds(written: re.Pattern[str], each: SearchedText) -> bool:
     return written.search(each.whole()) is not None
 
 
@@ -246,14 +239,14 @@ _REASONS: Final = (
 async def reasons_of(
     connection: AsyncConnection, deliveries: Iterable[str]
 ) -> list[tuple[int, str]]:
-    """The reasons of the events that these deliveries brought, each with the event's row."""
+    """Return the reasons of the events that these deliveries brought, each with the event's row."""
     rows = await select_in(connection, sql=_REASONS, values=deliveries)
     return sorted({(row[0], row[1]) for row in rows})
 
 
 async def rewrite_reasons(connection: AsyncConnection, reasons: Iterable[tuple[int, str]]) -> None:
-    """Put other words in the place of the reasons of these rows: no leaf and no ledger's substance
-    holds them."""
+    """Write other words in the place of the reasons of these rows: no leaf and no ledger's
+    substance holds them."""
     for row, reason in reasons:
         await connection.execute(
             text('UPDATE events SET reason = :reason WHERE "row" = :number'),
@@ -262,8 +255,8 @@ async def rewrite_reasons(connection: AsyncConnection, reasons: Iterable[tuple[i
 
 
 Of = Literal["orders", "keys", "deliveries", "all"]
-"""By what the texts of a place are found: orders, their keys in books and statements, their
-deliveries; or the table is a short one, and is read whole."""
+"""How the texts of a place are found: by orders, their keys in books and statements, or their
+deliveries; `all` reads a short table whole."""
 
 _BREAKS: Final = "break_id IN (SELECT id FROM breaks WHERE order_ref IN ({}))"
 _PROPOSED: Final = "proposal IN (SELECT id FROM proposals WHERE subject IN ({}))"
@@ -337,8 +330,8 @@ class OfWhom:
 
 
 async def kept_texts(connection: AsyncConnection, whom: OfWhom) -> AsyncIterator[KeptTexts]:
-    """The texts that an erasure keeps, with their place, some at a time; a place may come again.
-    Of the short tables, all."""
+    """Yield the texts that an erasure keeps, with their place, some at a time; a place may come
+    again. Of the short tables, yield all."""
     for table, columns, where, of in _PLACES:
         for column in columns.split():
             sql = statement(_KEPT, column=column, table=table, which=where)
@@ -355,7 +348,8 @@ def _as_text(value: str | bytes) -> str:
 
 
 async def wholes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> set[str]:
-    """The digests of the whole bodies in which these deliveries came, and that are still there."""
+    """Return the digests of the whole bodies in which these deliveries came, and that are still
+    there."""
     rows = await select_in(
         connection,
         sql="SELECT envelopes.digest FROM envelopes JOIN deliveries "
@@ -367,7 +361,7 @@ async def wholes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> s
 
 
 async def orders_asked_for(connection: AsyncConnection, phone: str) -> list[str]:
-    """Orders of which a session request that waits for its answer names this number."""
+    """Return orders with a session request that waits for its answer and names this number."""
     rows = await connection.execute(
         text("SELECT order_key FROM unanswered WHERE request LIKE :held"),
         {"held": f'%"{phone}"%'},
@@ -376,7 +370,7 @@ async def orders_asked_for(connection: AsyncConnection, phone: str) -> list[str]
 
 
 async def empty_wholes(connection: AsyncConnection, deliveries: Sequence[str]) -> None:
-    """Let whole bodies of several events go with the first of them, since they hold all."""
+    """Delete whole bodies of several events with the first of them, since they hold all."""
     await select_in(
         connection,
         sql="UPDATE envelopes SET body=NULL WHERE digest IN (SELECT envelope FROM deliveries "
@@ -386,7 +380,7 @@ async def empty_wholes(connection: AsyncConnection, deliveries: Sequence[str]) -
 
 
 async def with_wholes(connection: AsyncConnection, deliveries: Iterable[str]) -> set[str]:
-    """Those of the deliveries that came with others in a whole body that is still there."""
+    """Return the deliveries that came with others in a whole body that is still there."""
     rows = await select_in(
         connection,
         sql="SELECT deliveries.id FROM deliveries JOIN envelopes "
@@ -400,7 +394,7 @@ async def with_wholes(connection: AsyncConnection, deliveries: Iterable[str]) ->
 async def unread_beside(
     connection: AsyncConnection, deliveries: Iterable[str]
 ) -> dict[str, set[str]]:
-    """For those of the deliveries that came in a whole body that is still there: others in it that
+    """Return, for the deliveries that came in a whole body that is still there, others in it that
     could not be read, and still have their bytes."""
     rows = await select_in(
         connection,
@@ -418,7 +412,7 @@ async def unread_beside(
 
 
 async def drop_requests(connection: AsyncConnection, orders: Sequence[str]) -> int:
-    """Let session requests of these orders go. Returns how many there were."""
+    """Delete session requests of these orders. Return how many there were."""
     gone = await select_in(
         connection,
         sql="DELETE FROM unanswered WHERE order_key IN ({}) RETURNING 1",
@@ -428,11 +422,11 @@ async def drop_requests(connection: AsyncConnection, orders: Sequence[str]) -> i
 
 
 _NAME: Final = "erasure journal"
-"""In `meta`: which journal this database is with."""
+"""Name in `meta`: which journal this database is with."""
 
 
 async def journal_name(connection: AsyncConnection) -> str | None:
-    """The journal that this database is with; None before there is one."""
+    """Return the journal that this database is with; None before there is one."""
     found: str | None = await connection.scalar(
         text("SELECT value FROM meta WHERE name = :name"), {"name": _NAME}
     )
@@ -440,7 +434,7 @@ async def journal_name(connection: AsyncConnection) -> str | None:
 
 
 async def carried_out(connection: AsyncConnection) -> list[str]:
-    """The lines of that journal that were carried out here, in its order."""
+    """Return the lines of that journal that were carried out here, in its order."""
     rows = await connection.execute(
         text(
             "SELECT line FROM erasures WHERE journal = "
@@ -459,7 +453,8 @@ _NOTE_INSTEAD: Final = (
 
 
 async def note_journal(connection: AsyncConnection, name: str, *, instead: bool = False) -> None:
-    """Be with this journal from now on, unless there is one. `instead`: also then."""
+    """Note that the database is with this journal from now on, unless there is one. `instead`: also
+    then."""
     sql = _NOTE_INSTEAD if instead else _NOTE
     await connection.execute(text(sql), {"name": _NAME, "value": name})
 
@@ -479,22 +474,23 @@ async def note_carried_out(
 
 
 async def known_references(connection: AsyncConnection) -> AsyncIterator[list[str]]:
-    """Every order's reference, and those in order books, some at a time; a few more than once."""
+    """Yield every order's reference, and those in order books, some at a time; a few more than
+    once."""
     for sql in ("SELECT order_key FROM order_due", "SELECT DISTINCT reference FROM book_lines"):
         async for rows in stream(connection, sql, at_once=ROWS_AT_ONCE):
             yield [row[0] for row in rows]
 
 
 async def known_digests(connection: AsyncConnection) -> AsyncIterator[list[bytes]]:
-    """The digest of every phone number by which an order is found."""
+    """Yield the digest of every phone number by which an order is found."""
     sql = "SELECT DISTINCT digest FROM phones"
     async for rows in stream(connection, sql, at_once=ROWS_AT_ONCE):
         yield [bytes(row[0]) for row in rows]
 
 
 async def known_phones(connection: AsyncConnection) -> AsyncIterator[list[str]]:
-    """What stands as phone numbers in order books, the session requests that wait, the texts of
-    banks, and what is said of attachments."""
+    """Yield what stands as phone numbers in order books, the session requests that wait, the texts
+    of banks, and what is said of attachments."""
     for sql in (
         "SELECT DISTINCT phone FROM book_lines WHERE phone > ''",
         "SELECT request FROM unanswered",

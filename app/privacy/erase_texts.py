@@ -23,8 +23,8 @@ BankText = tuple[bank_store.BankKey, bank_store.BankTexts]
 async def bare_reasons(
     connection: Connection, deliveries: Iterable[str], phones: Sequence[str]
 ) -> list[tuple[int, str]]:
-    """The reasons of events in which one of the customer's numbers stands, also as a part of a
-    word, as they are without it, by the event's row."""
+    """Return the reasons of events in which one of the customer's numbers stands, also as a part of
+    a word, as they are without it, by the event's row."""
     masking = Masking(phones)
     found = await erase_store.reasons_of(connection, deliveries)
     bare = [(row, masking.text(reason)) for row, reason in found]
@@ -34,23 +34,19 @@ async def bare_reasons(
 async def bank_lines_with(
     connection: Connection, written: Sequence[re.Pattern[str]], *, until: Instant | None
 ) -> list[BankText]:
-    """The lines of banks in whose texts one of these numbers stands, with the texts as they are
-    without it: the money stays, and what else the bank says of it."""
+    """Return the lines of banks in whose texts one of these numbers stands, with the texts as they
+    are without it: the money stays, and what else the bank says of it."""
     found: list[BankText] = []
     if not written:
         return found
     async for lines in bank_store.bank_texts(connection, until=until):
         for key, texts in lines:
-            bare = [_without(text, written) for text in texts]
+            bare = list(texts)
+            for each in written:
+                bare = [each.sub(bank_store.ERASED, text) for text in bare]
             if bare != list(texts):
                 found.append((key, (bare[0], bare[1], bare[2], bare[3])))
     return found
-
-
-def _without(text: str, written: Sequence[re.Pattern[str]]) -> str:
-    for each in written:
-        text = each.sub(bank_store.ERASED, text)
-    return text
 
 
 async def attachments_with(
@@ -60,8 +56,8 @@ async def attachments_with(
     *,
     until: Instant | None,
 ) -> list[attachment_store.AttachmentRecord]:
-    """What is attached to these orders and their breaks; and whatever else has one of these numbers
-    in its name, or in what is said of it. The files themselves are not read."""
+    """Return what is attached to these orders and their breaks, and what else has one of these
+    numbers in its name or in what is said of it. The files themselves are not read."""
     found = {
         each.attachment_id: each
         for each in await attachment_store.living_attachments(connection, orders)
@@ -78,8 +74,8 @@ async def attachments_with(
 async def texts_that_stay(
     connection: Connection, brought: Mapping[str, Sequence[str]], phones: Sequence[str]
 ) -> Counter[str]:
-    """How many texts hold one of the numbers and are kept for good, by place: references, what is
-    sealed, published or closed, and what people wrote.
+    """Count the texts that hold one of the numbers and are kept for good, by place: references,
+    what is sealed, published or closed, and what people wrote.
 
     brought  the orders, each with its deliveries: those that go, and those that stay for now
     """
@@ -99,7 +95,8 @@ async def texts_that_stay(
 async def texts_that_wait(
     connection: Connection, staying: Mapping[str, Sequence[str]], phones: Sequence[str]
 ) -> Counter[str]:
-    """How many rows of orders that stay for now an erasure will take when they may go, by place.
+    """Count the rows of orders that stay for now which an erasure will take when they may go, by
+    place.
 
     staying  these orders, each with its deliveries
     """

@@ -3,10 +3,9 @@
     NUMBER INSTANT KIND RULE DIGEST CHECK
 
 A backup does not know who was erased after it; this file, which is in no backup, does. A digest is
-an HMAC-SHA-256 of the subject: whoever has the file without its key learns nobody. The check is
-one of the line and of the line before it, so a line that was changed, left out or put in is
-distinguished from a last line that a crash cut short. Line 0 names the journal, and so what
-database it is of.
+an HMAC-SHA-256 of the subject: the file without its key tells nobody's name. The check covers the
+line and the line before it, so a line that was changed, left out or put in is distinguished from a
+last line that a crash cut short. Line 0 names the journal, and so which database it is of.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ VARIABLE: Final = "TALLYHOOK_ERASURE_JOURNAL"
 """The setting that names the file; its key lies beside it, with `.key` behind the name."""
 
 MAX_LINE_BYTES: Final = 256
-"""One line has some 180; what is longer is none."""
+"""Bytes of a line: one has some 180, and a longer one is none."""
 
 Kind = Literal["journal", "phone", "phone_note", "order"]
-"""What was erased: a phone number; the same by the digest that the database finds it by; an order's
-customer. `journal`: nothing, it is line 0."""
+"""What was erased: a phone number; a number by the digest that the database finds it by; an order's
+customer. `journal`: nothing, in line 0."""
 
 Rule = Literal["begun", "asked"]
-"""Why: a person asked for it. `begun`: line 0."""
+"""Why it was erased: a person asked for it. `begun`: line 0."""
 
 _KEY: Final = "a key of a journal of erasures"
 _KEY_CHARS: Final = 64
@@ -73,27 +72,28 @@ class JournalKey:
         return "JournalKey()"
 
     def digest(self, kind: Kind, subject: str) -> str:
-        """Of a subject in its normal form: E.164 digits, hex digits, an order's reference."""
+        """Return the digest of a subject in its normal form: E.164 digits, hex digits, an order's
+        reference."""
         code = self._begun.copy()
         code.update(f"subject\n{kind}\n{subject}".encode())
         return code.hexdigest()
 
     def line(self, before: str, *, number: int, at: Instant, kind: Kind, rule: Rule,
              digest: str) -> JournalLine:  # fmt: skip
-        """The line that comes after the one with the check `before`."""
+        """Return the line that comes after the one with the check `before`."""
         text = f"{number} {format_instant(at)} {kind} {rule} {digest}"
         check = self.check(before, text)
         return JournalLine(number, at, kind, rule, digest, check, f"{text} {check}")
 
     def check(self, before: str, text: str) -> str:
-        """Of a line's text without its check, behind the line with the check `before`."""
+        """Return the check of a line's text, behind the line with the check `before`."""
         code = hmac.digest(self._key, f"line\n{before}\n{text}".encode(), "sha256")
         return code.hex()[:_CHECK_CHARS]
 
 
 class ErasureJournal:
-    """A journal that was read, all its lines checked. `torn`: its last line was cut short; of that
-    erasure nothing was begun."""
+    """A journal that was read, all its lines checked. `torn`: its last line was cut short, and its
+    erasure was not begun."""
 
     def __init__(
         self, path: Path, key: JournalKey, lines: list[JournalLine], *, torn: bool
@@ -110,19 +110,19 @@ class ErasureJournal:
 
     @property
     def erased(self) -> Sequence[JournalLine]:
-        """The lines of what was erased."""
+        """The lines of erased subjects."""
         return self.lines[1:]
 
     def append(self, subjects: Iterable[tuple[Kind, str]], *, at: Instant) -> list[JournalLine]:
         """Add what a person asked to have erased; it is on the disk when this returns.
 
-        Raises UnreachableError where it cannot be written, ConfigurationError where the file is not
+        Raise UnreachableError where it cannot be written, ConfigurationError where the file is not
         what it was.
         """
         with _locked(self.path) as file:
             lines, whole, _ = _read(file, self.key)
             if lines[: len(self.lines)] != self.lines:
-                raise problem(f"{self.path} was replaced meanwhile; erase again")
+                raise journal_problem(f"{self.path} was replaced meanwhile; erase again")
             new: list[JournalLine] = []
             for kind, subject in subjects:
                 last = (lines + new)[-1]
@@ -155,42 +155,44 @@ def _locked(path: Path) -> Iterator[BinaryIO]:
 
 
 def key_path_of(path: Path) -> Path:
-    """Where the key of a journal lies."""
+    """Return where the key of a journal lies."""
     return path.with_name(f"{path.name}.key")
 
 
-def problem(sentence: str) -> ConfigurationError:
-    """What is wrong with the journal, as an error that names its setting."""
+def journal_problem(sentence: str) -> ConfigurationError:
+    """Return what is wrong with the journal as an error that names its setting."""
     return ConfigurationError([f"{VARIABLE}: {sentence}"])
 
 
 def read_key(path: Path) -> JournalKey | None:
-    """The key of the journal at a path; None where there is none. Raises ConfigurationError."""
+    """Read the key of the journal at a path; None where there is none. Raise ConfigurationError."""
     name = key_path_of(path)
     content = read_private(name, variable=VARIABLE, what=_KEY, most=_KEY_CHARS + 2)
     if content is None:
         return None
     text = content.strip().decode("ascii", "replace")
     if not re.fullmatch(rf"[0-9a-f]{{{_KEY_CHARS}}}", text):
-        raise problem(f"{name} is not 64 hex digits; put the copy of the journal's key back")
+        raise journal_problem(
+            f"{name} is not 64 hex digits; put the copy of the journal's key back"
+        )
     return JournalKey(bytes.fromhex(text))
 
 
 def read_journal(path: Path) -> ErasureJournal | None:
-    """The journal at a path; None where there is neither it nor its key.
+    """Read the journal at a path; None where there is neither it nor its key.
 
-    Raises ConfigurationError where one of the two is missing, or others may use it, or the journal
+    Raise ConfigurationError where one of the two is missing, or others may use it, or the journal
     is not as it was written, with what to do.
     """
     key = read_key(path)
     if read_private(path, variable=VARIABLE, what="a journal of erasures", most=0) is None:
         if key is None:
             return None
-        raise problem(
+        raise journal_problem(
             f"there is no journal of erasures at {path}, only its key; put the journal's copy back"
         )
     if key is None:
-        raise problem(
+        raise journal_problem(
             f"the key {key_path_of(path)} of the journal of erasures is not there; put its copy "
             "back: no other key can read the journal"
         )
@@ -200,10 +202,10 @@ def read_journal(path: Path) -> ErasureJournal | None:
 
 
 def make_journal(path: Path, *, at: Instant) -> ErasureJournal:
-    """The journal at a path, which is made, empty, where there is none, and its key, where there is
-    neither.
+    """Return the journal at a path. Make it, empty, where there is none, and its key, where there
+    is neither.
 
-    Raises ConfigurationError as `read_journal`, UnreachableError where none can be made.
+    Raise ConfigurationError as `read_journal`, UnreachableError where none can be made.
     """
     key = read_key(path)
     try:
@@ -231,12 +233,13 @@ def _new(path: Path, content: bytes) -> None:
 
 
 def write_again(path: Path, lines: Sequence[JournalLine]) -> None:
-    """Put a journal in its place, from a copy of its lines. Raises FileExistsError where one is."""
+    """Write a journal at its place, from a copy of its lines. Raise FileExistsError where one
+    is."""
     write_new(path, b"".join(f"{line.text}\n".encode() for line in lines))
 
 
 def set_aside(path: Path, *, at: Instant) -> Path | None:
-    """Give what is in a place another name, which is returned; None where nothing is there."""
+    """Rename what is in a place, and return the new name; None where nothing is there."""
     aside = path.with_name(f"{path.name}.aside-{at}")
     try:
         path.rename(aside)
@@ -246,8 +249,8 @@ def set_aside(path: Path, *, at: Instant) -> Path | None:
     return aside
 
 
-def lines_of(texts: Iterable[str], key: JournalKey) -> list[JournalLine]:
-    """Lines from their texts. Raises ConfigurationError where one is not what was written."""
+def journal_lines(texts: Iterable[str], key: JournalKey) -> list[JournalLine]:
+    """Return lines from their texts. Raise ConfigurationError where one is not what was written."""
     lines: list[JournalLine] = []
     for text in texts:
         line = _line(text, lines[-1].check if lines else "", key)
@@ -258,7 +261,7 @@ def lines_of(texts: Iterable[str], key: JournalKey) -> list[JournalLine]:
 
 
 def _read(file: BinaryIO, key: JournalKey) -> tuple[list[JournalLine], int, bool]:
-    """All whole lines, where they end, and whether a torn one comes after them."""
+    """Return all whole lines, where they end, and whether a torn one comes after them."""
     lines: list[JournalLine] = []
     whole = 0
     file.seek(0)
@@ -277,12 +280,12 @@ def _read(file: BinaryIO, key: JournalKey) -> tuple[list[JournalLine], int, bool
         lines.append(line)
         whole += len(raw)
     if not lines:
-        raise problem("names an empty file; put the copy of the journal of erasures back")
+        raise journal_problem("names an empty file; put the copy of the journal of erasures back")
     return lines, whole, False
 
 
 def _line(text: str, before: str, key: JournalKey) -> JournalLine | None:
-    """A line; None where it is not what was written after the one with the check `before`."""
+    """Parse a line; None where it is not what was written after the one with the check `before`."""
     found = _LINE.fullmatch(text) if len(text) < MAX_LINE_BYTES else None
     if found is None:
         return None
@@ -297,7 +300,7 @@ def _line(text: str, before: str, key: JournalKey) -> JournalLine | None:
 
 
 def _changed(number: int) -> ConfigurationError:
-    return problem(
+    return journal_problem(
         f"line {number + 1} of the journal of erasures was changed, or is of another key; put the "
         "copies of the journal and of its key back"
     )

@@ -251,7 +251,7 @@ _ORDERS: Final = Layer(
 
 
 async def rows_to_prove(connection: AsyncConnection) -> int:
-    """How many rows the proofs go through."""
+    """Return how many rows the proofs go through."""
     layers = (_DELIVERIES, _EVENTS, _RECORDS, _LINKS, _ORDERS)
     return sum([await _count(connection, layer.table) for layer in layers])
 
@@ -267,7 +267,7 @@ async def _count(connection: AsyncConnection, table: str, which: str = "") -> in
 
 
 async def _spans(connection: AsyncConnection, layer: Layer) -> AsyncIterator[KeySpan]:
-    """All keys of a layer, in ranges of about so many rows each."""
+    """Yield all keys of a layer, in ranges of about so many rows each."""
     key, after, last = layer.key, layer.before, None
     step = text(statement(_STEP, key=key, table=layer.table))
     to_the_end = statement("{key} > :after", key=key)
@@ -286,7 +286,7 @@ async def _spans(connection: AsyncConnection, layer: Layer) -> AsyncIterator[Key
 async def _misfits(
     connection: AsyncConnection, layer: Layer, span: KeySpan, values: Mapping[str, Any]
 ) -> list[str]:
-    """One statement asks whether anything does not fit, as nothing does in a sound store."""
+    """Ask in one statement whether anything does not fit, as nothing does in a sound store."""
     rows = {"table": layer.table, "beside": layer.beside, "span": span.condition}
     anything = " OR ".join(f"({proof.misfit})" for proof in layer.proofs)
     given = {**span.values, **values}
@@ -352,7 +352,7 @@ _ODD_FILES: Final = "SELECT sha256 FROM attachment_files WHERE {computed} <> sha
 
 
 async def odd_bodies(connection: AsyncConnection) -> AsyncIterator[list[Odd]]:
-    """Deliveries whose body's own SHA-256 is not their digest, range by range."""
+    """Yield deliveries whose body's own SHA-256 is not their digest, range by range."""
     digest = await _digest(connection)
     async for span in _spans(connection, _DELIVERIES):
         sql = statement(_ODD_BODIES, span=span.condition, computed=digest)
@@ -361,14 +361,15 @@ async def odd_bodies(connection: AsyncConnection) -> AsyncIterator[list[Odd]]:
 
 
 async def odd_wholes(connection: AsyncConnection) -> list[str]:
-    """Whole bodies of several events that do not have their digest, one sentence each."""
+    """Return whole bodies of several events that do not have their digest, one sentence each."""
     sql = statement(_ODD_WHOLES, computed=await _digest(connection))
     rows = await connection.execute(text(sql))
     return [f"the whole body {row[0]} does not have its digest" for row in rows]
 
 
 async def odd_attachments(connection: AsyncConnection) -> list[str]:
-    """Attached files whose bytes are gone, or do not have their digest, one sentence each."""
+    """Return attached files whose bytes are gone, or do not have their digest, one sentence
+    each."""
     gone = await connection.execute(
         text(
             "SELECT id FROM attachments WHERE gone_at IS NULL AND NOT EXISTS (SELECT 1 FROM "
@@ -384,7 +385,7 @@ async def odd_attachments(connection: AsyncConnection) -> list[str]:
 
 
 async def _digest(connection: AsyncConnection) -> str:
-    """The SHA-256 of a body, in hex, in SQL. PostgreSQL has it; SQLite is given it."""
+    """Return the SHA-256 of a body, in hex, in SQL. PostgreSQL has it; SQLite is given it."""
     if connection.dialect.name != "sqlite":
         return "encode(sha256(body), 'hex')"
     raw = await connection.get_raw_connection()
@@ -398,7 +399,7 @@ def _hex(body: bytes) -> str:
 
 
 async def prove_deliveries(connection: AsyncConnection) -> AsyncIterator[Step]:
-    """Each was read as an event that is there, or not at all."""
+    """Check that each was read as an event that is there, or not at all."""
     async for step in _prove(connection, _DELIVERIES):
         yield step
 
@@ -423,7 +424,8 @@ _SAME_ID: Final = (
 
 
 async def prove_index(connection: AsyncConnection) -> AsyncIterator[Step]:
-    """Events have deliveries, orders and links; links have events or records; contests both."""
+    """Check that events have deliveries, orders and links; links events or records; contests
+    both."""
     pairs = await _of_one_id(connection)
     for layer, condition in (
         (_EVENTS, "events.standing <> 'unconfirmed'"),
@@ -451,7 +453,7 @@ async def _of_one_id(connection: AsyncConnection) -> Pairs:
 async def _other_links(
     connection: AsyncConnection, table: str, span: KeySpan, condition: str, pairs: Pairs
 ) -> list[str]:
-    """What has no link; and into `pairs`, what is linked to another order than its own."""
+    """Yield what has no link; and add to `pairs` what is linked to another order than its own."""
     found = []
     for reference in ("payment", "session"):
         sql = statement(
@@ -479,14 +481,15 @@ _WITHOUT_MARK: Final = (
 
 
 async def prove_marks(connection: AsyncConnection) -> list[str]:
-    """Orders of events, records or ledgers that have no mark, one sentence each."""
+    """Return orders of events, records or ledgers that have no mark, one sentence each."""
     tables = ("events", "records", "ledgers")
     sql = " UNION ".join(statement(_WITHOUT_MARK, table=table) for table in tables)
     return [f"order {row[0]} has no due mark" for row in await connection.execute(text(sql))]
 
 
 async def prove_revisions(connection: AsyncConnection) -> AsyncIterator[Sequence[str]]:
-    """Each revision begins where the order's last one ended: what is wrong, a sentence each."""
+    """Yield what is wrong, a sentence each: each revision begins where the order's last one
+    ended."""
     async for _, found in _prove(connection, _REVISIONS):
         yield found
 
@@ -494,7 +497,8 @@ async def prove_revisions(connection: AsyncConnection) -> AsyncIterator[Sequence
 async def prove_orders(
     connection: AsyncConnection, *, claimed: Instant, rules: str
 ) -> AsyncIterator[Step]:
-    """Orders that are not due have the ledger that was published last, and come up when it says.
+    """Check that orders that are not due have the ledger that was published last, and come up when
+    it says.
 
     claimed  marks after this instant wait; those before it are due, or just being folded
     """
@@ -503,7 +507,7 @@ async def prove_orders(
 
 
 async def count_orders(connection: AsyncConnection) -> int:
-    """How many orders have a ledger that is cached."""
+    """Return how many orders have a cached ledger."""
     return await _count(connection, "ledgers")
 
 
@@ -511,8 +515,8 @@ async def count_orders(connection: AsyncConnection) -> int:
 
 
 async def prove_log(connection: AsyncConnection, *, limit: int) -> list[str]:
-    """Leaves have no gaps, each has its row and every row its leaf, or waits for one: what is
-    wrong, one sentence each, some `limit` at most. Hashes and signatures are `log verify`'s."""
+    """Return what is wrong, one sentence each, some `limit` at most: leaves have no gaps, each has
+    its row, and every row its leaf, or waits for one. Hashes and signatures are `log verify`'s."""
     size, leaves = await log_size(connection), await _count(connection, "log_leaves")
     found = []
     if size != leaves:

@@ -89,18 +89,19 @@ class ReportedPlace:
     why: str
 
     def document(self) -> dict[str, str | int]:
-        """For JSON."""
+        """Return it for JSON."""
         return {"place": self.where, "went": self.went, "stays": self.stays, "why": self.why}
 
 
 WAITS: Final = "what it is of is listed as kept, with its own reason"
-"""Of what stays for now, in a place that an erasure empties."""
+"""Why something stays for now, in a place that an erasure empties."""
 
 
 def reported_places(
     went: Mapping[str, int], *, stays: Mapping[str, int], waits: Mapping[str, int]
 ) -> list[ReportedPlace]:
-    """One erasure by place, in the order of the list, without the places that it did not touch.
+    """Return one erasure by place, in the order of the list, without the places that it did not
+    touch.
 
     stays  texts that are kept for good; `waits`: that are kept for now
     """

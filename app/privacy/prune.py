@@ -2,12 +2,12 @@
 the background.
 
     1 page     deliveries that still have them, oldest first
-    2 fold     the orders they belong to; those that are settled are kept in mind
+    2 fold     the orders they belong to, and find those that are settled
     3 prune    their deliveries, if nothing was said of the orders in between; and those that
                concern no order, which nobody settles
 
-What the ledger rests on stays: digests, ids, dates, amounts, references and verdicts. An order of
-which something is not sealed in the log yet has to wait.
+What the ledger rests on stays: digests, ids, dates, amounts, references and verdicts. An order
+waits while something of it is not sealed in the log.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class Retention:
     """How long each class of what arrived is kept; None: for ever.
 
     quiet        bodies and headers, after nothing more was heard of their order, and from their
-                 arrival where they concern no order: together, for neither is
-                 evidence without the other, nor can be read. Never less than the longest time in
-                 which a source may deliver again
+                 arrival where they concern no order: together, for neither is evidence without the
+                 other, nor can be read. Never less than the longest time in which a source may
+                 deliver again
     phones       digests of phone numbers, likewise
     rejections   refused deliveries, from their arrival
     book_phones  phone numbers in order books, from their import
@@ -66,7 +66,7 @@ class Retention:
     book_phones: Duration | None = None
 
     def classes(self) -> dict[str, int | None]:
-        """Each class and the days for which it is kept."""
+        """Return each class and the days for which it is kept."""
         spans = {
             "bodies": self.quiet,
             "phones": self.phones,
@@ -80,7 +80,8 @@ def retention_of(settings: Settings, sources: Mapping[str, Source]) -> Retention
     """Return what is kept for how long; None where everything is kept. Days of 0: bodies and
     headers are kept for ever, the other classes as long as these.
 
-    Raises ConfigurationError where a source may deliver again after its bodies would be gone.
+    0 means for `days`, those of bodies and headers, for ever; for the others, as long as these.
+    Raise ConfigurationError where a source may deliver again after its bodies would be gone.
     """
     days = settings.retention_days
     given = {
@@ -90,25 +91,20 @@ def retention_of(settings: Settings, sources: Mapping[str, Source]) -> Retention
     }
     if not (days or any(given.values())):
         return None
-    if days:
-        _check_redelivery(days, sources)
-    spans = {name: (own or days) * DAY or None for name, own in given.items()}
-    return Retention(quiet=days * DAY or None, sources=frozenset(sources), **spans)
-
-
-def _check_redelivery(days: int, sources: Mapping[str, Source]) -> None:
-    spans = {
+    again = {
         name: source.profile.acknowledgement.redelivery_days for name, source in sources.items()
     }
     problems = [
         f"TALLYHOOK_RETENTION_DAYS: {days} is less than the {counted(span, 'day')} within which "
-        f"source {name} may deliver again; write {max(spans.values())} or more, or 0 to keep "
+        f"source {name} may deliver again; write {max(again.values())} or more, or 0 to keep "
         "everything"
-        for name, span in spans.items()
-        if span > days
+        for name, span in again.items()
+        if days and span > days
     ]
     if problems:
         raise ConfigurationError(problems)
+    spans = {name: (own or days) * DAY or None for name, own in given.items()}
+    return Retention(quiet=days * DAY or None, sources=frozenset(sources), **spans)
 
 
 # --- retention ------------------------------------------------------------------------------------
@@ -125,7 +121,7 @@ def ended_orders(
     now: Instant,
     quiet: Duration,
 ) -> dict[str, Outcome]:
-    """The outcomes of those orders that are settled, and whose sources are all known."""
+    """Return the outcomes of the orders that are settled, and whose sources are all known."""
     found: dict[str, Outcome] = {}
     for order, history in histories.items():
         if any(each.event.source not in retention.sources for each in history.deliveries):
@@ -147,7 +143,8 @@ OTHERS_AT_ONCE: Final = 100
 async def prune_others(
     context: AppContext, retention: Retention, *, dry_run: bool
 ) -> AsyncIterator[tuple[str, int]]:
-    """Class by class and page by page, how many of a class are deleted; with `dry_run` none is."""
+    """Delete class by class and page by page, and yield how many of a class; with `dry_run` none
+    is."""
     async for rejections in _old_rejections(context, retention):
         if not dry_run:
             async with context.database.writing() as connection:
@@ -183,7 +180,7 @@ async def note_pruning(
 
 
 async def _old_rejections(context: AppContext, retention: Retention) -> AsyncIterator[list[str]]:
-    """Rejections that are older than what is kept, a page at a time."""
+    """Yield rejections that are older than what is kept, a page at a time."""
     if retention.rejections is None:
         return
     before, after = context.clock.now() - retention.rejections, ""
@@ -201,7 +198,8 @@ async def _old_rejections(context: AppContext, retention: Retention) -> AsyncIte
 async def _old_notes(
     context: AppContext, retention: Retention
 ) -> AsyncIterator[list[phone_store.PhoneNote]]:
-    """Digests of phone numbers of orders that have been settled for longer than they are kept."""
+    """Yield digests of phone numbers of orders that have been settled for longer than they are
+    kept."""
     quiet, after = retention.phones, None
     while quiet is not None:
         now = context.clock.now()
@@ -228,7 +226,8 @@ async def _old_notes(
 async def _old_lines(
     context: AppContext, retention: Retention
 ) -> AsyncIterator[list[book_line_store.LineKey]]:
-    """Versions of lines of order books that were imported longer ago than their phones are kept."""
+    """Yield versions of lines of order books that were imported longer ago than their phones are
+    kept."""
     after: book_line_store.LineKey | None = None
     while retention.book_phones is not None:
         before = context.clock.now() - retention.book_phones
@@ -253,7 +252,7 @@ PRUNED_BYTES: Final = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
+class SettledOrder:
     """An order that is over: its unpruned deliveries with their sizes, and its mark when read."""
 
     order: str
@@ -263,7 +262,7 @@ class Settled:
     mark: due_store.Due
 
     def document(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return it for JSON."""
         return {
             "order": self.order,
             "outcome": self.outcome,
@@ -274,17 +273,16 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class PrunablePage:
     """What one page of deliveries holds that may go.
 
-    looked   how many deliveries were looked at
-    settled  orders whose first delivery is on the page
-    unrelated
-             deliveries that concern no order (`unrelated_among`), with their sizes in bytes
+    looked     how many deliveries were looked at
+    settled    orders whose first delivery is on the page
+    unrelated  deliveries that concern no order (`unrelated_among`), with their sizes in bytes
     """
 
     looked: int
-    settled: list[Settled]
+    settled: list[SettledOrder]
     unrelated: Mapping[str, int]
 
 
@@ -292,12 +290,10 @@ class Page:
 class Pruning:
     """What a pass found, or did. `settled` holds the first orders; the figures count all.
 
-    before   who was heard of last by then is old enough for their bodies to go; None: none are
-    classes  each class of data, and the days for which it is kept
-    deliveries, size
-             of settled orders and of none, and their bytes
-    unrelated
-             how many of them concern no order
+    before      the bodies of orders heard of last by then may go; None: none may
+    classes     each class of data, and the days for which it is kept
+    deliveries  of settled orders and of none; `size`: their bytes
+    unrelated   how many of them concern no order
     """
 
     before: Instant | None
@@ -307,9 +303,9 @@ class Pruning:
     unrelated: int = 0
     size: int = 0
     others: Counter[str] = field(default_factory=Counter)
-    settled: list[Settled] = field(default_factory=list)
+    settled: list[SettledOrder] = field(default_factory=list)
 
-    def add(self, page: Page, *, keep: int) -> None:
+    def add(self, page: PrunablePage, *, keep: int) -> None:
         """Count what one page held, and keep the first of its orders."""
         sizes = [each.sizes for each in page.settled] + [page.unrelated]
         self.orders += len(page.settled)
@@ -319,7 +315,7 @@ class Pruning:
         self.settled += page.settled[: max(keep - len(self.settled), 0)]
 
     def document(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return it for JSON."""
         return {
             "before": None if self.before is None else format_instant(self.before),
             "orders": self.orders,
@@ -335,7 +331,7 @@ class Pruning:
         }
 
     def items(self) -> dict[str, int]:
-        """How many of each class were found, or deleted."""
+        """Return how many of each class were found, or deleted."""
         names = ("rejections", "phones", "book_phones")
         return {"bodies": self.deliveries} | {name: self.others[name] for name in names}
 
@@ -348,7 +344,8 @@ async def prune_settled(
     keep: int = 0,
     progress: Callable[[int], None],
 ) -> Pruning:
-    """One pass over everything; `dry_run` only looks. `keep`: how many orders to list by name."""
+    """Make one pass over everything; `dry_run` only looks. `keep`: how many orders to list by
+    name."""
     pruning = _begun(context, retention)
     await _pass(context, retention, pruning, dry_run=dry_run, keep=keep, progress=progress)
     return pruning
@@ -363,8 +360,8 @@ async def prune_by_hand(
     keep: int,
     progress: Callable[[int], None],
 ) -> Pruning:
-    """A pass that a person asks for, sealing first what has to be. However it ends, the trail
-    says what was deleted. Raises UsageError for who may not."""
+    """Make a pass that a person asks for, sealing first what has to be. However it ends, the trail
+    says what was deleted. Raise UsageError for who may not."""
     who = await who_may(context, by=by, action="pruned")
     await seal_all(context, signer)
     pruning = _begun(context, retention)
@@ -402,9 +399,9 @@ async def _pass(
 
 async def settled_orders(
     context: AppContext, retention: Retention, *, unsealed_too: bool = False
-) -> AsyncIterator[Page]:
-    """Settled orders, and deliveries of no order, that hold something to prune, a page at a time.
-    `unsealed_too`: those that must be sealed before, as well."""
+) -> AsyncIterator[PrunablePage]:
+    """Yield settled orders, and deliveries of no order, that hold something to prune, a page at a
+    time. `unsealed_too`: also those that must be sealed first."""
     after, quiet = "", retention.quiet
     while quiet is not None:
         now = context.clock.now()
@@ -416,7 +413,10 @@ async def settled_orders(
             marks = [m for m in await due_store.marks_of(connection, orders) if m.due_at is None]
             histories = await history_store.gather(connection, [mark.order for mark in marks])
             ended = ended_orders(context, histories, retention, now=now, quiet=quiet)
-            ids = {order: _ids(histories[order]) for order in ended}
+            ids = {
+                order: sorted(delivery.delivery_id for delivery in histories[order].deliveries)
+                for order in ended
+            }
             old = [
                 each.delivery_id
                 for each in page
@@ -432,10 +432,10 @@ async def settled_orders(
                 ids = {order: some for order, some in ids.items() if waiting.isdisjoint(some)}
                 unrelated -= waiting
             sizes = await retention_store.sizes_of(connection, chain(*ids.values(), unrelated))
-        yield Page(
+        yield PrunablePage(
             looked=len(page),
             settled=[
-                Settled(
+                SettledOrder(
                     order=mark.order,
                     outcome=ended[mark.order],
                     last_heard=last_heard(histories[mark.order]),
@@ -451,34 +451,22 @@ async def settled_orders(
         after = page[-1].delivery_id
 
 
-async def _prune_page(context: AppContext, page: Page) -> Page:
-    """What of the page went."""
-    return Page(
-        looked=page.looked,
-        settled=await prune_orders(context, page.settled),
-        unrelated=await _prune_unrelated(context, page.unrelated),
-    )
-
-
-async def _prune_unrelated(context: AppContext, sizes: Mapping[str, int]) -> Mapping[str, int]:
-    """Those that went, with their sizes: all that still concern no order."""
+async def _prune_page(context: AppContext, page: PrunablePage) -> PrunablePage:
+    """Prune a page, and return what of it went."""
+    settled = await prune_orders(context, page.settled)
     gone: dict[str, int] = {}
-    for part in _portions(sizes.items(), size=itemgetter(1)):
+    for part in _portions(page.unrelated.items(), size=itemgetter(1)):
         async with context.database.writing() as connection:
             # One that was read anew since, by a newer profile, may concern an order.
             ids = await retention_store.unrelated_among(connection, [each for each, _ in part])
             await retention_store.prune(connection, sorted(ids), now=context.clock.now())
-        gone |= {each: sizes[each] for each in ids}
-    return gone
+        gone |= {each: page.unrelated[each] for each in ids}
+    return PrunablePage(looked=page.looked, settled=settled, unrelated=gone)
 
 
-def _ids(history: History) -> list[str]:
-    return sorted(delivery.delivery_id for delivery in history.deliveries)
-
-
-async def prune_orders(context: AppContext, settled: Sequence[Settled]) -> list[Settled]:
-    """Prune, and return those of the orders of which nothing was said in between."""
-    left: dict[str, Settled] = {each.order: each for each in settled}
+async def prune_orders(context: AppContext, settled: Sequence[SettledOrder]) -> list[SettledOrder]:
+    """Prune, and return the orders of which nothing was said in between."""
+    left: dict[str, SettledOrder] = {each.order: each for each in settled}
     several = ((each, delivery, size) for each in settled for delivery, size in each.sizes.items())
     for part in _portions(several, size=itemgetter(2)):
         async with context.database.writing() as connection:
@@ -495,7 +483,8 @@ _T = TypeVar("_T")
 
 
 def _portions(items: Iterable[_T], *, size: Callable[[_T], int]) -> Iterator[list[_T]]:
-    """Deliveries to prune, so many and so large that one transaction stays short; `size`: bytes."""
+    """Yield deliveries to prune, so many and so large that one transaction stays short; `size`:
+    bytes."""
     portion: list[_T] = []
     weight = 0
     for each in items:
@@ -509,7 +498,7 @@ def _portions(items: Iterable[_T], *, size: Callable[[_T], int]) -> Iterator[lis
 
 
 REST_SHARE: Final = 20.0
-"""It rests this many times as long as a page took: at most 1/21 of one core."""
+"""Rest after a page, as a multiple of its time: at most 1/21 of one core."""
 
 PASS_S: Final = 3_600.0
 """Seconds from the end of one pass to the next. What is pruned is weeks old; an hour is soon."""
@@ -530,7 +519,7 @@ class Pruner:
         self._stopping.set()
 
     async def run(self) -> None:
-        """Pass after pass. What goes wrong is logged and tried again with the next pass: that
+        """Make pass after pass. What goes wrong is logged and tried again with the next pass: that
         something is kept for longer is no reason to receive nothing."""
         self.alive = True
         try:
@@ -568,7 +557,7 @@ class Pruner:
             began = perf_counter()
 
     async def _rest(self, seconds: float) -> bool:
-        """Whether it was stopped meanwhile."""
+        """Rest, and return whether it was stopped meanwhile."""
         try:
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()

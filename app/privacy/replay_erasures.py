@@ -1,4 +1,4 @@
-"""The journal of erasures beside a database: begun with it, held against it, carried out in it.
+"""The journal of erasures beside a database: begun with it, compared with it, carried out in it.
 
     1 fit       the journal at its place is this database's, and no older than the copy in it
     2 read      after a restore: what the backup brought unread, which may be of somebody it names
@@ -6,7 +6,7 @@
     4 erase     each as if it were asked for again, as of the erasure: what came after it stays
     5 end       all lines are among those that were carried out here
 
-After a restore all lines are carried out again, before anybody serves; else those of which the
+After a restore all lines are carried out again, before anybody serves; otherwise those whose
 erasure was not ended. Without the journal a restore stops, unless a person says why it may not:
 then the copy that the backup brought is what is left of it.
 """
@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -41,7 +42,7 @@ REMEMBERED: Final = 1_000_000
 
 MIN_DIGITS: Final = 8
 MAX_DIGITS: Final = 15
-"""Of a whole number (ITU-T E.164), as `providers.phones` reads them."""
+"""Digits of a whole number (ITU-T E.164), as `providers.phones` reads them."""
 
 HINT: Final = 5
 """Last digits by which a number is looked for: all ways to write it share them."""
@@ -77,23 +78,19 @@ async def find_erased(
     countries: Iterable[str],
     progress: Callable[[int], None],
 ) -> Erased:
-    """Whom of a journal's lines this database knows.
+    """Return whom of a journal's lines this database knows.
 
     countries  calling codes of the customers, for numbers written in the national way
     """
     wanted, codes = _Wanted(lines, key), sorted(set(countries))
     found = Erased()
-    async for texts in erase_store.delivery_texts(connection):
-        _note_phones(found, wanted, (each.whole() for each in texts), codes)
-        progress(len(texts))
-    async for texts in erase_store.whole_texts(connection):
-        _note_phones(found, wanted, (each.whole() for each in texts), codes)
-        progress(len(texts))
-    async for texts in erase_store.rejection_texts(connection):
-        _note_phones(found, wanted, (each.whole() for each in texts), codes)
-        for each in texts:
-            _note_orders(found, wanted, _NAME.findall(each.whole()))
-        progress(len(texts))
+    for select in (erase_store.READ, erase_store.WHOLE, erase_store.REFUSED):
+        async for texts in erase_store.searched_texts(connection, select):
+            _note_phones(found, wanted, (each.whole() for each in texts), codes)
+            if select == erase_store.REFUSED:
+                for each in texts:
+                    _note_orders(found, wanted, _NAME.findall(each.whole()))
+            progress(len(texts))
     async for some in erase_store.known_phones(connection):
         _note_phones(found, wanted, some, codes)
     async for references in erase_store.known_references(connection):
@@ -104,8 +101,17 @@ async def find_erased(
             at = wanted.at("phone_note", digest.hex())
             if at is not None:
                 found.digests[digest] = at
-    if found.phones:
-        await _look(connection, found, progress)
+    if not found.phones:
+        return found
+    looking = _Looking(found.phones)
+    found.held = {digits: set() for digits in found.phones}
+    found.wholes = {digits: set() for digits in found.phones}
+    for select, held in ((erase_store.READ, found.held), (erase_store.WHOLE, found.wholes)):
+        async for texts in erase_store.searched_texts(connection, select):
+            for each in texts:
+                for digits in looking.held_in(each):
+                    held[digits].add(each.id)
+            progress(len(texts))
     return found
 
 
@@ -130,21 +136,6 @@ def _note_orders(found: Erased, wanted: _Wanted, references: Iterable[str]) -> N
             found.orders[reference] = at
 
 
-async def _look(connection: Connection, found: Erased, progress: Callable[[int], None]) -> None:
-    looking = _Looking(found.phones)
-    found.held = {digits: set() for digits in found.phones}
-    found.wholes = {digits: set() for digits in found.phones}
-    for read, held in (
-        (erase_store.delivery_texts, found.held),
-        (erase_store.whole_texts, found.wholes),
-    ):
-        async for texts in read(connection):
-            for each in texts:
-                for digits in looking.held_in(each):
-                    held[digits].add(each.id)
-            progress(len(texts))
-
-
 class _Wanted:
     """The journal's digests, by kind, with the last instant of each."""
 
@@ -159,11 +150,11 @@ class _Wanted:
             of_kind[line.digest] = max(line.at, of_kind.get(line.digest, line.at))
 
     def any(self, kind: erasure_journal.Kind) -> bool:
-        """Whether there is a line of this kind."""
+        """Return whether there is a line of this kind."""
         return kind in self._last
 
     def at(self, kind: erasure_journal.Kind, subject: str) -> Instant | None:
-        """When a subject was last erased; None where it never was."""
+        """Return when a subject was last erased; None where it never was."""
         if kind not in self._last:
             return None
         strangers = self._seen.setdefault(kind, set())
@@ -186,29 +177,25 @@ class _Looking:
             known = (digits, written_pattern(digits))
             self._by_end.setdefault(digits[-HINT:], []).append(known)
 
-    def held_in(self, each: erase_store.Text) -> Iterator[str]:
-        """The numbers that stand in the headers or in the body."""
-        text = each.whole()
-        for end in _ends(text) & self._by_end.keys():
+    def held_in(self, each: erase_store.SearchedText) -> Iterator[str]:
+        """Yield the numbers that stand in the headers or in the body, by the last digits of
+        everything there that may be a number."""
+        text, ends = each.whole(), set[str]()
+        for run in _RUN.findall(text):
+            digits = ""
+            for group in _GROUP.findall(run):
+                digits = digits[-HINT:] + group
+                ends.add(digits[-HINT:])
+        for end in ends & self._by_end.keys():
             for digits, pattern in self._by_end[end]:
                 if pattern.search(text):
                     yield digits
 
 
-def _ends(text: str) -> set[str]:
-    """The last digits of everything that may be a number."""
-    found = set()
-    for run in _RUN.findall(text):
-        digits = ""
-        for group in _GROUP.findall(run):
-            digits = digits[-HINT:] + group
-            found.add(digits[-HINT:])
-    return found
-
-
 def numbers_in(text: str, countries: Sequence[str]) -> Iterator[str]:
-    """Everything in a text that may be a phone number, as E.164 digits: every row of groups of
-    digits that is not too long, whole or behind 00, and behind one 0 with each of the countries."""
+    """Yield everything in a text that may be a phone number, as E.164 digits: every row of groups
+    of digits that is not too long, whole or behind 00, and behind one 0 with each of the
+    countries."""
     runs = _RUN.findall(text)
     # A zero in brackets may be dialled within the country alone, as in +49 (0)171 1234567.
     for run in chain(runs, (_TRUNK.sub(" ", run) for run in runs if "(0)" in run)):
@@ -243,7 +230,7 @@ SUBJECT: Final = "the journal of erasures"
 async def begin_journal(context: AppContext) -> None:
     """Make the journal, empty, with the database, or take up the one that is at its place.
 
-    Raises ConfigurationError and UnreachableError where it can be neither.
+    Raise ConfigurationError and UnreachableError where it can be neither.
     """
     path = context.settings.erasure_journal_path
     if path is None:
@@ -266,10 +253,10 @@ async def _be_with(
 
 
 async def fitting_journal(context: AppContext) -> erasure_journal.ErasureJournal:
-    """The journal of this database. Raises ConfigurationError where it is not at its place, with
-    its key, and as this database knows it."""
+    """Return the journal of this database. Raise ConfigurationError where it is not at its place,
+    with its key, and as this database knows it."""
     if context.settings.erasure_journal_path is None:
-        raise erasure_journal.problem(
+        raise erasure_journal.journal_problem(
             "is not set, and nothing is erased without a journal; on PostgreSQL name a file for "
             "it, on a disk that no restore of the database puts back"
         )
@@ -280,21 +267,19 @@ async def fitting_journal(context: AppContext) -> erasure_journal.ErasureJournal
 async def _fitting(context: AppContext, path: Path) -> erasure_journal.ErasureJournal:
     journal = erasure_journal.read_journal(path)
     if journal is None:
-        raise erasure_journal.problem(
+        raise erasure_journal.journal_problem(
             f"there is no journal of erasures at {path}; put the copies of it and of its key "
             f"({erasure_journal.key_path_of(path).name}) back"
         )
     async with context.database.reading() as connection:
-        name, copy = (
-            await erase_store.journal_name(connection),
-            await erase_store.carried_out(connection),
-        )
+        name = await erase_store.journal_name(connection)
+        copy = await erase_store.carried_out(connection)
     if name not in (None, journal.name):
-        raise erasure_journal.problem(
+        raise erasure_journal.journal_problem(
             f"{path} is another database's journal of erasures; put this one's back"
         )
     if copy != [line.text for line in journal.lines[: len(copy)]]:
-        raise erasure_journal.problem(
+        raise erasure_journal.journal_problem(
             f"{path} lacks erasures that were carried out in this database: it is an older copy of "
             "the journal; put the newest back"
         )
@@ -339,8 +324,9 @@ async def journal_state(context: AppContext) -> JournalState:
 
 
 async def is_pending(context: AppContext, *, kind: erasure_journal.Kind, subject: str) -> bool:
-    """Whether the journal has this subject, in its normal form, in a line that is not carried out
-    in this database. Raises ConfigurationError where the journal is not as it must be."""
+    """Return whether the journal has this subject, in its normal form, in a line that is not
+    carried out in this database. Raise ConfigurationError where the journal is not as it must
+    be."""
     path = context.settings.erasure_journal_path
     async with context.database.reading() as connection:
         begun = await erase_store.journal_name(connection) is not None
@@ -371,7 +357,7 @@ class Replayed:
     unread: int = 0
 
     def document(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return it for JSON."""
         names = (
             "orders",
             "deliveries",
@@ -410,7 +396,7 @@ class ErasureReplay:
         self._countries = frozenset(filter(None, countries)) or CALLING_CODES
 
     async def replay_all(self, journal: erasure_journal.ErasureJournal) -> Replayed:
-        """The same of a whole journal, in a database that was put back and that nobody serves."""
+        """Carry out a whole journal, in a database that was put back and that nobody serves."""
         if journal.erased and self._restored:
             environment = self.context.database.environment
             assert environment is not None, "an open database has one"
@@ -522,7 +508,7 @@ class Without:
 async def replay_after_restore(again: ErasureReplay, *, without: Without | None) -> Replayed:
     """Carry out the whole journal in a database that was put back, before anybody serves it.
 
-    Raises ConfigurationError where the journal is not at its place, unless `without` is said; then
+    Raise ConfigurationError where the journal is not at its place, unless `without` is said; then
     UsageError for who may not, and without a reason.
     """
     context = again.context
@@ -532,13 +518,13 @@ async def replay_after_restore(again: ErasureReplay, *, without: Without | None)
             return Replayed()  # PostgreSQL, and nobody was ever erased
     try:
         if path is None:
-            raise erasure_journal.problem(
+            raise erasure_journal.journal_problem(
                 "is not set, and this database is with a journal; name its file"
             )
         journal = await _fitting(context, path)
     except ConfigurationError as error:
         if without is None:
-            raise erasure_journal.problem(f"{_sentence(error)}; {_OR_WITHOUT}") from error
+            raise erasure_journal.journal_problem(f"{_sentence(error)}; {_OR_WITHOUT}") from error
         if path is None:
             raise
         return await _without(again, path, without)
@@ -568,7 +554,7 @@ def _sentence(error: ConfigurationError) -> str:
 
 
 async def _without(again: ErasureReplay, path: Path, without: Without) -> Replayed:
-    """Begin the journal anew from the copy in the database; what is at its place is set aside."""
+    """Begin the journal anew from the copy in the database; set aside what is at its place."""
     context = again.context
     action: Final = "restored_without_erasures"
     reason = checked_reason(without.reason, [])
@@ -576,7 +562,10 @@ async def _without(again: ErasureReplay, path: Path, without: Without) -> Replay
     async with context.database.reading() as connection:
         copy = await erase_store.carried_out(connection)
     now = context.clock.now()
-    lines = _readable(copy, path)
+    lines = []  # none where the key is not there, or is not theirs
+    with suppress(ConfigurationError):
+        if (key := erasure_journal.read_key(path)) is not None:
+            lines = erasure_journal.journal_lines(copy, key)
     erasure_journal.set_aside(path, at=now)
     if lines:
         erasure_journal.write_again(path, lines)
@@ -594,12 +583,3 @@ async def _without(again: ErasureReplay, path: Path, without: Without) -> Replay
     replayed = await again.replay_all(journal)
     replayed.copied, replayed.unread = True, unread
     return replayed
-
-
-def _readable(copy: Sequence[str], path: Path) -> list[erasure_journal.JournalLine]:
-    """The copy's lines; none where the key is not there, or is not theirs."""
-    try:
-        key = erasure_journal.read_key(path)
-        return [] if key is None else erasure_journal.lines_of(copy, key)
-    except ConfigurationError:
-        return []

@@ -39,10 +39,10 @@ from reconcile.matching.breaks import Act
 from reconcile.money import Money, MoneyError, major_text
 
 Facts = dict[str, Any]
-"""What is said of one act, by name; of a row, or of an entry of the trail."""
+"""What is said of one act, by name: of a row, or of an entry of the trail."""
 
 
-class Entry(NamedTuple):
+class TrailEntry(NamedTuple):
     """One entry of the audit trail."""
 
     at: int
@@ -55,7 +55,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acts:
-    """One kind of act, as a table keeps it and as the trail records it.
+    """One kind of act, as a table stores it and as the trail records it.
 
     rows     the statement that reads the table, in order
     of_row   the name of the act, and what its row says
@@ -66,7 +66,7 @@ class Acts:
     rows: str
     of_row: Callable[..., tuple[str, Facts]]
     actions: frozenset[str]
-    entries: Callable[[Sequence[Entry]], list[tuple[str, Facts]]]
+    entries: Callable[[Sequence[TrailEntry]], list[tuple[str, Facts]]]
 
 
 # --- imports --------------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ def _import_row(number: int, withdraws: int | None, read: int, *values: Any) -> 
     return f"import {number}", facts | ({} if withdraws is None else {"lines": read})
 
 
-def _import_entries(entries: Sequence[Entry]) -> list[tuple[str, Facts]]:
+def _import_entries(entries: Sequence[TrailEntry]) -> list[tuple[str, Facts]]:
     found = []
     for each in entries:
         facts, stated = each.facts, {"at": each.at, "who": each.who}
@@ -113,7 +113,7 @@ _IMPORTS: Final = Acts(
 # --- months and rules -----------------------------------------------------------------------------
 
 
-def _closing_entries(entries: Sequence[Entry]) -> list[tuple[str, Facts]]:
+def _closing_entries(entries: Sequence[TrailEntry]) -> list[tuple[str, Facts]]:
     return [
         (f"the closing of {each.subject}", {"at": each.at, "who": each.who} | each.facts)
         for each in entries
@@ -167,7 +167,7 @@ def _break_row(
 
 
 def _amount(minor: int, currency: str) -> str | None:
-    """None of no money at all: a row that was changed."""
+    """Return None for no money at all: a row that was changed."""
     try:
         return major_text(Money(minor=minor, currency=currency))
     except MoneyError:
@@ -214,7 +214,7 @@ _CHECKLIST: Final = Acts(
 # --- who may come in ------------------------------------------------------------------------------
 
 
-def _operator_entries(entries: Sequence[Entry]) -> list[tuple[str, Facts]]:
+def _operator_entries(entries: Sequence[TrailEntry]) -> list[tuple[str, Facts]]:
     found: dict[str, Facts] = {}
     for each in entries:
         stated = found.setdefault(each.subject, {"disabled_at": None})
@@ -236,7 +236,7 @@ _OPERATORS: Final = Acts(
 )
 
 
-def _token_entries(entries: Sequence[Entry]) -> list[tuple[str, Facts]]:
+def _token_entries(entries: Sequence[TrailEntry]) -> list[tuple[str, Facts]]:
     found: dict[str, Facts] = {}
     for each in entries:
         if each.action == "token_added":
@@ -322,8 +322,8 @@ _ENTRIES: Final = text(
 
 
 async def prove_trail(connection: AsyncConnection, progress: Callable[[int], None]) -> list[str]:
-    """What people did, and is otherwise in the trail or not at all, one sentence each. `progress`
-    is called with how many lines of imports were gone through since it was called last."""
+    """Return what people did that is otherwise in the trail or not at all, one sentence each.
+    `progress` is called with how many lines of imports were gone through since its last call."""
     found: list[str] = []
     for acts in _ALL:
         rows = [acts.of_row(*row) for row in await connection.execute(text(acts.rows))]
@@ -332,16 +332,16 @@ async def prove_trail(connection: AsyncConnection, progress: Callable[[int], Non
     return found + await _changed_lines(connection, progress)
 
 
-async def _entries(connection: AsyncConnection, actions: frozenset[str]) -> list[Entry]:
+async def _entries(connection: AsyncConnection, actions: frozenset[str]) -> list[TrailEntry]:
     rows = await connection.execute(_ENTRIES, {"actions": sorted(actions)})
     return [
-        Entry(at, who, action, subject, reason, _facts(facts))
+        TrailEntry(at, who, action, subject, reason, _facts(facts))
         for at, who, action, subject, reason, facts in rows
     ]
 
 
 def _facts(kept: str) -> Facts:
-    """None of an entry that was changed, which `log verify` reports."""
+    """Return none for an entry that was changed, which `log verify` reports."""
     try:
         facts = json.loads(kept)
     except ValueError:
@@ -359,20 +359,18 @@ def _differences(
     for name, facts in rows:
         if not by_name[name]:
             found.append(f"{name} is not in the trail")
-        elif _differ(facts, by_name[name].pop(0)):
+            continue
+        entry = by_name[name].pop(0)
+        if any(entry[member] != facts[member] for member in entry.keys() & facts.keys()):
             found.append(f"{name} is not what the trail says of it")
     return found + [
         f"the trail has {name}, and it is not there" for name, left in by_name.items() if left
     ]
 
 
-def _differ(row: Facts, entry: Facts) -> bool:
-    return any(entry[name] != row[name] for name in entry.keys() & row.keys())
-
-
 async def _changed_lines(connection: AsyncConnection, progress: Callable[[int], None]) -> list[str]:
-    """Imports whose lines are not those that were imported, and lines of no import. Of banks' texts
-    only those are compared that were imported after the last erasure that rewrote any."""
+    """Return imports whose lines are not those that were imported, and lines of no import. Banks'
+    texts are compared only where they were imported after the last erasure that rewrote any."""
     now = await digests_again(connection, progress)
     erased = [
         each.at

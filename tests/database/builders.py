@@ -24,7 +24,7 @@ from app.database.tables import metadata
 from app.evidence.keys import EvidenceKey
 from app.evidence.seal import CheckpointSigner, seal_all
 from app.orders.history_store import gather, scan
-from app.privacy.check import Report, check_database
+from app.privacy.check import CheckReport, check_database
 from app.receiving.append_store import Arrival, Ready
 from app.receiving.framing import Received
 from app.receiving.inbox import Inbox, open_inbox
@@ -253,7 +253,7 @@ def quiet(count: int) -> None:
     """Show no progress."""
 
 
-async def checked(at: AppContext) -> Report:
+async def checked(at: AppContext) -> CheckReport:
     """Check the database, with every body parsed and every order folded again."""
     return await check_database(with_sources(at, SOURCES), deep=1, progress=quiet)
 

@@ -190,7 +190,7 @@ class RetentionContract:
         pages = [page async for page in prune.settled_orders(then, RETENTION)]
         await change(inbox, "UPDATE events SET claim = 'succeeded' WHERE event_id = 'n1'")
 
-        async def looked(*_: Any, **__: Any) -> AsyncIterator[prune.Page]:
+        async def looked(*_: Any, **__: Any) -> AsyncIterator[prune.PrunablePage]:
             for page in pages:
                 yield page
 

@@ -14,7 +14,7 @@ from app.core.errors import ConfigurationError
 from app.orders.history_store import ranges
 from app.orders.order_facts import OrderFacts, tell_order
 from app.orders.refold import refold_until_quiet
-from app.privacy.check import MAX_PROBLEMS, Report, check_database, doing_again
+from app.privacy.check import MAX_PROBLEMS, CheckReport, check_database, doing_again
 from reconcile.instants import DAY, MILLISECOND, Instant
 from reconcile.money import Money
 from tests.api.driving import Driver, driving, event, of_order
@@ -25,12 +25,12 @@ def quiet(count: int) -> None:
     """Progress that nobody watches."""
 
 
-async def checked(driver: Driver) -> Report:
+async def checked(driver: Driver) -> CheckReport:
     """What the check finds."""
     return await check_database(driver.context, deep=1, progress=quiet)
 
 
-async def proved(driver: Driver) -> Report:
+async def proved(driver: Driver) -> CheckReport:
     """What the check finds that reads no body and folds no order."""
     return await check_database(driver.context, progress=quiet)
 

@@ -11,8 +11,8 @@ from app.core.errors import ConfigurationError, UnreachableError
 from app.privacy.erasure_journal import (
     MAX_LINE_BYTES,
     ErasureJournal,
+    journal_lines,
     key_path_of,
-    lines_of,
     make_journal,
     read_journal,
     read_key,
@@ -144,9 +144,9 @@ def test_lines_of_two_histories_do_not_fit_together(journal: ErasureJournal) -> 
 def test_another_key_reads_nothing(journal: ErasureJournal, tmp_path: Path) -> None:
     other = make_journal(tmp_path / "other", at=T)
     texts = [line.text for line in journal.lines]
-    assert lines_of(texts, journal.key) == journal.lines
+    assert journal_lines(texts, journal.key) == journal.lines
     with pytest.raises(ConfigurationError, match="of another key"):
-        lines_of(texts, other.key)
+        journal_lines(texts, other.key)
     key_path_of(other.path).replace(key_path_of(journal.path))
     with pytest.raises(ConfigurationError, match="of another key"):
         read_journal(journal.path)
