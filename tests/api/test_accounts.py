@@ -112,7 +112,7 @@ async def test_it_is_judged_again_after_the_account_was_put_right(tmp_path: Path
     """`reverify` accepts what was refused for a wrong ACCOUNT; `reindex` drops what is not ours."""
     async with driving(tmp_path, with_worker=False, **PIX) as driver:
         await send(driver, "woovi", [RSA], charge({"id": "m2"}), to="pix")
-        words: dict[str, Any] = {"only": None, "environment": "sandbox", "progress": quiet}
+        words: dict[str, Any] = {"only": None, "progress": quiet}
         unchanged = await reverify(with_sources(driver.context, sources(tmp_path)), **words)
         assert unchanged.refused == {"wrong_account": 1}
         right = sources(tmp_path, SOURCES__PIX__ACCOUNT="m2")

@@ -365,7 +365,7 @@ async def test_the_checks_before_going_live_are_run_from_the_page(
         doctor.extend(await examine())
         return doctor
 
-    monkeypatch.setattr("app.wiring.serving.examine", kept)
+    monkeypatch.setattr("app.golive.examine.examine", kept)
     async with console.signed_in("finance") as client:
         before = (await client.get("/golive.json")).json()
         unchecked = shown((await client.get("/golive")).text)
@@ -397,8 +397,8 @@ async def test_checks_that_take_too_long_say_so(
     async def never() -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr("app.wiring.serving.examine", never)
-    monkeypatch.setattr("app.wiring.serving.CHECKS_LIMIT_S", 0.0)
+    monkeypatch.setattr("app.golive.examine.examine", never)
+    monkeypatch.setattr("app.golive.examine.CHECKS_LIMIT_S", 0.0)
     async with console.signed_in("admin") as client:
         told = await send(client, "/do/run-checks")
         text = shown((await client.get("/golive")).text)

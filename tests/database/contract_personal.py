@@ -24,7 +24,6 @@ from app.orders.retention_store import prune
 from app.privacy.consistency_store import phones_not_noted
 from app.privacy.erase import ErasureRequest, erase
 from app.privacy.erase_finding import Erasing, Erasure
-from app.privacy.erase_rules import ErasureRules
 from app.privacy.erase_store import UNREADABLE as UNREADABLE_TEXTS
 from app.privacy.erase_store import note_carried_out
 from app.privacy.erasure_journal import make_journal
@@ -211,7 +210,7 @@ class PersonalContract:
         parts: dict[str, Any] = {"body": body, "whole": whole}
         await keep(inbox, arrival(event, customer=DIGEST, **parts), unread)
         await refold_until_quiet(context(inbox), limit=10, progress=quiet)
-        words: dict[str, Any] = {"sources": {}, "rules": ErasureRules(), "progress": quiet}
+        words: dict[str, Any] = {"progress": quiet}
         then, asked = (
             a_month_later(inbox, tmp_path),
             ErasureRequest(phone=PHONE, reason="-", by="Ann"),
@@ -230,8 +229,14 @@ class PersonalContract:
 
     @pytest.mark.alike
     async def test_nobody_is_erased_without_a_journal(self, inbox: Inbox) -> None:
-        """On PostgreSQL its place must be given."""
+        """On PostgreSQL its place must be given; on SQLite it is made beside the database."""
         await keep(inbox, of_customer("e1", order="A"))
+        journal = inbox.settings.erasure_journal_path
+        assert (journal is None) is inbox.database.shared
+        if journal is not None:
+            await erasing(with_given(context(inbox, at=40 * DAY // SECOND), phone_key=KEY))
+            assert journal.exists()
+            return
         with pytest.raises(ConfigurationError, match="TALLYHOOK_ERASURE_JOURNAL: is not set"):
             await erasing(context(inbox, at=40 * DAY // SECOND))
         assert await with_bodies(inbox) == ["e1"]

@@ -22,7 +22,7 @@ from app.orders import published_store
 from app.orders.read_feed import read_feed, read_from
 from app.orders.refold import refold_until_quiet
 from app.privacy.backup import Followed, FollowedLog, after_restore
-from app.privacy.replay_erasures import ErasureReplay
+from app.privacy.replay_erasures import ErasureReplay, begin_journal
 from app.receiving.inbox import Inbox
 from app.sealing.log_queue_store import count_unsealed
 from app.sealing.log_store import begin_log
@@ -125,6 +125,7 @@ PLANTED: dict[str, dict[str, list[str]]] = {
 async def put_back(inbox: Inbox) -> Followed:
     """Do what `db restored` does where nobody was ever erased."""
     then = context(inbox)
+    await begin_journal(then)
     again = ErasureReplay(then, progress=lambda count: None)
     followed, _ = await after_restore(again, without=None)
     return followed
@@ -218,6 +219,7 @@ class RestoringContract:
         await register_operator(at, name="Ann", role="admin", by=None)
         await register_operator(at, name="Bob", role="viewer", by="Ann")
         await retire_operator(at, name="Bob", by="Ann")
+        await begin_journal(at)
         again = ErasureReplay(at, progress=lambda count: None)
         done, _ = await after_restore(again, without=None)
         assert (done.may.tokens, done.may.operators, done.gone) == (("new",), ("Ann",), None)

@@ -39,6 +39,7 @@ from app.golive.signoff_store import Judged, Signoff, add_signoff
 from app.providers.profile import load_profile
 from app.providers.source import Source
 from tests.api.driving import SECRET, Driver, driving, environ
+from tests.contexts import with_sources
 from tests.reconcile.build import T
 
 pytestmark = pytest.mark.disk
@@ -378,7 +379,9 @@ async def test_without_a_source_there_are_no_secrets_that_fit(
         if "SOURCES" not in name:
             monkeypatch.setenv(name, value)
     async with driving(tmp_path, looking=True) as driver:
-        found = (await check_now(replace(driver.context, settings=load_settings())))[0]
+        found = (
+            await check_now(replace(with_sources(driver.context, {}), settings=load_settings()))
+        )[0]
     assert (found.item, found.state) == ("api_keys", "not_run_yet")
     assert "`tallyhook connect` makes one" in found.sentence
 
