@@ -129,11 +129,7 @@ class Alone:
 
     @property
     def at(self) -> Instant | None:
-        """The date that decides its period."""
         return self.line.booked_at if self.line else self.payout.paid_at if self.payout else None
-
-
-# --- references of payouts in texts --------------------------------------------------------------
 
 
 SHORTEST: Final = 4
@@ -192,9 +188,6 @@ def telling(key: str) -> bool:
     """
     least = SHORTEST_DIGITS if key.replace("-", "").isdigit() else SHORTEST
     return len(key) >= least and not _DATE.fullmatch(key)
-
-
-# --- the matching --------------------------------------------------------------------------------
 
 
 NAMES_REPORTED: Final = 3
@@ -372,8 +365,6 @@ class BankLeg:
         text = f"{line.counterparty or ''}\n{line.reference or ''}\n{line.text or ''}".casefold()
         return any(payer in text for payer in self._payers)
 
-    # --- results
-
     def decisions(self, period: Period | None = None) -> Iterator[Decision]:
         """Yield the breaks, and the matches that are not plain, of a period or of all time."""
         near = _Near(self.alone, self._rules)
@@ -476,14 +467,10 @@ def _connected(edges: Sequence[_Edge]) -> list[list[_Edge]]:
     return [found[name] for name in sorted(found)]
 
 
-# --- breaks and matches --------------------------------------------------------------------------
-
-
 _ALONE: Final = frozenset(("payout_not_in_bank", "bank_line_unknown"))
 
 
 def _match(link: Link) -> Match:
-    """Return the match of a link."""
     facts: Facts = ()
     if link.bucket == "by_exchange":
         facts = (("rate", implied_rate(link.paid, link.booked)), ("in_bank", link.booked))
@@ -526,7 +513,6 @@ def _differs(link: Link) -> Break:
 
 
 def _alone(each: Alone, near: _Near) -> Break:
-    """Return the break of a payout or bank line without a partner."""
     if each.payout is not None:
         payout = each.payout
         assert payout.paid_at is not None
@@ -571,11 +557,9 @@ class _Near:
         self._lines = Index([_of_line(each) for each in lines])
 
     def lines(self, payout: Payout) -> tuple[Candidate, ...]:
-        """Return the bank lines nearest to a payout."""
         return self._lines.nearest(_of_payout(payout), window=self._window)
 
     def payouts(self, line: BankLine) -> tuple[Candidate, ...]:
-        """Return the payouts nearest to a bank line."""
         return self._payouts.nearest(_of_line(line), window=self._window)
 
 

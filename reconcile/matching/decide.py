@@ -82,9 +82,6 @@ class Pair:
     kind: MatchKind | None = None
 
 
-# --- without a book line -------------------------------------------------------------------------
-
-
 def decide_alone(funds: Funds, terms: Terms) -> Verdict:
     """Judge an order without a book line."""
     if not funds.moved:
@@ -126,9 +123,6 @@ def decide_unpaid(lines: Lines, terms: Terms) -> Verdict:
         facts=(("booked", lines.money), ("status", lines.status)),
     )
     return _one(found)
-
-
-# --- with book lines -----------------------------------------------------------------------------
 
 
 def decide(pair: Pair) -> Verdict:
@@ -294,7 +288,6 @@ _STEPS: Final[tuple[Callable[[Pair], Verdict | None], ...]] = (
 
 
 def _agreed(pair: Pair) -> Verdict:
-    """Return the match of an order and lines that agree."""
     funds, lines, kind = pair.funds, pair.lines, pair.kind
     difference = 0 if _net_fits(pair) else _difference(pair)
     if kind is None and difference:
@@ -315,9 +308,6 @@ def _agreed(pair: Pair) -> Verdict:
         facts=(*facts, ("orders", len(funds.rows)), ("payments", len(funds.captures))),
     )
     return Verdict(kind, kind, (match,))
-
-
-# --- breaks --------------------------------------------------------------------------------------
 
 
 def _one(found: Break) -> Verdict:

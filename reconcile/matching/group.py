@@ -54,7 +54,6 @@ class Deciding:
         self.settling = Settling(terms, tally)
 
     def group(self, group: Group) -> None:
-        """Decide one key."""
         plain_unpaid = (
             not group.statements
             and len(group.takings) == 1

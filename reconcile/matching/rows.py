@@ -160,7 +160,6 @@ def is_plain(taking: LedgerLine) -> bool:
 
 
 def book_row(line: BookLine) -> BookRow:
-    """Return the row of a book line."""
     return BookRow(
         key=match_key(line.reference),
         line_id=line.line_id,
@@ -236,7 +235,6 @@ class Lines:
 
     @property
     def currency(self) -> str:
-        """The currency of the first line."""
         return self.rows[0].currency
 
     @property
@@ -246,22 +244,18 @@ class Lines:
 
     @property
     def reference(self) -> str:
-        """The reference as the book writes it."""
         return self.rows[0].reference
 
     @property
     def subject(self) -> str:
-        """The subject of the first line's id."""
         return subject_of(self.rows[0].line_id)
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The ids of the lines."""
         return tuple([row.line_id for row in self.rows])
 
     @property
     def groups(self) -> frozenset[str]:
-        """The groups that the lines name."""
         return frozenset([row.group for row in self.rows if row.group])
 
     @property

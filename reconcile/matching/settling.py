@@ -538,7 +538,6 @@ def _candidate(row: StatementRow, at: Instant) -> Candidate:
 
 
 def never_notified(row: StatementRow, *, as_of: Instant) -> Break:
-    """Return the break of a statement line that no ledger knows."""
     money = Money(minor=abs(row.gross), currency=row.currency)
     back = row.kind == "dispute" and row.gross > 0
     return Break(

@@ -183,9 +183,6 @@ def _abroad(
         )
 
 
-# --- in the bank, as its own statement confirms --------------------------------------------------
-
-
 def confirmed(bank: BankView, *, start: Instant, end: Instant) -> Iterator[Transaction]:
     """Yield what the bank booked and exchanged, dated from `start` on and before `end`."""
     found = [each for link in bank.links for each in _of_link(link)]
@@ -221,7 +218,6 @@ def _of_link(link: Link) -> Iterator[Transaction]:
 
 
 def _in_bank(line: BankLine, against: Role, *, cites: tuple[str, ...]) -> Transaction:
-    """Return the transaction of one bank line."""
     return Transaction(
         at=line.booked_at,
         what="confirmed by bank statement",
@@ -236,9 +232,6 @@ def _in_bank(line: BankLine, against: Role, *, cites: tuple[str, ...]) -> Transa
 
 def _moving(into: Role, out_of: Role, minor: int) -> tuple[Posting, ...]:
     return Posting(role=into, minor=minor), Posting(role=out_of, minor=-minor)
-
-
-# --- written off ---------------------------------------------------------------------------------
 
 
 def written_off(

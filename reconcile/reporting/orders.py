@@ -76,7 +76,6 @@ class FlowSums:
         self._currencies: set[str] = set()
 
     def add(self, currency: str, steps: tuple[FlowStep, ...], price: int) -> None:
-        """Add an order of the period."""
         self._currencies.add(currency)
         for step in steps:
             self._counts[currency, step] += 1
@@ -109,12 +108,10 @@ class ControlSums:
         self._money: Counter[tuple[str, OutcomeBucket, str]] = Counter()
 
     def order(self, currency: str, outcome: Outcome, price: int) -> None:
-        """Add an order of the period."""
         self._orders[currency, outcome] += 1
         self._prices[currency, outcome] += price
 
     def money(self, currency: str, bucket: OutcomeBucket, *, flow: str, minor: int) -> None:
-        """Add a movement placed in the period."""
         self._money[currency, bucket, flow] += minor
 
     def rows(self) -> tuple[ControlRow, ...]:
@@ -144,7 +141,6 @@ class OutcomeSums:
         self._findings: Counter[FindingCode] = Counter()
 
     def add(self, taking: LedgerLine) -> None:
-        """Add an order of the period."""
         key = (taking.outcome, taking.reason)
         self._orders[key] += 1
         if len(taking.payments) > 1:

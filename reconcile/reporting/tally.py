@@ -59,9 +59,6 @@ from reconcile.reporting.report import (
     ties,
 )
 
-# --- breaks and changes of outcome, counted and listed up to a bound -----------------------------
-
-
 Line = TypeVar("Line")
 
 _AGES: Final = (1, 7, 30, 90)
@@ -81,7 +78,6 @@ class Bounded(Generic[Line]):
         self._lines: list[Line] = []
 
     def add(self, line: Line) -> None:
-        """Add a line."""
         self.seen += 1
         self._lines.append(line)
         if len(self._lines) > 2 * self.bound:
@@ -107,7 +103,6 @@ class BreakSums:
         )
 
     def add(self, seen: BreakSeen) -> None:
-        """Add a break."""
         found = seen.found
         aged = max(self._as_of - found.since, 0) // DAY
         key = (found.cause, AGES[bisect_left(_AGES, aged)], seen.state, found.money.currency)
@@ -185,7 +180,6 @@ class ChangeSums:
         self.lines: Bounded[ChangeLine] = Bounded(bound, key=lambda line: (line.at, line.order))
 
     def add(self, seen: ChangeSeen) -> None:
-        """Add an order whose outcome changed."""
         self._counts[seen.before, seen.after] += 1
         self.lines.add(
             ChangeLine(
@@ -198,14 +192,10 @@ class ChangeSums:
         )
 
     def rows(self) -> tuple[ChangeRow, ...]:
-        """Return the rows by outcome before and after."""
         return tuple(
             ChangeRow(before=before, after=after, count=self._counts[before, after])
             for before, after in sorted(self._counts)
         )
-
-
-# --- money ---------------------------------------------------------------------------------------
 
 
 FLOW_OF: Final[dict[EntryKind, Flow]] = {
@@ -237,7 +227,6 @@ class MoneySums:
         self._sums: Counter[tuple[str, Flow]] = Counter()
 
     def add(self, currency: str, flow: Flow, minor: int) -> None:
-        """Add a movement or a line."""
         self._counts[currency, flow] += 1
         self._sums[currency, flow] += minor
 
@@ -272,7 +261,6 @@ class FeeSums:
         self._sums: Counter[tuple[str, str, str]] = Counter()
 
     def add(self, each: SettledLine) -> None:
-        """Add a line placed in the period."""
         key = (each.line.currency, each.line.kind)
         self._counts[key] += 1
         self._sums[(*key, "gross")] += each.gross
@@ -301,7 +289,6 @@ class DelaySums:
         self._counts = [0] * (len(DELAYS) + 1)
 
     def add(self, taken: Taken) -> None:
-        """Add a movement placed in the period."""
         self._counts[bisect_left(DELAYS, taken.received_at - taken.at)] += 1
 
     def rows(self) -> tuple[DelayRow, ...]:
@@ -324,7 +311,6 @@ class LateSums:
         )
 
     def add(self, taking: LedgerLine, taken: Taken) -> None:
-        """Add such a movement."""
         key = (self._calendar.day_of(taken.at)[:7], taken.kind, taken.currency)
         self._counts[key] += 1
         self._sums[key] += taken.minor
@@ -354,9 +340,6 @@ class LateSums:
             )
             for month, kind, currency in sorted(self._counts)
         )
-
-
-# --- the period ----------------------------------------------------------------------------------
 
 
 BREAK_LINES_MAX: Final = 100_000
@@ -437,7 +420,6 @@ class PeriodTally:
                 self._late.add(taking, taken)
 
     def found(self, seen: BreakSeen) -> None:
-        """Add a break of an order of the period."""
         self._breaks.add(seen)
 
     def never_notified_elsewhere(self, lines: Set[str]) -> None:
@@ -448,7 +430,6 @@ class PeriodTally:
         self._breaks.never_notified |= lines
 
     def changed(self, seen: ChangeSeen) -> None:
-        """Add an order whose published outcome changed in the period."""
         self._changes.add(seen)
 
     def report(
@@ -498,8 +479,6 @@ class PeriodTally:
             ),
             notes=tuple(Note(sentence=each) for each in (*self._notes(), *notes)),
         )
-
-    # --- money -----------------------------------------------------------------------------------
 
     def _money_by_statement(
         self, lines: tuple[SettledLine, ...], bucket: Outcome | NoOrder
