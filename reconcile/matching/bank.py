@@ -479,8 +479,6 @@ def _match(link: Link) -> Match:
     ids = [*[each.payout_id for each in link.payouts], *[each.line_id for each in link.lines]]
     return Match(
         kind=link.bucket,  # type: ignore[arg-type]
-        order=None,
-        payment=None,
         lines=tuple(sorted(ids)),
         money=link.paid,
         facts=facts,
@@ -501,8 +499,6 @@ def _differs(link: Link) -> Break:
         facts += [("rate", implied_rate(link.paid, link.booked)), ("expected", link.expected)]
     return Break(
         cause="payout_amount_differs",
-        order=None,
-        payment=None,
         subject=min([each.payout_id for each in link.payouts]),
         money=apart,
         since=max([each.booked_at for each in link.lines]),
@@ -520,8 +516,6 @@ def _alone(each: Alone, near: _Near) -> Break:
         money = Money(minor=payout.minor, currency=payout.currency)
         return Break(
             cause="payout_not_in_bank",
-            order=None,
-            payment=None,
             subject=payout.payout_id,
             money=replace(money, minor=abs(money.minor)),
             since=payout.paid_at,
@@ -535,8 +529,6 @@ def _alone(each: Alone, near: _Near) -> Break:
     money = Money(minor=line.minor, currency=line.currency)
     return Break(
         cause="bank_line_unknown",
-        order=None,
-        payment=None,
         subject=subject_of(line.line_id),
         money=replace(money, minor=abs(money.minor)),
         since=line.booked_at,

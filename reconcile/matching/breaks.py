@@ -90,9 +90,9 @@ class Break:
     """
 
     cause: BreakCause
-    order: str | None
-    payment: str | None
-    subject: str | None
+    order: str | None = None
+    payment: str | None = None
+    subject: str | None = None
     money: Money
     since: Instant
     cites: tuple[str, ...]

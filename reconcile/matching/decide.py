@@ -40,8 +40,8 @@ class Match:
     """
 
     kind: MatchKind
-    order: str | None
-    payment: str | None
+    order: str | None = None
+    payment: str | None = None
     lines: tuple[str, ...]
     money: Money
     facts: Facts = ()
@@ -115,7 +115,6 @@ def decide_unpaid(lines: Lines, terms: Terms) -> Verdict:
     found = Break(
         cause=cause,
         order=lines.reference,
-        payment=None,
         subject=lines.subject,
         money=lines.money,
         since=terms.as_of if lines.placed_at is None else lines.placed_at,
@@ -302,7 +301,6 @@ def _agreed(pair: Pair) -> Verdict:
     match = Match(
         kind=kind,
         order=funds.order,
-        payment=None,
         lines=tuple(sorted(lines.ids)),
         money=funds.money(funds.captured),
         facts=(*facts, ("orders", len(funds.rows)), ("payments", len(funds.captures))),
@@ -332,8 +330,6 @@ def _unresolved(funds: Funds, lines: Lines | None, terms: Terms) -> Break:
     return Break(
         cause="unresolved",
         order=funds.order,
-        payment=None,
-        subject=None,
         money=Money(minor=funds.at_stake, currency=funds.currency or booked),
         since=funds.at,
         cites=funds.cites + (() if lines is None else lines.ids),
@@ -384,8 +380,6 @@ def _break(
     return Break(
         cause=cause,
         order=funds.order,
-        payment=None,
-        subject=None,
         money=funds.money(money),
         since=since,
         cites=funds.cites + (() if lines is None else lines.ids),

@@ -170,7 +170,6 @@ def lines_by_hand(rest: Rest, deciding: Deciding) -> None:
                 rows, lines = rest.take_book([named[partner]]), rest.take_lines([line_id])
                 found = Match(
                     kind="by_hand",
-                    order=None,
                     payment=row.payment,
                     lines=tuple(sorted([line_id, *[each.line_id for each in rows]])),
                     money=Money(minor=row.gross, currency=row.currency),

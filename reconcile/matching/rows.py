@@ -18,14 +18,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from reconcile.instants import DAY, HOUR, MINUTE, Duration, Instant
 from reconcile.ledger.vocabulary import FindingCode
-from reconcile.matching.books import (
-    BookKind,
-    BookLine,
-    BookStatus,
-    StatementKind,
-    StatementLine,
-    match_key,
-)
+from reconcile.matching import books
 from reconcile.matching.ledger_lines import LedgerLine
 from reconcile.money import Money
 from reconcile.periods import IN_UTC, Calendar
@@ -84,11 +77,11 @@ class BookRow(NamedTuple):
     key: str
     line_id: str
     reference: str
-    kind: BookKind
+    kind: books.BookKind
     minor: int
     currency: str
     placed_at: Instant | None = None
-    status: BookStatus | None = None
+    status: books.BookStatus | None = None
     group: str | None = None
     refunded: int | None = None
     refunded_at: Instant | None = None
@@ -110,7 +103,7 @@ class StatementRow(NamedTuple):
     line_id: str
     payment: str | None
     order: str | None
-    kind: StatementKind
+    kind: books.StatementKind
     currency: str
     gross: int
     fee: int
@@ -159,9 +152,9 @@ def is_plain(taking: LedgerLine) -> bool:
     )
 
 
-def book_row(line: BookLine) -> BookRow:
+def book_row(line: books.BookLine) -> BookRow:
     return BookRow(
-        key=match_key(line.reference),
+        key=books.match_key(line.reference),
         line_id=line.line_id,
         reference=line.reference,
         kind=line.kind,
@@ -175,9 +168,9 @@ def book_row(line: BookLine) -> BookRow:
     )
 
 
-def statement_row(line: StatementLine, *, key: str | None = None) -> StatementRow:
+def statement_row(line: books.StatementLine, *, key: str | None = None) -> StatementRow:
     """Return the row of a statement line. `key`: of a line that names no order but a payment."""
-    own = NO_KEY if line.order is None else match_key(line.order)
+    own = NO_KEY if line.order is None else books.match_key(line.order)
     return StatementRow(
         key=own if key is None else key,
         line_id=line.line_id,
@@ -207,7 +200,7 @@ def name_of(named: str) -> str:
     return subject_of(named) if named.startswith(("bok_", "stm_", "bnk_")) else named
 
 
-LinesStatus = BookStatus | Literal["nothing"]
+LinesStatus = books.BookStatus | Literal["nothing"]
 
 
 @dataclass(slots=True)

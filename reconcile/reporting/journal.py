@@ -93,9 +93,9 @@ class Transaction:
     what: str
     currency: str
     postings: tuple[Posting, ...]
-    order: str | None
-    payment: str | None
-    source: str | None
+    order: str | None = None
+    payment: str | None = None
+    source: str | None = None
     cites: tuple[str, ...]
 
 
@@ -210,8 +210,6 @@ def _of_link(link: Link) -> Iterator[Transaction]:
             what=what,
             currency=money.currency,
             postings=_moving("exchange", out_of, money.minor),
-            order=None,
-            payment=None,
             source=link.payouts[0].source or None,
             cites=(*payouts, *[each.line_id for each in link.lines]),
         )
@@ -223,9 +221,6 @@ def _in_bank(line: BankLine, against: Role, *, cites: tuple[str, ...]) -> Transa
         what="confirmed by bank statement",
         currency=line.currency,
         postings=_moving("bank", against, line.minor),
-        order=None,
-        payment=None,
-        source=None,
         cites=(line.line_id, *cites),
     )
 
@@ -258,7 +253,6 @@ def written_off(
                 postings=_moving(account, "write_offs", minor),
                 order=found.order,
                 payment=found.payment,
-                source=None,
                 cites=(found.identity, *step.cites),
             )
 
