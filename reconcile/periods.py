@@ -40,7 +40,6 @@ class Month:
 
     @property
     def start(self) -> Instant:
-        """The first microsecond of the month."""
         return self.bounds[0] if self.bounds else _month_start(self.year, self.number, UTC)
 
     @property
@@ -56,7 +55,6 @@ class Month:
 
     @property
     def following_name(self) -> str:
-        """The name of the next month."""
         later, place = divmod(self.year * 12 + self.number, 12)
         return f"{later}-{place + 1:02d}"
 
@@ -93,7 +91,6 @@ class Calendar:
 
     @property
     def name(self) -> str:
-        """The name of the zone."""
         return str(self.zone)
 
     def day(self, text: str) -> tuple[Instant, Instant]:
@@ -144,7 +141,6 @@ class Calendar:
         return self.month(closed.following_name) if month.name <= closed.name else month
 
     def following(self, month: Month) -> Month:
-        """Return the next month."""
         return self.month(month.following_name)
 
     def _date(self, instant: Instant) -> date:

@@ -111,7 +111,6 @@ class Filed:
         return next((record for record in reversed(named) if record.money is not None), None)
 
     def records(self) -> list[Record]:
-        """Return every record that counts."""
         single = [self.placed, self.canceled, self.fulfilled]
         found = [record for record in single if record is not None]
         found += [*self.prices, *self.named, *self.holds.values()]
@@ -169,11 +168,9 @@ class AttemptEvidence:
         return [*tied, *[link for link in sessions if link.event.session not in named]]
 
     def belongs_to(self, session: str) -> bool:
-        """Return whether it is an attempt of this session."""
         return session in (self.session, self.reference) or self.names(session) is not None
 
     def add(self, heard: Heard) -> None:
-        """Add an event."""
         event = heard.event
         self.heard.append(heard)
         if event.session is not None and self.session is None:

@@ -69,9 +69,6 @@ def doubts_of(
     return doubts
 
 
-# --- bodies of one id ----------------------------------------------------------------------------
-
-
 def contradicting_bodies(case: Case) -> list[list[Heard]]:
     """Group events that share source and id but differ in body; each group has one of our own.
 
@@ -96,9 +93,6 @@ def _substance(heard: Heard) -> tuple[object, ...]:
     e = heard.event
     return (e.claim, e.money, e.order_money, e.refunded_total, e.order, e.session, e.payment,
             e.movement, e.capture)  # fmt: skip
-
-
-# --- payments that another order claims ----------------------------------------------------------
 
 
 class Shared(NamedTuple):
@@ -134,9 +128,6 @@ def _names(each: Event | Record, attempt: AttemptEvidence) -> bool:
         each.payment == attempt.reference
         or (each.session is not None and attempt.belongs_to(each.session))
     )
-
-
-# --- the payment's own events --------------------------------------------------------------------
 
 
 def is_off_by_factor(amount: Money | None, price: Money | None) -> bool:

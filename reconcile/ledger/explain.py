@@ -25,9 +25,6 @@ from reconcile.ledger.plain import BESIDE_REFUNDS, plain_headline
 from reconcile.ledger.vocabulary import ATTEMPT_REASONS, FINDINGS, REASONS, FindingCode
 from reconcile.money import Money, to_json
 
-# --- sentences ------------------------------------------------------------------------------------
-
-
 UNFILLED: Final = "(missing)"
 """Text for a fact that a sentence needs and its reason lacks: a bug."""
 
@@ -126,9 +123,6 @@ def facts_document(facts: Facts) -> dict[str, object]:
         else:
             document[name] = [earlier, written]
     return document
-
-
-# --- a ledger as text and as JSON -----------------------------------------------------------------
 
 
 def headline(ledger: Ledger) -> str:

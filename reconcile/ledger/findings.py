@@ -64,7 +64,6 @@ def of_events(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def same_id_different_body(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find event ids that came with several bodies."""
     return [
         new_finding(
             code="same_id_different_body", cites=cites_of(group), facts=(("bodies", len(group)),)
@@ -258,9 +257,6 @@ def shared_with_other_order(case: Case, judgement: Judgement) -> list[Finding]:
     ]
 
 
-# --- all of them, in their order ------------------------------------------------------------------
-
-
 Check = Callable[[Case, Judgement], Iterable[Finding]]
 
 
@@ -392,7 +388,6 @@ def fulfilled_but_not_paid(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def paid_after_cancel(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find captures dated after the shop had canceled the order."""
     canceled = case.filed.canceled
     if canceled is None:
         return []
@@ -408,7 +403,6 @@ def paid_after_cancel(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def price_changed(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find changes of the price, with who stated them."""
     prices = case.filed.prices
     return [
         new_finding(

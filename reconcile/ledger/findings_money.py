@@ -23,8 +23,6 @@ from reconcile.ledger.outcome import Judgement, paid_several_times
 from reconcile.ledger.vocabulary import FindingCode
 from reconcile.money import Money, new_money
 
-# --- of movements --------------------------------------------------------------------------------
-
 
 def semantic_duplicate(case: Case, judgement: Judgement) -> list[Finding]:
     """Find movements that several events with different ids state."""
@@ -44,7 +42,6 @@ def semantic_duplicate(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def conflicting_amounts(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find movements for which events state different amounts."""
     found: list[Finding] = []
     for movement in judgement.movements:
         if len(movement.stated) > 1:
@@ -171,9 +168,6 @@ def refunds(case: Case, judgement: Judgement) -> list[Finding]:
     return found
 
 
-# --- money that may go back, did, or came back ---------------------------------------------------
-
-
 def disputes(case: Case, judgement: Judgement) -> list[Finding]:
     """Find `dispute_open`, `dispute_lost` or `dispute_won` for each dispute, by its state."""
     if judgement.plain:
@@ -191,7 +185,6 @@ _DISPUTE: Final[dict[DisputeWord, tuple[FindingCode, str]]] = {
 
 
 def _dispute(payment: Payment, dispute: Dispute) -> Finding:
-    """Return the finding of one dispute."""
     code, fact = _DISPUTE[dispute.word]
     named = next((h.event.movement for h in dispute.heard if h.event.movement is not None), None)
     of = lost_of if dispute.word == "lost" else amount_of

@@ -55,9 +55,6 @@ def _needs_a_record(case: Case) -> bool:
     return min([*heard, *recorded]) > since
 
 
-# --- money that may go back ----------------------------------------------------------------------
-
-
 def is_unread(heard: Heard) -> bool:
     """Return whether an event is signed or fetched, of a kind that the profile does not name, and
     its words speak of money going back."""

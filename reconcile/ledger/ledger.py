@@ -67,7 +67,6 @@ class Finding:
 
     @property
     def severity(self) -> Severity:
-        """`info`, `warning` or `error`."""
         return FINDINGS[self.code].severity
 
 
@@ -147,7 +146,6 @@ class Balance:
 
     @property
     def returned(self) -> int:
-        """The sum of all returns."""
         return self.refunded + self.reversed + self.lost
 
 

@@ -117,7 +117,6 @@ class Payment:
 
     @property
     def open_disputes(self) -> list[Dispute]:
-        """The disputes that are open now."""
         return [each for each in self.disputes if each.word == "open"]
 
     def captured(self, currency: str) -> int:
@@ -256,7 +255,6 @@ class Refunds:
         self._started, self._started_unnamed = _by_reference(started), _unnamed(started)
 
     def not_failed(self, reversals: list[Heard]) -> list[Heard]:
-        """Return the reversals that did not fail."""
         return [each for each in reversals if each.event.movement not in self._failed]
 
     def undone(self) -> list[Heard]:
@@ -595,7 +593,6 @@ def _sorted(amounts: Iterable[Money]) -> tuple[Money, ...]:
 
 
 def movements_of(payments: Sequence[Payment]) -> list[Movement]:
-    """Return every movement of the payments."""
     if len(payments) == 1 and not payments[0].returns:
         return payments[0].captures
     return [m for payment in payments for m in (*payment.captures, *payment.returns)]

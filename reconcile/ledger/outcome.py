@@ -419,7 +419,6 @@ _LINES_WHERE_NOTHING_WENT_BACK: Final = _LINES[2:]
 
 
 def _doubts(judgement: Judgement) -> tuple[Reason, ...]:
-    """Return every doubt once."""
     return tuple(dict.fromkeys([r for reasons in judgement.doubts.values() for r in reasons]))
 
 
@@ -512,7 +511,6 @@ def _no_money_moved(case: Case, judgement: Judgement) -> Decision:
 
 
 def _of_open(code: str, attempts: list[Attempt]) -> Reason:
-    """Return a reason about open attempts."""
     facts: Facts = (("attempts", len(attempts)),)
     if code == "still_open":
         # The order is open as long as any attempt is: its deadline is the last of theirs.

@@ -107,7 +107,6 @@ def _undecided(evidence: AttemptEvidence, case: Case) -> Attempt:
 
 
 def all_cites(evidence: AttemptEvidence) -> tuple[str, ...]:
-    """Return the ids of all events and records of the attempt."""
     records = [record.record_id for file in evidence.files for record in file.records()]
     return cites_of([*evidence.heard, *evidence.unconfirmed]) + tuple(records)
 

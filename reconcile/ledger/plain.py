@@ -14,8 +14,6 @@ from reconcile.ledger.ledger import Facts, FactValue, Finding, Ledger, Outcome, 
 from reconcile.ledger.vocabulary import FINDINGS, REASONS
 from reconcile.money import Money, new_money
 
-# --- what follows from an outcome -----------------------------------------------------------------
-
 NEXT: Final[dict[Outcome, str]] = {
     "unresolved": "Finance must settle this with the payment service.",
     "failed": "No money has reached the shop.",
@@ -69,9 +67,6 @@ _OPTIONAL: Final = {
     "not_lost": ", and {} of what was disputed stays with the shop",
 }
 """Optional facts, and the words around them if they are present."""
-
-
-# --- sentences of a ledger ------------------------------------------------------------------------
 
 
 def with_plain(document: Mapping[str, Any], ledger: Ledger, *, behind_s: int = 0) -> dict[str, Any]:
@@ -140,7 +135,6 @@ def plain_reason(reason: Reason, further: Facts = ()) -> str:
 
 
 def plain_finding(finding: Finding) -> str:
-    """Return a finding as a sentence."""
     return FINDINGS[finding.code].plain.format_map(
         _words(finding.facts, optional=frozenset(_OPTIONAL))
     )

@@ -67,7 +67,6 @@ Of other codes only the first is news.
 
 
 def position_of(ledger: Ledger) -> Position:
-    """Return the position of a ledger."""
     parts = [ledger.outcome, "fulfillable" if ledger.fulfillable else "held"]
     if ledger.expected is not None:
         parts.append(f"due {ledger.expected.minor} {ledger.expected.currency}")

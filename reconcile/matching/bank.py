@@ -129,11 +129,7 @@ class Alone:
 
     @property
     def at(self) -> Instant | None:
-        """The date that decides its period."""
         return self.line.booked_at if self.line else self.payout.paid_at if self.payout else None
-
-
-# --- references of payouts in texts --------------------------------------------------------------
 
 
 SHORTEST: Final = 4
@@ -192,9 +188,6 @@ def telling(key: str) -> bool:
     """
     least = SHORTEST_DIGITS if key.replace("-", "").isdigit() else SHORTEST
     return len(key) >= least and not _DATE.fullmatch(key)
-
-
-# --- the matching --------------------------------------------------------------------------------
 
 
 NAMES_REPORTED: Final = 3
@@ -372,8 +365,6 @@ class BankLeg:
         text = f"{line.counterparty or ''}\n{line.reference or ''}\n{line.text or ''}".casefold()
         return any(payer in text for payer in self._payers)
 
-    # --- results
-
     def decisions(self, period: Period | None = None) -> Iterator[Decision]:
         """Yield the breaks, and the matches that are not plain, of a period or of all time."""
         near = _Near(self.alone, self._rules)
@@ -476,14 +467,10 @@ def _connected(edges: Sequence[_Edge]) -> list[list[_Edge]]:
     return [found[name] for name in sorted(found)]
 
 
-# --- breaks and matches --------------------------------------------------------------------------
-
-
 _ALONE: Final = frozenset(("payout_not_in_bank", "bank_line_unknown"))
 
 
 def _match(link: Link) -> Match:
-    """Return the match of a link."""
     facts: Facts = ()
     if link.bucket == "by_exchange":
         facts = (("rate", implied_rate(link.paid, link.booked)), ("in_bank", link.booked))
@@ -492,8 +479,6 @@ def _match(link: Link) -> Match:
     ids = [*[each.payout_id for each in link.payouts], *[each.line_id for each in link.lines]]
     return Match(
         kind=link.bucket,  # type: ignore[arg-type]
-        order=None,
-        payment=None,
         lines=tuple(sorted(ids)),
         money=link.paid,
         facts=facts,
@@ -514,8 +499,6 @@ def _differs(link: Link) -> Break:
         facts += [("rate", implied_rate(link.paid, link.booked)), ("expected", link.expected)]
     return Break(
         cause="payout_amount_differs",
-        order=None,
-        payment=None,
         subject=min([each.payout_id for each in link.payouts]),
         money=apart,
         since=max([each.booked_at for each in link.lines]),
@@ -526,7 +509,6 @@ def _differs(link: Link) -> Break:
 
 
 def _alone(each: Alone, near: _Near) -> Break:
-    """Return the break of a payout or bank line without a partner."""
     if each.payout is not None:
         payout = each.payout
         assert payout.paid_at is not None
@@ -534,8 +516,6 @@ def _alone(each: Alone, near: _Near) -> Break:
         money = Money(minor=payout.minor, currency=payout.currency)
         return Break(
             cause="payout_not_in_bank",
-            order=None,
-            payment=None,
             subject=payout.payout_id,
             money=replace(money, minor=abs(money.minor)),
             since=payout.paid_at,
@@ -549,8 +529,6 @@ def _alone(each: Alone, near: _Near) -> Break:
     money = Money(minor=line.minor, currency=line.currency)
     return Break(
         cause="bank_line_unknown",
-        order=None,
-        payment=None,
         subject=subject_of(line.line_id),
         money=replace(money, minor=abs(money.minor)),
         since=line.booked_at,
@@ -571,11 +549,9 @@ class _Near:
         self._lines = Index([_of_line(each) for each in lines])
 
     def lines(self, payout: Payout) -> tuple[Candidate, ...]:
-        """Return the bank lines nearest to a payout."""
         return self._lines.nearest(_of_payout(payout), window=self._window)
 
     def payouts(self, line: BankLine) -> tuple[Candidate, ...]:
-        """Return the payouts nearest to a bank line."""
         return self._payouts.nearest(_of_line(line), window=self._window)
 
 

@@ -90,9 +90,9 @@ class Break:
     """
 
     cause: BreakCause
-    order: str | None
-    payment: str | None
-    subject: str | None
+    order: str | None = None
+    payment: str | None = None
+    subject: str | None = None
     money: Money
     since: Instant
     cites: tuple[str, ...]
@@ -277,7 +277,6 @@ class _Being:
         self._closed_by: tuple[str, ...] = ()
 
     def take(self, step: Step) -> None:
-        """Apply a step."""
         if step.kind in ("opened", "changed", "reopened"):
             self._saw(step)
         elif step.kind == "closed":
@@ -336,7 +335,6 @@ class _Being:
         return Accepted(money=self._accepted.money, left=self._left or ())
 
     def now(self) -> Life:
-        """Return the present state."""
         assignee = None if self._assigned is None else self._assigned.value
         state: State = "open" if assignee is None else "assigned"
         if not self._seen:

@@ -117,8 +117,6 @@ def days_between(one: Instant | None, other: Instant | None) -> int | None:
     return None if one is None or other is None else abs(one - other) // DAY
 
 
-# --- how far apart -------------------------------------------------------------------------------
-
 _Field = tuple[int, str, Facts]
 """Points, the code of the field that differs, and its facts."""
 
@@ -147,7 +145,6 @@ def _apart(
 
 
 def _keys(mine: str, its: str) -> _Field:
-    """Compare two references."""
     if mine == its:
         return 0, "reference", ()
     if mine.replace("-", "") == its.replace("-", ""):
@@ -197,8 +194,6 @@ def _date(one: Searchable, other: Searchable, *, window: Duration | None) -> _Fi
     facts: Facts = (("beyond_us", apart - allowed),)
     return min(1 + (apart - allowed) // (7 * DAY), 4), "date", facts
 
-
-# --- scores --------------------------------------------------------------------------------------
 
 MatchReason = Literal[
     "same_reference",

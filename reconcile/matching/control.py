@@ -135,7 +135,6 @@ class Equation:
 
     @property
     def holds(self) -> bool:
-        """Whether both sides are equal."""
         return self.left == self.right
 
     @property
@@ -166,7 +165,6 @@ class Control:
     unsearched: int = 0
 
     def __add__(self, other: Control) -> Control:
-        """Add the totals of two parts of one matching."""
         return Control(
             as_of=max(self.as_of, other.as_of),
             lines=_added(self.lines + other.lines, ("side", "currency", "bucket")),
@@ -217,7 +215,6 @@ class Control:
 
     @property
     def holds(self) -> bool:
-        """Whether every tie holds."""
         return all(tie.holds for tie in self.ties())
 
 
@@ -246,16 +243,11 @@ def _added(parts: Iterable[Counted], names: Sequence[str]) -> tuple[Counted, ...
     return tuple([found[key] for key in sorted(found)])
 
 
-# --- control totals as text, stored with their run -----------------------------------------------
-
-
 def control_text(control: Control) -> str:
-    """Encode the totals as JSON."""
     return json.dumps(asdict(control), separators=(",", ":"))
 
 
 def control_in(text: str) -> Control:
-    """Decode what `control_text` returned."""
     given = json.loads(text)
     return Control(
         as_of=given["as_of"],

@@ -40,8 +40,8 @@ class Match:
     """
 
     kind: MatchKind
-    order: str | None
-    payment: str | None
+    order: str | None = None
+    payment: str | None = None
     lines: tuple[str, ...]
     money: Money
     facts: Facts = ()
@@ -82,9 +82,6 @@ class Pair:
     kind: MatchKind | None = None
 
 
-# --- without a book line -------------------------------------------------------------------------
-
-
 def decide_alone(funds: Funds, terms: Terms) -> Verdict:
     """Judge an order without a book line."""
     if not funds.moved:
@@ -118,7 +115,6 @@ def decide_unpaid(lines: Lines, terms: Terms) -> Verdict:
     found = Break(
         cause=cause,
         order=lines.reference,
-        payment=None,
         subject=lines.subject,
         money=lines.money,
         since=terms.as_of if lines.placed_at is None else lines.placed_at,
@@ -126,9 +122,6 @@ def decide_unpaid(lines: Lines, terms: Terms) -> Verdict:
         facts=(("booked", lines.money), ("status", lines.status)),
     )
     return _one(found)
-
-
-# --- with book lines -----------------------------------------------------------------------------
 
 
 def decide(pair: Pair) -> Verdict:
@@ -294,7 +287,6 @@ _STEPS: Final[tuple[Callable[[Pair], Verdict | None], ...]] = (
 
 
 def _agreed(pair: Pair) -> Verdict:
-    """Return the match of an order and lines that agree."""
     funds, lines, kind = pair.funds, pair.lines, pair.kind
     difference = 0 if _net_fits(pair) else _difference(pair)
     if kind is None and difference:
@@ -309,15 +301,11 @@ def _agreed(pair: Pair) -> Verdict:
     match = Match(
         kind=kind,
         order=funds.order,
-        payment=None,
         lines=tuple(sorted(lines.ids)),
         money=funds.money(funds.captured),
         facts=(*facts, ("orders", len(funds.rows)), ("payments", len(funds.captures))),
     )
     return Verdict(kind, kind, (match,))
-
-
-# --- breaks --------------------------------------------------------------------------------------
 
 
 def _one(found: Break) -> Verdict:
@@ -342,8 +330,6 @@ def _unresolved(funds: Funds, lines: Lines | None, terms: Terms) -> Break:
     return Break(
         cause="unresolved",
         order=funds.order,
-        payment=None,
-        subject=None,
         money=Money(minor=funds.at_stake, currency=funds.currency or booked),
         since=funds.at,
         cites=funds.cites + (() if lines is None else lines.ids),
@@ -394,8 +380,6 @@ def _break(
     return Break(
         cause=cause,
         order=funds.order,
-        payment=None,
-        subject=None,
         money=funds.money(money),
         since=since,
         cites=funds.cites + (() if lines is None else lines.ids),

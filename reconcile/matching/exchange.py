@@ -52,9 +52,6 @@ def implied_rate(came: Money, arrived: Money) -> str:
     return f"{micros // MICROS}.{micros % MICROS:06}"
 
 
-# --- payments that a statement settles in another currency ----------------------------------------
-
-
 class CaptureLike(Protocol):
     """A capture, of a ledger line or of a match."""
 
@@ -142,9 +139,6 @@ def _is_exchange(came: CaptureLike, lines: Sequence[LineLike]) -> bool:
         return False
     arrived = sum([each.gross for each in lines]) * 10 ** exponent_of(came.currency)
     return bool(arrived != came.minor * 10 ** exponent_of(currency))
-
-
-# --- returns that a statement takes in another currency ------------------------------------------
 
 
 def exchanges_back(

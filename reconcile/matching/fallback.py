@@ -23,9 +23,6 @@ from reconcile.matching.rows import BookRow, StatementRow, lines_of, subject_of
 from reconcile.matching.settling import by_source
 from reconcile.money import Money
 
-# --- lines that fit each other by amount and date alone ------------------------------------------
-
-
 MOST_FITS: Final = 3
 """Fitting lines searched for one line. Two already make it ambiguous."""
 
@@ -97,9 +94,6 @@ def _within(among: list[Offer], wanted: Offer, *, window: Duration, near: int) -
     return tuple(names[:MOST_FITS])
 
 
-# --- the second look ------------------------------------------------------------------------------
-
-
 class Rest:
     """Rows left of each kind, by name, sorted. A way takes out what it claims.
 
@@ -123,23 +117,16 @@ class Rest:
         left.book, left.idle = [], []
 
     def take_book(self, names: Sequence[str]) -> list[BookRow]:
-        """Claim these book lines."""
         return [row for name in names for row in self.book.pop(name)]
 
     def take_orders(self, names: Sequence[str]) -> Funds:
-        """Claim these orders."""
         return funds_of([self.orders.pop(name) for name in names])
 
     def take_captures(self, names: Sequence[str]) -> list[Capture]:
-        """Claim these captures."""
         return [self.captures.pop(name) for name in names]
 
     def take_lines(self, names: Sequence[str]) -> list[StatementRow]:
-        """Claim these statement lines."""
         return [self.lines.pop(name) for name in names]
-
-
-# --- by hand -------------------------------------------------------------------------------------
 
 
 def orders_by_hand(rest: Rest, deciding: Deciding) -> None:
@@ -183,7 +170,6 @@ def lines_by_hand(rest: Rest, deciding: Deciding) -> None:
                 rows, lines = rest.take_book([named[partner]]), rest.take_lines([line_id])
                 found = Match(
                     kind="by_hand",
-                    order=None,
                     payment=row.payment,
                     lines=tuple(sorted([line_id, *[each.line_id for each in rows]])),
                     money=Money(minor=row.gross, currency=row.currency),
@@ -195,9 +181,6 @@ def lines_by_hand(rest: Rest, deciding: Deciding) -> None:
     for name, line_ids in parts.items():
         lines = rest.take_lines(line_ids)
         deciding.settling.join(rest.take_captures([name]), lines, kind="by_hand")
-
-
-# --- by payment ----------------------------------------------------------------------------------
 
 
 def by_payment(rest: Rest, deciding: Deciding) -> None:
@@ -226,9 +209,6 @@ def by_payment(rest: Rest, deciding: Deciding) -> None:
             else:
                 rest.captures |= {of[each]: each for each in taken}
                 rest.lines |= {row.line_id: row for row in lines_left}
-
-
-# --- by group ------------------------------------------------------------------------------------
 
 
 def by_group(rest: Rest, deciding: Deciding) -> None:
@@ -263,9 +243,6 @@ def _one_group(rest: Rest, deciding: Deciding, *, names: list[str], orders: list
     elif fitting or fit(orders):
         funds = rest.take_orders(fitting or orders)
         deciding.pair(funds, rest.take_book(names), kind="by_group")
-
-
-# --- by amount and date --------------------------------------------------------------------------
 
 
 def orders_by_date(rest: Rest, deciding: Deciding) -> None:

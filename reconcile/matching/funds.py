@@ -145,12 +145,10 @@ class Funds:
         return tuple(dict.fromkeys(cites))
 
     def money(self, minor: int) -> Money:
-        """Return an amount in the currency of the order."""
         return Money(minor=minor, currency=self.currency)
 
 
 def funds_of(rows: Sequence[TakingRow]) -> Funds:
-    """Return the money of these orders."""
     captures = [each for row in rows for each in captures_of(row)]
     returns = [
         Return(row.order, t.kind, t.source, t.payment, -t.minor, t.currency, t.at, t.cites)
@@ -196,7 +194,6 @@ def funds_of(rows: Sequence[TakingRow]) -> Funds:
 
 
 def captures_of(row: TakingRow) -> list[Capture]:
-    """Return every capture of one order."""
     if row.whole is None:
         if not row.minor:
             return []

@@ -54,7 +54,6 @@ class Deciding:
         self.settling = Settling(terms, tally)
 
     def group(self, group: Group) -> None:
-        """Decide one key."""
         plain_unpaid = (
             not group.statements
             and len(group.takings) == 1
@@ -192,8 +191,6 @@ class Deciding:
         found = Break(
             cause="ambiguous",
             order=funds.order,
-            payment=None,
-            subject=None,
             money=funds.money(funds.captured),
             since=max([funds.at, *[row.placed_at or EARLIEST for row in rows]]),
             cites=funds.cites + tuple([row.line_id for row in rows]),

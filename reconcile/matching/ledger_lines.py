@@ -88,9 +88,6 @@ class LedgerLine:
     owed: tuple[Money, ...] = ()
 
 
-# --- one ledger line -----------------------------------------------------------------------------
-
-
 def ledger_line_of(ledger: Ledger) -> LedgerLine | None:
     """Return the order's money as of the ledger's instant; None for an order without evidence."""
     filed, heard = ledger.case.filed, ledger.case.heard
@@ -130,7 +127,6 @@ def ledger_line_of(ledger: Ledger) -> LedgerLine | None:
 
 
 def _taken(movement: Movement, money: Money) -> Taken:
-    """Return a movement whose amount is known."""
     return Taken(
         kind=movement.kind,
         source=movement.attempt.source,
@@ -216,9 +212,6 @@ def _owed(ledger: Ledger, odd: Judgement) -> tuple[Money, ...]:
         held[currency] = sum([each.kept - each.on_hold for each in stood])
     owed = sorted(held.items())
     return tuple([Money(minor=minor, currency=currency) for currency, minor in owed if minor > 0])
-
-
-# --- as text -------------------------------------------------------------------------------------
 
 
 def ledger_line_text(found: LedgerLine) -> str:

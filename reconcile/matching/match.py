@@ -34,8 +34,6 @@ from reconcile.matching.tally import Group, Plain, Tally, merge
 from reconcile.money import Money
 from reconcile.values import frozen
 
-# --- rows that stay without a partner ------------------------------------------------------------
-
 
 def _by_each_way(rest: Rest, deciding: Deciding) -> Iterator[Decision]:
     """Yield what each way of the second look joins, the surest first."""
@@ -58,7 +56,6 @@ class _Unmatched:
         self._settled = {row.key for row in rest.lines.values() if row.key}
 
     def decide(self) -> Iterator[Decision]:
-        """Yield the decisions for all rows."""
         for step in (self._end_orders, self._end_book, self._end_lines, self._end_captures):
             for _ in step():
                 yield from self._deciding.tally.take_decisions()
@@ -154,9 +151,6 @@ def _of_capture(capture: Capture) -> Searchable:
         currency=capture.currency,
         at=capture.at,
     )
-
-
-# --- the matching --------------------------------------------------------------------------------
 
 
 __all__ = [
@@ -308,12 +302,10 @@ class Change:
 
     @property
     def identity(self) -> str:
-        """The identity of the match or break."""
         return self._decision.identity
 
     @property
     def money(self) -> Money:
-        """The money of `after`, else of `before`."""
         return self._decision.money
 
     @property

@@ -23,8 +23,6 @@ from reconcile.matching.rules import HandMatch
 from reconcile.matching.tally import Group
 from reconcile.values import frozen
 
-# --- rows that belong together across orders -----------------------------------------------------
-
 Dated = tuple[int, Instant]
 """The kind of a date, the strongest first (PLACED, MONEY, SETTLED, KNOWN), and the date."""
 
@@ -122,7 +120,6 @@ class _Sets:
         return name
 
     def join(self, one: str, other: str) -> None:
-        """Put two names into one set."""
         root, under = sorted((self.root(one), self.root(other)))
         self._parent.setdefault(root, root)
         self._parent[under] = root
@@ -158,9 +155,6 @@ def _own_dates(
             rows.setdefault(name, ([], [], []))[place].append(row)  # type: ignore[arg-type]
     found = {name: first_date(*each) for name, each in rows.items()}
     return {name: dated for name, dated in found.items() if dated is not None}
-
-
-# --- rows of a period ----------------------------------------------------------------------------
 
 
 @frozen
@@ -231,7 +225,6 @@ class _Sieve:
         self._kept: list[deque[Any]] = [deque() for _ in sources]
 
     def stream(self, place: int) -> Iterator[Any]:
-        """Yield the selected rows of one stream."""
         kept = self._kept[place]
         while kept or self._advance():
             while kept:

@@ -18,14 +18,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from reconcile.instants import DAY, HOUR, MINUTE, Duration, Instant
 from reconcile.ledger.vocabulary import FindingCode
-from reconcile.matching.books import (
-    BookKind,
-    BookLine,
-    BookStatus,
-    StatementKind,
-    StatementLine,
-    match_key,
-)
+from reconcile.matching import books
 from reconcile.matching.ledger_lines import LedgerLine
 from reconcile.money import Money
 from reconcile.periods import IN_UTC, Calendar
@@ -84,11 +77,11 @@ class BookRow(NamedTuple):
     key: str
     line_id: str
     reference: str
-    kind: BookKind
+    kind: books.BookKind
     minor: int
     currency: str
     placed_at: Instant | None = None
-    status: BookStatus | None = None
+    status: books.BookStatus | None = None
     group: str | None = None
     refunded: int | None = None
     refunded_at: Instant | None = None
@@ -110,7 +103,7 @@ class StatementRow(NamedTuple):
     line_id: str
     payment: str | None
     order: str | None
-    kind: StatementKind
+    kind: books.StatementKind
     currency: str
     gross: int
     fee: int
@@ -159,10 +152,9 @@ def is_plain(taking: LedgerLine) -> bool:
     )
 
 
-def book_row(line: BookLine) -> BookRow:
-    """Return the row of a book line."""
+def book_row(line: books.BookLine) -> BookRow:
     return BookRow(
-        key=match_key(line.reference),
+        key=books.match_key(line.reference),
         line_id=line.line_id,
         reference=line.reference,
         kind=line.kind,
@@ -176,9 +168,9 @@ def book_row(line: BookLine) -> BookRow:
     )
 
 
-def statement_row(line: StatementLine, *, key: str | None = None) -> StatementRow:
+def statement_row(line: books.StatementLine, *, key: str | None = None) -> StatementRow:
     """Return the row of a statement line. `key`: of a line that names no order but a payment."""
-    own = NO_KEY if line.order is None else match_key(line.order)
+    own = NO_KEY if line.order is None else books.match_key(line.order)
     return StatementRow(
         key=own if key is None else key,
         line_id=line.line_id,
@@ -208,7 +200,7 @@ def name_of(named: str) -> str:
     return subject_of(named) if named.startswith(("bok_", "stm_", "bnk_")) else named
 
 
-LinesStatus = BookStatus | Literal["nothing"]
+LinesStatus = books.BookStatus | Literal["nothing"]
 
 
 @dataclass(slots=True)
@@ -236,7 +228,6 @@ class Lines:
 
     @property
     def currency(self) -> str:
-        """The currency of the first line."""
         return self.rows[0].currency
 
     @property
@@ -246,22 +237,18 @@ class Lines:
 
     @property
     def reference(self) -> str:
-        """The reference as the book writes it."""
         return self.rows[0].reference
 
     @property
     def subject(self) -> str:
-        """The subject of the first line's id."""
         return subject_of(self.rows[0].line_id)
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The ids of the lines."""
         return tuple([row.line_id for row in self.rows])
 
     @property
     def groups(self) -> frozenset[str]:
-        """The groups that the lines name."""
         return frozenset([row.group for row in self.rows if row.group])
 
     @property

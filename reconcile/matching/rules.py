@@ -166,12 +166,10 @@ class Terms:
 
     @property
     def any_fees(self) -> bool:
-        """Whether any fee is expected."""
         return bool(self._fees)
 
     @property
     def any_hands(self) -> bool:
-        """Whether people have matched anything."""
         return bool(self._hands)
 
     def partners(self, name: str) -> frozenset[str]:

@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 from reconcile.instants import Instant
 from reconcile.ledger.ledger import EntryKind, Facts
+from reconcile.matching import returning
 from reconcile.matching.books import StatementKind
 from reconcile.matching.breaks import Break, BreakCause, Candidate
 from reconcile.matching.candidates import MOST, days_between
@@ -20,16 +21,6 @@ from reconcile.matching.decide import Match, MatchKind
 from reconcile.matching.exchange import exchanges, exchanges_back, expected_of, implied_rate
 from reconcile.matching.funds import Capture, Funds, Return, left_of
 from reconcile.matching.parts import are_parts, parted
-from reconcile.matching.returning import (
-    balance_of,
-    gives_back,
-    is_of,
-    less,
-    may_be_of,
-    parts_of,
-    undone,
-    without,
-)
 from reconcile.matching.rows import StatementRow, subject_of
 from reconcile.matching.rules import Terms, factor_between
 from reconcile.matching.tally import Tally
@@ -66,7 +57,7 @@ class Settling:
         self._tally.place_lines([row for row in rows if row.kind == "carried"], "carried_line")
         unused = [each for one in funds for each in one.returns]
         moving = [row for row in rows if row.kind not in ("fee", "carried")]
-        others = [row for row in moving if gives_back(row, unused, self._terms)]
+        others = [row for row in moving if returning.gives_back(row, unused, self._terms)]
         back = set(map(id, others))
         payments = [row for row in moving if id(row) not in back]
         moved = bool(captures)
@@ -103,7 +94,7 @@ class Settling:
                 if (one.source, one.payment, one.currency) == payment and one.kind != "dispute_lost"
             ]
             if payment in reversals and each.minor <= sum([one.minor for one in back]):
-                unused = less(unused, back, each.minor)
+                unused = returning.less(unused, back, each.minor)
                 self._tally.place_captures([each], "returned")
             else:
                 left.append(each)
@@ -198,7 +189,7 @@ class Settling:
         done: set[int] = set()
         for parts, lines in exchanges_back(unused, rows):
             came = Money(minor=sum([each.minor for each in parts]), currency=parts[0].currency)
-            taken = Money(minor=-sum(map(balance_of, lines)), currency=lines[0].currency)
+            taken = Money(minor=-sum(map(returning.balance_of, lines)), currency=lines[0].currency)
             due, within = expected_of(came, taken, self._terms.rules.rates)
             rate: Facts = (("rate", implied_rate(came, taken)),)
             if within:
@@ -390,11 +381,11 @@ class Settling:
     ) -> list[Return]:
         """Place the lines of returns; return the returns without a line."""
         unused = list(returns)
-        done, others = undone(rows)
+        done, others = returning.undone(rows)
         self._tally.place_lines(done, "returned")
         left: list[StatementRow] = []
         for row in others:
-            fitting = [each for each in unused if is_of(row, each, self._terms)]
+            fitting = [each for each in unused if returning.is_of(row, each, self._terms)]
             if fitting:
                 # A lost dispute first: a dispute's line may be of a reversal too.
                 lost = [each for each in fitting if each.kind == "dispute_lost"]
@@ -406,9 +397,9 @@ class Settling:
         # Lines that agree in these may be parts of one return.
         groups = _by(left, lambda row: (row.payment, row.currency, row.kind, row.source))
         for group in groups.values():
-            parts = parts_of(group, unused, self._terms)
+            parts = returning.parts_of(group, unused, self._terms)
             if parts:
-                unused = without(unused, parts)
+                unused = returning.without(unused, parts)
                 self._tally.report(_match_back(parts, group))
                 self._tally.place_lines(group, "by_group")
                 continue
@@ -431,9 +422,9 @@ class Settling:
 
         Return the returns that are left.
         """
-        currency, taken = rows[0].currency, -sum([balance_of(row) for row in rows])
+        currency, taken = rows[0].currency, -sum([returning.balance_of(row) for row in rows])
         latest = max([row.settled_at for row in rows if row.settled_at is not None], default=None)
-        parts = [each for each in unused if may_be_of(rows[0], each, self._terms)]
+        parts = [each for each in unused if returning.may_be_of(rows[0], each, self._terms)]
         parts = [each for each in parts if latest is None or each.at <= latest]
         returned = sum([each.minor for each in parts])
         won = rows[0].kind == "dispute" and any("dispute_won" in e.findings for e in funds)
@@ -450,7 +441,7 @@ class Settling:
         else:
             for row in rows:
                 found = never_notified(row, as_of=self._terms.as_of)
-                known = (("won", True),) if won and balance_of(row) > 0 else ()
+                known = (("won", True),) if won and returning.balance_of(row) > 0 else ()
                 self._tally.report(replace(found, facts=found.facts + known))
             self._tally.place_lines(rows, "settled_never_notified")
             return unused
@@ -458,7 +449,7 @@ class Settling:
         order = parts[0].order if parts else (named or [funds[0].order])[0]
         more = Money(minor=taken - returned, currency=currency)
         self._report_back(cause, parts, rows, order=order, more=more, facts=facts)
-        return without(unused, parts)
+        return returning.without(unused, parts)
 
     def _report_back(
         self,
@@ -538,7 +529,6 @@ def _candidate(row: StatementRow, at: Instant) -> Candidate:
 
 
 def never_notified(row: StatementRow, *, as_of: Instant) -> Break:
-    """Return the break of a statement line that no ledger knows."""
     money = Money(minor=abs(row.gross), currency=row.currency)
     back = row.kind == "dispute" and row.gross > 0
     return Break(
@@ -556,7 +546,7 @@ def never_notified(row: StatementRow, *, as_of: Instant) -> Break:
 
 def unsettled_by(row: StatementRow) -> Money:
     """Return what a line without a movement leaves unsettled: what it paid too much."""
-    return Money(minor=-balance_of(row), currency=row.currency)
+    return Money(minor=-returning.balance_of(row), currency=row.currency)
 
 
 def _both(capture: Capture, rows: Iterable[StatementRow]) -> list[Money]:

@@ -77,7 +77,6 @@ class Tally:
         return rows
 
     def book(self, rows: Iterable[BookRow]) -> Iterator[BookRow]:
-        """Count rows and pass them on."""
         return chain.from_iterable(map(self._read_book, _batches(rows)))
 
     def _read_book(self, rows: list[BookRow]) -> list[BookRow]:
@@ -86,7 +85,6 @@ class Tally:
         return rows
 
     def statements(self, rows: Iterable[StatementRow]) -> Iterator[StatementRow]:
-        """Count rows and pass them on."""
         return chain.from_iterable(map(self._read_statements, _batches(rows)))
 
     def _read_statements(self, rows: list[StatementRow]) -> list[StatementRow]:
@@ -99,7 +97,6 @@ class Tally:
     # --- as they are decided
 
     def place_orders(self, rows: Iterable[TakingRow], bucket: Bucket) -> None:
-        """Count orders in a bucket."""
         for row in rows:
             self._add_order(self._sheet("takings", bucket), row)
 
@@ -112,19 +109,16 @@ class Tally:
             _add(sheet[currency], minor)
 
     def place_book(self, rows: Iterable[BookRow], bucket: Bucket) -> None:
-        """Count book lines in a bucket."""
         sheet = self._sheet("book", bucket)
         for row in rows:
             _add(sheet[row.currency], row.minor)
 
     def place_captures(self, captures: Iterable[Capture], bucket: Bucket) -> None:
-        """Count captures in a bucket."""
         sheet = self._sheet("settlement", bucket)
         for capture in captures:
             _add(sheet[capture.currency], capture.minor)
 
     def place_lines(self, rows: Iterable[StatementRow], bucket: Bucket) -> None:
-        """Count statement lines in a bucket."""
         sheet = self._sheet("statement", bucket)
         for row in rows:
             _add(sheet[row.currency], row.gross, fee=row.fee, net=row.net)
@@ -150,10 +144,7 @@ class Tally:
         decisions, self._decisions = self._decisions, []
         return decisions
 
-    # --- in the end
-
     def absorb(self, other: Tally) -> None:
-        """Add the counts of another tally."""
         for side, sheet in other.read.items():
             _merge(self.read[side], sheet)
         for place, sheet in other.placed.items():
@@ -165,7 +156,6 @@ class Tally:
         self.unsearched += other.unsearched
 
     def control(self, as_of: Instant) -> Control:
-        """Return the totals."""
         whole = Tally(self._home)
         for place, sheet in self.placed.items():
             _merge(whole.placed.setdefault(place, Sheet()), sheet)

@@ -49,7 +49,6 @@ class Figure:
         return (self.table, self.currency, self.line, self.what)
 
     def document(self) -> list[Any]:
-        """Return the figure as a JSON list."""
         return [*self.name, self.count, self.sum]
 
 
@@ -109,9 +108,6 @@ def _figure(
     table: str, currency: str | None, line: str, what: str, count: int, total: int
 ) -> Figure:
     return figure_of([table, currency or "", line, what, count, total])
-
-
-# --- adjustments ---------------------------------------------------------------------------------
 
 
 @frozen
@@ -240,7 +236,6 @@ def adjusted_in(rows: Iterable[AdjustmentRow]) -> tuple[Adjusted, ...]:
 
 
 def closing_document(closing: Closing) -> dict[str, Any]:
-    """Return the closing as JSON values."""
     month = closing.month
     ends = {"start": format_instant(month.start), "end": format_instant(month.end)}
     return {

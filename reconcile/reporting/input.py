@@ -65,9 +65,6 @@ class ChangeSeen:
     because: tuple[str, ...]
 
 
-# --- orders with their statement lines -----------------------------------------------------------
-
-
 def merged(takings: Iterable[LedgerLine], rows: Iterable[StatementRow]) -> Iterator[OrderSeen]:
     """Merge ledger lines and statement lines; both streams ascend by key."""
     orders = groupby(takings, key=lambda taking: taking.key)
@@ -102,7 +99,6 @@ def _together(takings: list[LedgerLine], rows: list[StatementRow]) -> Iterator[O
 
 
 def line_of(row: StatementRow) -> StatementLine:
-    """Return the statement line of a row."""
     return StatementLine(
         line_id=row.line_id,
         payment=row.payment,
@@ -116,9 +112,6 @@ def line_of(row: StatementRow) -> StatementLine:
         payout=row.payout,
         source=row.source,
     )
-
-
-# --- statement lines and the movements that they settle ------------------------------------------
 
 
 _SETTLES: Final[dict[StatementKind, tuple[EntryKind, ...]]] = {
@@ -253,8 +246,6 @@ def signed(line: StatementLine) -> tuple[int, int, int]:
     gross = balance_of(line)
     return gross, line.fee, line.net if gross == line.gross else gross - line.fee
 
-
-# --- where the money of a statement line is ------------------------------------------------------
 
 _UNBOOKED: Final[frozenset[Bucket]] = frozenset({"bank_line_unknown", "awaiting_statement"})
 """Buckets of a provider's bank lines without a known payout."""

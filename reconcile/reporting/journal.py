@@ -93,9 +93,9 @@ class Transaction:
     what: str
     currency: str
     postings: tuple[Posting, ...]
-    order: str | None
-    payment: str | None
-    source: str | None
+    order: str | None = None
+    payment: str | None = None
+    source: str | None = None
     cites: tuple[str, ...]
 
 
@@ -183,9 +183,6 @@ def _abroad(
         )
 
 
-# --- in the bank, as its own statement confirms --------------------------------------------------
-
-
 def confirmed(bank: BankView, *, start: Instant, end: Instant) -> Iterator[Transaction]:
     """Yield what the bank booked and exchanged, dated from `start` on and before `end`."""
     found = [each for link in bank.links for each in _of_link(link)]
@@ -213,32 +210,23 @@ def _of_link(link: Link) -> Iterator[Transaction]:
             what=what,
             currency=money.currency,
             postings=_moving("exchange", out_of, money.minor),
-            order=None,
-            payment=None,
             source=link.payouts[0].source or None,
             cites=(*payouts, *[each.line_id for each in link.lines]),
         )
 
 
 def _in_bank(line: BankLine, against: Role, *, cites: tuple[str, ...]) -> Transaction:
-    """Return the transaction of one bank line."""
     return Transaction(
         at=line.booked_at,
         what="confirmed by bank statement",
         currency=line.currency,
         postings=_moving("bank", against, line.minor),
-        order=None,
-        payment=None,
-        source=None,
         cites=(line.line_id, *cites),
     )
 
 
 def _moving(into: Role, out_of: Role, minor: int) -> tuple[Posting, ...]:
     return Posting(role=into, minor=minor), Posting(role=out_of, minor=-minor)
-
-
-# --- written off ---------------------------------------------------------------------------------
 
 
 def written_off(
@@ -265,7 +253,6 @@ def written_off(
                 postings=_moving(account, "write_offs", minor),
                 order=found.order,
                 payment=found.payment,
-                source=None,
                 cites=(found.identity, *step.cites),
             )
 

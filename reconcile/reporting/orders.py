@@ -7,28 +7,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from typing import Final
+from typing import Final, TypeVar
 
 from reconcile.instants import DAY, Instant
 from reconcile.ledger.ledger import OUTCOMES, Outcome
 from reconcile.ledger.vocabulary import FINDING_CODES, FINDINGS, FindingCode
 from reconcile.matching.ledger_lines import LedgerLine
 from reconcile.periods import Calendar
-from reconcile.reporting.report import (
-    GROUPS,
-    STEPS,
-    ControlRow,
-    FindingRow,
-    FlowRow,
-    FlowStep,
-    NoOrder,
-    OutcomeGroup,
-    OutcomeRow,
-    Scope,
-    TimeRow,
-)
+from reconcile.reporting import report as r
 
-GROUP_OF: Final[dict[Outcome, OutcomeGroup]] = {
+GROUP_OF: Final[dict[Outcome, r.OutcomeGroup]] = {
     "succeeded": "success",
     "charged_back": "success",
     "refunded": "success",
@@ -56,47 +44,44 @@ WEEKLY_UP_TO: Final = 732 * DAY
 """Longest period charted by week: two years are 105 columns. Longer ones are charted by month."""
 
 
-def standing(taking: LedgerLine, scope: Scope, *, moved: bool) -> tuple[FlowStep, ...]:
+def standing(taking: LedgerLine, scope: r.Scope, *, moved: bool) -> tuple[r.FlowStep, ...]:
     """Return the steps of an order in the period; none if it is not of the period."""
     closed = taking.closed_at
     if closed is not None:
         closed = max(closed, taking.opened_at)
     if taking.opened_at >= scope.end or (closed is not None and closed < scope.start):
         return ("other",) if moved else ()
-    entered: FlowStep = "opening" if taking.opened_at < scope.start else "new"
+    entered: r.FlowStep = "opening" if taking.opened_at < scope.start else "new"
     return (entered, "closing" if closed is None or closed >= scope.end else "closed")
 
 
-class FlowSums:
-    """Number and prices of orders, by currency and step."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[tuple[str, FlowStep]] = Counter()
-        self._sums: Counter[tuple[str, FlowStep]] = Counter()
-        self._currencies: set[str] = set()
-
-    def add(self, currency: str, steps: tuple[FlowStep, ...], price: int) -> None:
-        """Add an order of the period."""
-        self._currencies.add(currency)
-        for step in steps:
-            self._counts[currency, step] += 1
-            self._sums[currency, step] += price
-
-    def rows(self) -> tuple[FlowRow, ...]:
-        """Return every step of every currency, also without orders."""
-        return tuple(
-            FlowRow(
-                currency=currency or None,
-                step=step,
-                count=self._counts[currency, step],
-                sum=self._sums[currency, step],
-            )
-            for currency in sorted(self._currencies)
-            for step in STEPS
-        )
+Key = TypeVar("Key")
 
 
-OutcomeBucket = Outcome | NoOrder
+class Totals(dict[Key, list[int]]):
+    """Sums by key, as many for each key as are added to it."""
+
+    def add(self, key: Key, *values: int) -> None:
+        sums = self.get(key)
+        if sums is None:
+            self[key] = list(values)
+            return
+        for place, value in enumerate(values):
+            sums[place] += value
+
+
+def flow_rows(flow: Totals[tuple[str, r.FlowStep]]) -> tuple[r.FlowRow, ...]:
+    """Return every step of every currency, also without orders. `flow`: number and prices."""
+    none = [0, 0]
+    return tuple(
+        r.FlowRow(currency=currency or None, step=step, count=count, sum=total)
+        for currency in sorted({currency for currency, _ in flow})
+        for step in r.STEPS
+        for count, total in (flow.get((currency, step), none),)
+    )
+
+
+OutcomeBucket = Outcome | r.NoOrder
 _BUCKETS: Final[tuple[OutcomeBucket, ...]] = (*OUTCOMES, "no_order")
 
 
@@ -104,34 +89,31 @@ class ControlSums:
     """Orders, prices and money by currency and outcome. `money` is given by flow."""
 
     def __init__(self) -> None:
-        self._orders: Counter[tuple[str, OutcomeBucket]] = Counter()
-        self._prices: Counter[tuple[str, OutcomeBucket]] = Counter()
+        self._orders: Totals[tuple[str, OutcomeBucket]] = Totals()
         self._money: Counter[tuple[str, OutcomeBucket, str]] = Counter()
 
     def order(self, currency: str, outcome: Outcome, price: int) -> None:
-        """Add an order of the period."""
-        self._orders[currency, outcome] += 1
-        self._prices[currency, outcome] += price
+        self._orders.add((currency, outcome), 1, price)
 
     def money(self, currency: str, bucket: OutcomeBucket, *, flow: str, minor: int) -> None:
-        """Add a movement placed in the period."""
         self._money[currency, bucket, flow] += minor
 
-    def rows(self) -> tuple[ControlRow, ...]:
+    def rows(self) -> tuple[r.ControlRow, ...]:
         """Return the rows by currency, then by outcome, the most decisive first."""
         keys = set(self._orders) | {(currency, bucket) for currency, bucket, _ in self._money}
         found = sorted(keys, key=lambda key: (key[0], _BUCKETS.index(key[1])))
         return tuple(
-            ControlRow(
+            r.ControlRow(
                 currency=currency or None,
                 bucket=bucket,
-                count=self._orders[currency, bucket],
-                sum=self._prices[currency, bucket],
+                count=count,
+                sum=total,
                 captured=self._money[currency, bucket, "captured"],
                 refunded=self._money[currency, bucket, "refunded"],
                 lost=self._money[currency, bucket, "lost_in_disputes"],
             )
             for currency, bucket in found
+            for count, total in (self._orders.get((currency, bucket), [0, 0]),)
         )
 
 
@@ -144,7 +126,6 @@ class OutcomeSums:
         self._findings: Counter[FindingCode] = Counter()
 
     def add(self, taking: LedgerLine) -> None:
-        """Add an order of the period."""
         key = (taking.outcome, taking.reason)
         self._orders[key] += 1
         if len(taking.payments) > 1:
@@ -153,11 +134,11 @@ class OutcomeSums:
             self._odd[(*key, code)] += 1
             self._findings[code] += 1
 
-    def rows(self) -> tuple[OutcomeRow, ...]:
+    def rows(self) -> tuple[r.OutcomeRow, ...]:
         """Return the rows by outcome, the most decisive first, then by reason."""
         found = sorted(self._orders, key=lambda key: (OUTCOMES.index(key[0]), key[1]))
         return tuple(
-            OutcomeRow(
+            r.OutcomeRow(
                 outcome=outcome,
                 group=GROUP_OF[outcome],
                 reason=reason,
@@ -170,10 +151,12 @@ class OutcomeSums:
             for outcome, reason in found
         )
 
-    def findings(self) -> tuple[FindingRow, ...]:
+    def findings(self) -> tuple[r.FindingRow, ...]:
         """Return the findings as in the vocabulary, the harmless first."""
         return tuple(
-            FindingRow(finding=code, severity=FINDINGS[code].severity, orders=self._findings[code])
+            r.FindingRow(
+                finding=code, severity=FINDINGS[code].severity, orders=self._findings[code]
+            )
             for code in FINDING_CODES
             if code in self._findings
         )
@@ -182,7 +165,7 @@ class OutcomeSums:
 class TimeSums:
     """Orders opened in each stretch of the period, by group of outcome."""
 
-    def __init__(self, scope: Scope, calendar: Calendar) -> None:
+    def __init__(self, scope: r.Scope, calendar: Calendar) -> None:
         self._starts = stretches(scope.start, scope.end, calendar)
         self._counts: list[Counter[str]] = [Counter() for _ in self._starts]
 
@@ -191,10 +174,10 @@ class TimeSums:
         place = bisect_right(self._starts, taking.opened_at) - 1
         self._counts[place][GROUP_OF[taking.outcome]] += 1
 
-    def rows(self) -> tuple[TimeRow, ...]:
+    def rows(self) -> tuple[r.TimeRow, ...]:
         """Return every stretch, also the empty ones."""
         return tuple(
-            TimeRow(start=start, **{group: counts[group] for group in GROUPS})
+            r.TimeRow(start=start, **{group: counts[group] for group in r.GROUPS})
             for start, counts in zip(self._starts, self._counts, strict=True)
         )
 

@@ -134,7 +134,6 @@ class Tie:
 
     @property
     def holds(self) -> bool:
-        """Whether both sides are equal."""
         return self.left_value == self.right_value
 
 
@@ -215,7 +214,6 @@ class OutcomeRow:
 
     @property
     def sentence(self) -> str:
-        """The reason, for people."""
         return reason_words(self.reason)
 
 
@@ -229,7 +227,6 @@ class FindingRow:
 
     @property
     def sentence(self) -> str:
-        """The finding, for people."""
         return finding_words(self.finding)
 
 
@@ -414,11 +411,7 @@ class PeriodReport:
 
     @property
     def ties_hold(self) -> bool:
-        """Whether every tie holds."""
         return all(tie.holds for tie in self.ties)
-
-
-# --- sums that must be equal ---------------------------------------------------------------------
 
 
 def ties(

@@ -135,7 +135,6 @@ def _by_currency(rows: Sequence[BreakAgeRow]) -> list[tuple[str, list[BreakAgeRo
 
 
 def _sums(rows: Sequence[BreakAgeRow]) -> dict[str, Any]:
-    """Return the sums that both totals of breaks have."""
     return {
         "count": sum(row.count for row in rows),
         "accepted": sum(row.count for row in rows if row.state == "accepted"),

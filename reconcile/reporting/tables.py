@@ -29,7 +29,6 @@ class Column:
 
     @property
     def heading(self) -> str:
-        """The heading for people."""
         return _HEADINGS.get(self.name, self.name.replace("_", " ").capitalize())
 
 
@@ -97,7 +96,6 @@ class ReportTable:
     columns: tuple[Column, ...]
 
     def rows(self, report: PeriodReport) -> tuple[Any, ...]:
-        """Return the rows of a report."""
         return tuple(getattr(report, self.name))
 
 
@@ -260,9 +258,6 @@ TABLES: Final[tuple[ReportTable, ...]] = (
 )
 """In reading order: the orders and why, what is wrong, what changed late and what it cost; then the
 proof in full; lists of single items last."""
-
-
-# --- the report as JSON values, and back ---------------------------------------------------------
 
 
 def scope_document(scope: Scope) -> dict[str, Any]:

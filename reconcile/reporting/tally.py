@@ -18,6 +18,8 @@ from reconcile.matching.breaks import BREAK_CAUSES, BreakCause, at_risk
 from reconcile.matching.ledger_lines import LedgerLine, Taken
 from reconcile.money import Money
 from reconcile.periods import IN_UTC, Calendar
+from reconcile.reporting import orders
+from reconcile.reporting import report as r
 from reconcile.reporting.input import (
     BankView,
     BreakSeen,
@@ -26,41 +28,6 @@ from reconcile.reporting.input import (
     SettledLine,
     settled,
 )
-from reconcile.reporting.orders import (
-    NO_CURRENCY,
-    ControlSums,
-    FlowSums,
-    OutcomeSums,
-    TimeSums,
-    standing,
-)
-from reconcile.reporting.report import (
-    AGES,
-    BANK_FLOWS,
-    FLOWS,
-    Age,
-    BreakAgeRow,
-    BreakLine,
-    ChangeLine,
-    ChangeRow,
-    DelayRow,
-    FeeRow,
-    Flow,
-    LateLine,
-    LateRow,
-    MatchingRow,
-    MoneyRow,
-    NoOrder,
-    Note,
-    PeriodReport,
-    Scope,
-    Tie,
-    Unlisted,
-    ties,
-)
-
-# --- breaks and changes of outcome, counted and listed up to a bound -----------------------------
-
 
 Line = TypeVar("Line")
 
@@ -81,7 +48,6 @@ class Bounded(Generic[Line]):
         self._lines: list[Line] = []
 
     def add(self, line: Line) -> None:
-        """Add a line."""
         self.seen += 1
         self._lines.append(line)
         if len(self._lines) > 2 * self.bound:
@@ -97,29 +63,25 @@ class BreakSums:
 
     def __init__(self, bound: int, *, as_of: Instant) -> None:
         self._as_of = as_of
-        self._counts: Counter[tuple[BreakCause, Age, str, str]] = Counter()
-        self._sums: Counter[tuple[BreakCause, Age, str, str]] = Counter()
-        self._risks: Counter[tuple[BreakCause, Age, str, str]] = Counter()
+        self._sums: orders.Totals[tuple[BreakCause, r.Age, str, str]] = orders.Totals()
         self.never_notified: set[str] = set()
         self._unknown: Counter[str] = Counter()
-        self.lines: Bounded[BreakLine] = Bounded(
+        self.lines: Bounded[r.BreakLine] = Bounded(
             bound, key=lambda line: (line.since, line.identity)
         )
 
     def add(self, seen: BreakSeen) -> None:
-        """Add a break."""
         found = seen.found
         aged = max(self._as_of - found.since, 0) // DAY
-        key = (found.cause, AGES[bisect_left(_AGES, aged)], seen.state, found.money.currency)
-        self._counts[key] += 1
-        self._sums[key] += found.money.minor
-        self._risks[key] += 0 if seen.state == "accepted" else at_risk(found)
+        key = (found.cause, r.AGES[bisect_left(_AGES, aged)], seen.state, found.money.currency)
+        risk = 0 if seen.state == "accepted" else at_risk(found)
+        self._sums.add(key, 1, found.money.minor, risk)
         if found.cause == "settled_never_notified":
             self.never_notified.update(found.cites)
             for money in found.left:
                 self._unknown[money.currency] -= money.minor
         self.lines.add(
-            BreakLine(
+            r.BreakLine(
                 identity=found.identity,
                 cause=found.cause,
                 state=seen.state,
@@ -135,30 +97,31 @@ class BreakSums:
             )
         )
 
-    def rows(self) -> tuple[BreakAgeRow, ...]:
+    def rows(self) -> tuple[r.BreakAgeRow, ...]:
         """Return the rows by cause, age, state and currency."""
         found = sorted(
-            self._counts, key=lambda key: (BREAK_CAUSES.index(key[0]), AGES.index(key[1]), key[2:])
+            self._sums.items(),
+            key=lambda one: (BREAK_CAUSES.index(one[0][0]), r.AGES.index(one[0][1]), one[0][2:]),
         )
         return tuple(
-            BreakAgeRow(
+            r.BreakAgeRow(
                 cause=cause,
                 age=age,
                 state=state,
                 currency=currency,
-                count=self._counts[cause, age, state, currency],
-                sum=self._sums[cause, age, state, currency],
-                at_risk=self._risks[cause, age, state, currency],
+                count=count,
+                sum=total,
+                at_risk=risk,
             )
-            for cause, age, state, currency in found
+            for (cause, age, state, currency), (count, total, risk) in found
         )
 
-    def ties(self, money: Sequence[MoneyRow]) -> Iterator[Tie]:
+    def ties(self, money: Sequence[r.MoneyRow]) -> Iterator[r.Tie]:
         """Yield that lines without a webhook are equal in the money table and among the breaks."""
         rows = [row for row in money if row.flow == "not_notified"]
-        counted = sum(n for key, n in self._counts.items() if key[0] == "settled_never_notified")
+        counted = sum(s[0] for key, s in self._sums.items() if key[0] == "settled_never_notified")
         left, right = "money, not notified", "breaks, settled never notified"
-        yield Tie(
+        yield r.Tie(
             name="lines not notified",
             currency=None,
             left=left,
@@ -167,7 +130,7 @@ class BreakSums:
             right_value=counted,
         )
         for row in rows:
-            yield Tie(
+            yield r.Tie(
                 name="not notified",
                 currency=row.currency,
                 left=left,
@@ -177,38 +140,7 @@ class BreakSums:
             )
 
 
-class ChangeSums:
-    """Changed outcomes of earlier orders, and a list of the first."""
-
-    def __init__(self, bound: int) -> None:
-        self._counts: Counter[tuple[Outcome, Outcome]] = Counter()
-        self.lines: Bounded[ChangeLine] = Bounded(bound, key=lambda line: (line.at, line.order))
-
-    def add(self, seen: ChangeSeen) -> None:
-        """Add an order whose outcome changed."""
-        self._counts[seen.before, seen.after] += 1
-        self.lines.add(
-            ChangeLine(
-                order=seen.order,
-                at=seen.at,
-                before=seen.before,
-                after=seen.after,
-                because=" ".join(seen.because),
-            )
-        )
-
-    def rows(self) -> tuple[ChangeRow, ...]:
-        """Return the rows by outcome before and after."""
-        return tuple(
-            ChangeRow(before=before, after=after, count=self._counts[before, after])
-            for before, after in sorted(self._counts)
-        )
-
-
-# --- money ---------------------------------------------------------------------------------------
-
-
-FLOW_OF: Final[dict[EntryKind, Flow]] = {
+FLOW_OF: Final[dict[EntryKind, r.Flow]] = {
     "captured": "captured",
     "refunded": "refunded",
     "reversed": "refunded",
@@ -233,11 +165,10 @@ class MoneySums:
     """Number and sums of movements by currency and flow. Returned money is positive."""
 
     def __init__(self) -> None:
-        self._counts: Counter[tuple[str, Flow]] = Counter()
-        self._sums: Counter[tuple[str, Flow]] = Counter()
+        self._counts: Counter[tuple[str, r.Flow]] = Counter()
+        self._sums: Counter[tuple[str, r.Flow]] = Counter()
 
-    def add(self, currency: str, flow: Flow, minor: int) -> None:
-        """Add a movement or a line."""
+    def add(self, currency: str, flow: r.Flow, minor: int) -> None:
         self._counts[currency, flow] += 1
         self._sums[currency, flow] += minor
 
@@ -246,10 +177,10 @@ class MoneySums:
         self.add(missing.currency, "bank_differs", missing.minor)
         self._sums[missing.currency, "in_bank"] -= missing.minor
 
-    def rows(self, *, bank: bool) -> tuple[MoneyRow, ...]:
+    def rows(self, *, bank: bool) -> tuple[r.MoneyRow, ...]:
         """Return every flow of every currency; flows of the bank only if `bank`."""
         abroad = any(flow == "other_currency" for _, flow in self._counts)
-        flows = [flow for flow in FLOWS if bank or flow not in BANK_FLOWS]
+        flows = [flow for flow in r.FLOWS if bank or flow not in r.BANK_FLOWS]
         flows = [flow for flow in flows if abroad or flow != "other_currency"]
         currencies = sorted({currency for currency, _ in self._counts})
         for currency in currencies:
@@ -258,111 +189,16 @@ class MoneySums:
             gone = [self._sums[currency, f] for f in ("refunded", "lost_in_disputes", "fees")]
             self._sums[currency, "net"] = self._sums[currency, "captured"] - sum(gone)
         return tuple(
-            MoneyRow(currency=c, flow=flow, count=self._counts[c, flow], sum=self._sums[c, flow])
+            r.MoneyRow(currency=c, flow=flow, count=self._counts[c, flow], sum=self._sums[c, flow])
             for c in currencies
             for flow in flows
         )
 
 
-class FeeSums:
-    """Number and sums of statement lines by currency and kind."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[tuple[str, str]] = Counter()
-        self._sums: Counter[tuple[str, str, str]] = Counter()
-
-    def add(self, each: SettledLine) -> None:
-        """Add a line placed in the period."""
-        key = (each.line.currency, each.line.kind)
-        self._counts[key] += 1
-        self._sums[(*key, "gross")] += each.gross
-        self._sums[(*key, "fee")] += each.fee
-        self._sums[(*key, "net")] += each.net
-
-    def rows(self) -> tuple[FeeRow, ...]:
-        """Return the rows by currency and kind."""
-        return tuple(
-            FeeRow(
-                currency=currency,
-                kind=kind,
-                count=self._counts[currency, kind],
-                gross=self._sums[currency, kind, "gross"],
-                fee=self._sums[currency, kind, "fee"],
-                net=self._sums[currency, kind, "net"],
-            )
-            for currency, kind in sorted(self._counts)
-        )
-
-
-class DelaySums:
-    """Number of movements by their delay until they became known."""
-
-    def __init__(self) -> None:
-        self._counts = [0] * (len(DELAYS) + 1)
-
-    def add(self, taken: Taken) -> None:
-        """Add a movement placed in the period."""
-        self._counts[bisect_left(DELAYS, taken.received_at - taken.at)] += 1
-
-    def rows(self) -> tuple[DelayRow, ...]:
-        """Return every class, also the empty ones."""
-        return tuple(
-            DelayRow(up_to=up_to, movements=count)
-            for up_to, count in zip((*DELAYS, None), self._counts, strict=True)
-        )
-
-
-class LateSums:
-    """Movements of earlier months that became known in the period."""
-
-    def __init__(self, bound: int, calendar: Calendar) -> None:
-        self._calendar = calendar
-        self._counts: Counter[tuple[str, str, str]] = Counter()
-        self._sums: Counter[tuple[str, str, str]] = Counter()
-        self.lines: Bounded[LateLine] = Bounded(
-            bound, key=lambda line: (line.received_at, line.order, line.payment, line.cites)
-        )
-
-    def add(self, taking: LedgerLine, taken: Taken) -> None:
-        """Add such a movement."""
-        key = (self._calendar.day_of(taken.at)[:7], taken.kind, taken.currency)
-        self._counts[key] += 1
-        self._sums[key] += taken.minor
-        self.lines.add(
-            LateLine(
-                order=taking.order,
-                kind=taken.kind,
-                source=taken.source,
-                payment=taken.payment,
-                currency=taken.currency,
-                sum=taken.minor,
-                at=taken.at,
-                received_at=taken.received_at,
-                cites=taken.cites,
-            )
-        )
-
-    def rows(self) -> tuple[LateRow, ...]:
-        """Return the rows by month, kind and currency."""
-        return tuple(
-            LateRow(
-                month=month,
-                kind=kind,
-                currency=currency,
-                count=self._counts[month, kind, currency],
-                sum=self._sums[month, kind, currency],
-            )
-            for month, kind, currency in sorted(self._counts)
-        )
-
-
-# --- the period ----------------------------------------------------------------------------------
-
-
 BREAK_LINES_MAX: Final = 100_000
 """Breaks listed: as many as a person can filter in a spreadsheet; about 100 MB of memory."""
 
-_FLOW_OF_LINE: Final[dict[StatementKind, Flow]] = {
+_FLOW_OF_LINE: Final[dict[StatementKind, r.Flow]] = {
     "payment": "captured",
     "refund": "refunded",
     "dispute": "lost_in_disputes",
@@ -377,7 +213,7 @@ class PeriodTally:
 
     def __init__(
         self,
-        scope: Scope,
+        scope: r.Scope,
         *,
         calendar: Calendar = IN_UTC,
         elsewhere: Set[str] = frozenset(),
@@ -396,15 +232,22 @@ class PeriodTally:
         if bank is not None:
             for missing in bank.differing(start=scope.start, end=scope.end):
                 self._money.differ(missing)
-        self._flow = FlowSums()
-        self._control = ControlSums()
-        self._outcomes = OutcomeSums()
-        self._times = TimeSums(scope, calendar)
-        self._fees = FeeSums()
-        self._delays = DelaySums()
-        self._late = LateSums(LATE_LINES_MAX, calendar)
+        self._flow: orders.Totals[tuple[str, r.FlowStep]] = orders.Totals()
+        self._control = orders.ControlSums()
+        self._outcomes = orders.OutcomeSums()
+        self._times = orders.TimeSums(scope, calendar)
+        self._fees: orders.Totals[tuple[str, str]] = orders.Totals()
+        self._delays = [0] * (len(DELAYS) + 1)
+        self._calendar = calendar
+        self._late: orders.Totals[tuple[str, str, str]] = orders.Totals()
+        self._late_lines: Bounded[r.LateLine] = Bounded(
+            LATE_LINES_MAX, key=lambda one: (one.received_at, one.order, one.payment, one.cites)
+        )
         self._breaks = BreakSums(break_lines, as_of=scope.as_of)
-        self._changes = ChangeSums(LATE_LINES_MAX)
+        self._changes: Counter[tuple[Outcome, Outcome]] = Counter()
+        self._change_lines: Bounded[r.ChangeLine] = Bounded(
+            LATE_LINES_MAX, key=lambda line: (line.at, line.order)
+        )
         self._undated = 0
 
     def order(self, seen: OrderSeen) -> None:
@@ -420,24 +263,38 @@ class PeriodTally:
             moved = self._money_by_ledger(taking, lines)
         if taking is None:
             return
-        steps = standing(taking, self._scope, moved=moved)
+        steps = orders.standing(taking, self._scope, moved=moved)
         if steps:
             price = taking.expected
-            currency = NO_CURRENCY if price is None else price.currency
+            currency = orders.NO_CURRENCY if price is None else price.currency
             if price is None and taking.taken:
                 currency = taking.taken[0].currency
             due = 0 if price is None else price.minor
-            self._flow.add(currency, steps, due)
+            for step in steps:
+                self._flow.add((currency, step), 1, due)
             self._control.order(currency, taking.outcome, due)
             self._outcomes.add(taking)
             if steps[0] == "new":
                 self._times.add(taking)
         for taken in taking.taken:
             if taken.at < self._scope.start <= taken.received_at < self._scope.end:
-                self._late.add(taking, taken)
+                month = self._calendar.day_of(taken.at)[:7]
+                self._late.add((month, taken.kind, taken.currency), 1, taken.minor)
+                self._late_lines.add(
+                    r.LateLine(
+                        order=taking.order,
+                        kind=taken.kind,
+                        source=taken.source,
+                        payment=taken.payment,
+                        currency=taken.currency,
+                        sum=taken.minor,
+                        at=taken.at,
+                        received_at=taken.received_at,
+                        cites=taken.cites,
+                    )
+                )
 
     def found(self, seen: BreakSeen) -> None:
-        """Add a break of an order of the period."""
         self._breaks.add(seen)
 
     def never_notified_elsewhere(self, lines: Set[str]) -> None:
@@ -448,28 +305,36 @@ class PeriodTally:
         self._breaks.never_notified |= lines
 
     def changed(self, seen: ChangeSeen) -> None:
-        """Add an order whose published outcome changed in the period."""
-        self._changes.add(seen)
+        self._changes[seen.before, seen.after] += 1
+        self._change_lines.add(
+            r.ChangeLine(
+                order=seen.order,
+                at=seen.at,
+                before=seen.before,
+                after=seen.after,
+                because=" ".join(seen.because),
+            )
+        )
 
     def report(
         self,
         *,
-        matching: tuple[MatchingRow, ...] = (),
-        matching_ties: tuple[Tie, ...] = (),
+        matching: tuple[r.MatchingRow, ...] = (),
+        matching_ties: tuple[r.Tie, ...] = (),
         notes: tuple[str, ...] = (),
-    ) -> PeriodReport:
+    ) -> r.PeriodReport:
         """Return the report. `matching`: the totals of the run that found the breaks."""
-        flow, control = self._flow.rows(), self._control.rows()
+        flow, control = orders.flow_rows(self._flow), self._control.rows()
         money = self._money.rows(bank=self._bank is not None)
-        own = ties(flow=flow, control=control, money=money)
+        own = r.ties(flow=flow, control=control, money=money)
         if self._scope.basis != "settled":
             own = (*own, *self._breaks.ties(money))
         lists: tuple[tuple[str, Bounded[Any]], ...] = (
             ("break_lines", self._breaks.lines),
-            ("late_lines", self._late.lines),
-            ("change_lines", self._changes.lines),
+            ("late_lines", self._late_lines),
+            ("change_lines", self._change_lines),
         )
-        return PeriodReport(
+        return r.PeriodReport(
             scope=self._scope,
             ties=(*own, *matching_ties),
             flow=flow,
@@ -479,16 +344,28 @@ class PeriodTally:
             outcomes=self._outcomes.rows(),
             findings=self._outcomes.findings(),
             times=self._times.rows(),
-            delays=self._delays.rows(),
+            delays=tuple(
+                r.DelayRow(up_to=up_to, movements=count)
+                for up_to, count in zip((*DELAYS, None), self._delays, strict=True)
+            ),
             breaks=self._breaks.rows(),
-            late=self._late.rows(),
-            changes=self._changes.rows(),
-            fees=self._fees.rows(),
+            late=tuple(
+                r.LateRow(month=month, kind=kind, currency=currency, count=count, sum=total)
+                for (month, kind, currency), (count, total) in sorted(self._late.items())
+            ),
+            changes=tuple(
+                r.ChangeRow(before=before, after=after, count=count)
+                for (before, after), count in sorted(self._changes.items())
+            ),
+            fees=tuple(
+                r.FeeRow(currency=currency, kind=kind, count=count, gross=gross, fee=fee, net=net)
+                for (currency, kind), (count, gross, fee, net) in sorted(self._fees.items())
+            ),
             break_lines=self._breaks.lines.lines(),
-            late_lines=self._late.lines.lines(),
-            change_lines=self._changes.lines.lines(),
+            late_lines=self._late_lines.lines(),
+            change_lines=self._change_lines.lines(),
             unlisted=tuple(
-                Unlisted(
+                r.Unlisted(
                     table=table,
                     listed=min(each.seen, each.bound),
                     bound=each.bound,
@@ -496,13 +373,11 @@ class PeriodTally:
                 )
                 for table, each in lists
             ),
-            notes=tuple(Note(sentence=each) for each in (*self._notes(), *notes)),
+            notes=tuple(r.Note(sentence=each) for each in (*self._notes(), *notes)),
         )
 
-    # --- money -----------------------------------------------------------------------------------
-
     def _money_by_statement(
-        self, lines: tuple[SettledLine, ...], bucket: Outcome | NoOrder
+        self, lines: tuple[SettledLine, ...], bucket: Outcome | r.NoOrder
     ) -> bool:
         """Place lines by their own dates; return whether any is in the period."""
         moved = False
@@ -517,7 +392,7 @@ class PeriodTally:
                 flow = _FLOW_OF_LINE[each.line.kind]
                 self._move(each.line.currency, bucket, flow=flow, minor=each.gross)
             for taken in each.taken:
-                self._delays.add(taken)
+                self._delays[bisect_left(DELAYS, taken.received_at - taken.at)] += 1
         return moved
 
     def _money_by_ledger(self, taking: LedgerLine | None, lines: tuple[SettledLine, ...]) -> bool:
@@ -537,7 +412,7 @@ class PeriodTally:
             moved = True
             flow = FLOW_OF[taken.kind]
             self._move(taken.currency, taking.outcome, flow=flow, minor=taken.minor)
-            self._delays.add(taken)
+            self._delays[bisect_left(DELAYS, taken.received_at - taken.at)] += 1
             if id(taken) in abroad:
                 self._money.add(taken.currency, "other_currency", taken.minor)
             elif id(taken) in settled_by_now:
@@ -568,14 +443,17 @@ class PeriodTally:
 
     def _fee(self, each: SettledLine) -> None:
         """Add net and fee of a line placed in the period."""
-        self._fees.add(each)
+        line = each.line
+        self._fees.add((line.currency, line.kind), 1, each.gross, each.fee, each.net)
         self._money.add(each.line.currency, "settled", each.net)
         if self._bank is not None:
             self._money.add(each.line.currency, self._bank.flow_of(each.line), each.net)
         if each.fee:
             self._money.add(each.line.currency, "fees", each.fee)
 
-    def _move(self, currency: str, bucket: Outcome | NoOrder, *, flow: Flow, minor: int) -> None:
+    def _move(
+        self, currency: str, bucket: Outcome | r.NoOrder, *, flow: r.Flow, minor: int
+    ) -> None:
         amount = minor if flow == "captured" else -minor
         self._money.add(currency, flow, amount)
         self._control.money(currency, bucket, flow=flow, minor=amount)

@@ -58,7 +58,6 @@ class VerifierKey:
 
     @property
     def id(self) -> bytes:
-        """See `key_id`."""
         return key_id(self.name, self.kind, self.raw)
 
     @property

@@ -200,7 +200,6 @@ class Frontier:
         self._subtrees: list[Hash] = []
 
     def append(self, leaf: Hash) -> None:
-        """Append the hash of a leaf."""
         carried, found = self.size, leaf
         while carried & 1:
             found = node_hash(self._subtrees.pop(), found)
@@ -209,7 +208,6 @@ class Frontier:
         self.size += 1
 
     def head(self) -> Hash:
-        """Return the head of the tree."""
         return _joined(self._subtrees)
 
 
@@ -286,5 +284,4 @@ class Tail:
         return made
 
     def head(self) -> Hash:
-        """Return the head of the log."""
         return computed((0, self.size), self._kept)

@@ -57,7 +57,6 @@ Counted = tuple[bytes, int, int]
 
 
 def entry_hash(entry: Counted) -> Hash:
-    """Return the hash of one entry."""
     of, leaves, last = entry
     entry_json = f'\x00{{"last":{last},"leaves":{leaves},"of":"{of.hex()}"}}'
     return sha256(entry_json.encode("ascii")).digest()
@@ -77,7 +76,6 @@ def keyed(entry: Counted) -> Keyed:
 
 
 def group_of(commitment: bytes, bits: int = GROUPED) -> int:
-    """Return the group of a commitment."""
     return int.from_bytes(commitment, "big") >> (BITS - bits)
 
 
@@ -138,7 +136,6 @@ class OrderTree:
         return self._groups.get(group_of(commitment), {}).get(commitment)
 
     def put(self, entry: OrderEntry) -> None:
-        """Add or replace an order."""
         place = group_of(entry.commitment)
         group = self._groups.setdefault(place, {})
         self.count += entry.commitment not in group
@@ -146,7 +143,6 @@ class OrderTree:
         self._touched.add(place)
 
     def root(self) -> Hash:
-        """Return the root of the tree."""
         for place in self._touched:
             group = sorted(self._groups[place].items())
             items = [keyed(OrderEntry(of, *counts)) for of, counts in group]
