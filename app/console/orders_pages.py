@@ -19,7 +19,7 @@ from app.console.view import ROWS, Document, View
 from app.console.words import VERDICTS as SENTENCES
 from app.core.errors import NotFoundError, UsageError
 from app.finance.break_acts import breaks_of
-from app.monitoring.alarm_messages import owners_of
+from app.monitoring.alarm_messages import owners_of_alarms
 from app.monitoring.health import COUNTED, overview
 from app.monitoring.watchdog import Watched, alarms
 from app.orders import delivery_log, find_orders, notify_shop, order_notes, read_orders
@@ -60,7 +60,7 @@ async def now_document(view: View) -> Document:
     found = await alarms(Watched(view.context))
     waits = await view.console.proposals.waiting(kinds=shown_kinds(view))
     proposals = len(waits) if view.person.may_read("proposals") else None
-    owners = await owners_of(view.context, found)
+    owners = await owners_of_alarms(view.context, found)
     return {
         "at": format_instant(view.context.clock.now()),
         "groups": {

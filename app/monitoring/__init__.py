@@ -1,4 +1,4 @@
-"""Whether all is well: preflight checks, alarms, and what a supervisor asks."""
+"""Monitoring: preflight checks, alarms, and the state of the service."""
 
 __all__ = (
     "alarm_messages",

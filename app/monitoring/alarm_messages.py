@@ -1,15 +1,14 @@
-"""Tells whoever is called of each alarm: once when it is raised, once when it is over, by a signed
-post, by mail, or by both; and who is at it.
+"""Notices of alarms: one when an alarm is raised, one when it is over, by signed post or mail; and
+the owners of alarms.
 
-    (1) note what the watchdog sees  (2) take what is due  (3) send it  (4) write down that it was
+    (1) store what the watchdog sees  (2) claim due notices  (3) send them  (4) store that
 
-Between (2) and (4) other processes pass it over; if this one dies there, it is sent again with the
-same id. An alarm is over when no receiver has seen it for OVER_AFTER: one of them may know what
-another does not, and a restart, or an alarm that comes and goes, is no recovery.
+Between (2) and (4) other processes skip a notice; if this one dies there, it is sent again with the
+same id. An alarm is over when no receiver has seen it for OVER_AFTER: one receiver may know more
+than another, and a restart, or an alarm that comes and goes, is no recovery.
 
-Whoever takes an alarm says that they are at it, and how far, so that two people do not do the same.
-It changes nothing about the alarm, which ends by itself when its reason does; who was at it is then
-forgotten here and stays in the trail.
+A person who takes an alarm becomes its owner, with a state, so that two people don't do the same.
+The alarm still ends only with its reason; then the owner is deleted, and stays in the trail.
 """
 
 from __future__ import annotations
@@ -43,26 +42,25 @@ from reconcile.instants import Instant
 log = structlog.get_logger()
 
 OVER_AFTER: Final[instants.Duration] = 3 * instants.MINUTE
-"""Four looks of the watchdog."""
+"""Time of four looks of the watchdog."""
 
 LEASE: Final[instants.Duration] = 5 * instants.MINUTE
-"""For which nobody else sends what one process is sending; many times what a mail takes."""
+"""How long a process claims a notice; a mail takes a small part of it."""
 
 LIMIT_S: Final = 10.0
-"""Seconds that whoever takes a post has to answer."""
+"""Seconds for the answer to a post."""
 
 FIRST_PAUSE: Final[instants.Duration] = instants.MINUTE
 LONGEST_PAUSE: Final[instants.Duration] = instants.HOUR
-"""Between two tries; each pause is twice the one before it."""
+"""Longest pause between two tries; each pause is twice the one before."""
 
 GIVE_UP_AFTER: Final[instants.Duration] = instants.DAY
-"""For which the notice of a recovery is tried again. An alarm is, for as long as it lasts."""
+"""How long the notice of a recovery is tried again. That of an alarm is, as long as it lasts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmNotice:
-    """One notice: that an alarm is raised, or that it is over. Makes the post, whose times are
-    UTC, and the mail, whose times are those of `zone`."""
+    """Notice that an alarm is raised or over, as a post in UTC and as a mail in local time."""
 
     message: monitoring_store.AlarmMessage
     merchant: str
@@ -70,12 +68,12 @@ class AlarmNotice:
 
     @property
     def over(self) -> bool:
-        """Return whether it is the recovery."""
+        """Whether it is the recovery."""
         return self.message.over_at is not None
 
     @property
     def id(self) -> str:
-        """Return an id that is the same for every try and way, and unique to the notice."""
+        """Id that is the same for every try and way, and unique to the notice."""
         return self._id("over" if self.over else "raised")
 
     def _id(self, word: str) -> str:
@@ -111,34 +109,28 @@ class AlarmNotice:
         mail["Message-ID"] = f"<{self.id}@{domain}>"
         if self.over:
             mail["In-Reply-To"] = f"<{self._id('raised')}@{domain}>"
-        lines = [local_text(line, self.zone, named=True) for line in self._lines()]
+        raised = f"Raised at {instants.format_instant(message.raised_at)}."
+        entry = f"What it means and what to do: the runbook, Alarms, `{message.alarm}`."
+        lines = [message.sentence, raised, entry]
+        if message.over_at is not None:
+            over = instants.format_instant(message.over_at)
+            ended = f"The alarm {message.alarm} is over since {over}."
+            lines = [ended, raised, f"It said: {message.sentence}"]
+        lines = [local_text(line, self.zone, named=True) for line in lines]
         mail.set_content("\n\n".join(lines) + "\n")
         return mail
 
-    def _lines(self) -> list[str]:
-        message = self.message
-        raised = f"Raised at {instants.format_instant(message.raised_at)}."
-        if message.over_at is not None:
-            over = instants.format_instant(message.over_at)
-            return [
-                f"The alarm {message.alarm} is over since {over}.",
-                raised,
-                f"It said: {message.sentence}",
-            ]
-        entry = f"What it means and what to do: the runbook, Alarms, `{message.alarm}`."
-        return [message.sentence, raised, entry]
-
 
 class SendsAlarms(Protocol):
-    """A way to notify the people on call."""
+    """Way to notify the people on call."""
 
     async def send(self, notice: AlarmNotice, *, now: Instant) -> None:
-        """Send it. Raise DeliveryFailed where it was not accepted."""
+        """Send a notice. Raises DeliveryFailed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostsAlarms:
-    """Notices by a signed POST."""
+    """Way by signed POST."""
 
     url: str = field(repr=False)
     signer: Source = field(repr=False)
@@ -162,7 +154,7 @@ class PostsAlarms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MailsAlarms:
-    """Notices by mail."""
+    """Way by mail."""
 
     server: MailServer
     sender: str
@@ -174,10 +166,10 @@ class MailsAlarms:
 
 
 class AlarmMessages:
-    """Notices of alarms, sent by the configured ways."""
+    """Sender of notices by the configured ways."""
 
     def __init__(self, context: AppContext, ways: Mapping[str, SendsAlarms]) -> None:
-        """ways: each under its name, `post` or `mail`."""
+        """ways: by name, `post` or `mail`."""
         self._context = context
         self._ways = ways
 
@@ -190,9 +182,16 @@ class AlarmMessages:
         async with self._context.database.writing() as connection:
             for name, alarm in lasting.items():
                 for way in self._ways:
-                    await monitoring_store.put_seen(
-                        connection, _message(name, alarm, way=way, now=now)
+                    message = monitoring_store.AlarmMessage(
+                        alarm=name,
+                        way=way,
+                        reason=alarm.reason,
+                        sentence=alarm.sentence,
+                        raised_at=now,
+                        seen_at=now,
+                        due_at=now,
                     )
+                    await monitoring_store.put_seen(connection, message)
             await monitoring_store.put_over(connection, unseen_since=now - OVER_AFTER, now=now)
 
     async def send_due(self) -> int:
@@ -208,7 +207,7 @@ class AlarmMessages:
                 return False
         way = self._ways.get(message.way)
         unsaid = message.over_at is not None and message.told_at is None
-        if way is None or unsaid:  # not set up any more; or over before it was sent
+        if way is None or unsaid:  # no longer configured, or over before it was sent
             async with self._context.database.writing() as connection:
                 await monitoring_store.delete_message(connection, message)
             return False
@@ -221,7 +220,13 @@ class AlarmMessages:
             await way.send(notice, now=now)  # (3)
         except DeliveryFailed as error:
             log.warning("an alarm was not told", way=message.way, problem=str(error))
-            await self._try_again(message)
+            now = self._context.clock.now()
+            async with self._context.database.writing() as connection:
+                if message.over_at is not None and now - message.over_at > GIVE_UP_AFTER:
+                    await monitoring_store.delete_message(connection, message)
+                else:
+                    pause = min(FIRST_PAUSE * 2 ** min(message.tries, 10), LONGEST_PAUSE)
+                    await monitoring_store.put_failed(connection, message, again_at=now + pause)
             return False
         async with self._context.database.writing() as connection:  # (4)
             if message.over_at is None:
@@ -231,15 +236,6 @@ class AlarmMessages:
             else:
                 await monitoring_store.delete_message(connection, message)
         return True
-
-    async def _try_again(self, message: monitoring_store.AlarmMessage) -> None:
-        now = self._context.clock.now()
-        async with self._context.database.writing() as connection:
-            if message.over_at is not None and now - message.over_at > GIVE_UP_AFTER:
-                await monitoring_store.delete_message(connection, message)
-                return
-            pause = min(FIRST_PAUSE * 2 ** min(message.tries, 10), LONGEST_PAUSE)
-            await monitoring_store.put_failed(connection, message, again_at=now + pause)
 
 
 def alarm_messages_of(context: AppContext, client: httpx2.AsyncClient) -> AlarmMessages | None:
@@ -256,23 +252,11 @@ def alarm_messages_of(context: AppContext, client: httpx2.AsyncClient) -> AlarmM
     return AlarmMessages(context, ways) if ways else None
 
 
-def _message(name: str, alarm: Alarm, *, way: str, now: Instant) -> monitoring_store.AlarmMessage:
-    return monitoring_store.AlarmMessage(
-        alarm=name,
-        way=way,
-        reason=alarm.reason,
-        sentence=alarm.sentence,
-        raised_at=now,
-        seen_at=now,
-        due_at=now,
-    )
-
-
-# --- taking an alarm ------------------------------------------------------------------------------
+# --- owners ---------------------------------------------------------------------------------------
 
 TakenState = Literal["looking", "waiting"]
 TAKEN_STATES: Final[tuple[TakenState, ...]] = get_args(TakenState)
-"""Somebody is at it; somebody waits for another, such as the provider."""
+"""The owner works on it, or waits for another, such as the provider."""
 
 
 async def take_alarm(
@@ -284,8 +268,10 @@ async def take_alarm(
     by: str | None,
     why: str,
 ) -> None:
-    """Store that a person handles a lasting alarm. Raise NotFoundError where it does not last,
-    UsageError for an operator who may not."""
+    """Store the owner of an alarm.
+
+    Raises NotFoundError for an alarm that is over, UsageError for an operator who may not.
+    """
     alarm = lasting.get(name)
     if alarm is None:
         raise NotFoundError(f"the alarm {name!r} does not last any more")
@@ -309,10 +295,10 @@ async def take_alarm(
         )
 
 
-async def owners_of(
+async def owners_of_alarms(
     context: AppContext, lasting: Mapping[str, Alarm]
 ) -> dict[str, monitoring_store.AlarmOwner]:
-    """Return who handles which of the lasting alarms."""
+    """Return the owners of lasting alarms, by alarm."""
     async with context.database.reading() as connection:
         found = await monitoring_store.alarm_owners(connection)
     return {each.alarm: each for each in found if _lasts(each, lasting)}

@@ -1,12 +1,14 @@
-"""The state of the store in a few numbers, which is also the proof that it can be read; and when
-the certificate of the public URL ends, as strangers see it.
+"""The state of the database in a few numbers, which also proves that it can be read; and the end of
+the public URL's certificate, as strangers see it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
+
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.context.context import AppContext
 from app.core.errors import StorePoisoned, StoreUnavailable
@@ -28,10 +30,10 @@ from reconcile.ledger.ledger import OUTCOMES
 # --- the certificate ------------------------------------------------------------------------------
 
 AGAIN_S: Final = 86_400.0
-"""Seconds from an answer to the next look: certificates are renewed weeks before they end."""
+"""Seconds from an answer to the next probe: certificates are renewed weeks before they end."""
 
 UNANSWERED_S: Final = 3_600.0
-"""Seconds to the next look where nobody answered."""
+"""Seconds to the next probe if nobody answered."""
 
 Look = Callable[[str], Awaitable[Instant | None]]
 
@@ -60,44 +62,54 @@ def rest(answered: int) -> float:
     return AGAIN_S if answered else UNANSWERED_S
 
 
-# --- the store ------------------------------------------------------------------------------------
+# --- the database ---------------------------------------------------------------------------------
 
 COUNTED: Final = 100_000
-"""Orders that are due, notifications, and what waits to be sealed are counted up to here whenever
-somebody asks: to count millions would take a third of a second."""
+"""Upper bound of counts of due orders, notifications, and rows to be sealed: counting millions
+would take a third of a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoreState:
-    """Orders whose fold is due, arrivals not yet committed, and orders by outcome (all of them).
+class Overview:
+    """The state of the service for a person, read from the database by any process.
 
-    due      at most COUNTED, as are `notifications`
-    unread   accepted records that are not read yet, and their bytes
-    aside    records set aside
-    read     deliveries read, by source and verdict
-    faults   consecutive batches of deliveries that could not be written
-    notifications  numbers waiting for the shop, and given up
-    sealed   leaves in the log, and rows waiting for one (at most COUNTED)
-    left     leaves in the last published checkpoint, and its instant; None before the first
-    backup   the instant of the last recorded backup; None without one
-    free     free bytes on the database's disk; None on a database server
-    refuses  why nothing can be written now, one sentence; None when it can
+    outcomes  all orders by outcome
+    due       orders whose fold is due, at most COUNTED
+    unread    accepted records that are not read yet, and their bytes
+    aside     records set aside
+    notifications  numbers waiting for the shop, and given up, each at most COUNTED
+    sealed    leaves in the log, and rows waiting for one (at most COUNTED)
+    free      free bytes on the database's disk; None on a database server
     """
 
+    outcomes: Mapping[str, int]
     due: int
-    queue: int
     unread: int
     unread_bytes: int
     aside: int
-    read: Mapping[tuple[str, str], int]
-    faults: int
-    outcomes: Mapping[str, int]
-    free: int | None
-    refuses: str | None
     notifications: tuple[int, int]
     sealed: tuple[int, int]
+    free: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreState(Overview):
+    """The state of the process that receives, for metrics.
+
+    queue    arrivals that are not committed yet
+    read     deliveries read, by source and verdict
+    faults   consecutive batches of deliveries that could not be written
+    left     leaves in the last published checkpoint, and its instant; None before the first
+    backup   the instant of the last recorded backup; None without one
+    refuses  why nothing can be written now, one sentence; None when it can
+    """
+
+    queue: int
+    read: Mapping[tuple[str, str], int]
+    faults: int
     left: tuple[int, Instant] | None
     backup: Instant | None
+    refuses: str | None
 
 
 async def unsafe(context: AppContext) -> list[str]:
@@ -163,78 +175,42 @@ async def everything_refused(context: AppContext, ages: RefusedAges) -> str | No
     return ages.everything_refused(now)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overview:
-    """The state of the service for a person, read from the database by any process. Its counts are
-    those of StoreState."""
-
-    outcomes: Mapping[str, int]
-    due: int
-    unread: int
-    aside: int
-    notifications: tuple[int, int]
-    sealed: tuple[int, int]
-    free: int | None
-
-
 async def overview(context: AppContext) -> Overview:
-    """Raise StoreUnavailable or StorePoisoned where the store cannot be read."""
+    """Read the overview. Raises StoreUnavailable or StorePoisoned if that is impossible."""
     async with context.database.reading() as connection:
-        counts = dict.fromkeys(OUTCOMES, 0) | await counter_store.outcome_counts(connection)
-        due = await due_store.count_due(connection, now=context.clock.now(), enough=COUNTED)
-        aside = await run(connection, inbox_store.count_set_aside)
-        notifications = await notification_store.notification_counts(connection, enough=COUNTED)
-        sealed = (
+        counts = await _counts(context, connection)
+    return Overview(**counts)
+
+
+async def _counts(context: AppContext, connection: AsyncConnection) -> dict[str, Any]:
+    unread = await context.inbox.backlog()
+    return {
+        "outcomes": dict.fromkeys(OUTCOMES, 0) | await counter_store.outcome_counts(connection),
+        "due": await due_store.count_due(connection, now=context.clock.now(), enough=COUNTED),
+        "unread": unread.records,
+        "unread_bytes": unread.size,
+        "aside": await run(connection, inbox_store.count_set_aside),
+        "notifications": await notification_store.notification_counts(connection, enough=COUNTED),
+        "sealed": (
             await log_queue_store.log_size(connection),
             await log_queue_store.count_unsealed(connection, enough=COUNTED),
-        )
-    unread = await context.inbox.backlog()
-    return Overview(
-        outcomes=counts,
-        due=due,
-        unread=unread.records,
-        aside=aside,
-        notifications=notifications,
-        sealed=sealed,
-        free=context.database.writer.space.free_bytes(),
-    )
+        ),
+        "free": context.database.writer.space.free_bytes(),
+    }
 
 
 async def store_state(context: AppContext) -> StoreState:
-    """Raise as `refusal` does."""
+    """Read the state of the process that receives. Raises as `refusal`."""
     inbox = inbox_of(context)
-    queue = inbox.queue.depth  # before a look that a write which is held up holds up, too
+    queue = inbox.queue.depth  # before a check that a stalled write would stall, too
     refuses = await refusal(context)
     async with context.database.reading() as connection:
-        counts = dict.fromkeys(OUTCOMES, 0) | await counter_store.outcome_counts(connection)
-        due = await due_store.count_due(connection, now=context.clock.now(), enough=COUNTED)
-        aside, read = (
-            await run(connection, inbox_store.count_set_aside),
-            await run(connection, append_store.read_counts),
+        return StoreState(
+            **await _counts(context, connection),
+            queue=queue,
+            read=await run(connection, append_store.read_counts),
+            faults=inbox.queue.faults + inbox.append_faults,
+            left=await departure_store.last_to_leave(connection),
+            backup=await last_backup(connection),
+            refuses=refuses,
         )
-        notifications = await notification_store.notification_counts(connection, enough=COUNTED)
-        sealed = (
-            await log_queue_store.log_size(connection),
-            await log_queue_store.count_unsealed(connection, enough=COUNTED),
-        )
-        left, backup = (
-            await departure_store.last_to_leave(connection),
-            await last_backup(connection),
-        )
-    unread = await inbox.backlog()
-    return StoreState(
-        due=due,
-        queue=queue,
-        unread=unread.records,
-        unread_bytes=unread.size,
-        aside=aside,
-        read=read,
-        faults=inbox.queue.faults + inbox.append_faults,
-        outcomes=counts,
-        free=context.database.writer.space.free_bytes(),
-        refuses=refuses,
-        notifications=notifications,
-        sealed=sealed,
-        left=left,
-        backup=backup,
-    )

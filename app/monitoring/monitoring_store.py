@@ -1,14 +1,13 @@
-"""Rows of the watchdog: stretches of time, by ids, which begin with their moment; and of its
-alarms: who is notified of each, by each way, and who has taken it.
+"""Rows that the watchdog reads, and rows of its alarms: their notices, and their owners.
 
-No index on a time is needed for a stretch, and every look is bounded: it asks whether there were
-enough. Deliveries that could not be read are few among many, so they have an index of their own.
+Spans of time are found by ids, which begin with their moment, so that no index on a time is needed.
+Every query is bounded. Unreadable deliveries are few among many, so they have their own index.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from sqlalchemy import text
@@ -19,16 +18,15 @@ from app.core.reading import TRIED
 from app.database.statements import Rows, select_in
 from reconcile.instants import Instant
 
-# --- what the watchdog looks at -------------------------------------------------------------------
+# --- what the watchdog reads ----------------------------------------------------------------------
 
 UNREADABLE: Final = (
-    # The verdict stands in the text, not among the values: the index holds this verdict alone.
+    # The verdict is in the text, not among the values: the index has this verdict only.
     "SELECT source, count(*) FROM (SELECT source FROM deliveries "
     "WHERE verdict = 'unreadable' AND id >= :start AND coalesce(problem, '') <> :tried "
     "ORDER BY id DESC LIMIT :enough) AS found GROUP BY source"
 )
-"""The latest deliveries that could not be read, counted by their source; without what `golive`
-sent to try the endpoint."""
+"""Latest unreadable deliveries, counted by source, without the trials of `golive`."""
 
 
 PAID: Final = (
@@ -38,7 +36,7 @@ PAID: Final = (
     "ON events.event_id = latest.event_id AND events.delivery_id = latest.id "
     "WHERE claim = 'succeeded' ORDER BY id DESC"
 )
-"""The bound is on deliveries, not on payments: how much it reads does not rest on what they say."""
+"""The bound is on deliveries, not on payments, so that the work doesn't depend on their content."""
 
 TIED_SINCE: Final = (
     'SELECT DISTINCT source FROM (SELECT * FROM events ORDER BY "row" DESC LIMIT :looked_at) '
@@ -119,7 +117,7 @@ async def tied_since(connection: AsyncConnection, since: Instant, *, looked_at: 
     return set(await connection.scalars(text(TIED_SINCE), values))
 
 
-# --- who is notified ------------------------------------------------------------------------------
+# --- notices --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,15 +153,7 @@ async def put_seen(connection: AsyncConnection, message: AlarmMessage) -> None:
             "(:alarm, :way, :reason, :sentence, :raised_at, :seen_at, 0, :due_at) "
             "ON CONFLICT (alarm, way) DO UPDATE SET seen_at = excluded.seen_at, over_at = NULL"
         ),
-        {
-            "alarm": message.alarm,
-            "way": message.way,
-            "reason": message.reason,
-            "sentence": message.sentence,
-            "raised_at": message.raised_at,
-            "seen_at": message.seen_at,
-            "due_at": message.due_at,
-        },
+        asdict(message),
     )
 
 
@@ -212,12 +202,7 @@ async def claim_message(
             "WHERE alarm = :alarm AND way = :way AND due_at = :due_at "
             "AND (told_at IS NULL OR over_at IS NOT NULL)"
         ),
-        {
-            "until": until,
-            "alarm": message.alarm,
-            "way": message.way,
-            "due_at": message.due_at,
-        },
+        asdict(message) | {"until": until},
     )
     return claimed.rowcount == 1
 
@@ -229,7 +214,7 @@ async def put_notified(connection: AsyncConnection, message: AlarmMessage, *, no
             "UPDATE alarm_messages SET told_at = :now, tries = 0, due_at = :now "
             "WHERE alarm = :alarm AND way = :way"
         ),
-        {"now": now, "alarm": message.alarm, "way": message.way},
+        asdict(message) | {"now": now},
     )
 
 
@@ -242,7 +227,7 @@ async def put_failed(
             "UPDATE alarm_messages SET tries = tries + 1, due_at = :again_at "
             "WHERE alarm = :alarm AND way = :way"
         ),
-        {"again_at": again_at, "alarm": message.alarm, "way": message.way},
+        asdict(message) | {"again_at": again_at},
     )
 
 
@@ -256,7 +241,7 @@ async def delete_message(connection: AsyncConnection, message: AlarmMessage) -> 
     )
 
 
-# --- who is at it ---------------------------------------------------------------------------------
+# --- owners ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,10 +264,7 @@ async def alarm_owners(connection: AsyncConnection) -> list[AlarmOwner]:
     rows = await connection.execute(
         text("SELECT alarm, reason, owner, state, at FROM alarm_owners ORDER BY alarm")
     )
-    return [
-        AlarmOwner(alarm=row[0], reason=row[1], owner=row[2], state=row[3], at=row[4])
-        for row in rows
-    ]
+    return [AlarmOwner(**row) for row in rows.mappings()]
 
 
 async def put_alarm_owner(connection: AsyncConnection, taken: AlarmOwner) -> None:
@@ -293,13 +275,7 @@ async def put_alarm_owner(connection: AsyncConnection, taken: AlarmOwner) -> Non
             "VALUES (:alarm, :reason, :owner, :state, :at) ON CONFLICT (alarm) DO UPDATE SET "
             "reason=excluded.reason, owner=excluded.owner, state=excluded.state, at=excluded.at"
         ),
-        {
-            "alarm": taken.alarm,
-            "reason": taken.reason,
-            "owner": taken.owner,
-            "state": taken.state,
-            "at": taken.at,
-        },
+        asdict(taken),
     )
 
 

@@ -1,7 +1,6 @@
-"""What is to be said of an installation before it serves, and what is to be done about it.
+"""Preflight checks of an installation, with what to do about each problem.
 
-Leaves out: how anything is looked at. Each judgement is a function of what was seen, and its
-sentence never holds a secret.
+Each check is a function of what was seen, and no sentence contains a secret. Leaves out: looking.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ from reconcile.instants import DAY, SECOND, Duration, Instant, format_instant
 State = Literal["ok", "weak", "must"]
 
 SKEW_WEAK: Final[Duration] = 3 * SECOND
-"""A Date header is cut to the second and the answer takes its time; beyond this, clocks differ."""
+"""Difference of clocks beyond the second that a Date header is cut to, and the answer's time."""
 
 SKEW_MUST: Final[Duration] = 30 * SECOND
-"""A tenth of what signatures may usually differ: the clock is not kept by anybody."""
+"""A tenth of the usual tolerance of signatures: nothing sets the clock."""
 
 CERTIFICATE_SOON: Final[Duration] = 14 * DAY
 
@@ -264,35 +263,28 @@ def of_merchant() -> Check:
 
 def of_profile(source: str, profile: Profile) -> Iterator[Check]:
     """Check what the provider's way of signing leaves open."""
-    what = f"source {source}"
-    found = list(_weaknesses(profile))
-    for sentence, do in found:
+    what, found = f"source {source}", dict[str, str]()
+    asked = "its events count only once the provider was asked, which needs it to be reachable"
+    if profile.signature.mac == "none":
+        found[f"it signs nothing; {asked}."] = "let only the provider's addresses through"
+    elif profile.signature.mac in TOKENS:
+        found[f"it sends a password instead of a signature; {asked}."] = "change it now and then"
+    elif profile.account.undocumented:
+        found[
+            "its key is that of all the provider's merchants, and nothing signed says whose an "
+            "event is: no event counts by itself, and orders stay pending."
+        ] = "go by your records and its statements"
+    elif profile.confirm:
+        found[f"its signature does not cover all that events say; {asked}."] = "nothing"
+    elif profile.timestamp is None:
+        found[
+            "it signs no time: who has seen a delivery can send it again, which is a duplicate."
+        ] = "keep the secret new: change it once a year"
+    if not profile.environment.where and not profile.verifies_only:
+        found["its events do not say whether they are of the sandbox or live."] = (
+            "give the provider's sandbox and live account different secrets and instances"
+        )
+    for sentence, do in found.items():
         yield weak(what, f"Profile {profile.name}: {sentence}", do)
     if not found:
         yield ok(what, f"Profile {profile.name} signs every body and its time.")
-
-
-def _weaknesses(profile: Profile) -> Iterator[tuple[str, str]]:
-    asked = "its events count only once the provider was asked, which needs it to be reachable"
-    if profile.signature.mac == "none":
-        yield f"it signs nothing; {asked}.", "let only the provider's addresses through"
-    elif profile.signature.mac in TOKENS:
-        yield f"it sends a password instead of a signature; {asked}.", "change it now and then"
-    elif profile.account.undocumented:
-        yield (
-            "its key is that of all the provider's merchants, and nothing signed says whose an "
-            "event is: no event counts by itself, and orders stay pending.",
-            "go by your records and its statements",
-        )
-    elif profile.confirm:
-        yield f"its signature does not cover all that events say; {asked}.", "nothing"
-    elif profile.timestamp is None:
-        yield (
-            "it signs no time: who has seen a delivery can send it again, which is a duplicate.",
-            "keep the secret new: change it once a year",
-        )
-    if not profile.environment.where and not profile.verifies_only:
-        yield (
-            "its events do not say whether they are of the sandbox or live.",
-            "give the provider's sandbox and live account different secrets and instances",
-        )

@@ -1,12 +1,10 @@
-"""Watchdog: looks now and then for what costs money and nobody reports.
+"""Watchdog: looks now and then for problems that cost money and that nobody else reports.
 
-A reader that does not keep up, deliveries that it set aside, silence, unreadable deliveries,
-payments of no order, a clock that is off, a shop that takes no notifications, orders that are held,
-events of money that no profile knows, orders paid for and not shipped, scheduled work that came to
-nothing, checkpoints that too few witnesses cosign.
+A slow reader, deliveries set aside, silence, unreadable deliveries, payments of no order, a wrong
+clock, a shop that takes no notifications, held orders, events of money that no profile knows,
+failed scheduled work, and checkpoints that too few witnesses cosign.
 
-A further alarm is one more line of WATCHES: readiness, the figures, the feed and the log report
-whatever stands there.
+Another alarm is another line of WATCHES: readiness, metrics, the feed and the log report all.
 """
 
 from __future__ import annotations
@@ -38,20 +36,20 @@ from reconcile.instants import Instant
 from reconcile.ledger.vocabulary import FindingCode
 
 EXPECTED: Final = 10
-"""Deliveries that usually come in a stretch of the day, from which on none at all is no chance: of
-as many that come independently, none comes once in 22,000 times."""
+"""Usual deliveries in a span of the day from which silence is no chance: with ten independent ones,
+none comes once in 22,000 times."""
 
 DAYS: Final = 7
-"""Days before that are compared with, each with the same stretch of its day."""
+"""Days before, of which the same span is compared."""
 
 LONGEST: Final[instants.Duration] = instants.DAY
-"""Of a longer silence the beginning is compared, with what came before it."""
+"""Longest compared span: of a longer silence only the beginning counts."""
 
 SESSIONS: Final = 3
-"""Sessions without a word; of fewer, all customers may have left."""
+"""Sessions without an event; of fewer, all customers may have left."""
 
 SESSION_WAIT: Final[instants.Duration] = 15 * instants.MINUTE
-"""How long a word on the first of them may take."""
+"""How long the first event of a session may take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,22 +96,22 @@ def usual_of(days: Sequence[int]) -> float:
 
 
 PATIENCE: Final[instants.Duration] = instants.HOUR
-"""What ties a payment to its order may come after it: younger payments are not looked at."""
+"""Age of payments that are looked at: the link to an order may come after the payment."""
 
 WINDOW: Final[instants.Duration] = 7 * instants.DAY
-"""So long after the last such payment the alarm ends: see `unread`."""
+"""How long after the last such payment the alarm lasts: see `unread`."""
 
 LEAST: Final = 3
-"""Payments that are a reason where the source never had one of an order: fewer may be the owner
-trying something out."""
+"""Payments without an order for an alarm, if the source never had one with an order. Fewer may be
+trials of the merchant."""
 
 MOST: Final = 20
-"""Payments that are a reason where it had. Where one in five is of an order, all of the last twenty
-are of none once in a hundred times."""
+"""Payments without an order for an alarm, if the source had one with an order. If one in five has
+one, twenty in a row have none once in a hundred times."""
 
 LOOKED_AT: Final = 1_000
-"""Deliveries of all sources that are looked through for them, the latest ones. Of a source that
-sends one in fifty of them the last twenty are among these."""
+"""Latest deliveries of all sources that are searched. A source with one in fifty of them has twenty
+among these."""
 
 
 class Paid(NamedTuple):
@@ -184,7 +182,7 @@ def _untied(payments: Sequence[Paid], seen: Seen) -> Sequence[Paid]:
 
 
 REST_S: Final = 45.0
-"""Seconds between two looks: a clock that is off is reported within a minute."""
+"""Seconds between two looks: a wrong clock is reported within a minute."""
 
 UNREAD_MONEY: Final[FindingCode] = "unread_money_event"
 
@@ -193,17 +191,19 @@ WATCHED: Final[tuple[FindingCode, ...]] = (
     "fulfilled_but_not_paid",
     UNREAD_MONEY,
 )
-"""Findings that a shop must act on; each is published as a revision, too."""
+"""Findings that a shop must act on; each is also published as a revision."""
 
 SHOP_PATIENCE: Final[instants.Duration] = 30 * instants.SECOND
-"""For which a shop may take nothing without an alarm: a restart of it."""
+"""How long a shop may take nothing without an alarm, such as during a restart."""
 
 log = structlog.get_logger()
 
 
 class Watched(NamedTuple):
-    """What there is to look at: what is stored, and what this process refused for its age; None
-    where it receives nothing."""
+    """What the watchdog looks at.
+
+    ages  deliveries that this receiver refused for their age; None where it receives nothing
+    """
 
     context: AppContext
     ages: RefusedAges | None = None
@@ -225,12 +225,8 @@ class Watch(NamedTuple):
 
 
 async def _silence(watched: Watched) -> Alarm | None:
-    return silence(await _arrivals(watched.context))
-
-
-async def _arrivals(context: AppContext) -> Arrivals:
-    now = context.clock.now()
-    async with context.database.reading() as connection:
+    now = watched.context.clock.now()
+    async with watched.context.database.reading() as connection:
         last = await monitoring_store.last_delivery(connection)
         start = now - LONGEST if last is None else last
         end = min(now, start + LONGEST)
@@ -241,7 +237,7 @@ async def _arrivals(context: AppContext) -> Arrivals:
             for days in range(1, DAYS + 1)
         ]
         sessions = await monitoring_store.sessions_since(connection, start, enough=SESSIONS)
-    return Arrivals(now=now, last=last, usual=usual, sessions=sessions)
+    return silence(Arrivals(now=now, last=last, usual=usual, sessions=sessions))
 
 
 async def _unreadable(watched: Watched) -> Alarm | None:
@@ -279,12 +275,6 @@ async def _shop_away(watched: Watched) -> Alarm | None:
         waiting, dead = await notification_store.notification_counts(connection, enough=COUNTED)
     if health is None or watched.context.clock.now() - health.since < SHOP_PATIENCE:
         return None
-    return shop_away(health, waiting=waiting, dead=dead)
-
-
-def shop_away(health: notification_store.Away, *, waiting: int, dead: int) -> Alarm:
-    """Return the alarm on a shop that accepts none of `waiting` notifications; `dead` were given
-    up."""
     given_up = f", {dead:,} given up" if dead else ""
     return Alarm(
         reason="shop_takes_no_notifications",
@@ -484,7 +474,7 @@ WATCHES: Final = (
         dated=True,
     ),
 )
-"""Everything that can raise an alarm."""
+"""All alarms."""
 
 
 async def alarms(watched: Watched) -> dict[str, Alarm]:
@@ -498,18 +488,18 @@ FIGURES: Final = {f"{watch.name}_alarm": watch.figure for watch in WATCHES} | {
     for watch in WATCHES
     if watch.dated
 }
-"""What each of their gauges says, by its name."""
+"""Descriptions of their gauges, by name."""
 
 
 class Watchdog:
-    """The last look, for readiness, metrics and the feed.
+    """Result of the last look, for readiness, metrics and the feed.
 
     alarms    lasting alarms by the name of their Watch
     findings  number of orders with each watched finding
     """
 
     def __init__(self, watched: Watched, messages: AlarmMessages | None = None) -> None:
-        """messages: who is notified of them, where that is set up."""
+        """messages: sender of notices, if any way is configured."""
         self._watched = watched
         self._messages = messages
         self.alarms: Mapping[str, Alarm] = {}
@@ -517,7 +507,7 @@ class Watchdog:
 
     @property
     def sentences(self) -> list[str]:
-        """Return the lasting alarms' sentences."""
+        """Sentences of the lasting alarms."""
         return [alarm.sentence for alarm in self.alarms.values()]
 
     async def everything_refused(self) -> str | None:
@@ -527,7 +517,12 @@ class Watchdog:
 
     async def look(self) -> int:
         """Look once and log what has changed. Return 0: nothing is due at once."""
-        await self._count_findings()
+        known = self.findings
+        async with self._watched.context.database.reading() as connection:
+            self.findings = await counter_store.finding_counts(connection, WATCHED)
+        for code, count in self.findings.items():
+            if count > known[code]:
+                log.warning("orders to look at", finding=code, count=count)
         before, self.alarms = self.alarms, await alarms(self._watched)
         await forget_owners(self._watched.context, self.alarms)
         if self._messages is not None:
@@ -539,11 +534,3 @@ class Watchdog:
             if name not in self.alarms:
                 log.info("an alarm is over", alarm=name, reason=alarm.reason)
         return 0
-
-    async def _count_findings(self) -> None:
-        counted = self.findings
-        async with self._watched.context.database.reading() as connection:
-            self.findings = await counter_store.finding_counts(connection, WATCHED)
-        for code, count in self.findings.items():
-            if count > counted[code]:
-                log.warning("orders to look at", finding=code, count=count)
