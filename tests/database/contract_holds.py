@@ -32,7 +32,7 @@ from reconcile.ledger.ledger import Ledger, Outcome
 from reconcile.money import Money
 from tests.database.builders import arrival, change, context, fetch, keep, quiet, rows, said
 from tests.database.contract_ledgers import folded, paid
-from tests.reconcile.build import DUE, T, seconds
+from tests.reconcile.build import DUE, seconds
 
 
 def of_before(history: Any, *, outcome: Outcome = "unresolved", **words: Any) -> Ledger:
@@ -343,16 +343,3 @@ class HoldContract:
         ]  # fmt: skip
         assert "held" not in await alarms(Watched(at, RefusedAges()))
         assert await fetch(inbox, count_held) == 0
-
-    async def test_an_earlier_version_cannot_publish_beside_this_one(self, inbox: Inbox) -> None:
-        """Its statement does not say by which rules it folds, so the database refuses it: new rows
-        and such as replace one."""
-        await before_the_upgrade(inbox, "A")
-        for order in ("A", "N"):
-            with pytest.raises(Exception, match=r"(?i)not.null"):
-                await change(
-                    inbox,
-                    "INSERT INTO ledgers (order_key, as_of, outcome, fulfillable, findings, "
-                    f"substance, next_decision_at) VALUES ('{order}', {T}, 'succeeded', 1, '', "
-                    "'', NULL) ON CONFLICT (order_key) DO UPDATE SET as_of=excluded.as_of",
-                )

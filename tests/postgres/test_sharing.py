@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.engine import make_url
 
 from app.context.context import AppContext
 from app.database.locks import LINKING, REFUSING, take_lock
@@ -41,6 +42,7 @@ from tests.database.builders import (
     session_opened,
 )
 from tests.database.contract_ledgers import WINDOW_S, mark, paid
+from tests.postgres.conftest import ask_in_loop, migrate
 from tests.reconcile.build import DUE, T, seconds
 from tests.waiting import PATIENCE_S
 
@@ -119,6 +121,32 @@ async def test_several_receivers_keep_no_more_rejections_than_one(url: str) -> N
             items = [[rejection() for _ in range(4)] for _ in stores]
             await asyncio.gather(*(keep(s, *some) for s, some in zip(stores, items, strict=True)))
             assert (await rows(stores[0], "SELECT count(*) FROM rejections"))[0][0] <= 20
+
+
+@pytest.mark.parametrize("isolation", ["read committed", "repeatable read"])
+async def test_a_batch_that_waited_sees_what_the_other_wrote(
+    empty_url: str, isolation: str
+) -> None:
+    """Whatever isolation the server has by default."""
+    await migrate(empty_url)
+    name = make_url(empty_url).database
+    await ask_in_loop(
+        empty_url, f"ALTER DATABASE {name} SET default_transaction_isolation TO '{isolation}'"
+    )
+    same = said("e1", order="A", payment="p")
+    async with opened(empty_url) as one, opened(empty_url) as other:
+        async with one.database.writing() as connection:
+            await keep_arrivals(connection, [arrival(same)])
+            waiting = asyncio.create_task(keep(other, arrival(same)))
+            await until_one_waits(empty_url)
+        assert await waiting == ["duplicate"]
+
+
+async def until_one_waits(url: str) -> None:
+    sql = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    async with asyncio.timeout(20):
+        while not await ask_in_loop(url, sql):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
 
 
 # --- folding --------------------------------------------------------------------------------------

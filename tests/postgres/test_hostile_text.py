@@ -1,4 +1,4 @@
-"""PostgreSQL keeps no zero byte in a text: what brings one is told as a mistake of whoever asks."""
+"""Hostile text is judged on PostgreSQL as on SQLite. PostgreSQL keeps no zero byte in a text."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ import pytest
 from app.access.operators import register_operator
 from app.access.tokens import TOKEN_SCOPES, issue_own_token, issue_token
 from tests.api.driving import driving
+from tests.api.test_hostile_json import bodies, check
+from tests.postgres.conftest import ask_in_loop
+from tests.postgres.test_erasures import Run, run
+
+__all__ = ("run",)
 
 pytestmark = pytest.mark.postgres
 
@@ -43,3 +48,24 @@ async def test_a_zero_byte_in_an_address_is_no_fault_of_ours(url: str, tmp_path:
                 )
                 assert answer.status_code == 422, (path, answer.text)
                 assert answer.json()["code"] == "parameter_invalid"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.soak)])
+async def test_hostile_documents_are_judged_as_on_sqlite(
+    url: str, tmp_path: Path, every: int
+) -> None:
+    """Each body is kept to the byte."""
+    async with driving(tmp_path, with_worker=False, raising=True, DATABASE_URL=url) as driver:
+        await check(driver, every=every)
+        kept = [row[0] for row in await ask_in_loop(url, "SELECT body FROM deliveries")]
+        assert sorted(kept) == sorted(body for body, _ in bodies(every))
+
+
+def test_bytes_of_another_encoding_are_refused_without_asking_the_server(run: Run) -> None:
+    for words in (("orders", "show", "\udcff"), ("tokens", "revoke", "\udcff")):
+        code, _, err = run(*words)
+        assert (code, err) == (
+            2,
+            "tallyhook: a word of the command is not UTF-8 text: type it again\n",
+        )
