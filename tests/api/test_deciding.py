@@ -137,7 +137,7 @@ async def test_what_it_is_about_may_be_gone(
     async def gone(*_: Any) -> None:
         raise NotFoundError("there is no such break any more")
 
-    monkeypatch.setattr(break_acts, "break_in", gone)
+    monkeypatch.setattr(break_acts, "living_break", gone)
     refused = await people.decide("Ben", "approve")
     assert (refused.status_code, refused.json()["code"]) == (409, "proposal_refused")
     assert "no such break any more" in refused.json()["detail"]
