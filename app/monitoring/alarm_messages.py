@@ -239,8 +239,10 @@ class AlarmMessages:
 
 
 def alarm_messages_of(context: AppContext, client: httpx2.AsyncClient) -> AlarmMessages | None:
-    """Return what sends alarms; None where nobody is notified. Raises ConfigurationError where the
-    secret of posts cannot sign."""
+    """Build the sender of alarms; None if nobody is notified.
+
+    Raises ConfigurationError if the secret of posts cannot sign.
+    """
     alarms, reports = context.settings.alarms, context.settings.reports
     ways: dict[str, SendsAlarms] = {}
     if alarms.url is not None and alarms.secret is not None:

@@ -8,11 +8,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from app.context.context import AppContext
 from app.core.errors import StorePoisoned, StoreUnavailable
-from app.database.engine import unsafe_standbys
+from app.database.engine import Connection, unsafe_standbys
 from app.database.facts import server_moved
 from app.database.statements import run
 from app.monitoring import monitoring_store
@@ -182,7 +180,7 @@ async def overview(context: AppContext) -> Overview:
     return Overview(**counts)
 
 
-async def _counts(context: AppContext, connection: AsyncConnection) -> dict[str, Any]:
+async def _counts(context: AppContext, connection: Connection) -> dict[str, Any]:
     unread = await context.inbox.backlog()
     return {
         "outcomes": dict.fromkeys(OUTCOMES, 0) | await counter_store.outcome_counts(connection),

@@ -202,7 +202,7 @@ log = structlog.get_logger()
 class Watched(NamedTuple):
     """What the watchdog looks at.
 
-    ages  deliveries that this receiver refused for their age; None where it receives nothing
+    ages  deliveries that this process refused for their age; None if it receives nothing
     """
 
     context: AppContext
