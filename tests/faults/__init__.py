@@ -1,4 +1,4 @@
-"""Faults planted in the running service, and whether it kept every delivery that it acknowledged.
+"""Faults planted in the running service: does it keep every delivery that it acknowledged?
 
     service.py   the real `serve` as a child, by itself or under strace
     load.py      sends deliveries and keeps every acknowledgement

@@ -1,4 +1,4 @@
-"""A disk of a test's own that fails and loses its power, with a file system on it.
+"""A test's own disk with a file system, which fails and loses its power.
 
 nbdkit  the disk (block_plugin.py)  ──▶  nbdfuse  a file  ──▶  loop device  ──▶  ext4
 """
@@ -23,7 +23,7 @@ TOOLS = ("nbdkit", "nbdfuse", "losetup", "mkfs.ext4", "e2fsck", "mount")
 
 
 def reason_against() -> str:
-    """Why there can be no such disk here; empty where there can."""
+    """Return why there can be no such disk here, or nothing."""
     if os.geteuid() != 0:
         return "needs root: it mounts a disk that fails"
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]
@@ -35,7 +35,7 @@ def reason_against() -> str:
 
 
 class Disk:
-    """The disk, attached and mounted at `folder`, or dark."""
+    """The disk, attached and mounted at `folder`, or detached."""
 
     def __init__(self, place: Path) -> None:
         self._place = place
@@ -48,7 +48,7 @@ class Disk:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """The disk's own process; everything is taken away afterwards."""
+        """Run the disk's process; detach everything afterwards."""
         told = ["folder=" + str(self._place / "told"), f"size={SIZE}"]
         words = ["nbdkit", "-f", "-U", str(self._socket), "python", str(PLUGIN), *told]
         with subprocess.Popen(words, stderr=subprocess.DEVNULL) as disk:
@@ -92,7 +92,7 @@ class Disk:
 
     @contextmanager
     def told(self, word: str) -> Iterator[None]:
-        """`failing` or `cut`, for as long as the block lasts."""
+        """Let the disk be `failing` or `cut` until the block ends."""
         path = self._place / "told" / word
         path.touch()
         try:
@@ -103,7 +103,7 @@ class Disk:
 
 @contextmanager
 def a_disk(place: Path) -> Iterator[Disk]:
-    """A new disk with an empty file system, mounted; or a visible skip."""
+    """Mount a new disk with an empty file system, or skip."""
     reason = reason_against()
     if reason:
         pytest.skip(reason)

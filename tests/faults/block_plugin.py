@@ -1,9 +1,9 @@
-"""A disk with a volatile cache, for nbdkit: it can fail for a while, and lose its power.
+"""A disk with a volatile cache, for nbdkit, which can fail and lose its power.
 
-Runs inside nbdkit's own Python, so it uses the standard library only. Parameters: `folder`, where
-files tell it what to do, and `size` in bytes. While `failing` is there, writes and flushes fail;
-when `cut` appears, a random half of what no flush has covered is lost, and nothing works until it
-is gone.
+It runs inside nbdkit's own Python, so it uses the standard library only. Parameters: `folder`,
+where files tell it what to do, and `size` in bytes. While `failing` is there, writes and flushes
+fail. When `cut` appears, a random half of the unflushed data is lost, and nothing works until it is
+gone.
 """
 
 import errno
@@ -21,7 +21,6 @@ dark = False
 
 
 def config(key: str, value: str) -> None:
-    """A parameter of the command line."""
     global folder, size
     if key == "folder":
         folder = value
@@ -30,34 +29,28 @@ def config(key: str, value: str) -> None:
 
 
 def config_complete() -> None:
-    """All parameters are there."""
     durable.extend(bytes(size))
 
 
 def thread_model() -> int:
-    """One request at a time."""
     import nbdkit
 
     return int(nbdkit.THREAD_MODEL_SERIALIZE_ALL_REQUESTS)
 
 
 def open(readonly: bool) -> int:
-    """A connection."""
     return 1
 
 
 def get_size(handle: int) -> int:
-    """Bytes."""
     return size
 
 
 def can_flush(handle: int) -> bool:
-    """The cache is volatile."""
     return True
 
 
 def can_write(handle: int) -> bool:
-    """It may be written."""
     return True
 
 
@@ -80,7 +73,7 @@ def _obey(*, writing: bool) -> None:
 
 
 def pread(handle: int, buffer: bytearray, offset: int, flags: int) -> None:
-    """What a reader finds: the cache over the disk."""
+    """Read the cache over the disk."""
     _obey(writing=False)
     end = offset + len(buffer)
     for place in range(offset - offset % SECTOR, end, SECTOR):
@@ -90,7 +83,7 @@ def pread(handle: int, buffer: bytearray, offset: int, flags: int) -> None:
 
 
 def pwrite(handle: int, buffer: bytes, offset: int, flags: int) -> None:
-    """Into the cache only."""
+    """Write into the cache only."""
     _obey(writing=True)
     end = offset + len(buffer)
     for place in range(offset - offset % SECTOR, end, SECTOR):
@@ -101,7 +94,7 @@ def pwrite(handle: int, buffer: bytes, offset: int, flags: int) -> None:
 
 
 def flush(handle: int, flags: int) -> None:
-    """All of the cache is on the disk now."""
+    """Write all of the cache to the disk."""
     _obey(writing=True)
     for place, content in cached.items():
         durable[place : place + SECTOR] = content

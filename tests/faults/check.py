@@ -1,6 +1,6 @@
-"""Opens a database that a fault has left behind and says what is wrong with it.
+"""A check of a database that a fault has left behind.
 
-Not through the store's own code: whoever checks must not share its mistakes.
+It does not use the store's own code, so that it does not share its mistakes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SELECT count(*) FROM events e WHERE e.order_key IS NOT NULL AND e.payment IS NOT
 AND NOT EXISTS (SELECT 1 FROM links l WHERE l.reference = e.payment AND l.source = e.source)
 """
 _MADE = "SELECT count(*) FROM sqlite_master WHERE name = 'deliveries'"
-"""A database whose making was cut short holds nothing, and has promised nothing."""
+"""A database that was cut short while it was made is empty, and has promised nothing."""
 
 HALVES = {
     "a delivery without its event": _NO_EVENT,
@@ -43,8 +43,8 @@ HALVES = {
 
 
 def unread(rows: Iterable[bytes]) -> set[str]:
-    """The ids of what lies in the inbox: each record is the sizes of its head and its body, a head
-    in JSON that begins with the id, and a body."""
+    """Return the ids in the inbox: a record is the sizes of its head and body, a head in JSON that
+    begins with the id, and a body."""
     ids = set()
     for row in rows:
         at = 0
@@ -57,19 +57,19 @@ def unread(rows: Iterable[bytes]) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A database as it was found. `corrupt` and `halves` are sentences; none is as it must be."""
+    """A database as it was found; `corrupt` and `halves` are sentences about what is wrong."""
 
     deliveries: frozenset[str] = frozenset()
     corrupt: tuple[str, ...] = ()
     halves: tuple[str, ...] = field(default=())
 
     def lost(self, acknowledged: Iterable[str]) -> set[str]:
-        """Those of the acknowledged deliveries that are not there."""
+        """Return the acknowledged deliveries that are not there."""
         return set(acknowledged) - self.deliveries
 
 
 def look(path: Path) -> Found:
-    """Open a database as any program would, which replays its log, and look at all of it."""
+    """Open a database as any program would, which replays its log, and check all of it."""
     try:
         ids, checked = _accepted(Path(f"{path}.inbox"))
         with closing(sqlite3.connect(path, isolation_level=None)) as database:
@@ -89,7 +89,7 @@ def look(path: Path) -> Found:
 
 
 def _accepted(path: Path) -> tuple[set[str], list[str]]:
-    """What lies in the inbox, and what is said of its file."""
+    """Return the ids in the inbox, and the faults of its file."""
     if not path.exists():
         return set(), []
     with closing(sqlite3.connect(path, isolation_level=None)) as inbox:
@@ -100,7 +100,7 @@ def _accepted(path: Path) -> tuple[set[str], list[str]]:
 
 
 def assert_kept(path: Path, acknowledged: Iterable[str]) -> Found:
-    """Nothing acknowledged is lost, nothing is damaged or half there."""
+    """Check that nothing acknowledged is lost, and nothing is damaged or half there."""
     found = look(path)
     assert found.corrupt == ()
     assert found.halves == ()

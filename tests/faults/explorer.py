@@ -1,4 +1,4 @@
-"""Cuts the power at every recorded call, in four ways, and looks at each disk that may be left."""
+"""An explorer that cuts the power at every recorded call, in four ways, and checks each disk."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from tests.faults.trace import Call, events
 
 EXAMPLES = 5
 SERVED_EVERY = 500
-"""Every so-manieth state is first opened by the service itself: that takes forty times as long."""
+"""Every n-th state is first opened by the service itself, which takes forty times as long."""
 
 MEMORY = Path("/dev/shm")
-"""Where states are laid out if it is there: nothing about them needs a slow disk."""
+"""The folder for states, if there is one: they need no real disk."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Explored:
-    """What was found: counts of states, and of those in which something was wrong.
+    """Counts of disk states, and of those in which something was wrong.
 
-    points    calls after which the power may be cut; `states` is four for each that was
-    opened    states that were laid out and looked at: a known one is not looked at again
+    points    calls after which the power may be cut; `states` is four for each explored one
+    opened    states that were laid out and checked: a known one is not checked again
     acks      acknowledgements that were sent in all
-    examples  the first states in which something was wrong, one sentence each
+    examples  the first wrong states, one sentence each
     """
 
     points: int = 0
@@ -47,7 +47,6 @@ class Explored:
     examples: list[str] = field(default_factory=list)
 
     def count(self, found: Found, told: set[str], *, place: str) -> None:
-        """One more state."""
         self.states += 1
         missing = found.lost(told)
         self.lost += bool(missing)
@@ -58,13 +57,12 @@ class Explored:
             self.examples.append(f"{place}: {'; '.join(wrong)}")
 
     def add(self, other: Explored) -> None:
-        """Put the findings of another recording to these."""
+        """Add the findings of another recording."""
         for name in ("points", "states", "opened", "acks", "lost", "corrupt", "halves"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.examples += other.examples[: EXAMPLES - len(self.examples)]
 
     def sentence(self) -> str:
-        """For the person who runs the tests."""
         return (
             f"{self.states:,} disk states ({self.opened:,} of them opened) from {self.points:,} "
             f"calls and {self.acks:,} acknowledgements: {self.lost} with a loss, "
@@ -73,7 +71,7 @@ class Explored:
 
 
 class _Looking:
-    """Lays a state out as files and looks; what is surely there is looked at once."""
+    """A checker that lays a state out as files; the surely synced state is checked once."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -103,10 +101,10 @@ class _Looking:
 
 
 def explore(recording: Path, *, seed: int, every: int = 1) -> Explored:
-    """The cuts of one recording: a service's folder, with the trace of each of its lives.
+    """Explore one recording: a service's folder, with the trace of each of its lives.
 
-    seed   chooses what becomes of what no sync had covered
-    every  after which calls the power is cut: each, or every so-manieth
+    seed   chooses the fate of unsynced data
+    every  explores each call, or every n-th
     """
     found, told = Explored(), set[str]()
     chance, disk = random.Random(seed), Disk(str(recording))
@@ -126,7 +124,7 @@ def explore(recording: Path, *, seed: int, every: int = 1) -> Explored:
 
 
 def explore_all(recordings: Sequence[Path], *, every: int = 1) -> Explored:
-    """The cuts of several recordings, on every core; of one here, which starts no process."""
+    """Explore several recordings on every core; one here, without another process."""
     if len(recordings) == 1:
         return explore(recordings[0], seed=0, every=every)
     total = Explored()

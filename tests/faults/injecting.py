@@ -1,4 +1,4 @@
-"""Makes chosen system calls of a running service fail, and says what came of it."""
+"""System calls of a running service that fail, and the results."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from tests.waiting import until
 DATABASE, LOG = "t.db", "t.db-wal"
 INBOX, INBOX_LOG = "t.db.inbox", "t.db.inbox-wal"
 EVENTS = 50
-"""Events that a database in the midst of its life has at least, of all its orders."""
+"""Events at least in a database in the midst of its life."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Case:
-    """What came of one fault.
+    """Results of one fault.
 
     served   whether the process came so far as to serve
-    code     how it ended by itself; None where it lived on
+    code     how it ended by itself; None if it lived on
     faults   when a call was made to fail
-    calls    what was done with the file after the first of these, one line a call
-    trace    where all of that is written while it runs
+    calls    calls on the file after the first of these, one line a call
+    trace    the file with all of that while it runs
     """
 
     trace: Path
@@ -47,18 +47,18 @@ class Case:
 
     @property
     def after(self) -> int:
-        """Acknowledgements that came in after the first fault."""
+        """Acknowledgements after the first fault."""
         return sum(answer.at > self.faults[0] for answer in self.ledger.acknowledged)
 
 
 def base(folder: Path, *, killed: bool) -> Path:
-    """A database in the midst of its life; its log is still to be folded if it was killed."""
+    """Make a database in the midst of its life; if killed, its log is still to be folded."""
     folder.mkdir()
     with a_service(folder, script="" if killed else script(SMALL_LOG)) as service:
         with load(service.port, name="base") as driver:
             driver.until(100)
         if killed:  # both at one moment: the one that is left would fold the log
-            until(lambda: _has_events(folder / DATABASE))
+            until(lambda: events_in(folder / DATABASE) >= EVENTS)
             worker = service.worker()
             os.kill(worker, signal.SIGSTOP)
             service.signal(signal.SIGKILL)
@@ -70,13 +70,13 @@ def base(folder: Path, *, killed: bool) -> Path:
     return folder
 
 
-def _has_events(path: Path) -> bool:
+def events_in(path: Path) -> int:
     with closing(sqlite3.connect(path)) as database:
-        return int(database.execute("SELECT count(*) FROM events").fetchone()[0]) >= EVENTS
+        return int(database.execute("SELECT count(*) FROM events").fetchone()[0])
 
 
 async def start(folder: Path) -> None:
-    """The start of a service, as far as it concerns the database, and its end."""
+    """Start a service, as far as the database is concerned, and end it."""
     settings = Settings(database_url=f"sqlite+aiosqlite:///{folder}/t.db", environment="sandbox")
     async with open_inbox(settings, purpose="serving"):
         pass
@@ -86,10 +86,10 @@ async def start(folder: Path) -> None:
 def faulty(
     folder: Path, *, inject: str, file: str, plant: str = "", **more: str
 ) -> Iterator[tuple[Process, Case]]:
-    """A service of which calls on one file fail. Look at the case when it is over.
+    """Run a service whose calls on one file fail; read the case when it is over.
 
-    inject  as strace says it: `fdatasync:error=EIO:when=3`
-    more    of its settings
+    inject  in strace's words: `fdatasync:error=EIO:when=3`
+    more    further settings
     """
     case = Case(trace=folder / "calls")
     (folder / file).touch()  # strace follows the paths of files that are there
@@ -105,10 +105,6 @@ def faulty(
         case.served = bool(process.port)
         yield process, case
         case.words = bytes(process.log)
-    _read(case)
-
-
-def _read(case: Case) -> None:
     for line in case.trace.read_text().splitlines():
         _, at, call = line.split(maxsplit=2)
         if "(INJECTED)" in call:
@@ -118,16 +114,12 @@ def _read(case: Case) -> None:
 
 
 def copied(source: Path, folder: Path) -> Path:
-    """A copy of a database for one case."""
-    shutil.copytree(source, folder)
-    return folder
+    return Path(shutil.copytree(source, folder))
 
 
 def under_load(process: Process, case: Case, *, acks: int, faults: int = 0) -> None:
-    """Load until so many acknowledgements, or until nobody answers any more.
-
-    faults  where they come again and again: so many of them must come first
-    """
+    """Load until so many acknowledgements, or until nobody answers; of faults that come again and
+    again, so many must come first."""
     with load(process.port, name="case") as driver:
         driver.until_it(lambda: case.trace.read_text().count("(INJECTED)") >= faults)
         driver.until(len(driver.ledger.acknowledged) + acks)

@@ -1,4 +1,4 @@
-"""File systems of a test's own: only where a test may mount them, which is where it is root."""
+"""A test's own file systems, for tests that run as root."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.waiting import PATIENCE_S
 
 
 def ran(*words: str) -> str:
-    """What a command printed. Fails with what it said."""
+    """Run a command; return what it printed. Fails with its error output."""
     done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, f"{' '.join(words)}: {done.stderr or done.stdout}"
     return done.stdout.strip()
@@ -21,7 +21,7 @@ def ran(*words: str) -> str:
 
 @contextmanager
 def mounted(folder: Path, *words: str) -> Iterator[Path]:
-    """`mount WORDS… FOLDER`, or a visible skip where that is not allowed."""
+    """Run `mount WORDS… FOLDER`, or skip if that is not allowed."""
     folder.mkdir()
     try:
         done = subprocess.run(["mount", *words, str(folder)], capture_output=True, text=True)
@@ -36,7 +36,7 @@ def mounted(folder: Path, *words: str) -> Iterator[Path]:
 
 
 def unmount(folder: Path, options: Sequence[str] = ()) -> None:
-    """Take it away; a lazy unmount helps where a failed file system is still in use."""
+    """Unmount, lazily if a failed file system is still in use."""
     done = subprocess.run(["umount", *options, str(folder)], capture_output=True, check=False)
     if done.returncode != 0:
         subprocess.run(["umount", "-l", str(folder)], capture_output=True, check=False)

@@ -1,4 +1,4 @@
-"""Mistakes for controls, planted in a child by a script that changes the code before it starts.
+"""Defects for controls, planted by a script that changes the code of a child process.
 
 A test whose control does not fail proves nothing: an injector that does nothing looks like a pass.
 Each text here is Python that runs before `main`.
@@ -11,7 +11,7 @@ import app.database.engine as engine
 
 engine._check_durable = lambda cursor: cursor.execute("PRAGMA synchronous=NORMAL")
 """
-"""The log is synced at checkpoints only: what was committed last is lost with the power."""
+"""Sync the log at checkpoints only: a power cut loses the last commits."""
 
 EARLY = """
 from app.receiving.inbox_queue import InboxQueue
@@ -26,7 +26,7 @@ async def early(journal, item):
 
 InboxQueue.submit = early
 """
-"""The answer is sent while the commit is under way."""
+"""Answer while the commit is under way."""
 
 SMALL_LOG = """
 import app.receiving.inbox_file_store as inbox_file
@@ -35,7 +35,7 @@ import app.database.writer as log_length
 inbox_file.FOLD_PAGES = 60
 log_length.FOLD_PAGES = 120
 """
-"""Both logs are folded every so many pages, so that a short recording has many folds in it."""
+"""Fold both logs after few pages, so that a short recording has many folds."""
 
 INSISTENT = """
 import app.database.writer as log_length
@@ -46,7 +46,7 @@ log_length.INSIST_S = 0.25
 reader.TRY_AGAIN_S = worker.TRY_AGAIN_S = 0.1
 """
 INSIST_S = 0.25
-"""Who cannot write tries again soon: no mistake, but a full disk is told of without long waits."""
+"""Try to write again soon: no defect, but a full disk is reported without long waits."""
 
 KEEPS_LOG = """
 from app.database.writer import LogLength
@@ -54,7 +54,7 @@ from app.database.writer import LogLength
 LogLength.may_give_room = lambda log: False
 LogLength.folding_due = lambda log: None
 """
-"""No log is ever folded: a full disk is left to whoever filled it, be it our own log."""
+"""Never fold a log, even if it has filled the disk."""
 
 UNGUARDED = """
 import app.database.database as database
@@ -68,8 +68,7 @@ database.Database.look = nothing
 inbox.InboxFile.damage = nothing
 database.sync_file = inbox.sync_file = nothing
 """
-"""A start that opens the database as it finds it: the page cache is not dropped, the file is not
-looked at, and the log is neither folded nor synced."""
+"""Start without dropping the page cache, checking the file, or folding and syncing the log."""
 
 KEEPS_CACHED_LOG = """
 import os
@@ -82,7 +81,7 @@ def some(descriptor, *words):
 
 os.posix_fadvise = some
 """
-"""A start that reads the log as the page cache shows it."""
+"""Start from the log as the page cache shows it."""
 
 GOES_ON = """
 import sqlite3
@@ -91,14 +90,14 @@ import app.database.faults as faults
 faults._PASSING_SQLITE |= {sqlite3.SQLITE_IOERR: ("planted", "disk")}
 faults._FATAL_SQLITE.clear()
 """
-"""An I/O error is taken for trouble that passes."""
+"""Take an I/O error for a passing fault."""
 
 HASTY = """
 import app.receiving.inbox_queue as journal
 
 journal.PATIENCE_S = 0.5
 """
-"""Whoever delivers is told sooner that a write takes too long: no mistake, but no long wait."""
+"""Refuse a delivery sooner when a write takes long: no defect, but no long wait."""
 
 PATIENT = """
 import app.receiving.inbox_queue as journal
@@ -106,7 +105,7 @@ import app.database.writer as writer
 
 journal.PATIENCE_S = writer.TURN_S = 1_000
 """
-"""Whoever delivers waits for as long as a write takes."""
+"""Let senders wait as long as a write takes."""
 
 FAILING_JOURNAL = """
 from app.receiving.inbox_queue import InboxQueue
@@ -121,7 +120,7 @@ async def run(journal):
 
 InboxQueue.run = run
 """
-"""The task that commits dies after some deliveries."""
+"""Let the task that commits die after some deliveries."""
 
 FAILING_WORKER = """
 import app.orders.worker as worker
@@ -138,7 +137,7 @@ async def refold_due(context, **words):
 
 worker.refold_due = refold_due
 """
-"""The task that folds dies after the first orders; readiness says soon that none reads."""
+"""Let the task that folds die after the first orders; readiness soon says that nothing reads."""
 
 STEPWISE_FOLD = """
 import os
@@ -153,7 +152,7 @@ def fold(history, **words):
 
 refold.fold = fold
 """
-"""A rebuild that says each fold and waits to be told to go on: no mistake, but time for a kill."""
+"""Report each fold of a rebuild and wait: no defect, but time for a kill."""
 
 
 WATCHFUL = """
@@ -161,11 +160,11 @@ import app.wiring.service as service
 
 service.REST_S = 0.05
 """
-"""A watchdog that looks all the time: no mistake, but an alarm comes within the test's patience."""
+"""Let the watchdog look all the time: no defect, but an alarm comes soon."""
 
 
 def stepping(seconds: int, file: str) -> str:
-    """A clock that is set by so many seconds while a file is there."""
+    """Return a plant that sets the clock by so many seconds while a file exists."""
     return f"""
 import os
 from app.core.clock import SystemClock
@@ -176,12 +175,11 @@ SystemClock.now = lambda clock: now(clock) + {seconds} * 1_000_000 * os.path.exi
 
 
 def script(*plants: str) -> str:
-    """What plants these in every process of the program: see `starting`."""
     return "\n".join(plants)
 
 
 def program(*plants: str) -> str:
-    """The program with these planted in it, for `python -c`."""
+    """Return the program with these plants, for `python -c`."""
     return "\n".join([*plants, "from app.__main__ import main", "main()"])
 
 
@@ -190,7 +188,7 @@ import app.orders.folding_process as process
 
 process.BEHIND, process.LOOK_S, process.REST_S = -1, 0.02, 0.02
 """
-"""Whoever reads is taken to be behind all the time: a second process folds."""
+"""Take the reader to be behind all the time, so that a second process folds."""
 
 SOON_QUIET = """
 import app.orders.folding_process as process
@@ -198,4 +196,4 @@ import app.orders.folding_process as process
 process.BEHIND, process.LOOK_S, process.REST_S = 10, 0.02, 0.02
 process.QUIET_S = 0.5
 """
-"""A second process is started for ten deliveries, and ends after half a second without work."""
+"""Start a second process for ten deliveries, and end it after half a second without work."""

@@ -1,4 +1,4 @@
-"""The real `serve` as a child process: by itself, or under a tracer that records or injects."""
+"""The real `serve` as a child process, alone or under a tracer that records or injects."""
 
 from __future__ import annotations
 
@@ -24,34 +24,32 @@ needs_strace = pytest.mark.skipif(
 
 
 class Service:
-    """A running service. `pid` is its own, not its tracer's."""
+    """A running service; `pid` is its own, not its tracer's."""
 
     def __init__(self, process: Process, *, traced: bool) -> None:
-        self.process = process
-        self.port = process.port
+        self.process, self.port = process, process.port
         self.pid = _child(process.popen.pid) if traced else process.popen.pid
 
     def signal(self, number: int) -> None:
-        """Send it a signal."""
         os.kill(self.pid, number)
 
     def end(self, number: int) -> int:
-        """Send it a signal and wait for its end. Returns its exit code."""
+        """Send it a signal, wait for its end, and return its exit code."""
         self.signal(number)
         return self.process.code()
 
     def worker(self) -> int:
-        """The process behind it that reads, once it is there."""
+        """Return the process behind it that reads, once it is there."""
         until(self.children)
         return self.children()[0]
 
     def children(self) -> list[int]:
-        """The processes that it has started."""
+        """Return the processes that it has started."""
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
         return [pid for pid in map(int, children) if not is_spare(pid)]
 
     def stands_still(self) -> bool:
-        """Whether it was stopped where it was, and has not been let go on."""
+        """Return whether it was stopped and not resumed."""
         return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
     @property
@@ -75,14 +73,13 @@ def a_service(
     restarts: str = "0",
     **more: str,
 ) -> Iterator[Service]:
-    """A service on a free port that says that it serves. It is surely gone afterwards.
+    """Run a service on a free port until the block ends, and wait until it is ready.
 
-    It begins with a database of the newest version, unless it is told of another; where a tracer
-    looks, with none, so that what makes one is seen too.
+    It begins with a new database, unless another is given or a tracer must see it being made.
 
     script    Python that each of its processes runs first, to plant something
     under     the words of a tracer in front of it
-    restarts  how often what reads for it is going to be started again, a number
+    restarts  how often its reader will be restarted, a number
     """
     if not under and "DATABASE_URL" not in more:
         put_new(folder / "t.db")
@@ -101,7 +98,7 @@ def starting(
     restarts: str = "0",
     **more: str,
 ) -> Iterator[Process]:
-    """The same, that need not come so far as to serve."""
+    """Start a service that need not come so far as to serve."""
     words = [*under, sys.executable, "-m", "app", "serve", "--port", "0"]
     with planted(script) as environment:
         environment[MORE_SPARES] = restarts
@@ -114,8 +111,7 @@ def starting(
 
 @contextmanager
 def planted(script: str) -> Iterator[dict[str, str]]:
-    """The environment variables of processes that run this before anything else: the program's, and
-    those that it starts."""
+    """Yield environment variables with which the program and its children run this first."""
     if not script:
         yield {}
         return

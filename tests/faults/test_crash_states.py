@@ -1,5 +1,5 @@
-"""Whatever a disk keeps of what was not synced, every delivery acknowledged before a power cut is
-there after it: a running service is recorded, and its disk rebuilt as after a cut at each call."""
+"""Every delivery acknowledged before a power cut is there after it, whatever a disk keeps of
+unsynced data: a recorded service's disk is rebuilt as after a cut at each call."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LIVES = (("1", signal.SIGKILL), ("2", signal.SIGTERM))
 
 
 def record(folder: Path, *plants: str, acks: int = ACKS, lives: int = len(LIVES)) -> Path:
-    """A service that is killed under load, starts again, and is stopped under load."""
+    """Record a service that is killed under load, starts again, and is stopped under load."""
     folder.mkdir()
     for life, number in LIVES[:lives]:
         under = recorder(folder / f"{life}.trace")
@@ -43,7 +43,6 @@ def record(folder: Path, *plants: str, acks: int = ACKS, lives: int = len(LIVES)
 
 
 def calls(recording: Path) -> int:
-    """How many calls on files it has."""
     traces = recording.glob("*.trace")
     return sum(isinstance(event, Call) for trace in traces for event in events(trace))
 
@@ -51,8 +50,11 @@ def calls(recording: Path) -> int:
 def assert_all_kept(
     folder: Path, *, states: int, acks: int, life: int = ACKS, every: int = 1
 ) -> None:
-    """Record until there is enough of both; nothing is wrong anywhere. Counted are states that were
-    laid out and opened: without all writes that no sync had covered, several calls leave one."""
+    """Record until there is enough of both, and check that nothing is wrong anywhere.
+
+    Only states that were laid out and opened count: several calls leave the same state without
+    unsynced writes.
+    """
     recordings: list[Path] = []
     recorded = 0
     while 3 * recorded < states or 2 * life * len(recordings) < acks:
@@ -68,14 +70,12 @@ def assert_all_kept(
 
 @pytest.mark.slow
 def test_every_acknowledged_delivery_outlives_a_cut_at_any_call(tmp_path: Path) -> None:
-    """200 disks: nothing is lost, nothing is corrupt, nothing is half applied."""
     assert_all_kept(tmp_path, states=200, acks=2 * FEW_ACKS, life=FEW_ACKS, every=EVERY)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7_200)
 def test_the_same_of_many_times_as_many(tmp_path: Path) -> None:
-    """250,000 disks."""
     assert_all_kept(tmp_path, states=250_000, acks=8_000)
 
 
@@ -88,8 +88,7 @@ def test_the_same_of_many_times_as_many(tmp_path: Path) -> None:
     ],
 )
 def test_a_service_that_breaks_the_promise_is_caught(tmp_path: Path, plant: str) -> None:
-    """The same search finds losses in a service that syncs too rarely or answers too soon, in the
-    first of its lives."""
+    """The search finds losses in a service that syncs too rarely or answers too soon."""
     recording = record(tmp_path / "recording", plant, acks=300, lives=1)
     found = explore(recording, seed=0, every=EVERY)
     print(found.sentence())

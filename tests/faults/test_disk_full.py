@@ -1,5 +1,5 @@
-"""A disk that fills up: deliveries are refused while there is still room to fold the log, what is
-stored can be read, and they are taken again as soon as there is space. On a real file system."""
+"""A disk that fills up: deliveries are refused while the log can still be folded, stored data can
+be read, and deliveries are accepted again once there is space."""
 
 from __future__ import annotations
 
@@ -50,22 +50,20 @@ BODIES = "SELECT count(body) FROM deliveries"
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 64 MiB, 20 of which somebody else uses."""
+    """A disk of 64 MiB with 20 MiB in use."""
     with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "tmpfs") as folder:
         (folder / "balloon").write_bytes(bytes(BALLOON_MIB * MIB))
         yield folder
 
 
 def free(folder: Path) -> int:
-    """Bytes that are free there."""
     found = os.statvfs(folder)
     return found.f_bavail * found.f_frsize
 
 
 def filled(service: Service, folder: Path) -> Ledger:
-    """Load until deliveries are refused, and still are once what was accepted has been read, and
-    the service has noticed: until then it holds room for it. Where a held log keeps it from being
-    read, once no more of it is."""
+    """Load until deliveries are refused, and still are after everything is read and no room is held
+    for it; a held log may keep the rest from being read."""
     ledger = Ledger()
     for number in count():
         ledger.answers += refused_under_load(service, name=f"e{number}")
@@ -78,8 +76,7 @@ def filled(service: Service, folder: Path) -> Ledger:
 
 
 def refused_for_long(service: Service, *, name: str) -> list[Answer]:
-    """One delivery after another until one is accepted, or the service must have tried to empty
-    its logs: it does so once in a while, and what that frees is given away again."""
+    """Deliver until one is accepted, or the service must have tried to empty its logs."""
     answers: list[Answer] = []
     until_at = time.monotonic() + INSIST_S + 1
     while time.monotonic() < until_at:
@@ -91,7 +88,7 @@ def refused_for_long(service: Service, *, name: str) -> list[Answer]:
 
 
 def wait_until_read(service: Service, folder: Path) -> None:
-    """Until all of it has been read, or nothing more of it is."""
+    """Wait until all of it is read, or nothing more is."""
     left, since = unread(folder), time.monotonic()
     while left and time.monotonic() < since + STILL_S:
         time.sleep(0.05)
@@ -110,7 +107,7 @@ def refused_under_load(service: Service, *, name: str) -> list[Answer]:
 
 
 def unread(folder: Path) -> int:
-    """Records that are accepted and not read yet."""
+    """Return how many accepted records are not read yet."""
     with closing(sqlite3.connect(folder / "t.db")) as database:
         database.execute(f"ATTACH '{folder}/t.db.inbox' AS inbox")
         position = "SELECT value FROM counters WHERE name='inbox position'"
@@ -119,8 +116,8 @@ def unread(folder: Path) -> int:
 
 
 def test_a_disk_that_fills_up(small: Path, tmp_path: Path) -> None:
-    """Refused early with 503, readable all the while, taken again with the first one after. A
-    backup to another disk has all that was acknowledged."""
+    """They are refused early with 503, and accepted with the first one after. A backup to another
+    disk has all that was acknowledged."""
     low_water = {"DISK_LOW_WATER_MB": str(LOW_WATER_MIB)}
     with a_service(small, script=script(INSISTENT), **low_water) as service:
         shop = token(small, **low_water)
@@ -149,7 +146,7 @@ def test_a_disk_that_fills_up(small: Path, tmp_path: Path) -> None:
 
 
 def backed_up(folder: Path, target: Path, ledger: Ledger, **more: str) -> None:
-    """Copy the database to another disk than its own, and look for what was promised."""
+    """Back up to another disk, and check for what was acknowledged."""
     assert target.parent.stat().st_dev != folder.stat().st_dev
     done = command(folder, "backup", str(target), **more)
     assert (done.returncode, done.stdout.endswith(b" Checked.\n")) == (0, True), done
@@ -157,7 +154,7 @@ def backed_up(folder: Path, target: Path, ledger: Ledger, **more: str) -> None:
 
 
 def refused(service: Service) -> str:
-    """The Retry-After of a delivery that is refused."""
+    """Return the Retry-After of a delivery that is refused."""
     connection = Connection(service.port)
     try:
         answer = connection.send("refused")
@@ -169,7 +166,7 @@ def refused(service: Service) -> str:
 
 @contextmanager
 def reader(folder: Path) -> Iterator[None]:
-    """Somebody who holds a snapshot of the database, as a backup does, so that its log grows."""
+    """Hold a snapshot of the database, as a backup does, so that its log grows."""
     with closing(sqlite3.connect(folder / "t.db", isolation_level=None)) as connection:
         connection.execute("BEGIN")
         connection.execute("SELECT count(*) FROM deliveries").fetchone()
@@ -185,9 +182,8 @@ def reader(folder: Path) -> Iterator[None]:
     ],
 )
 def test_a_log_that_was_held_up_gives_its_room_back(small: Path, low_water: int) -> None:
-    """Deliveries are refused while the log can still be folded, however long it has become, and
-    taken again once nobody holds it up, though nothing else is freed: the log is emptied, or is
-    begun anew in the room that it has."""
+    """Deliveries are refused while the log can still be folded, and accepted once nobody holds it,
+    though nothing else is freed: it is emptied, or begun again in its room."""
     more = {"script": script(SMALL_LOG, INSISTENT), "DISK_LOW_WATER_MB": str(low_water)}
     with a_service(small, **more) as service, closing(LogLength(small / "t.db")) as log:
         deliver(service.port, "first")
@@ -210,7 +206,7 @@ def test_a_log_that_was_held_up_gives_its_room_back(small: Path, low_water: int)
 
 @pytest.mark.soak
 def test_a_log_that_is_never_folded_is_caught(small: Path) -> None:
-    """The same look at a service that waits for somebody else to free something."""
+    """A service that waits for somebody else to free something goes on refusing."""
     more = {"script": script(SMALL_LOG, INSISTENT, KEEPS_LOG), "DISK_LOW_WATER_MB": "4"}
     with a_service(small, **more) as service:
         deliver(service.port, "first")
@@ -232,7 +228,7 @@ def test_a_log_that_is_never_folded_is_caught(small: Path) -> None:
     ],
 )
 def test_what_lets_bodies_go_writes_too(small: Path, words: tuple[str, ...]) -> None:
-    """Below the low water it is refused, and says what to do about it: a lower mark lets it work,
+    """Below the low water the command is refused and says what to do; with a lower mark it works
     beside the service that still refuses."""
     more = {"DISK_LOW_WATER_MB": str(LOW_WATER_MIB), "RETENTION_DAYS": "30"}
     with a_service(small, **more) as service:
@@ -252,13 +248,12 @@ def test_what_lets_bodies_go_writes_too(small: Path, words: tuple[str, ...]) -> 
 
 
 def found(folder: Path, sql: str) -> list[tuple[int]]:
-    """What another program finds in the database."""
     with closing(sqlite3.connect(folder / "t.db")) as database:
         return database.execute(sql).fetchall()
 
 
 def later(folder: Path, *words: str, **more: str) -> tuple[int, str]:
-    """A command forty days from now: its exit code, and the last line that it said."""
+    """Run a command forty days from now; return its exit code and last line."""
     ahead = program(stepping(40 * 24 * 3600, str(folder)))
     with running(folder, *words, script=ahead, stays=False, **more) as process:
         code = process.code()
@@ -267,8 +262,8 @@ def later(folder: Path, *words: str, **more: str) -> tuple[int, str]:
 
 @pytest.mark.soak
 def test_without_a_low_water_the_disk_is_full(small: Path) -> None:
-    """The same load fills the disk to the last page, and the space that returns may be too little
-    to fold the log: that is what the low water is for. Even so nothing is lost."""
+    """The load fills the disk to the last page, and the space that returns may be too little to
+    fold the log. Even so nothing is lost."""
     with a_service(small, script=script(INSISTENT), DISK_LOW_WATER_MB="0") as service:
         ledger = filled(service, small)
         assert free(small) < 8 * MIB

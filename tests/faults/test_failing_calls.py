@@ -1,6 +1,5 @@
-"""After the first I/O error of a disk, or once its file system is read-only, nothing more is
-acknowledged and the process ends; a full disk is only refused for as long as it lasts. Either way
-nothing acknowledged is lost."""
+"""After the first I/O error, or on a read-only file system, nothing more is acknowledged and the
+process ends; a full disk is refused while it lasts. Nothing acknowledged is lost."""
 
 from __future__ import annotations
 
@@ -31,13 +30,10 @@ UNREACHABLE = 4
 """The exit code of a store that failed."""
 
 SERVING = "t.db.serving"
-"""The lock of whoever serves: the first file that a start writes to."""
+"""The lock of the serving process, which a start writes first."""
 
 RUNNING = [("fdatasync:error=EIO:when=2", INBOX_LOG)]
-"""Call number n on a log or a file, of a service at work: of the receiver on the inbox, and in the
-long form of the process behind it on the database, too."""
-
-ALL_RUNNING = [
+MORE_RUNNING = [
     (f"{call}:error={error}:when={n}", file)
     for error in ("EIO", "EROFS")
     for call, file, last in (
@@ -52,9 +48,11 @@ ALL_RUNNING = [
     )
     for n in range(1, last + 1)
 ]
+"""Call number n on a log or a file of a running service; in the long form of the process behind it
+on the database, too."""
 
 STARTING = [("pwrite64:error=EIO:when=1", DATABASE)]
-"""The same while it starts on a database whose log is still to be folded."""
+"""Calls of a start on a database whose log is still to be folded."""
 
 MORE_STARTING = [
     ("openat:error=EROFS:when=1", SERVING),
@@ -79,80 +77,66 @@ PASSING = [
     ("pwrite64:error=ENOSPC:when=40+61", LOG),
     ("pwrite64:error=ENOSPC:when=10+31", DATABASE),
 ]
-"""Every so-manieth call; a write that returns 0 has written nothing: a short one. Twenty writes
-are enough to keep a delivery, and not to delete beside it what was read."""
+"""Every n-th call; a write that returns 0 is a short one. Twenty writes are enough to keep a
+delivery, but not to delete read ones beside it."""
 
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database that was closed well."""
+    """Return a database that was closed in order."""
     return base(tmp_path_factory.mktemp("stopped") / "base", killed=False)
 
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database whose service was killed."""
+    """Return a database whose service was killed."""
     return base(tmp_path_factory.mktemp("killed") / "base", killed=True)
 
 
 async def starts_again(folder: Path, case: Case) -> None:
-    """The next start finds nothing wrong, and nothing acknowledged is lost."""
+    """Start again, and check that nothing is wrong or lost."""
     await start(folder)
     assert_kept(folder / "t.db", case.ledger.deliveries)
 
 
-def stops(folder: Path, inject: str, file: str, **more: str) -> Case:
-    """Serve under load until the call fails; wait for the end."""
-    with faulty(folder, inject=inject, file=file, **more) as (process, case):
+async def stops_and_starts(source: Path, folder: Path, inject: str, file: str, **more: str) -> None:
+    """Serve under load until the call fails: only what was committed before may still be
+    acknowledged, the file is not touched again, and the next start finds nothing wrong."""
+    with faulty(copied(source, folder), inject=inject, file=file, **more) as (process, case):
         assert case.served, process.log
         under_load(process, case, acks=1_000)
         case.code = process.code()
     # Each process counts its calls: both may meet the fault before one has ended the other.
     assert 1 <= len(case.faults) <= 2, "the fault was not injected"
-    return case
-
-
-async def stops_and_starts(source: Path, folder: Path, inject: str, file: str, **more: str) -> None:
-    """Only what was committed before may still be told; the file is left as it is; the next start
-    finds nothing wrong."""
-    case = stops(copied(source, folder), inject, file, **more)
     assert case.code == UNREACHABLE
-    # What rests on the inbox may be told until the receiver has heard of the database's error.
+    # The receiver acknowledges until it has heard of the database's error.
     assert case.after <= CONNECTIONS or file in (DATABASE, LOG)
     assert case.calls == []
     assert b"Traceback" not in case.words
     await starts_again(folder, case)
 
 
-@pytest.mark.parametrize(("inject", "file"), RUNNING)
+@pytest.mark.parametrize(
+    ("inject", "file"),
+    [*RUNNING, *(pytest.param(*each, marks=pytest.mark.soak) for each in MORE_RUNNING)],
+)
 async def test_an_io_error_stops_a_service(
     stopped: Path, tmp_path: Path, inject: str, file: str
 ) -> None:
-    """Nothing more is acknowledged or written, and the next start finds nothing wrong."""
     await stops_and_starts(stopped, tmp_path / "case", inject, file)
 
 
 @pytest.mark.soak
 async def test_an_io_error_stops_a_service_behind_a_proxy(stopped: Path, tmp_path: Path) -> None:
-    """The same where the sender's address is another's word."""
     call = "fdatasync:error=EIO:when=2", INBOX_LOG
     proxy = {"FORWARDED_ALLOW_IPS": "127.0.6.0/24"}
     await stops_and_starts(stopped, tmp_path / "case", *call, **proxy)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(("inject", "file"), ALL_RUNNING)
-async def test_an_io_error_at_any_call(
-    stopped: Path, tmp_path: Path, inject: str, file: str
-) -> None:
-    """The same at many more calls."""
-    await stops_and_starts(stopped, tmp_path / "case", inject, file)
-
-
-@pytest.mark.soak
 @pytest.mark.parametrize("error", ["EIO", "EROFS"])
 def test_a_service_that_goes_on_is_caught(stopped: Path, tmp_path: Path, error: str) -> None:
-    """The same check sees a service that takes such an error for passing trouble."""
+    """A service that takes such an error for a passing one is seen."""
     folder = copied(stopped, tmp_path / "case")
     inject = f"fdatasync:error={error}:when=3"
     with faulty(folder, inject=inject, file=INBOX_LOG, plant=GOES_ON) as (process, case):
@@ -189,7 +173,7 @@ async def test_an_io_error_at_the_start_is_not_served(
 async def test_a_disk_that_is_full_now_and_then(
     stopped: Path, tmp_path: Path, inject: str, file: str
 ) -> None:
-    """Each time senders are told to come again; the service lives, and goes on acknowledging."""
+    """Senders are asked to come again; the service lives, and goes on acknowledging."""
     folder = copied(stopped, tmp_path / "case")
     with faulty(folder, inject=inject, file=file) as (process, case):
         assert case.served, process.log

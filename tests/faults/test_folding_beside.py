@@ -1,4 +1,4 @@
-"""Whichever process folds, and however it ends, every order has the ledger that its events make."""
+"""Whichever process folds, and however it ends, every order has the ledger of its events."""
 
 from __future__ import annotations
 
@@ -49,23 +49,23 @@ UNSEALED = "SELECT count(*) FROM unsealed"
 
 
 def asked(database: Path, query: str) -> int:
-    """One number of the database."""
+    """Return one number from the database."""
     with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=30)) as connection:
         return int(connection.execute(query).fetchone()[0])
 
 
 def all_folded(database: Path) -> bool:
-    """Whether each order of which something was read has its ledger, and each row its leaf."""
+    """Return whether every order has its ledger, and every row its leaf."""
     return not (asked(database, OUTCOMES) or asked(database, DUE) or asked(database, UNSEALED))
 
 
 def second(service: Service, first: int) -> int | None:
-    """The process beside the first one, where there is one."""
+    """Return the process beside the first one, or None."""
     return next((pid for pid in service.children() if pid != first), None)
 
 
 def test_one_that_is_killed_again_and_again_leaves_nothing_undone(tmp_path: Path) -> None:
-    """Its transactions are whole or not there, and the first one folds until the next begins."""
+    """Its transactions are atomic, and the first one folds until the next begins."""
     database = tmp_path / "t.db"
     with (
         a_service(tmp_path, script=ALWAYS_TWO, restarts="4") as service,
@@ -87,7 +87,7 @@ def test_one_that_is_killed_again_and_again_leaves_nothing_undone(tmp_path: Path
 
 
 def test_one_that_reads_other_settings_folds_nothing(tmp_path: Path) -> None:
-    """They were changed since the service was started, and are in force with its next start."""
+    """Settings changed since the start are in force with the next start."""
     database, settings = tmp_path / "t.db", tmp_path / "settings"
     settings.touch(mode=0o600)
     with a_service(tmp_path, script=SOON_QUIET, restarts="1", CONFIG=str(settings)) as service:
@@ -105,7 +105,7 @@ def test_one_that_reads_other_settings_folds_nothing(tmp_path: Path) -> None:
 
 
 def test_one_with_a_fault_says_which(tmp_path: Path) -> None:
-    """Its last sentence says that the log does. The first one folds all the same."""
+    """The first one folds all the same."""
     script = ALWAYS_TWO + FAILS_BESIDE
     with a_service(tmp_path, script=script, restarts="2") as service:
         deliver(service.port, "fault0")

@@ -1,5 +1,5 @@
-"""What a start does to the database before anybody is listened to, call by call, in its order: what
-an error has left in the page cache is dropped, and what the log holds is on the disk."""
+"""A start, call by call, before anybody is listened to: the page cache that an error may have
+spoiled is dropped, and the log's content is on the disk."""
 
 from __future__ import annotations
 
@@ -26,40 +26,31 @@ _CALL = re.compile(r"(\d+) +(\w+)\((?:\d+<([^>]*)>)?(.*)")
 _RETURN = re.compile(r"(\d+) +<\.\.\. (\w+) resumed>")
 
 Step = tuple[str, str]
-"""What was done, and to which file: `drop`, `read`, `write` or `sync`; or LISTENING."""
+"""An act (`drop`, `read`, `write` or `sync`) and its file; or LISTENING."""
 
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database whose log is still to be folded."""
+    """Return a database whose log is still to be folded."""
     return base(tmp_path_factory.mktemp("killed") / "base", killed=True)
 
 
 def started(source: Path, folder: Path, *plants: str) -> list[Step]:
-    """Start a service on a copy until it serves. What it did to the database."""
+    """Start a service on a copy until it serves; return its steps on the database."""
     copied(source, folder)
     assert (folder / LOG).stat().st_size > 0
     trace = folder / "calls"
     names = ",".join((DROPPING, *READING, *WRITING, *SYNCS, "listen"))
-    under = [
-        "strace",
-        "-f",
-        "-y",
-        "-qq",
-        "--seccomp-bpf",
-        "-e",
-        "signal=none",
-        "-e",
-        f"trace={names}",
-    ]
-    with starting(folder, script=script(*plants), under=[*under, "-o", str(trace)]) as process:
+    under = ["strace", "-f", "-y", "-qq", "--seccomp-bpf", "-e", "signal=none"]
+    under += ["-e", f"trace={names}", "-o", str(trace)]
+    with starting(folder, script=script(*plants), under=under) as process:
         process.wait_until_ready()
         return steps(trace.read_text().splitlines(), folder)
 
 
 def steps(lines: Sequence[str], folder: Path) -> list[Step]:
-    """What a trace has to say of the database. A read and a write count from their beginning, a
-    drop and a sync once they have returned."""
+    """Return the steps of a trace on the database: a read and a write from their beginning, a drop
+    and a sync once they have returned."""
     files = {str(folder / name): name for name in (DATABASE, LOG, INBOX, INBOX_LOG)}
     files[str(folder)] = FOLDER
     found: list[Step] = []
@@ -92,58 +83,48 @@ def _step(name: str, file: str, rest: str) -> Step | None:
 
 
 def wrong(found: list[Step]) -> list[str]:
-    """Which of the steps before the first listener are not there, or come too late."""
+    """Return sentences about steps that are missing before the first listener, or too late."""
     assert LISTENING in found
     before = found[: found.index(LISTENING)]
-    return [
-        sentence
-        for file, log in ((DATABASE, LOG), (INBOX, INBOX_LOG))
-        for sentence in _wrong_with(before, file, log)
-    ]
-
-
-def _wrong_with(before: list[Step], file: str, log: str) -> list[str]:
-    reads = [number for number, step in enumerate(before) if step == ("read", file)]
-    assert reads, f"{file} was not read"
-    dropped = before[: reads[0]]
-    sentences = [
-        f"{each} is read as the page cache shows it"
-        for each in (file, log)
-        if ("drop", each) not in dropped
-    ]
-    writes = [number for number, step in enumerate(before) if step == ("write", file)]
-    first, last = (writes[0], writes[-1]) if writes else (len(before), 0)
-    if not writes:
-        sentences.append(f"{log} is not folded")
-    if ("sync", log) not in before[:first]:
-        sentences.append(f"{log} is not synced before it is folded")
-    synced = before[last:]
-    if ("sync", file) not in synced:
-        sentences.append(f"{file} is not synced")
-    # SQLite syncs the folder too, but before it has folded the log.
-    elif ("sync", FOLDER) not in synced[synced.index(("sync", file)) :]:
-        sentences.append(f"{FOLDER} is not synced")
+    sentences = []
+    for file, log in ((DATABASE, LOG), (INBOX, INBOX_LOG)):
+        dropped = before[: before.index(("read", file))]
+        sentences += [
+            f"{each} is read as the page cache shows it"
+            for each in (file, log)
+            if ("drop", each) not in dropped
+        ]
+        writes = [number for number, step in enumerate(before) if step == ("write", file)]
+        first, last = (writes[0], writes[-1]) if writes else (len(before), 0)
+        if not writes:
+            sentences.append(f"{log} is not folded")
+        if ("sync", log) not in before[:first]:
+            sentences.append(f"{log} is not synced before it is folded")
+        synced = before[last:]
+        if ("sync", file) not in synced:
+            sentences.append(f"{file} is not synced")
+        # SQLite syncs the folder too, but before it has folded the log.
+        elif ("sync", FOLDER) not in synced[synced.index(("sync", file)) :]:
+            sentences.append(f"{FOLDER} is not synced")
     return sentences
 
 
 def test_nobody_is_listened_to_before_the_disk_is_certain(killed: Path, tmp_path: Path) -> None:
-    """The database and the inbox: file and log are dropped from the page cache before either is
-    read; both are synced, the log before it is folded and the file afterwards, and then their
-    folder."""
+    """For database and inbox: file and log are dropped from the page cache before either is read;
+    the log is synced before it is folded, the file afterwards, and then the folder."""
     found = started(killed, tmp_path / "case")
     assert wrong(found) == []
 
 
 @pytest.mark.soak
 def test_a_log_that_is_read_from_the_page_cache_is_caught(killed: Path, tmp_path: Path) -> None:
-    """It is the file that an error leaves ahead of the disk most often."""
+    """An error leaves the log ahead of the disk most often."""
     found = started(killed, tmp_path / "case", KEEPS_CACHED_LOG)
     assert wrong(found) == [f"{log} is read as the page cache shows it" for log in (LOG, INBOX_LOG)]
 
 
 @pytest.mark.soak
 def test_a_start_without_its_guard_is_caught(killed: Path, tmp_path: Path) -> None:
-    """None of the steps is there."""
     assert wrong(started(killed, tmp_path / "case", UNGUARDED)) == [
         sentence
         for file, log in ((DATABASE, LOG), (INBOX, INBOX_LOG))

@@ -1,5 +1,5 @@
-"""The instruments themselves: a checker that sees nothing, or a disk that forgets nothing, would
-make every fault look harmless."""
+"""The instruments themselves: a blind checker, or a disk that forgets nothing, would make every
+fault look harmless."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ HALVED = {
 
 @pytest.mark.parametrize("name", HALVES)
 async def test_a_half_applied_event_is_seen(tmp_path: Path, name: str) -> None:
-    """Each kind of half has its query, and the query finds it."""
     async with driving(tmp_path, with_worker=False) as driver:
         await driver.send(event("e1"))
     assert look(tmp_path / "t.db").halves == ()
@@ -35,7 +34,7 @@ async def test_a_half_applied_event_is_seen(tmp_path: Path, name: str) -> None:
 
 
 async def test_damage_and_loss_are_seen(tmp_path: Path) -> None:
-    """A page that was overwritten is corrupt; an id that is not there is lost."""
+    """An overwritten page is corrupt; a missing id is lost."""
     async with driving(tmp_path, with_worker=False) as driver:
         kept = (await driver.send(event("e1"))).json()["delivery"]
     path = tmp_path / "t.db"
@@ -45,7 +44,7 @@ async def test_damage_and_loss_are_seen(tmp_path: Path) -> None:
 
 
 def test_what_a_cut_leaves() -> None:
-    """What was synced stays; of the rest nothing, all, some or a piece of the last write."""
+    """Synced data stays; of the rest nothing, all, some, or a piece of the last write."""
     disk = Disk("/d")
     disk.apply(Call("write", "/d/f", 0, b"a" * 1_024))
     assert disk.after_cut("dropped", random.Random(0)) == {}
@@ -65,7 +64,7 @@ def test_what_a_cut_leaves() -> None:
 
 
 def test_a_name_is_kept_when_its_folder_is_synced() -> None:
-    """A file that was removed comes back, and a new one vanishes, until the folder is synced."""
+    """Until then a removed file comes back, and a new one vanishes."""
     disk, chance = Disk("/d"), random.Random(0)
     disk.apply(Call("write", "/d/old", 0, b"o"))
     disk.apply(Call("sync", "/d/old"))
@@ -80,7 +79,7 @@ def test_a_name_is_kept_when_its_folder_is_synced() -> None:
 
 
 def test_a_recording_that_ends_in_the_midst_of_a_call(tmp_path: Path) -> None:
-    """A write counts from its beginning, a sync only when it has returned."""
+    """A write counts from its beginning, a sync only once it has returned."""
     path = "".join(f"\\x{byte:02x}" for byte in b"/d/f")
     lines = [
         rf'7 pwrite64(5<{path}>, "\x61", 1, 16) = 1',

@@ -1,5 +1,5 @@
-"""A service that is held up, loses a part of itself, is told to stop, or whose clock is set: what
-it acknowledged is there, and it never goes on as half a service."""
+"""A service that is stopped, loses a part of itself, or has its clock set: acknowledged deliveries
+are there, and it never goes on as half a service."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.slow
 
 UNREACHABLE = 4
 NO_ALLOWANCE = {"REJECTIONS_PER_MINUTE_PER_ADDRESS": "1000000"}
-"""However many deliveries are refused, each is told why."""
+"""No refused delivery uses up a rate limit."""
 
 
 def test_stopped_and_resumed(tmp_path: Path) -> None:
@@ -75,8 +75,8 @@ def test_a_receiver_ends_with_its_part(tmp_path: Path) -> None:
 
 
 def test_a_worker_ends_with_its_part_and_is_started_again(tmp_path: Path) -> None:
-    """Deliveries are taken all the same, since they are only kept; readiness says that nothing is
-    read, and the next start reads all of it."""
+    """Deliveries are accepted meanwhile; readiness says that nothing is read, and the next start
+    reads all of it."""
     with a_service(tmp_path, script=script(FAILING_WORKER), restarts="3") as service:
         with load(service.port, rest_s=0.1) as driver:
             driver.until(50)
@@ -113,8 +113,7 @@ def _unread(path: Path) -> int:
 def test_either_process_is_killed_first(
     tmp_path: Path, pauses_s: tuple[float, float], lives: int
 ) -> None:
-    """Under load, again and again: the reader alone, the receiver alone, whose reader then ends by
-    itself; what was acknowledged is there, read once, and no reader is left behind."""
+    """Acknowledged deliveries are there, read once, and no reader is left behind."""
     promised = set[str]()
     for life in range(lives):
         with (
@@ -141,7 +140,7 @@ def test_either_process_is_killed_first(
 
 
 def test_told_to_stop_under_load(tmp_path: Path) -> None:
-    """What is under way is finished or refused; the process ends by itself, and in order."""
+    """Requests under way are finished or refused, and the process ends in order."""
     with a_service(tmp_path) as service, load(service.port) as driver:
         driver.until(200)
         assert service.end(signal.SIGTERM) == 0
@@ -153,8 +152,8 @@ def test_told_to_stop_under_load(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 def test_killed_in_a_long_rebuild(tmp_path: Path) -> None:
-    """A rebuild of all ledgers that is killed again and again leaves them fit to be rebuilt; the
-    service that starts afterwards serves, and `db check` finds nothing."""
+    """The service that starts afterwards serves, the ledgers can be rebuilt, and `db check` finds
+    nothing."""
     source = base(tmp_path / "source", killed=True)
     folder = copied(source, tmp_path / "case")
     orders = _orders(source / "t.db")
@@ -170,10 +169,11 @@ def test_killed_in_a_long_rebuild(tmp_path: Path) -> None:
 
 
 def _killed_in_a_rebuild(folder: Path, folds: int) -> None:
-    """Let a rebuild come as far as its n-th fold, and no further."""
+    """Let a rebuild come as far as its n-th fold, and kill it."""
     command_line = ("refold", "--all", "--jobs", "1")
     words, pipe = [sys.executable, "-c", program(STEPWISE_FOLD), *command_line], subprocess.PIPE
-    rebuild = subprocess.Popen(words, env=_settings(folder), stdin=pipe, stdout=pipe, bufsize=0)
+    env = {"PYTHONPATH": str(Path(__file__).parents[2]), **environ(folder)}
+    rebuild = subprocess.Popen(words, env=env, stdin=pipe, stdout=pipe, bufsize=0)
     with rebuild:
         assert rebuild.stdin is not None
         assert rebuild.stdout is not None
@@ -186,21 +186,17 @@ def _killed_in_a_rebuild(folder: Path, folds: int) -> None:
 
 
 def _orders(path: Path) -> int:
-    """How many there are to fold: how the load was spread over its connections decides it."""
+    """Return how many there are to fold."""
     with closing(sqlite3.connect(path)) as database:
         counted = database.execute("SELECT count(DISTINCT order_key) FROM events").fetchone()[0]
     assert counted > 2
     return int(counted)
 
 
-def _settings(folder: Path) -> dict[str, str]:
-    return {"PYTHONPATH": str(Path(__file__).parents[2]), **environ(folder)}
-
-
 @pytest.mark.parametrize("minutes", [pytest.param(-15, marks=pytest.mark.soak), 15])
 def test_a_clock_that_is_set(tmp_path: Path, minutes: int) -> None:
-    """While the clock is a quarter of an hour off, what was signed at the true time is refused as
-    too old or too new; the service lives and says so, and takes it once the clock is right."""
+    """Deliveries signed at the true time are refused as too old or too new, readiness says so, and
+    they are accepted once the clock is right."""
     step = tmp_path / "step"
     plant = stepping(minutes * 60, str(step))
     with a_service(tmp_path, script=script(plant, WATCHFUL), **NO_ALLOWANCE) as service:
@@ -226,13 +222,13 @@ def test_a_clock_that_is_set(tmp_path: Path, minutes: int) -> None:
 
 
 def _is_quiet(service: Service) -> bool:
-    """Ready, and without an alarm on the clock."""
+    """Return whether it is ready, without an alarm about the clock."""
     status, _, body = service.process.request("GET", "/readyz")
     return status == 200 and "clock" not in json.loads(body)
 
 
 def _says_that_a_clock_is_off(service: Service) -> bool:
-    """The alarm, while readiness is red: nothing that comes is taken."""
+    """Return whether the alarm is raised and readiness is red."""
     status, _, body = service.process.request("GET", "/readyz")
     told = json.loads(body)
     off = "clock" in told

@@ -1,4 +1,4 @@
-"""A service that is killed at any moment has kept what it acknowledged, and starts again."""
+"""A service that is killed at any moment keeps what it acknowledged, and starts again."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CAUGHT_WITHIN = 15
 
 
 def killed_under_load(folder: Path, number: int, *plants: str, acks: int = ACKS) -> set[str]:
-    """One round: start, load, kill. The deliveries that were acknowledged."""
+    """Start, load, kill; return the acknowledged deliveries."""
     with (
         a_service(folder, script=script(SMALL_LOG, *plants)) as service,
         load(service.port, name=f"r{number}") as driver,
@@ -48,7 +48,8 @@ def killed_under_load(folder: Path, number: int, *plants: str, acks: int = ACKS)
 
 
 def killed_again_and_again(folder: Path, *, rounds: int, acks: int) -> None:
-    """Each start is a recovery from the kill before; nothing acknowledged in any round is lost."""
+    """Kill again and again, each start recovering from the last kill, and check that nothing
+    acknowledged is lost."""
     acknowledged: set[str] = set()
     for number in range(rounds):
         acknowledged |= killed_under_load(folder, number, acks=acks)
@@ -58,18 +59,17 @@ def killed_again_and_again(folder: Path, *, rounds: int, acks: int) -> None:
 
 
 def test_nothing_is_lost_in_three_kills(tmp_path: Path) -> None:
-    """Killed and started again three times under load."""
     killed_again_and_again(tmp_path, rounds=ROUNDS, acks=ACKS)
 
 
 @pytest.mark.soak
 def test_nothing_is_lost_in_250_kills(tmp_path: Path) -> None:
-    """The long form: a million acknowledgements, and a database that grows all the while."""
+    """It has a million acknowledgements, and a database that grows all the while."""
     killed_again_and_again(tmp_path, rounds=250, acks=4_000)
 
 
 def test_an_answer_before_the_commit_is_caught(tmp_path: Path) -> None:
-    """The same rounds find a service that answers too soon; every other one does."""
+    """Some round finds a service that answers too soon."""
     acknowledged: set[str] = set()
     for number in range(CAUGHT_WITHIN):
         acknowledged |= killed_under_load(tmp_path, number, EARLY)
@@ -95,20 +95,23 @@ ALL_POINTS = [
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database that was closed well."""
+    """Return a database that was closed in order."""
     return base(tmp_path_factory.mktemp("stopped") / "base", killed=False)
 
 
-async def killed_at(source: Path, folder: Path, inject: str, file: str) -> None:
-    """The kill comes, and nothing else ends the process; nothing acknowledged is lost. What writes
-    to the database is started again each time, and killed again, while deliveries are taken."""
-    copied(source, folder)
+@needs_strace
+@pytest.mark.soak
+@pytest.mark.parametrize(("inject", "file"), ALL_POINTS)
+async def test_killed_at_any_call(stopped: Path, tmp_path: Path, inject: str, file: str) -> None:
+    """These are the first hundred syncs and five hundred writes of each log, and some of the
+    files."""
+    folder = copied(stopped, tmp_path / "case")
     with faulty(folder, inject=inject, file=file) as (process, case):
         assert case.served, process.log
         if file in (INBOX, INBOX_LOG):
             under_load(process, case, acks=3_000)
             assert process.code() == -signal.SIGKILL
-        else:
+        else:  # what writes to the database is started and killed again and again
             with load(process.port, name="case") as driver:
                 driver.until_it(lambda: READER_ENDED in process.log)
                 driver.until(len(driver.ledger.acknowledged) + ACKS)
@@ -118,12 +121,3 @@ async def killed_at(source: Path, folder: Path, inject: str, file: str) -> None:
     assert any(inject.partition(":")[0] in line for line in killed), "the kill was not injected"
     await start(folder)
     assert_kept(folder / "t.db", case.ledger.deliveries)
-
-
-@needs_strace
-@pytest.mark.soak
-@pytest.mark.parametrize(("inject", "file"), ALL_POINTS)
-async def test_killed_at_any_call(stopped: Path, tmp_path: Path, inject: str, file: str) -> None:
-    """Killed at the beginning of each of the first hundred syncs and five hundred writes of a log,
-    and of those of the file. The crash states of the gate are cut at such calls, too."""
-    await killed_at(stopped, tmp_path / "case", inject, file)

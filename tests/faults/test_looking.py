@@ -1,4 +1,4 @@
-"""A database file too large to be looked at before it is served is looked at while it is served."""
+"""A large database file is checked while it is served."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ WITHOUT_END = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) S
 
 @pytest.fixture(autouse=True)
 def every_file_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """None is looked at first."""
     monkeypatch.setattr("app.database.database.LOOKED_AT_FIRST", 0)
     monkeypatch.setattr("app.receiving.inbox_file_store.LOOKED_AT_FIRST", -1)
 
@@ -40,8 +39,7 @@ async def test_damage_that_is_found_while_serving_ends_the_service(tmp_path: Pat
 async def test_a_look_is_cut_short_when_the_service_stops(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Told to stop, it does not wait for the end of the look, nor take the interruption for
-    damage."""
+    """It neither waits for the end of the look nor takes the interruption for damage."""
     checks = {"PRAGMA quick_check(20)": WITHOUT_END}
 
     def asked(sql: str) -> TextClause:

@@ -1,5 +1,5 @@
-"""Power cuts and I/O errors of a real block device under a real file system: what the service has
-acknowledged is there afterwards, and the database is whole."""
+"""Power cuts and I/O errors of a real block device under a real file system: acknowledged
+deliveries are there afterwards, and the database is whole."""
 
 from __future__ import annotations
 
@@ -49,8 +49,7 @@ ROOM = {"DISK_LOW_WATER_MB": "1"}
 
 
 def cut(disk: Disk, service: Service, driver: Load, number: int) -> None:
-    """The power goes at some moment of a load, and comes back; it goes before the process is
-    killed."""
+    """Cut the power at some moment of a load, before the process is killed, and restore it."""
     time.sleep(random.Random(number).random() * 0.05)
     with disk.told("cut"):
         time.sleep(0.05)
@@ -62,7 +61,7 @@ def cut(disk: Disk, service: Service, driver: Load, number: int) -> None:
 
 
 def served_until_cut(disk: Disk, number: int, *plants: str) -> set[str]:
-    """Serve under load until the power goes. What was acknowledged."""
+    """Serve under load until the power is cut; return the acknowledged deliveries."""
     with (
         a_service(disk.folder, script=script(SMALL_LOG, *plants), **ROOM) as service,
         load(service.port, name=f"cut{number}") as driver,
@@ -75,11 +74,11 @@ def served_until_cut(disk: Disk, number: int, *plants: str) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """What became of a service whose disk failed for a while.
+    """Results of a service whose disk failed for a while.
 
-    code          its exit code; UNREACHABLE where it ended by itself because of the error
+    code          its exit code; UNREACHABLE if it ended because of the error
     acknowledged  delivery ids
-    statuses      every status it answered with
+    statuses      every status of an answer
     unpromised    events that it refused or did not answer
     """
 
@@ -115,10 +114,10 @@ def served_until_it_fails(
 
 @contextmanager
 def restarted(disk: Disk, *plants: str) -> Iterator[Service]:
-    """A service on the disk as the failure has left it, what the page cache shows of it included;
-    only a file system that is read-only is checked and mounted again, as it must be.
+    """Run a service on the disk as the failure has left it, page cache included; only a read-only
+    file system is checked and mounted again.
 
-    It keeps its log: a fold would write what the disk lost once more, out of the cache.
+    It keeps its log: a fold would write the disk's lost data once more, out of the cache.
     """
     for _ in range(STARTS):
         with starting(disk.folder, script=script(*plants), **ROOM) as process:
@@ -136,8 +135,8 @@ def restarted(disk: Disk, *plants: str) -> Iterator[Service]:
 def delivered_again_until_cut(
     disk: Disk, number: int, events: Sequence[str], *plants: str
 ) -> Ledger:
-    """Restart, deliver once more what was not acknowledged, and serve until the power goes. What
-    was answered: of an event that is found in the store, that it was there is a promise too."""
+    """Restart, deliver again what was not acknowledged, and serve until the power is cut; return
+    all answers, which promise duplicates too."""
     ledger = Ledger()
     with restarted(disk, *plants) as service:
         connection = Connection(service.port)
@@ -152,14 +151,14 @@ def delivered_again_until_cut(
 
 
 def found(disk: Disk, place: Path) -> Found:
-    """What is on the disk, looked at in a copy so that the service finds it as it is."""
+    """Check a copy of the disk, so that the service finds the original as it is."""
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(disk.folder, place, ignore=shutil.ignore_patterns("lost+found", "*-shm"))
     return look(place / "t.db")
 
 
 def cut_again_and_again(folder: Path, *, rounds: int) -> None:
-    """A random half of what the disk had not flushed is lost at each cut."""
+    """Lose a random half of the unflushed data at each cut."""
     acknowledged: set[str] = set()
     with a_disk(folder / "disk") as disk:
         for number in range(rounds):
@@ -169,14 +168,13 @@ def cut_again_and_again(folder: Path, *, rounds: int) -> None:
 
 
 def assert_whole(left: Found, acknowledged: set[str], number: int) -> None:
-    """Nothing is damaged, half there, or lost."""
     assert (left.corrupt, left.halves) == ((), ()), number
     assert left.lost(acknowledged) == set(), number
 
 
 def failing_again_and_again(folder: Path, *, rounds: int) -> None:
-    """A quarter of a second of I/O errors, a restart on the same mount, and a power cut, again and
-    again. Every service ends because of the errors, and the next one takes what was refused."""
+    """Let I/O errors, a restart on the same mount, and a power cut alternate: every service ends
+    because of the errors, and the next one accepts what was refused."""
     acknowledged: set[str] = set()
     again = 0
     with a_disk(folder / "disk") as disk:
@@ -195,19 +193,17 @@ def failing_again_and_again(folder: Path, *, rounds: int) -> None:
 
 
 def test_power_cuts(tmp_path: Path) -> None:
-    """The power is cut under load."""
     cut_again_and_again(tmp_path, rounds=CUTS)
 
 
 def test_io_errors_and_power_cuts(tmp_path: Path) -> None:
-    """The disk fails under load, then the power is cut."""
     failing_again_and_again(tmp_path, rounds=FAILURES)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("disk", range(10))
 def test_five_hundred_power_cuts(tmp_path: Path, disk: int) -> None:
-    """The long form of both, on ten disks, for one has room for so many rounds only."""
+    """One disk has room for a tenth of the rounds."""
     (tmp_path / "cut").mkdir()
     (tmp_path / "failing").mkdir()
     cut_again_and_again(tmp_path / "cut", rounds=40)
@@ -216,8 +212,7 @@ def test_five_hundred_power_cuts(tmp_path: Path, disk: int) -> None:
 
 @pytest.mark.soak
 def test_a_service_that_goes_on_after_an_io_error_is_caught(tmp_path: Path) -> None:
-    """One that takes the error for trouble that passes refuses what it cannot store, but is not
-    counted among those that ended because of it."""
+    """It refuses what it cannot store, but does not count as ended by the error."""
     with a_disk(tmp_path / "disk") as disk:
         failed = served_until_it_fails(disk, 0, GOES_ON, ending_s=GOING_ON_S)
     assert 503 in failed.statuses
@@ -226,7 +221,7 @@ def test_a_service_that_goes_on_after_an_io_error_is_caught(tmp_path: Path) -> N
 
 @pytest.mark.soak
 def test_a_log_that_is_synced_too_rarely_is_caught(tmp_path: Path) -> None:
-    """The same cuts find a service that syncs its log at folds only; most of them do."""
+    """Most cuts find such a service."""
     acknowledged: set[str] = set()
     with a_disk(tmp_path / "disk") as disk:
         for number in range(CAUGHT_WITHIN):

@@ -1,5 +1,5 @@
-"""A file system that the kernel makes read-only in the midst of serving, as it does after it has
-met an I/O error: the service ends and says why, and nothing acknowledged is lost. On a real one."""
+"""A file system that the kernel makes read-only while it is served, as after an I/O error: the
+service ends and says why, and nothing acknowledged is lost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ROOM = {"DISK_LOW_WATER_MB": "1"}
 
 @pytest.fixture
 def image(tmp_path: Path) -> Path:
-    """An ext4 file system in a file."""
+    """Return an ext4 file system in a file."""
     if os.geteuid() != 0:
         pytest.skip("needs root: it mounts a file system that fails")
     missing = [tool for tool in ("mkfs.ext4", "e2fsck") if shutil.which(tool) is None]
@@ -44,7 +44,7 @@ def image(tmp_path: Path) -> Path:
 
 @contextmanager
 def attached(image: Path, folder: Path) -> Iterator[Path]:
-    """It is mounted there; a visible skip where that is not allowed."""
+    """Mount it there, or skip if that is not allowed."""
     with mounted(folder, "-o", "loop,errors=remount-ro", str(image)):
         yield folder
 
@@ -60,10 +60,11 @@ def becomes_read_only(folder: Path) -> None:
 
 
 def served_until_read_only(folder: Path) -> Ledger:
-    """The service ends by itself and says why; nothing is acknowledged from then on.
+    """Serve until the file system is read-only: the service ends by itself, and acknowledges
+    nothing from then on.
 
-    Nothing is under way at the switch: between giving up its journal and being read-only ext4 has
-    been seen to confirm a sync of what it then dropped, which no program can know.
+    Nothing is under way at the switch: before it becomes read-only, ext4 has been seen to confirm a
+    sync and then drop it.
     """
     with a_service(folder, **ROOM) as service:
         with load(service.port) as before:
@@ -80,7 +81,7 @@ def served_until_read_only(folder: Path) -> Ledger:
 
 
 def test_a_file_system_that_becomes_read_only(image: Path, tmp_path: Path) -> None:
-    """The service ends, does not start on it, and starts once it has been checked and mounted."""
+    """The service does not start on it, and starts once it has been checked and mounted."""
     with attached(image, tmp_path / "failing") as folder:
         ledger = served_until_read_only(folder)
         with starting(folder, **ROOM) as process:
@@ -97,7 +98,7 @@ def test_a_file_system_that_becomes_read_only(image: Path, tmp_path: Path) -> No
 
 @pytest.mark.soak
 def test_a_service_that_goes_on_is_caught(image: Path, tmp_path: Path) -> None:
-    """One that takes it for trouble that passes refuses, but lives on."""
+    """A service that takes it for a passing fault refuses, but lives on."""
     with (
         attached(image, tmp_path / "failing") as folder,
         a_service(folder, script=script(GOES_ON), **ROOM) as service,

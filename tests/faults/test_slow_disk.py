@@ -27,9 +27,9 @@ SYNC = 30
 
 @dataclass(slots=True)
 class Held:
-    """What came of a service one of whose syncs was held up, between two instants.
+    """Results of a service whose sync was held up between two instants.
 
-    ready  whether it called itself ready meanwhile, and why not
+    ready  the status of its readiness meanwhile, with `reasons`
     """
 
     case: Case
@@ -40,8 +40,7 @@ class Held:
 
     @property
     def meanwhile(self) -> list[Answer]:
-        """What was answered while it was held up. Each connection may still have been told what had
-        been done just before."""
+        """Answers while it was held up, and one for each connection just before."""
         return [each for each in self.case.ledger.answers if self.began < each.at < self.ended]
 
 
@@ -64,12 +63,12 @@ def held(folder: Path, *, file: str = INBOX_LOG, plant: str = HASTY) -> Held:
 
 
 def _delayed(case: Case) -> list[str]:
-    """The calls that were held up, once they are over."""
+    """Return the calls that were held up, once they are over."""
     return [line for line in case.trace.read_text().splitlines() if "(DELAYED)" in line]
 
 
 def test_a_sync_that_is_held_up_keeps_no_sender_waiting(tmp_path: Path) -> None:
-    """All connections are told to come again while it is; then deliveries are taken again."""
+    """All connections are asked to come again; afterwards deliveries are accepted."""
     found = held(tmp_path)
     answers = found.case.ledger.answers
     refused = [each for each in found.meanwhile if each.status == 503]
@@ -85,7 +84,7 @@ def test_a_sync_that_is_held_up_keeps_no_sender_waiting(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 def test_a_database_that_is_held_up_refuses_nobody(tmp_path: Path) -> None:
-    """Deliveries rest on the inbox: they are taken as ever, and read when the database answers."""
+    """Deliveries rest on the inbox, and are read once the database answers."""
     found = held(tmp_path, file=LOG)
     assert len(found.meanwhile) > 10 * CONNECTIONS
     assert {each.status for each in found.case.ledger.answers} == {200}
@@ -94,7 +93,7 @@ def test_a_database_that_is_held_up_refuses_nobody(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 def test_a_service_that_is_patient_is_caught(tmp_path: Path) -> None:
-    """The same look at one that lets all wait until the disk is there again."""
+    """It lets all senders wait until the disk is there again."""
     found = held(tmp_path, plant=PATIENT)
     assert len(found.meanwhile) <= CONNECTIONS
     assert {each.status for each in found.case.ledger.answers} == {200}
@@ -102,7 +101,7 @@ def test_a_service_that_is_patient_is_caught(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 def test_a_slow_disk_is_no_reason_to_refuse(tmp_path: Path) -> None:
-    """Where every sync takes 50 ms, whoever comes is taken."""
+    """Where every sync takes 50 ms, all deliveries are accepted."""
     inject = "fdatasync:delay_enter=50ms"
     with (
         faulty(tmp_path, inject=inject, file=INBOX_LOG) as (process, case),

@@ -1,7 +1,7 @@
-"""What strace recorded of a service: its writes and syncs of files, and what it told senders.
+"""A trace by strace: a service's writes and syncs of files, and its acknowledgements.
 
-Reads `strace -f -y -xx`: one call a line, every string in hexadecimal, the file behind each
-descriptor in angle brackets. A call that another thread interrupted stands in two lines.
+It comes from `strace -f -y -xx`: one call a line, every string in hexadecimal, the file of each
+descriptor in angle brackets. A call interrupted by another thread takes two lines.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _DESCRIPTOR = re.compile(r"(\d+)<([^>]*)>")
 _TEXT = re.compile(r'"((?:\\x[0-9a-f]{2})*)"(\.\.\.)?')
 _DELIVERY = re.compile(rb'"delivery": "(dlv_\w+)"')
 _WITHOUT_RESULT = ("<unfinished ...>", "<detached ...>")
-"""How a line ends whose call was interrupted by another thread's, or by the end of the process."""
+"""End of a line whose call was interrupted by another thread or the end of the process."""
 _KILLED = "(errno "
-"""The result of a call that was killed as strace looked: an error number that no call returns."""
+"""Result of a call that was killed as strace looked."""
 _UNKNOWN = "???"
-"""The call of a thread that was killed before strace could see which one it had begun."""
+"""Name of a call whose thread was killed before strace saw it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,22 +38,23 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A sender begins to be told that a delivery is kept."""
+    """The beginning of an answer that acknowledges a delivery."""
 
     delivery: str
 
 
 def recorder(trace: Path) -> list[str]:
-    """The words in front of a command whose calls are to be recorded."""
+    """Return the words in front of a command whose calls are recorded."""
     names = ",".join(RECORDED)
     options = ["-f", "-y", "-xx", "-qq", "--seccomp-bpf", "-s", "2000000", "-e", "signal=none"]
     return ["strace", *options, "-e", f"trace={names}", "-o", str(trace)]
 
 
 def events(trace: Path) -> Iterator[Call | Told]:
-    """All that matters, in order: a write counts from its beginning, a sync from its return.
+    """Yield calls and acknowledgements in order: a write from its beginning, a sync from its
+    return.
 
-    One connection writes, so that nothing is written to a file while it is being synced.
+    One connection writes, so nothing is written to a file while it is being synced.
     """
     begun: dict[str, Call] = {}
     # strace explains errors in the language of the machine.
@@ -83,28 +84,22 @@ def _synced(begun: dict[str, Call], thread: str, rest: str) -> Iterator[Call]:
 
 def _called(name: str, rest: str) -> Iterator[Call | Told]:
     if name == "unlink":
-        yield Call("unlink", _hex(_first_text(rest)).decode())
+        yield Call("unlink", _hex(next(_texts(rest))).decode())
         return
     found = _DESCRIPTOR.match(rest)
     assert found is not None, rest[:200]
     path = _hex(found[2])
     if name in ("pwrite64", "ftruncate"):
-        yield _changed(name, path.decode(), rest[found.end() :])
+        rest = rest[found.end() :]
+        numbers = re.split("[)<]", rest, maxsplit=1)[0]
+        if name == "ftruncate":
+            yield Call("truncate", path.decode(), int(numbers.strip(", ")))
+        else:
+            data, offset = _hex(next(_texts(rest))), int(numbers.rpartition(",")[2])
+            yield Call("write", path.decode(), offset, data)
     elif path.startswith((b"socket:", b"TCP:")):
         for delivery in _DELIVERY.findall(b"".join(map(_hex, _texts(rest)))):
             yield Told(delivery.decode())
-
-
-def _changed(name: str, path: str, rest: str) -> Call:
-    numbers = re.split("[)<]", rest, maxsplit=1)[0]
-    if name == "ftruncate":
-        return Call("truncate", path, int(numbers.strip(", ")))
-    data, offset = _hex(_first_text(rest)), int(numbers.rpartition(",")[2])
-    return Call("write", path, offset, data)
-
-
-def _first_text(rest: str) -> str:
-    return next(_texts(rest))
 
 
 def _texts(rest: str) -> Iterator[str]:

@@ -1,6 +1,6 @@
-"""`python -m tests.simulation --seed N` plays one world again and prints its whole trace.
+"""The command `python -m tests.simulation --seed N` replays one world and prints its whole trace.
 
-`--count N` plays as many worlds, from `--seed` on, and prints only what failed and the sum.
+`--count N` plays as many worlds, from `--seed` on, and prints only failures and the sum.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.simulation.world import run_seed
 
 
 def main() -> int:
-    """Returns 1 where an invariant was broken."""
+    """Play, and return 1 if an invariant was broken."""
     reader = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     reader.add_argument("--seed", type=int, default=0, help="the world, or the first of them")
     reader.add_argument(

@@ -14,7 +14,7 @@ Header = tuple[bytes, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """A request as bytes."""
+    """A POST request as bytes."""
 
     path: str
     headers: tuple[Header, ...]
@@ -22,18 +22,18 @@ class Packet:
 
     @classmethod
     def of(cls, request: httpx2.Request) -> Packet:
-        """From a client's request, its body read."""
+        """Return the packet of a client's request whose body was read."""
         headers = tuple((name.lower(), value) for name, value in request.headers.raw)
         return cls(request.url.path, headers, request.content)
 
     def header(self, name: bytes) -> str:
-        """The first value of a header."""
+        """Return the first value of a header, or nothing."""
         return next((value.decode() for key, value in self.headers if key == name), "")
 
 
 @dataclass(slots=True)
 class Reply:
-    """What the application answered; `dropped`: it hung up instead."""
+    """The application's answer; `dropped`: it closed the connection instead."""
 
     status: int = 0
     headers: list[Header] = field(default_factory=list)
@@ -41,14 +41,14 @@ class Reply:
     dropped: bool = False
 
     def response(self) -> httpx2.Response:
-        """For a client."""
+        """Return the answer as a client gets it."""
         return httpx2.Response(
             self.status, headers=self.headers, stream=httpx2.ByteStream(self.body)
         )
 
 
 async def call(application: Any, packet: Packet) -> Reply:
-    """POST the packet and gather the answer."""
+    """Send the packet and return the answer."""
     reply = Reply()
     messages = iter([{"type": "http.request", "body": packet.body, "more_body": False}])
 
@@ -64,12 +64,7 @@ async def call(application: Any, packet: Packet) -> Reply:
     def close() -> None:
         reply.dropped = True
 
-    await application(_scope(packet, close), receive, send)
-    return reply
-
-
-def _scope(packet: Packet, close: Any) -> dict[str, Any]:
-    return {
+    scope = {
         "type": "http",
         "asgi": {"version": "3.0"},
         "http_version": "1.1",
@@ -84,3 +79,5 @@ def _scope(packet: Packet, close: Any) -> dict[str, Any]:
         "server": ("127.0.0.1", 80),
         "extensions": {EXTENSION: {"close": close}},
     }
+    await application(scope, receive, send)
+    return reply

@@ -1,12 +1,12 @@
 """The disk under SQLite: real files, operations at drawn instants, kills and power cuts.
 
-aiosqlite hands its operations to a thread; here they go to the virtual loop instead. Each takes
-a drawn time and then happens at once, so how operations of several connections interleave follows
-from the seed. Between any two of them the process can be killed: before an operation, or after it
-and before anybody learns that it is done (after a commit and before the acknowledgement, say).
+aiosqlite hands its operations to a thread; here they go to the virtual loop instead. Each takes a
+drawn time and then happens at once, so the seed determines how connections interleave. The process
+can be killed before an operation, or after it and before anybody learns of it (after a commit and
+before the acknowledgement, for example).
 
-A power cut also drops what was not synced. The model: what `synchronous=FULL` promises is kept
-(the log as it was when the last commit returned); of what was written since, a drawn part is there.
+A power cut also drops unsynced data: the log as of the last commit is kept, as `synchronous=FULL`
+promises, and a drawn part of what was written since.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ _IN_MEMORY = frozenset(("cursor", "create_function", "fetchall", "fetchone", "fe
 """Operations of the driver that touch no file."""
 
 _WITHOUT_FILE = ("PRAGMA foreign", "PRAGMA busy", "BEGIN")
-"""How statements begin that touch none: a transaction takes its snapshot with its first reading."""
-
+"""Beginnings of statements that touch none: a transaction takes its snapshot at its first read."""
 
 FILES = ("t.db", "t.db.inbox")
 """The database and its inbox; each has a log."""
@@ -43,7 +42,7 @@ Sizes = dict[str, int]
 
 
 class Kill(Protocol):
-    """Ends the process: what of the logs' bytes survives is `kept`; None: all."""
+    """A way to end the process; `kept`: bytes of the logs that survive; None: all."""
 
     def __call__(self, how: str, kept: Sizes | None) -> None: ...
 
@@ -54,13 +53,13 @@ class Disk:
     def __init__(
         self, folder: Path, *, synced: Sizes, chance: random.Random, faults: Faults, kill: Kill
     ) -> None:
-        """synced: how much of the logs that are there would survive a power cut."""
+        """Begin with `synced` bytes of the existing logs that would survive a power cut."""
         self.folder = folder
         self.database = folder / "t.db"
         self.dead = False
         self.quiet = False
         self._cut_next = False
-        """The power goes while the log is next being written."""
+        """Whether the power fails at the next write of the log."""
         self.chance = chance
         self._faults = faults
         self._kill = kill
@@ -70,48 +69,54 @@ class Disk:
         self._connections: list[aiosqlite.Connection] = []
 
     def perform(self, queue: DiskQueue, future: asyncio.Future[Any] | None, act: Act) -> None:
-        """One operation, its instant come."""
+        """Do one operation at its instant, or let it fail."""
         name = _name_of(act)
         if self.dead:
             self._after_death(future, name, act)
             return
-        fate = "" if self.quiet or name in _TIDY else self._fate()
+        fate = "" if self.quiet or name in _TIDY else self._faults.of_disk(self.chance)
         if fate == "cut":
             self._cut_next, fate = True, ""
         if fate in ("full", "broken"):
             if name == "commit" and queue.raw is not None:
                 queue.raw.rollback()  # as SQLite itself does when a commit fails for such a reason
-            _tell(future, None, _storage_error(fate))
+            error = sqlite3.OperationalError("planted: " + fate)
+            full = fate == "full"
+            error.sqlite_errorcode = sqlite3.SQLITE_FULL if full else sqlite3.SQLITE_IOERR
+            _tell(future, None, error)
             return
         if fate in ("killed before", "cut before"):
             self._end(fate)
             return
         before = self._sizes
-        result, error = _outcome(act)
+        result, failed = _outcome(act)
         if isinstance(result, sqlite3.Connection):
             queue.raw = result
             self._raw.append(result)
-        after = self._sizes = before if _only_reads(name, act) else self._log_sizes()
+        reads = name == "execute" and str(getattr(act, "args", "")[0]).startswith("SELECT")
+        after = self._sizes = before if reads or name == "rollback" else self._log_sizes()
         grown = [file for file in FILES if after[file] > before[file]]
         if self._cut_next and grown and not self.quiet:
             cut = {file: self.chance.randint(before[file], after[file]) for file in grown}
             self._kill("power cut in the middle of a commit", self.surviving() | cut)
             return
-        self._note_sync(queue, before, after)
+        for file, size in after.items():
+            if size < before[file] or (size > before[file] and queue.syncs_commits()):
+                self.synced[file] = size
         if fate:
             self._end(fate)
             return
-        _tell(future, result, error)
+        _tell(future, result, failed)
 
     def perform_now(self, future: asyncio.Future[Any] | None, act: Act) -> None:
-        """One operation that needs no disk."""
+        """Do one operation that needs no disk."""
         if self.dead:
             self._after_death(future, _name_of(act), act)
         else:
             _tell(future, *_outcome(act))
 
     def _after_death(self, future: asyncio.Future[Any] | None, name: str, act: Act) -> None:
-        """Tasks of the dead that are being cleared away meet a closed database."""
+        """Let a dead process's tasks meet a closed database."""
         if name == "close_and_stop":
             _tell(future, *_outcome(act))
         elif name in _TIDY:
@@ -120,21 +125,8 @@ class Disk:
             _tell(future, None, sqlite3.OperationalError("the process is dead"))
 
     def used_by(self, connection: aiosqlite.Connection) -> None:
-        """Remember a connection: when its process dies it must not be taken for forgotten."""
+        """Remember a connection, so that it does not warn when its process dies."""
         self._connections.append(connection)
-
-    def _fate(self) -> str:
-        faults, draw = self._faults, self.chance.random()
-        for share, fates in (
-            (faults.killed, ("killed before", "killed after")),
-            (faults.power_cut, ("cut", "cut before", "cut after")),
-            (faults.disk_full, ("full",)),
-            (faults.disk_broken, ("broken",)),
-        ):
-            if draw < share:
-                return self.chance.choice(fates)
-            draw -= share
-        return ""
 
     def _end(self, fate: str) -> None:
         if fate.startswith("killed"):
@@ -143,7 +135,7 @@ class Disk:
             self._kill("power cut", self.surviving())
 
     def surviving(self) -> Sizes:
-        """How much of the logs a power cut leaves: what was synced, and some of the rest."""
+        """Return the bytes of the logs that a power cut leaves: the synced, and some others."""
         found = {}
         for file, size in self._log_sizes().items():
             synced = min(self.synced.get(file, 0), size)
@@ -157,13 +149,8 @@ class Disk:
                 found[file] = os.stat(f"{self.folder}/{file}-wal").st_size
         return found
 
-    def _note_sync(self, queue: DiskQueue, before: Sizes, after: Sizes) -> None:
-        for file, size in after.items():
-            if size < before[file] or (size > before[file] and queue.syncs_commits()):
-                self.synced[file] = size
-
     def moved(self, folder: Path, kept: Sizes | None) -> None:
-        """Copy what survives into the next process's folder, and let go of the files."""
+        """Copy what survives into the next process's folder, and close the files."""
         folder.mkdir()
         for file in FILES:
             path, log = self.folder / file, Path(f"{self.folder}/{file}-wal")
@@ -186,7 +173,7 @@ Act = Callable[[], Any]
 
 
 class DiskQueue:
-    """Stands where aiosqlite has the queue to its thread."""
+    """The queue of operations, in place of aiosqlite's queue to its thread."""
 
     def __init__(self) -> None:
         owner = OWNER.get()
@@ -196,14 +183,14 @@ class DiskQueue:
         self._free_at = 0.0
 
     def syncs_commits(self) -> bool:
-        """Whether its connection has just committed, and synced what it committed."""
+        """Return whether its connection has just committed and synced."""
         raw = self.raw
         if raw is None or raw.in_transaction:
             return False
         return bool(raw.execute("PRAGMA synchronous").fetchone() == (2,))
 
     def put_nowait(self, item: tuple[asyncio.Future[Any] | None, Act]) -> None:
-        """One operation for the disk, after those before it."""
+        """Queue one operation for the disk."""
         loop, chance = asyncio.get_running_loop(), self.disk.chance
         if loop.time() >= self._free_at and _costs_nothing(item[1]):
             self.disk.perform_now(item[0], item[1])
@@ -217,24 +204,24 @@ _connect = aiosqlite.Connection._connect
 
 
 async def connecting(connection: aiosqlite.Connection) -> aiosqlite.Connection:
-    """Stands where aiosqlite connects."""
+    """Connect as aiosqlite does, in the owner's name."""
     owner = OWNER.get()
     owner.disk.used_by(connection)  # type: ignore[union-attr]
     return await _connect(connection)
 
 
 class NoThread:
-    """Stands where aiosqlite has its thread."""
+    """A replacement of aiosqlite's thread that does nothing."""
 
     def __init__(self, **_: Any) -> None:
         pass
 
     def start(self) -> None:
-        """There is nothing to start."""
+        pass
 
 
 def _costs_nothing(act: Any) -> bool:
-    """Whether the disk takes no part in it, so that it can neither wait nor be interrupted."""
+    """Return whether an operation needs no disk, so that nothing can interrupt it."""
     name, target = _name_of(act), getattr(getattr(act, "func", None), "__self__", None)
     if name in _IN_MEMORY:
         return True
@@ -244,11 +231,6 @@ def _costs_nothing(act: Any) -> bool:
     if not isinstance(target, sqlite3.Connection):
         return name == "close"
     return name == "rollback" and not target.in_transaction
-
-
-def _only_reads(name: str, act: Any) -> bool:
-    """Whether it leaves the log as it is, as most operations do: the log need not be looked at."""
-    return name == "rollback" or (name == "execute" and str(act.args[0]).startswith("SELECT"))
 
 
 def _name_of(act: Any) -> str:
@@ -269,10 +251,3 @@ def _tell(future: asyncio.Future[Any] | None, result: Any, error: BaseException 
         future.set_result(result)
     else:
         future.set_exception(error)
-
-
-def _storage_error(fate: str) -> sqlite3.OperationalError:
-    code = sqlite3.SQLITE_FULL if fate == "full" else sqlite3.SQLITE_IOERR
-    error = sqlite3.OperationalError("planted: " + fate)
-    error.sqlite_errorcode = code
-    return error

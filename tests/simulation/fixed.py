@@ -1,9 +1,7 @@
-"""What is made certain for the length of one run: chance, timers, room, and the driver's threads.
+"""Sources of accident that one run replaces: chance, timers, free space, and the driver's threads.
 
-Everything here replaces a source of accident (the machine's chance, its stopwatch, its threads, its
-free space, what whoever started it does with warnings, when garbage is collected),
-or stretches a pause that would cost a simulated hour thousands of empty rounds. None of it
-replaces what the product decides.
+It also fixes warnings and garbage collection, and stretches pauses that would cost a simulated hour
+thousands of empty rounds. It replaces no decision of the product.
 """
 
 from __future__ import annotations
@@ -25,42 +23,29 @@ from app.receiving.refusals import RejectionRate
 from tests.simulation.disk import DiskQueue, NoThread, connecting
 from tests.simulation.loop import VirtualLoop
 
-WORKER_IDLE_S = 24 * 3_600.0
-"""The longest sleep of the fold worker here. It would otherwise look around all the time."""
-
-WATCHING_IDLE_S = 4 * 24 * 3_600.0
-"""The same, of the watchdog, which looks at every start, too."""
-
-ASKING_IDLE_S = 12 * 3_600.0
-"""The same, of what asks for unknown sessions again."""
-
-SEALING_IDLE_S = 24 * 3_600.0
-"""The same, of what seals the evidence."""
-
-
-READING_IDLE_S = 12 * 3_600.0
-"""The same, of what reads the inbox, which is given a signal."""
-
-DELETING_IDLE_S = 3_600.0
-"""The same, of what looks at how far it was read."""
+HOUR_S = 3_600.0
+IDLE_S = {
+    "app.orders.worker.IDLE_S": 24 * HOUR_S,
+    "app.checkout.ask_session.IDLE_S": 12 * HOUR_S,
+    "app.wiring.service.REST_S": 4 * 24 * HOUR_S,
+    "app.evidence.seal.REST_S": 24 * HOUR_S,
+    "app.receiving.reader.LOOK_S": 12 * HOUR_S,
+    "app.receiving.inbox_writer_store.LOOK_S": HOUR_S,
+}
+"""The longest sleeps of tasks that would otherwise look for work all the time."""
 
 
 @contextmanager
 def everything_fixed(loop: VirtualLoop, chance: random.Random) -> Iterator[None]:
-    """No chance but the seed's, no time but the loop's, no thread, no collection of garbage."""
+    """Allow no chance but the seed's, no time but the loop's, no thread, no garbage collection."""
     replaced: dict[str, Any] = {
+        **IDLE_S,
         "aiosqlite.core.SimpleQueue": DiskQueue,
         "aiosqlite.core.Thread": NoThread,
         "aiosqlite.core.Connection._connect": connecting,
         "app.core.ids._chances": [],
         "app.core.ids.os": SimpleNamespace(urandom=chance.randbytes),
-        "app.orders.worker.IDLE_S": WORKER_IDLE_S,
-        "app.checkout.ask_session.IDLE_S": ASKING_IDLE_S,
-        "app.wiring.service.REST_S": WATCHING_IDLE_S,
-        "app.evidence.seal.REST_S": SEALING_IDLE_S,
         "app.orders.read_feed.monotonic": loop.time,
-        "app.receiving.reader.LOOK_S": READING_IDLE_S,
-        "app.receiving.inbox_writer_store.LOOK_S": DELETING_IDLE_S,
         "app.receiving.inbox_writer_store.monotonic": loop.time,
         "app.checkout.client.time": SimpleNamespace(monotonic=loop.time),
         "sqlalchemy.pool.base.time": SimpleNamespace(time=loop.time),
@@ -79,9 +64,9 @@ def everything_fixed(loop: VirtualLoop, chance: random.Random) -> Iterator[None]
 
 @contextmanager
 def _same_warnings() -> Iterator[None]:
-    """A warning that is raised takes another way than one that is printed, so all are raised.
+    """Raise all warnings, since a raised one takes another way than a printed one.
 
-    But for one: the process is killed during a commit, and its task is then cleared away.
+    One is ignored: a process that is killed during a commit has its task cleared away.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -91,7 +76,7 @@ def _same_warnings() -> Iterator[None]:
 
 @contextmanager
 def _no_collecting() -> Iterator[None]:
-    """Finalizers of an earlier world, or of an earlier test, must not run in this one."""
+    """Keep finalizers of earlier worlds and tests out of this one."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -102,7 +87,7 @@ def _no_collecting() -> Iterator[None]:
 
 
 def _roomy(_: Path) -> SimpleNamespace:
-    """A disk with room: how full the real one is, other programs decide."""
+    """Return a disk with room, however full the real one is."""
     return SimpleNamespace(f_bavail=1 << 20, f_frsize=4_096)
 
 

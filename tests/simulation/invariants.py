@@ -1,7 +1,7 @@
-"""What must hold when all is delivered and every deadline has passed, whatever went wrong before.
+"""Invariants that hold when all is delivered and every deadline has passed.
 
-Each check takes what is stored and says what is wrong with it. The last instant is the clock's;
-every earlier one is taken from what was published.
+Each check reads what is stored and yields what is wrong. The last instant is the clock's; earlier
+ones come from published revisions.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
@@ -45,15 +45,15 @@ MONEY_MOVED = frozenset(
         *("disputed", "charged_back", "unresolved"),
     )
 )
-"""Outcomes that say that money came in."""
+"""Outcomes after money came in."""
 
 COMMIT_TIME = MINUTE
-"""The longest from an arrival to its commit: disks stall for seconds here."""
+"""Longest time from an arrival to its commit, as disks stall for seconds here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """One order as the provider knows it. Money as the sandbox writes it."""
+    """One order as the provider knows it, with money as the sandbox writes it."""
 
     outcome: str
     captured: dict[str, str]
@@ -62,16 +62,14 @@ class Truth:
 
 
 def truth_in(document: bytes) -> dict[str, Truth]:
-    """The provider's account, by order."""
-    found = {}
-    for entry in json.loads(document):
-        found[entry["order"]] = Truth(
-            outcome=entry["outcome"],
-            captured=entry["captured"],
-            refunded=entry["refunded"],
-            captured_minor=_minor(entry["captured"]),
+    """Parse the provider's account, by order."""
+    names = ("outcome", "captured", "refunded")
+    return {
+        entry["order"]: Truth(
+            **{name: entry[name] for name in names}, captured_minor=_minor(entry["captured"])
         )
-    return found
+        for entry in json.loads(document)
+    }
 
 
 def _minor(money: dict[str, str]) -> int:
@@ -80,20 +78,27 @@ def _minor(money: dict[str, str]) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class Stored:
-    """Everything that the checks look at, read once."""
+    """Everything that the checks read."""
 
     policy: Policy
     histories: dict[str, History]
     ledgers: dict[str, Ledger]
     feed: list[Published]
     substances: list[tuple[str, str]]
-    deliveries: dict[str, tuple[str, str | None, str]] = field(default_factory=dict)
-    events: list[tuple[str, str]] = field(default_factory=list)
-    due: int = 0
+    deliveries: dict[str, tuple[str, str | None, str]]
+    events: list[tuple[str, str]]
+    due: int
+
+    def by_order(self) -> dict[str, list[Published]]:
+        """Return the revisions of each order."""
+        orders: dict[str, list[Published]] = {}
+        for revision in self.feed:
+            orders.setdefault(revision.order, []).append(revision)
+        return orders
 
 
 async def problems(world: World) -> list[str]:
-    """Everything that is not as it must be."""
+    """Return everything that is wrong."""
     try:
         stored = await world.machine.ask(lambda context, _: _read(context))
         sources, published = world.machine.sources, len(stored.feed)
@@ -141,7 +146,7 @@ async def _column(connection: Any, sql: str) -> list[Any]:
 
 
 async def _rebuilt(context: AppContext, sources: Mapping[str, Source], published: int) -> list[str]:
-    """The caches are what the histories give; rebuilding them all publishes nothing."""
+    """Compare the caches with the histories; rebuilding all of them publishes nothing."""
     report = await check_database(context, deep=1, progress=lambda _: None)
     found = [f"the store: {problem}" for problem in report.problems]
     await refold_all(context, progress=lambda _: None)
@@ -150,14 +155,14 @@ async def _rebuilt(context: AppContext, sources: Mapping[str, Source], published
 
 
 async def _sealed(context: AppContext, key: Path) -> list[str]:
-    """Everything that is kept is sealed or was waiting for it, and the log verifies."""
+    """Seal what waits, and verify the log."""
     await seal_all(context, await open_signer(context))
     log = await verify_log(context, progress=lambda done, total: None)
     return [f"the log: {problem}" for problem in log.problems]
 
 
 def _kept(world: World, stored: Stored) -> Iterator[str]:
-    """Nothing acknowledged is lost: under the id that was answered, as the event that was sent."""
+    """Check that every acknowledged delivery is kept under its id, with the event that was sent."""
     for promise in world.inward.promises:
         row = stored.deliveries.get(promise.delivery)
         if row is None:
@@ -167,7 +172,7 @@ def _kept(world: World, stored: Stored) -> Iterator[str]:
 
 
 def _once(_: World, stored: Stored) -> Iterator[str]:
-    """Every event is stored once, by the one delivery that was not a duplicate."""
+    """Check that every event is stored once, by the one delivery that was no duplicate."""
     first: Counter[tuple[str | None, str]] = Counter(
         (event, digest)
         for verdict, event, digest in stored.deliveries.values()
@@ -180,7 +185,7 @@ def _once(_: World, stored: Stored) -> Iterator[str]:
 
 
 def _as_in_truth(world: World, stored: Stored) -> Iterator[str]:
-    """Each order ends as the provider knows it, to the last minor unit."""
+    """Check that each order ends as the provider knows it, to the last minor unit."""
     for order, truth in world.truth().items():
         ledger = stored.ledgers.get(order)
         if ledger is None:
@@ -190,39 +195,30 @@ def _as_in_truth(world: World, stored: Stored) -> Iterator[str]:
             yield f"{order} is {truth.outcome}, and the ledger says {ledger.outcome}"
         if ledger.fulfillable and truth.outcome != "succeeded":
             yield f"{order} may be shipped, and is {truth.outcome}"
-        if truth.outcome != "unresolved":
-            yield from _money(order, ledger, truth)
+        if truth.outcome == "unresolved":
+            continue
+        for name in ("captured", "refunded"):
+            stated = getattr(truth, name)
+            balances = [each for each in ledger.balances if each.currency == stated["currency"]]
+            kept = sum(getattr(each, name) for each in balances)
+            if kept != _minor(stated):
+                yield f"{order} {name} {stated}, and the ledger has {kept}"
     for revision in stored.feed:
         if revision.fulfillable and not world.is_paid(revision.order):
             yield f"revision {revision.seq}: {revision.order} may be shipped without money"
 
 
-def _money(order: str, ledger: Ledger, truth: Truth) -> Iterator[str]:
-    for name in ("captured", "refunded"):
-        told = getattr(truth, name)
-        kept = sum(getattr(b, name) for b in ledger.balances if b.currency == told["currency"])
-        if kept != _minor(told):
-            yield f"{order} {name} {told}, and the ledger has {kept}"
-
-
 def _feed(world: World, stored: Stored) -> Iterator[str]:
-    """The feed is gap-free, and what the shop once read is what stands there."""
+    """Check that the feed has no gaps, and that the shop has read the same."""
     if [revision.seq for revision in stored.feed] != list(range(1, len(stored.feed) + 1)):
         yield "the feed has gaps"
     if world.shop.heard != stored.feed:
         yield "the shop has read another feed than the one that is stored"
 
 
-def _by_order(stored: Stored) -> dict[str, list[Published]]:
-    orders: dict[str, list[Published]] = {}
-    for revision in stored.feed:
-        orders.setdefault(revision.order, []).append(revision)
-    return orders
-
-
 def _chained(_: World, stored: Stored) -> Iterator[str]:
-    """Each revision begins where the one before ended, and the last is the ledger."""
-    for order, revisions in _by_order(stored).items():
+    """Check that each revision begins where the last ended, and the last one is the ledger."""
+    for order, revisions in stored.by_order().items():
         first = revisions[0]
         if (first.before_outcome, first.before_fulfillable) != (None, None):
             yield f"revision {first.seq} of {order} is its first and names an earlier one"
@@ -234,30 +230,29 @@ def _chained(_: World, stored: Stored) -> Iterator[str]:
         if (last.outcome, last.fulfillable) != (ledger.outcome, ledger.fulfillable):
             yield f"{order} was last published as {last.outcome}, and is {ledger.outcome}"
     for order, ledger in stored.ledgers.items():
-        if ledger.outcome != "not_attempted" and order not in _by_order(stored):
+        if ledger.outcome != "not_attempted" and order not in stored.by_order():
             yield f"{order} is {ledger.outcome} and was never published"
 
 
 def _unsaid(_: World, stored: Stored) -> Iterator[str]:
-    """Money that was published as received may go back or be doubted; it is never forgotten."""
-    for order, revisions in _by_order(stored).items():
+    """Check that published money is never forgotten, though it may go back or be doubted."""
+    for order, revisions in stored.by_order().items():
         for one, next_ in pairwise(revisions):
             if one.outcome in MONEY_MOVED and next_.outcome not in MONEY_MOVED:
                 yield f"revision {next_.seq} of {order} takes {one.outcome} for {next_.outcome}"
 
 
 def _quiet(world: World, stored: Stored) -> Iterator[str]:
-    """A revision says something new, for new evidence or a decision that was announced.
+    """Check that a revision says something new, for new evidence or an announced decision.
 
-    What was known when, and why then, can be told from the receiver's instants only while its
-    clock was never set back.
+    The receiver's instants show what was known only if its clock was never set back.
     """
     substance: dict[str, str] = {}
     at: dict[str, Instant] = {}
     for (order, new), revision in zip(stored.substances, stored.feed, strict=True):
         if substance.get(order) == new:
             yield f"revision {revision.seq} of {order} says nothing new"
-        history = _told_once(stored.histories[order])
+        history = _without_redeliveries(stored.histories[order])
         stepped = world.trace.counts["clock steps"] > 0
         known = (said for _, said in _could_be_known(history, stored, revision.at))
         if not stepped and new not in known:
@@ -269,16 +264,13 @@ def _quiet(world: World, stored: Stored) -> Iterator[str]:
         substance[order], at[order] = new, revision.at
 
 
-def _at(history: History, stored: Stored, instant: Instant) -> Ledger:
-    return fold(history.known_at(instant), policy=stored.policy, as_of=instant)
-
-
 def _could_be_known(
     history: History, stored: Stored, instant: Instant
 ) -> Iterator[tuple[Instant, str]]:
-    """What a fold as of this instant can have said, and up to when it then knew all: the newest
-    evidence may not have been committed when it was read, for what is dated before a commit is
-    known after it."""
+    """Yield what a fold as of this instant may have said, and up to when it knew everything.
+
+    The newest evidence may have been read before it was committed.
+    """
     known = history.known_at(instant)
     under_way = sorted(
         [d.received_at for d in known.deliveries] + [r.recorded_at for r in known.records],
@@ -289,8 +281,8 @@ def _could_be_known(
         yield latest, position_of(ledger).substance
 
 
-def _told_once(history: History) -> History:
-    """Without redeliveries: they may change nothing that is published."""
+def _without_redeliveries(history: History) -> History:
+    """Return the history without redeliveries, which may change nothing that is published."""
     first: dict[tuple[str, str, str], Delivery] = {}
     for delivery in sorted(history.deliveries, key=lambda d: (d.received_at, d.delivery_id)):
         first.setdefault(delivery.event.key, delivery)
@@ -302,20 +294,21 @@ def _told_once(history: History) -> History:
 def _had_reason(
     history: History, stored: Stored, *, before: tuple[Instant, str], now: Instant
 ) -> bool:
-    """Whether something was heard since the revision before, of which the instant and the substance
-    are given, or was dated earlier and not known to it, or a decision was announced."""
-    then, told = before
+    """Return whether evidence came since the last revision, given by instant and substance, or was
+    unknown to it, or a decision was announced."""
+    then, last = before
     heard = [d.received_at for d in history.deliveries] + [r.recorded_at for r in history.records]
     if any(then <= instant <= now for instant in heard):
         return True
-    if any(at < then and said == told for at, said in _could_be_known(history, stored, then)):
+    if any(at < then and said == last for at, said in _could_be_known(history, stored, then)):
         return True
-    announced = _at(history, stored, then).next_decision_at
+    known = history.known_at(then)
+    announced = fold(known, policy=stored.policy, as_of=then).next_decision_at
     return announced is not None and announced <= now
 
 
 def _one_session(world: World, stored: Stored) -> Sequence[str]:
-    """One order has one key and one session, whatever became of the requests."""
+    """Check that one order has one key and one session, whatever became of the requests."""
     found = []
     sessions = Counter(s.asked.order for s in world.provider.sessions.values())
     for order in world.orders:

@@ -1,7 +1,6 @@
-"""An event loop whose time is a number: when nothing is ready, it leaps to the next timer.
+"""An event loop with a virtual time: when nothing is ready, it jumps to the next timer.
 
-There are no sockets, no threads and no waiting. What runs next follows from the timers alone, so
-a run is the same every time.
+There are no sockets, no threads and no waiting, so a run is the same every time.
 """
 
 from __future__ import annotations
@@ -13,23 +12,23 @@ from typing import Any, Protocol
 
 
 class Owner(Protocol):
-    """A process of the world: tasks begun in its name end with it."""
+    """A process of the world, with which its tasks end."""
 
     def begun(self, task: asyncio.Task[Any]) -> None:
-        """A task was begun in the owner's name."""
+        """Remember a task of the owner."""
         ...
 
 
 OWNER: contextvars.ContextVar[Owner | None] = contextvars.ContextVar("owner", default=None)
-"""In whose name the running code runs; None: the world's."""
+"""The owner of the running code; None: the world."""
 
 
 class Deadlock(RuntimeError):
-    """Nothing is ready and no timer is set: something waits for what will never come."""
+    """Nothing is ready and no timer is set."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """Seconds since the beginning of the world are `time()`; `turns` counts the loop's rounds."""
+    """A loop whose `time()` counts seconds of the world, and `turns` its own rounds."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +42,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self._seconds
 
     def select(self, timeout: float | None) -> list[Any]:
-        """What a selector does, but for the waiting."""
+        """Advance the time instead of waiting."""
         self.turns += 1
         if timeout is None:
             raise Deadlock("the simulated world stands still")

@@ -1,7 +1,7 @@
 """The receiver's machine: one process of the real service at a time, killed and started again.
 
-A killed process runs none of its clean-up in the world: its disk is copied as it is at that
-instant, its answers reach nobody. (Its tasks are then cancelled, to leave no litter behind.)
+A killed process runs no clean-up in the world: its disk is copied as of that instant, and its
+answers reach nobody. Its tasks are then cancelled.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import contextvars
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,11 +36,11 @@ T = TypeVar("T")
 
 
 class Down(Exception):
-    """Nobody listens, or the process ended before it answered."""
+    """Raised if nobody listens, or the process ended before it answered."""
 
 
 class Process:
-    """One run of the service, from its start to its end. Tasks begun in its name end with it."""
+    """One run of the service; tasks begun in its name end with it."""
 
     def __init__(self, machine: Machine, folder: Path, *, synced: Sizes) -> None:
         self.machine = machine
@@ -62,17 +63,16 @@ class Process:
         self._calls: list[asyncio.Task[Any]] = []
 
     def begun(self, task: asyncio.Task[Any]) -> None:
-        """Remember a task that ends with the process."""
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
     @property
     def alive(self) -> bool:
-        """Whether what it does still reaches anybody."""
+        """Whether its answers still reach anybody."""
         return not self.disk.dead
 
     def killed(self, how: str, kept: Sizes | None) -> None:
-        """End at this instant; of the log on the disk `kept` bytes remain (None: all)."""
+        """End at this instant, with `kept` bytes of the logs left (None: all)."""
         if not self.alive:
             return
         self.machine.trace.say("machine", how, count=how.split(" an ")[0])
@@ -83,7 +83,7 @@ class Process:
             task.cancel()
 
     async def live(self) -> None:
-        """Open the store, serve until told to stop or until something fails, close."""
+        """Open the store, serve until stopped or failed, close."""
         machine = self.machine
         try:
             await self._serve()
@@ -124,7 +124,7 @@ class Process:
                 machine.trace.say("machine", f"ends: {'; '.join(service.broken)}", count="failed")
 
     async def _finish_calls(self) -> None:
-        """Calls under way may end; those that take too long get no answer."""
+        """Wait for calls under way; late ones get no answer."""
         if self._calls:
             _, unordered = await asyncio.wait(self._calls, timeout=SHUTDOWN_S)
             late = [call_ for call_ in self._calls if call_ in unordered]
@@ -134,8 +134,12 @@ class Process:
                 await asyncio.wait(late)
 
     async def do(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Do something in the process's name. Raises Down when it ends before the answer."""
-        task = asyncio.get_running_loop().create_task(_awaited(work), context=self.owned)
+        """Do something in the process's name. Raises Down if it ends before the answer."""
+
+        async def awaited() -> T:
+            return await work()
+
+        task = asyncio.get_running_loop().create_task(awaited(), context=self.owned)
         self._calls.append(task)
         await asyncio.wait((task,))
         self._calls.remove(task)
@@ -146,52 +150,41 @@ class Process:
         return task.result()
 
 
-async def _awaited(work: Callable[[], Awaitable[T]]) -> T:
-    return await work()
-
-
+@dataclass(kw_only=True)
 class Machine:
-    """Starts the process again whenever it ended, after a drawn time. One disk, one clock."""
+    """A machine that starts its process again whenever it ended, after a drawn time.
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        settings: Settings,
-        sources: dict[str, Source],
-        checkout: ClientSettings,
-        clock: Clock,
-        chance: random.Random,
-        faults: Faults,
-        trace: Trace,
-        fault: Callable[[str], None],
-    ) -> None:
-        self.settings = settings
-        self.sources = sources
-        self.checkout = checkout
-        self.clock = clock
-        self.chance = chance
-        self.faults = faults
-        self.trace = trace
-        self.fault = fault
-        self.outward: httpx2.AsyncBaseTransport | None = None
-        self.process: Process | None = None
-        self.quiet = False
-        self.wrecked = False
-        """The service failed in a way that no process may: it is not started again."""
-        self.key = folder / "evidence.key"
-        """The evidence key, which no crash of the database takes along."""
-        self._root = folder
+    fault    reports a failure that no process may have; `wrecked`: then it is not started again
+    outward  the way to the provider
+    key      the evidence key, which no crash of the database takes along
+    """
+
+    folder: Path
+    settings: Settings
+    sources: dict[str, Source]
+    checkout: ClientSettings
+    clock: Clock
+    chance: random.Random
+    faults: Faults
+    trace: Trace
+    fault: Callable[[str], None]
+    outward: httpx2.AsyncBaseTransport | None = None
+    process: Process | None = None
+    quiet: bool = False
+    wrecked: bool = False
+
+    def __post_init__(self) -> None:
+        self.key = self.folder / "evidence.key"
         self._number = 0
 
     def next_folder(self) -> Path:
-        """Where the next process finds the disk."""
+        """Return the folder in which the next process finds the disk."""
         self._number += 1
-        return self._root / str(self._number)
+        return self.folder / str(self._number)
 
     async def run(self) -> None:
-        """Keep a process running, for as long as the world lasts."""
-        folder, synced = self._root / "0", dict[str, int]()
+        """Keep a process running, as long as the world lasts."""
+        folder, synced = self.folder / "0", dict[str, int]()
         while not self.wrecked:
             process = self.process = Process(self, folder, synced=synced)
             process.disk.quiet = self.quiet
@@ -205,19 +198,16 @@ class Machine:
             self.process = None
             assert process.survivor is not None
             folder, synced = process.survivor, process.disk.synced
-            await asyncio.sleep(0.5 if self.quiet else self._downtime())
-
-    def _downtime(self) -> float:
-        return float(10.0 ** self.chance.uniform(-0.3, 3.6))
+            await asyncio.sleep(0.5 if self.quiet else 10.0 ** self.chance.uniform(-0.3, 3.6))
 
     def hush(self) -> None:
-        """From now on nothing of the machine fails."""
+        """Let nothing fail from now on."""
         self.quiet = True
         if self.process is not None:
             self.process.disk.quiet = True
 
     def restart(self) -> None:
-        """Ask the process to stop as a supervisor would; it is started again."""
+        """Stop the process as a supervisor would; it is started again."""
         if self.process is not None and self.process.service is not None:
             self.trace.say("machine", "told to stop", count="stops")
             self.process.stop.set()
@@ -229,7 +219,7 @@ class Machine:
         return process
 
     async def hear(self, packet: Packet) -> Reply:
-        """One webhook request. Raises Down when no answer leaves the machine."""
+        """Handle one webhook request. Raises Down if no answer leaves the machine."""
         process = self._serving()
         service = process.service
         assert service is not None

@@ -1,4 +1,4 @@
-"""Many worlds one after another, and what they came to."""
+"""Many worlds in turn, and the sum of their results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.simulation.world import Run, run_seed
 
 @dataclass(slots=True)
 class Sum:
-    """Of many runs: how much was lived through, and the seeds that broke an invariant."""
+    """Totals of many runs, and those that broke an invariant."""
 
     seeds: int = 0
     steps: int = 0
@@ -20,36 +20,30 @@ class Sum:
     counts: Counter[str] = field(default_factory=Counter)
     failures: list[Run] = field(default_factory=list)
 
-    def add(self, run: Run) -> None:
-        """One run more."""
-        self.seeds += 1
-        self.steps += run.steps
-        self.simulated_s += run.simulated_s
-        self.real_s += run.real_s
-        self.counts += run.trace.counts
-        if run.problems:
-            self.failures.append(run)
-
-    @property
-    def ratio(self) -> float:
-        """Simulated seconds in a real one."""
-        return self.simulated_s / self.real_s
-
     def text(self) -> str:
-        """For a person: what failed, each with the command that plays it again, and the sum."""
-        lines = [f"{run.command}\n    " + "\n    ".join(run.problems) for run in self.failures]
-        days = self.simulated_s / 86_400
+        """Return the failures, each with the command that replays it, and the sum."""
+        lines = [
+            "\n    ".join((f"python -m tests.simulation --seed {run.seed}", *run.problems))
+            for run in self.failures
+        ]
+        days, ratio = self.simulated_s / 86_400, self.simulated_s / self.real_s
         lines.append(
             f"{self.seeds:,} worlds, {self.steps:,} steps, {days:,.0f} simulated days in "
-            f"{self.real_s:.0f} s ({self.ratio:,.0f}x): {len(self.failures)} failed"
+            f"{self.real_s:.0f} s ({ratio:,.0f}x): {len(self.failures)} failed"
         )
         lines.append(", ".join(f"{count:,} {what}" for what, count in sorted(self.counts.items())))
         return "\n".join(lines)
 
 
 def play(seeds: Iterable[int]) -> Sum:
-    """Live through all of them."""
     total = Sum()
     for seed in seeds:
-        total.add(run_seed(seed))
+        run = run_seed(seed)
+        total.seeds += 1
+        total.steps += run.steps
+        total.simulated_s += run.simulated_s
+        total.real_s += run.real_s
+        total.counts += run.trace.counts
+        if run.problems:
+            total.failures.append(run)
     return total

@@ -1,7 +1,6 @@
 """Defects to plant in the product, each of which the simulation must find.
 
-Each is one way in which a careless change could break a promise. Without these, a simulation
-that looks at nothing would pass as well.
+Without them a simulation that checks nothing would pass as well.
 """
 
 from __future__ import annotations
@@ -28,14 +27,8 @@ from reconcile.ledger.revise import Revision
 Plant = Callable[[], Any]
 
 
-def _heard(task: asyncio.Task[Any]) -> None:
-    """What it ended with is nobody's any more."""
-    if not task.cancelled():
-        task.exception()
-
-
 def ack_before_commit() -> Any:
-    """The sender is answered as soon as its delivery is in the queue."""
+    """Answer as soon as a delivery is in the queue."""
     submit, sent = inbox_queue.InboxQueue.submit, set[Any]()
 
     def ended(task: asyncio.Task[Any]) -> None:
@@ -53,7 +46,7 @@ def ack_before_commit() -> Any:
 
 
 def log_not_synced() -> Any:
-    """Commits return before the log is on the disk."""
+    """Let commits return before the log is on the disk."""
     plain = engine._prepare
 
     def lax(each: Any, pragmas: tuple[str, ...], *, begin: str, check: Any = None) -> None:
@@ -63,12 +56,12 @@ def log_not_synced() -> Any:
 
 
 def dedupe_off() -> Any:
-    """Every delivery is taken for a new event."""
+    """Take every delivery for a new event."""
     return patch.object(append_store.KnownEvents, "judge", lambda self, event, linking: "stored")
 
 
 def first_body_wins() -> Any:
-    """A second body under one event id is taken for a redelivery."""
+    """Take a second body under one event id for a redelivery."""
     judge = append_store.KnownEvents.judge
 
     def lax(self: Any, event: Any, linking: Any) -> str:
@@ -79,7 +72,7 @@ def first_body_wins() -> Any:
 
 
 def last_word_wins() -> Any:
-    """Only the delivery that arrived last is folded."""
+    """Fold only the delivery that arrived last."""
 
     def forgetful(history: History, **named: Any) -> Any:
         known = history.known_at(named["as_of"]).deliveries
@@ -92,7 +85,7 @@ def last_word_wins() -> Any:
 
 
 class _Changed:
-    """A connection whose statements have other words."""
+    """A connection that changes words of its statements."""
 
     def __init__(self, connection: PlainConnection, words: str, instead: str) -> None:
         self._connection, self._words, self._instead = connection, words, instead
@@ -103,7 +96,7 @@ class _Changed:
 
 
 def due_mark_lost() -> Any:
-    """New evidence does not set its order due again."""
+    """Let new evidence not set its order due again."""
 
     mark = append_store.mark_due
 
@@ -116,13 +109,13 @@ def due_mark_lost() -> Any:
 
 
 def stored_not_asked() -> Any:
-    """A batch is judged as if nothing were stored."""
+    """Judge a batch as if nothing were stored."""
     return patch.object(append_store.KnownEvents, "load", lambda self, connection, events: None)
 
 
 def evidence_overtaken() -> Any:
-    """A fold settles its mark although evidence arrived while it was under way: some seconds, or
-    hardly any would."""
+    """Settle a fold's mark although evidence arrived meanwhile; folds take seconds, so that some
+    does."""
 
     def blind(connection: PlainConnection, marks: Any) -> None:
         settle_marks(
@@ -153,7 +146,7 @@ def _all(*plants: Any) -> Iterator[None]:
 
 
 def deadline_ignored() -> Any:
-    """No order is looked at again because its deadline has passed."""
+    """Look at no order again when its deadline has passed."""
 
     def never(connection: PlainConnection, marks: Any) -> None:
         settle_marks(connection, [(order, None, generation) for order, _, generation in marks])
@@ -162,7 +155,7 @@ def deadline_ignored() -> Any:
 
 
 def revised_for_nothing() -> Any:
-    """Every fold publishes a revision, whether or not it says something new."""
+    """Publish a revision with every fold, whether or not it says something new."""
 
     def always(before: Any, ledger: Any, *, after: Any) -> Revision:
         return Revision(order=ledger.order, at=ledger.as_of, before=before, after=after, because=())
@@ -171,7 +164,7 @@ def revised_for_nothing() -> Any:
 
 
 def environment_not_checked() -> Any:
-    """Events of the other environment are taken like one's own."""
+    """Accept events of the other environment."""
 
     def blind(look: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *given, **named: replace(look(*given, **named), environment=None)
@@ -183,12 +176,12 @@ def environment_not_checked() -> Any:
 
 
 def signature_not_checked() -> Any:
-    """Whatever comes is believed."""
+    """Accept every signature."""
     return patch.object(Source, "verify", lambda *_, **__: None)
 
 
 def key_made_afresh() -> Any:
-    """A checkout that was interrupted is begun again with a new key."""
+    """Begin an interrupted checkout again with a new key."""
     from app.checkout import open_checkout
 
     async def nothing(self: Any) -> None:

@@ -1,7 +1,6 @@
-"""The merchant: places orders, opens their checkouts, reads the feed, ships what may be shipped.
+"""The merchant, who places orders, opens their checkouts, reads the feed, and ships.
 
-What the shop must not lose it keeps outside of the receiver, as a shop does: which orders it has
-placed, how far it has read, what it was told.
+The shop keeps its own memory outside of the receiver: its orders, and the revisions that it read.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from tests.simulation.machine import Down, Machine
 from tests.simulation.trace import Trace
 
 TRIES = 12
-"""Tries of one thing before the shop gives up on it."""
+"""Attempts before the shop gives up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What a customer wants, and how the shop goes about it."""
+    """A customer's order, and how the shop handles it."""
 
     reference: str
     money: Money
@@ -41,7 +40,7 @@ class Order:
 
     @property
     def checkout(self) -> CheckoutRequest:
-        """The request that opens its session."""
+        """Request that opens its session."""
         return CheckoutRequest(
             order=self.reference,
             amount=major_text(self.money),
@@ -53,7 +52,7 @@ class Order:
 
 
 def drawn_orders(chance: random.Random) -> list[Order]:
-    """One or two orders within an hour, each with a scenario of its own."""
+    """Draw one or two orders within an hour, each with its own scenario."""
     return [
         Order(
             reference=f"ORD-{number}",
@@ -69,12 +68,12 @@ def drawn_orders(chance: random.Random) -> list[Order]:
 
 
 Work = Callable[[AppContext, CheckoutClient], Awaitable[object]]
-"""An operation of the product, for the process that runs."""
+"""An operation of the product in the running process."""
 
 
 @dataclass(slots=True)
 class Shop:
-    """The merchant's own memory. `may_ship` says whether the money is really there."""
+    """The merchant. `may_ship`: whether an order's money is really there."""
 
     machine: Machine
     chance: random.Random
@@ -87,18 +86,20 @@ class Shop:
     prices: dict[str, Money] = field(default_factory=dict)
 
     async def sell(self, order: Order) -> None:
-        """One order, from the customer's click to an answer about its session."""
+        """Sell one order, from the customer's click to an answer about its session."""
         self.prices[order.reference] = order.money
         await asyncio.sleep(order.starts_s)
         if order.placed:
-            told = OrderFacts(order=order.reference, money=order.money)
-            await self._insist(order, lambda context, _: tell_order(context, told), "placed")
-        result = await self._insist(order, lambda d, c: _opening(d, c, order), "checkout")
+            facts = OrderFacts(order=order.reference, money=order.money)
+            await self._insist(order, lambda context, _: tell_order(context, facts), "placed")
+        result = await self._insist(
+            order, lambda d, c: open_checkout(d, c, request=order.checkout), "checkout"
+        )
         if result is None:
             self.trace.say("shop", f"{order.reference} gives up", count="given up")
 
     async def _insist(self, order: Order, work: Work, what: str) -> object:
-        """Try until it is done; a person clicks again after seconds, then minutes."""
+        """Repeat until it is done, after seconds, then minutes, like a person."""
         for number in range(TRIES):
             try:
                 done = await self.machine.ask(work)
@@ -116,13 +117,13 @@ class Shop:
         return None
 
     async def read(self) -> None:
-        """Follow the feed for ever, at drawn intervals."""
+        """Read the feed for ever, at drawn intervals."""
         while True:
             await asyncio.sleep(10.0 ** self.chance.uniform(1.5, 5.4))
             await self.look()
 
     async def look(self) -> int:
-        """Read once. Returns how many revisions were new."""
+        """Read once; return the number of new revisions."""
         after, limit = len(self.heard), self.chance.randint(1, 20)
         try:
             found = await self.machine.ask(
@@ -131,29 +132,21 @@ class Shop:
         except (Down, TallyhookError):
             return 0
         for revision in found:
-            await self._hear(revision)
+            if revision.seq != len(self.heard) + 1:
+                self.wrongs.append(f"the feed gave {revision.seq} after {len(self.heard)}")
+            self.heard.append(revision)
+            shown = f"{revision.seq} {revision.order} {revision.outcome}"
+            self.trace.say("feed", shown + (" fulfillable" if revision.fulfillable else ""))
+            if revision.fulfillable and revision.order not in self.shipped:
+                await self._ship(revision.order)
         return len(found)
 
-    async def _hear(self, revision: Published) -> None:
-        if revision.seq != len(self.heard) + 1:
-            self.wrongs.append(f"the feed gave {revision.seq} after {len(self.heard)}")
-        self.heard.append(revision)
-        shown = f"{revision.seq} {revision.order} {revision.outcome}"
-        self.trace.say("feed", shown + (" fulfillable" if revision.fulfillable else ""))
-        if revision.fulfillable and revision.order not in self.shipped:
-            if not self.may_ship(revision.order):
-                self.wrongs.append(f"{revision.order} may be shipped, and there is no money")
-            self.shipped.add(revision.order)
-            await self._tell_shipped(revision.order)
-
-    async def _tell_shipped(self, reference: str) -> None:
-        """Half of all shops do, and once."""
-        money = self.prices[reference]
+    async def _ship(self, order: str) -> None:
+        """Ship, and say so in half of all cases."""
+        if not self.may_ship(order):
+            self.wrongs.append(f"{order} may be shipped, and there is no money")
+        self.shipped.add(order)
         if self.chance.random() < 0.5:
-            told = OrderFacts(order=reference, money=money, fulfilled_at=self.now())
+            facts = OrderFacts(order=order, money=self.prices[order], fulfilled_at=self.now())
             with suppress(Down, UnreachableError):
-                await self.machine.ask(lambda context, _: tell_order(context, told))
-
-
-async def _opening(context: AppContext, client: CheckoutClient, order: Order) -> CheckoutResult:
-    return await open_checkout(context, client, request=order.checkout)
+                await self.machine.ask(lambda context, _: tell_order(context, facts))

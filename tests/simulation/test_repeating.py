@@ -1,4 +1,4 @@
-"""Each planted defect is found, and a seed gives the same bytes wherever it is played."""
+"""Each planted defect is found, and a seed gives the same bytes everywhere."""
 
 from __future__ import annotations
 
@@ -23,25 +23,24 @@ from tests.waiting import PATIENCE_S
 ROOT = Path(__file__).parents[2]
 
 PLANT_SEEDS = 120
-"""Worlds among which each planted defect must show; most show in the first five."""
+"""Worlds in which each planted defect must show; most show in the first five."""
 
 SHOWN_IN = {
     "ack_before_commit": 23, "evidence_overtaken": 40, "first_body_wins": 8,
     "deadline_ignored": 7, "environment_not_checked": 5, "log_not_synced": 2,
     "signature_not_checked": 1, "dedupe_off": 1, "stored_not_asked": 1, "last_word_wins": 1,
 }  # fmt: skip
-"""The first world that shows a defect, where it is not the first: played before all
-others, since a search from 0 took most of the suite's simulated time. A change of the worlds makes
-a number stale and no test fail: the others are searched then, and it should be corrected."""
+"""The first world that shows a defect, unless it is 0. It is played first, to save time; after a
+change of the worlds the others are searched too, and the number should be corrected."""
 
 COSTLY = {"evidence_overtaken", "log_not_synced", "key_made_afresh", "stored_not_asked"}
-"""Those that only the long form plants: they show in long worlds."""
+"""Defects that show in long worlds, planted by the long form only."""
 
 MEETING = 2
-"""A world in which a kill meets a commit, so that the driver warns, and power is cut often."""
+"""A world with many power cuts, and a kill during a commit, at which the driver warns."""
 
 SEEDS = random.Random(20).sample(range(10**9), 2)
-"""Further worlds, of the long form."""
+"""Further worlds of the long form."""
 
 
 @pytest.mark.slow
@@ -54,7 +53,7 @@ SEEDS = random.Random(20).sample(range(10**9), 2)
     ids=lambda plant: plant.__name__,
 )
 def test_a_planted_defect_is_found(plant: Plant) -> None:
-    """Some early world breaks an invariant, and the failure names the command that plays it."""
+    """Some early world breaks an invariant, and the failure names the command that replays it."""
     for seed in (SHOWN_IN.get(plant.__name__, 0), *range(PLANT_SEEDS)):
         with plant():
             total = play([seed])
@@ -69,8 +68,7 @@ def test_a_planted_defect_is_found(plant: Plant) -> None:
     "seed", [MEETING, *(pytest.param(n, marks=pytest.mark.soak) for n in SEEDS)]
 )
 def test_a_seed_gives_the_same_bytes_in_every_process(seed: int) -> None:
-    """Here, and in another that hashes strings otherwise: its command prints the whole trace, and
-    ends with the world."""
+    """A process that hashes strings otherwise prints the same trace."""
     with subprocess.Popen(
         [sys.executable, "-m", "tests.simulation", "--seed", str(seed)],
         cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": "1"},
@@ -83,7 +81,7 @@ def test_a_seed_gives_the_same_bytes_in_every_process(seed: int) -> None:
 
 
 def test_the_real_machine_has_no_part_in_a_world() -> None:
-    """A full disk, and warnings raised or not, in a world that warns."""
+    """Neither a full disk nor raised warnings change a world."""
     plain = _trace(MEETING)
     for filter_ in ("error", "ignore"):
         with warnings.catch_warnings(), patch("os.statvfs", _full):
@@ -101,6 +99,6 @@ def _full(_: object) -> SimpleNamespace:
 
 
 def _difference(seed: str, one: str, other: str) -> str:
-    """Where two traces of a seed part; nothing where they are the same."""
+    """Return the first line in which two traces of a seed differ, or nothing."""
     lines = zip_longest(one.splitlines(), other.splitlines())
     return next((f"{seed}: {a!r}, elsewhere {b!r}\n" for a, b in lines if a != b), "")

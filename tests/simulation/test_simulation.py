@@ -1,4 +1,4 @@
-"""Hundreds of seeded worlds, and every promise kept in each of them; thousands in the long form."""
+"""Hundreds of seeded worlds in which every promise is kept; thousands in the long form."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 from tests.simulation.many import play
 
 GATE = 250
-"""Worlds that every run of the suite lives through: from 0 on, of a quarter of a second each."""
+"""Worlds of the gate, from 0 on, of a quarter of a second each."""
 
 LONG = 2_000
-"""Worlds of the long form, from 0 on, unless `SIMULATION_SEEDS` says how many."""
+"""Worlds of the long form, from 0 on, unless `SIMULATION_SEEDS` is set."""
 
 AT_ONCE = 25
-"""Worlds in one test of the gate: a failure shows early, and all of `HAPPENS` still does."""
+"""Worlds in one test of the gate, enough for all of `HAPPENS`."""
 
 HAPPENS = frozenset(
     (
@@ -26,25 +26,23 @@ HAPPENS = frozenset(
         "accepted",
     )
 )
-"""What must have happened in the worlds of one test, or they would prove little."""
+"""Faults that must occur in the worlds of one test, or they would prove little."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, GATE, AT_ONCE))
 def test_every_promise_is_kept_in_every_world(first: int, log: io.StringIO) -> None:
-    """Whatever is lost, doubled, delayed, killed or cut off: all ends as the provider knows it."""
+    """Whatever is lost, doubled, delayed or killed: all ends as the provider knows it."""
     every_promise_is_kept(range(first, first + AT_ONCE), log)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 def test_every_promise_is_kept_in_two_thousand_worlds(log: io.StringIO) -> None:
-    """The long form: 2,000 of them, or more where more are asked for."""
     every_promise_is_kept(range(int(os.environ.get("SIMULATION_SEEDS", LONG))), log)
 
 
 def every_promise_is_kept(worlds: range, log: io.StringIO) -> None:
-    """Play the worlds, and look at each."""
     total = play(worlds)
     print(total.text())
     assert not total.failures, total.text()

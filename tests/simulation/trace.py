@@ -1,4 +1,4 @@
-"""What happened, line by line: the same seed must give the same bytes."""
+"""A trace of all that happened: the same seed gives the same bytes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Trace:
-    """Lines of `seconds who what`, and how often each kind of thing happened."""
+    """Lines of `seconds who what`, and counts of each kind of thing."""
 
     def __init__(self, seconds: Callable[[], float]) -> None:
         self._seconds = seconds
@@ -15,11 +15,10 @@ class Trace:
         self.counts: Counter[str] = Counter()
 
     def say(self, who: str, what: str, *, count: str = "") -> None:
-        """One line; `count` names what of it is counted."""
+        """Add a line, and count it under a name."""
         self.lines.append(f"{self._seconds():16.6f} {who:9} {what}")
         if count:
             self.counts[count] += 1
 
     def text(self) -> str:
-        """The whole trace."""
         return "\n".join(self.lines) + "\n"

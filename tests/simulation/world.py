@@ -1,11 +1,11 @@
-"""One world from one seed: a provider, roads, a receiver, a shop, some hundred simulated hours.
+"""One world from one seed: a provider, a network, a receiver, a shop, some hundred simulated hours.
 
-    1 the seed draws orders, scenarios and how much goes wrong     faults.py, shop.py
+    1 the seed draws orders, scenarios and rates of faults         faults.py, shop.py
     2 customers pay at the real simulated provider                 app/sandbox
     3 events travel, get lost, doubled, held back for days         network.py
     4 the real service receives, folds, publishes; it is killed    machine.py, disk.py
-    5 after 76 hours nothing goes wrong any more: all is delivered
-    6 then everything is held against the truth                    invariants.py
+    5 after 76 hours nothing fails any more: all is delivered
+    6 then everything is compared with the truth                   invariants.py
 
 Everything runs in one virtual event loop (`loop.py`), so a seed gives the same trace every time.
 """
@@ -16,14 +16,9 @@ import asyncio
 import random
 import tempfile
 import time
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
-
-from starlette.applications import Starlette
 
 from app.checkout.client import ClientSettings
 from app.config.load import load_settings
@@ -33,7 +28,6 @@ from app.providers.source import Source
 from app.sandbox.provider import Provider
 from app.sandbox.server import build_sandbox
 from app.sandbox.settings import SANDBOX_SECRET, SANDBOX_TOKEN, SandboxSettings
-from app.sandbox.webhook_sender import WebhookSigner
 from reconcile.instants import EARLIEST, SECOND, Duration, Instant
 from tests.database.made import put_new
 from tests.memory import memory
@@ -49,33 +43,33 @@ from tests.simulation.trace import Trace
 BEGINNING: Instant = EARLIEST + 1_790_000_000 * SECOND
 
 TROUBLE_S = HELD_S + HOUR_S
-"""How long things go wrong."""
+"""Seconds in which things fail."""
 
 REDELIVERY_S = (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400)
-"""Seconds between the tries of a delivery, as Standard Webhooks recommends: 75 hours in all."""
+"""Seconds between attempts of a delivery, as Standard Webhooks recommends: 75 hours in all."""
 
 UNITS_S = (60.0, 60.0, 2.0, 0.005)
 """Seconds in a unit of a scenario: an hour for a payment, or all of its events at once."""
 
 LAST_S = 30 * HOUR_S
-"""After the trouble: the longest pause between two tries, and every deadline after that."""
+"""Seconds after the trouble: the longest pause between two attempts, and all deadlines."""
 
 
 class SteppedClock:
-    """The receiver's clock: the world's time, and a step that somebody has set it off by."""
+    """A clock that shows the world's time plus a step."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self.step_s = 0.0
 
     def now(self) -> Instant:
-        """Microseconds since the epoch, as this clock has them."""
+        """Return microseconds since the epoch."""
         return BEGINNING + Duration(round((self._loop.time() + self.step_s) * SECOND))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What one seed came to. `problems` is empty where every invariant held."""
+    """Result of one seed; without `problems` every invariant held."""
 
     seed: int
     problems: tuple[str, ...]
@@ -84,16 +78,12 @@ class Run:
     simulated_s: float
     real_s: float
 
-    @property
-    def command(self) -> str:
-        """What plays it again."""
-        return f"python -m tests.simulation --seed {self.seed}"
-
 
 def run_seed(seed: int) -> Run:
-    """Live through the world of this seed."""
+    """Live through the world of this seed, in memory if possible."""
     began = time.perf_counter()
-    with _folder() as folder:
+    with tempfile.TemporaryDirectory(dir=memory()) as name:
+        folder = Path(name)
         (folder / "0").mkdir()
         put_new(folder / "0" / "t.db")
         with asyncio.Runner(loop_factory=VirtualLoop) as runner:
@@ -126,7 +116,7 @@ class World:
         self._chance = chance
         settings, sources = _settings(), _sources()
         self.machine = Machine(
-            folder,
+            folder=folder,
             settings=settings,
             sources=sources,
             checkout=ClientSettings(
@@ -139,17 +129,30 @@ class World:
             fault=self.problems.append,
         )
         self.inward = Inward(
-            self.machine,
+            machine=self.machine,
             chance=random.Random(f"{seed}:inward"),
             faults=self.faults,
             trace=self.trace,
             signer=sources["checkout"],
             now=self.true_clock.now,
         )
-        self.sandbox = self._sandbox(seed, sources["checkout"])
-        self.provider: Provider = _provider_of(self.sandbox)
+        unit_s = chance.choice(UNITS_S)
+        self.sandbox = build_sandbox(
+            SandboxSettings(
+                webhook_url="http://receiver.example/webhooks/checkout",
+                seed=seed,
+                unit_s=unit_s,
+                retry_schedule_units=tuple(pause / unit_s for pause in REDELIVERY_S),
+            ),
+            signer=sources["checkout"],
+            clock=self.true_clock,
+            sleep=asyncio.sleep,
+            transport=self.inward,
+        )
+        endpoint = self.sandbox.routes[0].endpoint  # type: ignore[attr-defined]
+        self.provider: Provider = endpoint.__self__._provider
         self.outward = Outward(
-            self.sandbox,
+            sandbox=self.sandbox,
             chance=random.Random(f"{seed}:outward"),
             faults=self.faults,
             trace=self.trace,
@@ -164,62 +167,44 @@ class World:
             may_ship=self.is_paid,
         )
 
-    def _sandbox(self, seed: int, signer: WebhookSigner) -> Starlette:
-        unit_s = self._chance.choice(UNITS_S)
-        settings = SandboxSettings(
-            webhook_url="http://receiver.example/webhooks/checkout",
-            seed=seed,
-            unit_s=unit_s,
-            retry_schedule_units=tuple(pause / unit_s for pause in REDELIVERY_S),
-        )
-        return build_sandbox(
-            settings,
-            signer=signer,
-            clock=self.true_clock,
-            sleep=asyncio.sleep,
-            transport=self.inward,
-        )
-
     def truth(self) -> dict[str, invariants.Truth]:
-        """The provider's account, by order."""
+        """Return the provider's account, by order."""
         return invariants.truth_in(self.provider.truth.to_json())
 
     def is_paid(self, order: str) -> bool:
-        """Whether the order's whole price has really come in by now, whatever went back since."""
+        """Return whether the order's whole price has come in, whatever went back since."""
         truth = self.truth().get(order)
         return truth is not None and truth.captured_minor >= self.shop.prices[order].minor
 
     async def live(self) -> list[str]:
-        """From the first order to the last check."""
+        """Live from the first order to the last check; return all problems."""
         async with self.sandbox.router.lifespan_context(self.sandbox):
-            tasks = [asyncio.create_task(work) for work in self._lives()]
+            lives = (
+                self.machine.run(),
+                self.shop.read(),
+                self._step_clocks(),
+                self._stop_now_and_then(),
+            )
+            tasks = [asyncio.create_task(work) for work in lives]
             selling = [asyncio.create_task(self.shop.sell(order)) for order in self.orders]
             await asyncio.sleep(TROUBLE_S)
-            await self._calm()
+            self.trace.say("world", "calm")
+            self.clock.step_s = 0.0
+            self.inward.quiet = self.outward.quiet = True
+            self.machine.hush()
             await self._gathered(selling)
             await self._drain()
             self.problems += self.inward.wrongs + self.shop.wrongs
             self.problems += await invariants.problems(self)
             self.lasted_s = self.loop.time()
-            self._say_end()
+            for problem in self.problems:
+                self.trace.say("PROBLEM", problem)
+            self.trace.say("world", f"ends after {self.loop.turns} turns of the loop")
             await self._end(tasks)
         return self.problems
 
-    def _lives(self) -> Iterator[Coroutine[Any, Any, None]]:
-        yield self.machine.run()
-        yield self.shop.read()
-        yield self._step_clocks()
-        yield self._stop_now_and_then()
-
-    async def _calm(self) -> None:
-        """From here on nothing goes wrong."""
-        self.trace.say("world", "calm")
-        self.clock.step_s = 0.0
-        self.inward.quiet = self.outward.quiet = True
-        self.machine.hush()
-
     async def _drain(self) -> None:
-        """Until everything has been delivered, then until every deadline has passed."""
+        """Wait until everything is delivered, then until every deadline has passed."""
         counts = self.provider.counts
         while counts.pending or counts.undelivered or self.inward.copies:
             await asyncio.sleep(HOUR_S)
@@ -227,7 +212,7 @@ class World:
                 self.problems.append(f"{counts.undelivered} deliveries are never acknowledged")
                 return
         await asyncio.sleep(LAST_S)
-        for _ in range(2):  # what the first reading makes the shop say is folded before the second
+        for _ in range(2):  # the shop's words after the first reading are folded before the second
             while await self.shop.look():
                 continue
             await asyncio.sleep(HOUR_S)
@@ -248,11 +233,6 @@ class World:
             await asyncio.sleep(10.0 ** self._chance.uniform(1.5, 4.5))
             self.machine.restart()
 
-    def _say_end(self) -> None:
-        for problem in self.problems:
-            self.trace.say("PROBLEM", problem)
-        self.trace.say("world", f"ends after {self.loop.turns} turns of the loop")
-
     async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
         process = self.machine.process
         if process is not None and process.service is not None:
@@ -266,13 +246,6 @@ class World:
         for outcome in await asyncio.gather(*tasks, return_exceptions=True):
             if isinstance(outcome, Exception):
                 self.problems.append(f"a part of the world failed with {outcome!r}")
-
-
-def _provider_of(sandbox: Starlette) -> Provider:
-    """The provider behind the application: its endpoints hold it."""
-    endpoint = sandbox.routes[0].endpoint  # type: ignore[attr-defined]
-    provider: Provider = endpoint.__self__._provider
-    return provider
 
 
 @cache
@@ -289,10 +262,3 @@ def _settings() -> Settings:
 @cache
 def _sources() -> dict[str, Source]:
     return compile_sources(_settings())
-
-
-@contextmanager
-def _folder() -> Iterator[Path]:
-    """A folder in memory where there is one: what is simulated needs no real disk."""
-    with tempfile.TemporaryDirectory(dir=memory()) as name:
-        yield Path(name)
