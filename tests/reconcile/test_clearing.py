@@ -124,8 +124,6 @@ RATES = st.sampled_from(
 def test_once_every_break_is_accepted_clearing_holds_what_is_not_yet_settled(
     one: Case, other: Case, late: list[int], rates: tuple[ExpectedRate, ...]
 ) -> None:
-    """In each currency, whatever a statement and the ledgers say of two orders; what is not yet
-    settled is what came and went back in the last hours."""
     waiting = [
         recent.pays(more=(recent.taken(minor=-60),))
         for place, minor in enumerate(late)
@@ -139,7 +137,7 @@ def test_once_every_break_is_accepted_clearing_holds_what_is_not_yet_settled(
 
 
 def test_refunds_written_with_both_signs_take_both() -> None:
-    """400 and 300 were taken for one refund of 100: not the 100 that they differ by."""
+    """400 and 300 were taken for one refund of 100, not the difference of 100."""
     made = case("ORD-1", 1_000)
     made.pays(outcome="partially_refunded", more=(made.taken(minor=-100),)).settles()
     for gross in (-400, 300):
@@ -149,12 +147,10 @@ def test_refunds_written_with_both_signs_take_both() -> None:
 
 
 def test_so_it_is_of_every_known_case() -> None:
-    """Each trouble and each calm case by itself. What a tolerance lets pass has no break."""
     for name, made in {**TROUBLES, **FURTHER, **CALM}.items():
         if "disputed" not in name:  # money held in an open dispute is not yet settled
             assert cleared([made(case(at=AT))], MatchRules()) == {}, name
 
 
 def test_money_held_in_an_open_dispute_is_not_yet_settled() -> None:
-    """It comes again, or is lost."""
     assert cleared([CALM["a surplus that is disputed"](case())], MatchRules()) == {"KES": 100}

@@ -41,7 +41,6 @@ def abroad(gross: int = 41_900, fee: int = 0) -> Case:
 
 
 def test_the_rate_is_what_the_statement_implies() -> None:
-    """No break, whatever it is, as long as no rule says otherwise."""
     (found,) = decided(abroad())[0]
     assert isinstance(found, Match)
     assert (found.kind, dict(found.facts)["rate"]) == ("by_exchange", "27.933333")
@@ -119,7 +118,6 @@ def test_the_report_shows_both_sides_of_it_and_ties() -> None:
 
 
 def test_the_journal_names_the_lines_as_the_break_does() -> None:
-    """Whatever order they came in."""
     made = abroad(20_000).settles(gross=19_000, currency="UGX", fee=0)
     (found,) = decided(made, rules=AT_28)[0]
     assert isinstance(found, Break)
@@ -133,7 +131,6 @@ def test_the_journal_names_the_lines_as_the_break_does() -> None:
 
 
 def test_a_line_that_the_matching_found_to_be_of_no_movement_is_no_exchange() -> None:
-    """What is reported as never notified stands with its break alone."""
     (each,) = seen(abroad())
     (line,) = each.lines
     (found,) = settled(each, strange={line.line_id})
@@ -166,8 +163,6 @@ def returned(
     ],
 )
 def test_what_goes_back_is_settled_at_the_rate_that_the_statement_implies(made: Case) -> None:
-    """A refund, whichever sign its file gives it, a reversal, a lost dispute: a match, its rate,
-    and nothing is left in clearing."""
     (found,) = [each for each in decided(made)[0] if isinstance(each, Match)]
     assert (found.kind, str(found.money)) == ("by_exchange", "KES 500.00")
     assert dict(found.facts)["rate"] == "28.000000"
@@ -176,7 +171,7 @@ def test_what_goes_back_is_settled_at_the_rate_that_the_statement_implies(made: 
 
 
 def test_what_is_taken_beyond_the_rate_is_reported_and_left() -> None:
-    """One per cent of 14,000 is tolerated, and is a loss; more is a break with its difference."""
+    """One per cent of 14,000 is tolerated and is a loss; more is a break."""
     assert clearing(returned(-14_140), AT_28) == {}
     assert not any(isinstance(e, Break) for e in decided(returned(-14_140), rules=AT_28)[0])
     made = returned(-15_000)
@@ -213,7 +208,6 @@ def test_what_goes_back_otherwise_is_no_exchange(made: Case) -> None:
 def test_what_goes_back_in_two_ways_is_reported_as_its_first(
     kinds: tuple[EntryKind, EntryKind],
 ) -> None:
-    """As many lines as movements, together at another rate than the rules have."""
     made = case(minor=150_000, at=AT)
     gone = tuple([made.taken(minor=-25_000, kind=kind) for kind in kinds])
     made.pays(outcome="partially_refunded", more=gone).books(minor=100_000).settles()
@@ -244,7 +238,6 @@ def nothing_moved(kind: StatementKind) -> Case:
     ],
 )
 def test_nothing_is_exchanged_for_nothing(kind: StatementKind, expected: list[str]) -> None:
-    """There is no rate of it; the line is reported as any other that does not fit."""
     made = nothing_moved(kind)
     assert causes(decided(made)[0]) == expected
     assert not [one for each in seen(made) for one in settled(each) if one.exchanged]
@@ -275,7 +268,7 @@ def test_the_report_shows_what_went_back_abroad_on_both_sides_and_ties() -> None
 
 
 def test_the_journal_posts_the_exchange_and_its_loss() -> None:
-    """Clearing is empty in both currencies; 100 less came than by the rate of the rules."""
+    """Clearing is empty in both currencies; 100 less came than by the rules' rate."""
     sums: Counter[tuple[str, str]] = Counter()
     for each in seen(abroad(41_900)):
         found = transactions(each, start=EARLIEST, end=AS_OF + DAY, rates=AT_28.rates)
@@ -345,7 +338,6 @@ def taken(line_id: str = "s1", gross: int = -14_000, **more: Any) -> StatementRo
 def test_which_payments_are_settled_in_another_currency(
     captures: list[Capture], lines: list[StatementRow], exchanged: list[str]
 ) -> None:
-    """By the ids of their lines."""
     found = [line.line_id for _, some in exchanges(captures, lines) for line in some]
     assert found == exchanged
 
@@ -412,7 +404,6 @@ LAST = BACK._replace(cites=("e3", "e2", "link"))
 def test_which_of_what_went_back_is_taken_in_another_currency(
     returns: list[Return], lines: list[StatementRow], exchanged: list[str]
 ) -> None:
-    """By the ids of their lines."""
     found = [line.line_id for _, some in exchanges_back(returns, lines) for line in some]
     assert found == exchanged
 
@@ -430,7 +421,6 @@ def test_which_of_what_went_back_is_taken_in_another_currency(
 def test_a_rate_is_implied_to_the_millionth(
     came: tuple[str, int], arrived: tuple[str, int], rate: str
 ) -> None:
-    """Of major units, without a sign, rounded half up."""
     one, other = (Money(minor=minor, currency=code) for code, minor in (came, arrived))
     assert implied_rate(one, other) == rate
 
@@ -448,7 +438,6 @@ def test_a_rate_is_implied_to_the_millionth(
 def test_what_is_expected_is_met_within_its_tolerance(
     tolerance: int | None, arrived: int, due: int, within: bool
 ) -> None:
-    """In both directions; without a rule it is what arrived."""
     (rate,) = AT_28.rates
     other = replace(rate, currency="USD", micros=1)
     rates = [other] if tolerance is None else [
@@ -465,7 +454,6 @@ def test_what_is_expected_is_met_within_its_tolerance(
     (1_000_000, 1_000_002, False), (-1_000_000, -1_000_001, True), (0, 0, True), (0, 1, False),
 ])  # fmt: skip
 def test_one_in_a_million_is_one_of_a_million(came: int, arrived: int, within: bool) -> None:
-    """What is tolerated is rounded down."""
     rate = ExpectedRate(currency="UGX", into="JPY", micros=1_000_000, tolerance_per_million=1)
     one, other = Money(minor=came, currency="UGX"), Money(minor=arrived, currency="JPY")
     assert expected_of(one, other, [rate]) == (Money(minor=came, currency="JPY"), within)

@@ -52,7 +52,6 @@ def tried(story: Story, orders: Iterator[Order], *more: Delivery, broken: laws.F
 
 
 def test_the_twelve_are_as_hard_as_they_should_be() -> None:
-    """Eight events each, and between them nearly everything that can be found or concluded."""
     ledgers = [fold(story.history(story.again), policy=POLICY, as_of=LAST) for story in TWELVE]
     for story in TWELVE:
         assert len({each.event.key for each in story.arrivals}) == 8
@@ -71,7 +70,7 @@ def test_the_twelve_are_as_hard_as_they_should_be() -> None:
 
 @EVERY
 def test_some_orders_of_eight_events_and_with_one_doubled(story: Story) -> None:
-    """Order: byte-identical ledgers and explanations."""
+    """Law 1: byte-identical ledgers and explanations."""
     assert tried(story, shuffled(story)) == SOME
     assert tried(story, shuffled(story, story.again), story.again) == SOME
 
@@ -88,12 +87,10 @@ def caught(broken: laws.Fold) -> int:
 
 
 def test_a_fold_that_keeps_the_first_body_is_caught() -> None:
-    """Wherever one id has several bodies."""
     assert caught(first_body_wins) >= 2
 
 
 def test_a_fold_that_leaves_ties_as_they_came_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nearly everywhere: most of the twelve have several events of one moment."""
     monkeypatch.setattr("reconcile.ledger.correlate.by_date", lambda heard: heard.at)
     assert caught(fold) >= 10
 
@@ -102,7 +99,6 @@ def test_a_fold_that_leaves_ties_as_they_came_is_caught(monkeypatch: pytest.Monk
 @pytest.mark.timeout(3_600)
 @EVERY
 def test_all_40320_orders_of_eight_events(story: Story) -> None:
-    """The long form of the above."""
     assert tried(story, eights(story)) == 40_320
 
 
@@ -110,5 +106,4 @@ def test_all_40320_orders_of_eight_events(story: Story) -> None:
 @pytest.mark.timeout(3_600)
 @EVERY
 def test_all_181440_orders_with_one_event_doubled(story: Story) -> None:
-    """The same with a redelivery."""
     assert tried(story, nines(story), story.again) == 181_440

@@ -58,7 +58,6 @@ def ties_by_chance(seen: History, **given: Any) -> Ledger:
 
 @pytest.mark.parametrize("broken", [last_writer_wins, first_body_wins, ties_by_chance])
 def test_law_1_catches_folds_that_depend_on_order(broken: laws.Fold) -> None:
-    """Last writer wins, first body wins and unsorted findings all break the order law."""
     with pytest.raises(AssertionError):
         laws.order_law(broken, history(*SEVEN), permutations(SEVEN), as_of=NOW)
 
@@ -75,14 +74,12 @@ def counts_every_arrival(seen: History, **given: Any) -> Ledger:
 
 
 def test_law_2_catches_a_fold_that_counts_every_arrival() -> None:
-    """A redelivery that captures again breaks the duplication law."""
     again = replace(SEVEN[3], delivery_id="again")
     with pytest.raises(AssertionError):
         laws.duplication_law(counts_every_arrival, history(*SEVEN), again, as_of=NOW)
 
 
 def test_law_2_catches_a_fold_that_dates_an_event_by_its_last_arrival() -> None:
-    """A redelivery that makes an event late breaks the duplication law."""
 
     def by_last_arrival(seen: History, **given: Any) -> Ledger:
         latest: dict[tuple[str, str, str], Delivery] = {}
@@ -110,14 +107,12 @@ def with_memory() -> laws.Fold:
 
 
 def test_law_3_catches_a_fold_that_remembers() -> None:
-    """A previous status that outlives new evidence breaks the grouping law."""
     groups = [history(*SEVEN[:2]), history(*SEVEN[2:])]
     with pytest.raises(AssertionError):
         laws.grouping_law(with_memory(), history(*SEVEN), groups, NOW)
 
 
 def test_law_4_catches_a_fold_that_forgets() -> None:
-    """A retention window inside the fold breaks the growth law."""
 
     def forgetful(seen: History, **given: Any) -> Ledger:
         kept = frozenset(d for d in seen.deliveries if d.received_at > given["as_of"] - HOUR)
@@ -128,7 +123,6 @@ def test_law_4_catches_a_fold_that_forgets() -> None:
 
 
 def test_law_5_catches_a_fold_that_knows_the_future() -> None:
-    """Judging by all that is stored, rather than by what was known, breaks time travel."""
 
     def prophetic(seen: History, **given: Any) -> Ledger:
         ledger = fold(seen, policy=given["policy"], as_of=seconds(10_000))
@@ -139,7 +133,6 @@ def test_law_5_catches_a_fold_that_knows_the_future() -> None:
 
 
 def test_law_5_catches_a_fold_that_reads_a_clock() -> None:
-    """A wall clock moves between two folds of one history, and the documents show it."""
     clock = (seconds(2_095) + turn * 2 * SECOND for turn in count())
 
     def ticking(seen: History, **given: Any) -> Ledger:
@@ -157,7 +150,6 @@ def _travel_often(broken: laws.Fold, seen: History) -> None:
 
 
 def test_law_6_catches_a_fold_that_counts_its_neighbours() -> None:
-    """A success that names another order, taken for this one, breaks locality."""
 
     def greedy(seen: History, **given: Any) -> Ledger:
         taken = [replace(d, event=replace(d.event, order=seen.order)) for d in seen.deliveries]
@@ -182,7 +174,6 @@ def last_cite_only(ledger: Ledger) -> Ledger:
 def test_law_7_catches_explanations_that_leave_evidence_out(
     cut: Callable[[Ledger], Ledger],
 ) -> None:
-    """A refund explained by half of its evidence does not fold to a refund."""
     paid = event("evt_1", "succeeded", 0, payment="pay_1", money=DUE)
     back = event("evt_2", "refunded", 5, payment="pay_1", money=DUE)
     with pytest.raises(AssertionError):
@@ -195,7 +186,6 @@ def test_law_7_catches_explanations_that_leave_evidence_out(
 
 @pytest.mark.parametrize("shift", [None, -SECOND, SECOND])
 def test_law_8_catches_a_wrong_next_decision(shift: Duration | None) -> None:
-    """Announcing no change, or one too early, or one too late, breaks the quiet law."""
 
     def restless(seen: History, **given: Any) -> Ledger:
         ledger = fold(seen, **given)
@@ -207,7 +197,6 @@ def test_law_8_catches_a_wrong_next_decision(shift: Duration | None) -> None:
 
 
 def test_law_8_catches_a_forgotten_fulfilment_window() -> None:
-    """Only the deadlines of attempts are announced, and the shop's own window is not."""
 
     def attempts_only(seen: History, **given: Any) -> Ledger:
         ledger = fold(seen, **given)
@@ -234,7 +223,6 @@ def round_down(entries: Sequence[Entry]) -> tuple[Entry, ...]:
 
 @pytest.mark.parametrize("spoil", [drop_one, round_down])
 def test_law_9_catches_lost_money(spoil: Callable[[Sequence[Entry]], tuple[Entry, ...]]) -> None:
-    """A lost entry and a rounded minor unit both break conservation."""
 
     def lossy(seen: History, **given: Any) -> Ledger:
         ledger = fold(seen, **given)
@@ -245,7 +233,6 @@ def test_law_9_catches_lost_money(spoil: Callable[[Sequence[Entry]], tuple[Entry
 
 
 def test_the_real_fold_passes_every_control_history() -> None:
-    """The controls fail for their faults, not for their histories."""
     laws.order_law(fold, history(*SEVEN), [SEVEN, SEVEN[::-1]], as_of=NOW)
     laws.quiet_law(fold, history(*SEVEN[:1]), NOW)
     laws.conservation_law(fold, history(*SEVEN[:5]), NOW)
@@ -327,7 +314,6 @@ SURPLUS = history_of(
     ],
 )
 def test_law_9_catches_money_that_goes_back_twice(broken: laws.Fold, seen: History) -> None:
-    """A sum beside its refund, a dispute open again, a surplus given back in part."""
     laws.conservation_law(fold, seen, NOW)
     with pytest.raises(AssertionError):
         laws.conservation_law(broken, seen, NOW)
@@ -369,7 +355,6 @@ OPEN = history_of(PAID, event("evt_2", "disputed", 1, **_DISPUTE))
 
 @pytest.mark.parametrize("seen", [UNDER_WAY, OPEN])
 def test_law_10_catches_a_fold_that_forgets_what_goes_back(seen: History) -> None:
-    """One more event of money going back, and the refund or dispute before it is not seen."""
     more = delivery("d_t", 60, event("evt_t", "canceled", 60, payment="pay_2"))
     laws.direction_law(fold, seen, more, NOW)
     with pytest.raises(AssertionError):
@@ -377,7 +362,6 @@ def test_law_10_catches_a_fold_that_forgets_what_goes_back(seen: History) -> Non
 
 
 def test_law_10_catches_a_refund_of_any_name_undone_by_a_failure() -> None:
-    """The failed refund's name is given to all, so that one more event undoes what went back."""
     more = delivery("d_t", 60, event("evt_t", "refund_pending", 1, money=kes(1), **_REFUND))
     laws.direction_law(fold, FAILED, more, NOW)
 
@@ -391,7 +375,6 @@ def test_law_10_catches_a_refund_of_any_name_undone_by_a_failure() -> None:
 
 @pytest.mark.parametrize("minor", [DUE.minor * 100, 10])
 def test_law_10_catches_doubt_and_surplus_that_spread_to_the_order(minor: int) -> None:
-    """A stranger's payment of a hundred times the price, and of a little."""
     said = event("s1", "succeeded", 9, payment="pay_s", money=kes(minor))
     strange = [delivery("s1", 9, said)]
     laws.stranger_law(fold, history_of(PAID), strange, NOW)
@@ -400,7 +383,6 @@ def test_law_10_catches_doubt_and_surplus_that_spread_to_the_order(minor: int) -
 
 
 def test_law_10_catches_unconfirmed_words_that_count() -> None:
-    """A stranger's unsigned event, taken for a signed one about a payment nobody saw."""
     said = event(
         "s1", "unrecognized", 9, payment="pay_s", kind="refund.created", standing="unconfirmed"
     )

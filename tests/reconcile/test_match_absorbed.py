@@ -57,8 +57,6 @@ def _said(decisions: Sequence[Decision]) -> list[tuple[str, str, int]]:
 @pytest.mark.parametrize("paired", [(0,), (1,), (0, 1), (0, 1, 2)])
 @pytest.mark.parametrize("reference", ["ORD-1", "ord-1"])
 def test_what_people_paired_of_one_key(paired: tuple[int, ...], reference: str) -> None:
-    """One order is paired by hand, the other one is not, or has a line of a group beside what the
-    first has left."""
     hands = tuple(("ORD-1", f"bok_ORD-1_{place}") for place in paired)
     states: tuple[BookStatus, ...] = ("paid", "unpaid")
     for second, more, group, status, third in product(

@@ -31,7 +31,6 @@ def changes(*cases: Case, before: MatchRules, after: MatchRules) -> list[tuple[s
 
 
 def test_a_tolerance_newly_matches_what_it_lets_pass() -> None:
-    """The break goes, the match comes; the other way round it is lost again."""
     near = case().pays().books(minor=1_503).settles()
     far = case("ORD-2").pays().books(minor=1_600).settles()
     assert changes(near, far, before=STRICT, after=RULES) == [
@@ -45,7 +44,6 @@ def test_a_tolerance_newly_matches_what_it_lets_pass() -> None:
 
 
 def test_a_longer_margin_takes_breaks_away() -> None:
-    """What is not settled is awaited again."""
     patient = replace(RULES, settle_margin=100 * DAY)
     assert changes(case().pays().books(), before=RULES, after=patient) == [
         ("gone_break", "not_settled", 1_500)
@@ -53,7 +51,6 @@ def test_a_longer_margin_takes_breaks_away() -> None:
 
 
 def test_another_expected_fee_changes_the_money_of_a_break() -> None:
-    """The same break, with more at stake."""
     (fee,) = RULES.fees
     dearer = replace(RULES, fees=(replace(fee, fixed=50),))
     made = case().pays().books().settles(fee=10_000)
@@ -64,8 +61,7 @@ def test_another_expected_fee_changes_the_money_of_a_break() -> None:
 @settings(search, max_examples=search.max_examples // 3)
 @given(worlds(), worlds())
 def test_a_comparison_is_exactly_what_differs(one: World, other: World) -> None:
-    """Nothing changes between equals; swapped, it reports the same the other way round; what is
-    reported, applied to the before, is the after."""
+    """Nothing between equals; swapped, the reverse; applied to the first, the second."""
     before, after = one.decided()[0], other.decided()[0]
     assert list(compare(before, before)) == []
     reported = list(compare(before, after))
@@ -87,7 +83,6 @@ def test_a_comparison_is_exactly_what_differs(one: World, other: World) -> None:
 def test_what_changed_is_reported_with_both_sides_whichever_is_met_first(
     beside: int, turned: bool
 ) -> None:
-    """Each of the two may come behind others that only one of the matchings has."""
     (old,) = decided(case().pays().books(minor=2_000).settles())[0]
     (new,) = decided(case().pays().books(minor=2_100).settles())[0]
     others = [decided(case(f"X{n}").books())[0][0] for n in range(beside)]
@@ -115,8 +110,6 @@ def left_over(*cases: Case, as_of: Instant = AS_OF) -> MatchingPart:
 
 
 def test_parts_may_be_absorbed_in_any_order() -> None:
-    """The same is found in the same order: of each kind of row that is left over one part has the
-    first and the third, and the other the second."""
     reported = []
     for order in (0, 1):
         parts = [
@@ -146,8 +139,6 @@ def test_parts_may_be_absorbed_in_any_order() -> None:
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_what_is_ambiguous_is_reported_in_one_order_whichever_part_had_it(turned: bool) -> None:
-    """Two payments of one name that are awaited still, and two lines that claim nothing of a group
-    that each of two orders may be of."""
     soon = AT + 3 * HOUR
     parts = []
     for n in (1, 2):

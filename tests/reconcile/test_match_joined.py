@@ -180,7 +180,6 @@ def four_invoices() -> Rows:
 def test_what_is_joined_across_a_border_is_of_one_period(
     rows: Rows, hands: list[tuple[str, str]], first: list[str], second: list[str]
 ) -> None:
-    """That of the earliest date in the book, else of the first money, else of the settlement."""
     world = rows.world(*hands)
     reported = [matched(world, period) for period in PERIODS]
     assert [causes(decisions) for decisions, _, _ in reported] == [first, second]
@@ -247,7 +246,6 @@ def straddling(draw: st.DrawFn) -> World:
 def test_every_line_is_in_exactly_one_period_and_together_they_give_everything(
     world: World,
 ) -> None:
-    """Whatever is joined with what: each row once, the same breaks and matches, the same sums."""
     world = dated(world, START + 2 * HOUR)
     borders = (START - HOUR, START + DAY, AS_OF)
     ends = zip((None, *borders), (*borders, None), strict=True)

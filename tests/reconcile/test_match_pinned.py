@@ -285,7 +285,6 @@ PINS: Final = {
 
 @pytest.mark.parametrize("name", PINS)
 def test_what_is_said_is_what_was_said(name: str) -> None:
-    """Of each case of each way to look at them, by name."""
     check(f"matched_{name}", lines_of(PINS[name]()))
 
 

@@ -72,7 +72,6 @@ MADE = Control(
 
 
 def test_every_equation_is_reported_with_both_its_sides() -> None:
-    """For each side and currency; then what was captured, and what the bank has of payouts."""
     found = [(tie.side, tie.currency, tie.left, tie.right) for tie in MADE.ties()]
     assert found == [
         ("bank", "KES", 2, 2), ("bank", "KES", 57, 57),
@@ -120,7 +119,6 @@ def test_every_equation_is_reported_with_both_its_sides() -> None:
 def test_what_does_not_tie_is_reported_by_its_equation(
     more: ControlLine, broken: list[tuple[str, str, int, int]]
 ) -> None:
-    """And by no other."""
     together = MADE + Control(as_of=NOW, lines=(more,))
     found = [(t.side, t.name, t.left, t.right) for t in together.ties() if not t.holds]
     assert found == broken
@@ -128,7 +126,6 @@ def test_what_does_not_tie_is_reported_by_its_equation(
 
 
 def test_parts_add_up_line_by_line() -> None:
-    """The later instant counts; what one part alone has stays as it is, in its place."""
     other = Control(
         as_of=Instant(9),
         lines=(line("book", "by_group", 1), line("book", "by_hand", 2)),
@@ -194,12 +191,10 @@ def learnt(*cases: Case, hands: tuple[tuple[str, str], ...] = ()) -> set[str]:
 def test_which_lines_of_orders_of_other_periods_are_of_no_movement(
     cases: list[Case], found: set[str]
 ) -> None:
-    """Only of orders, by the ids of the lines."""
     assert learnt(*cases) == found
 
 
 def test_what_a_person_gave_to_an_order_of_another_period_is_of_it() -> None:
-    """Without that it is of nothing."""
     made = case("ORD-1").pays().settles().settles(payment="x"), case("ORD-2").pays()
     assert learnt(*made) == {"stm_ORD-1_1.1"}
     assert learnt(*made, hands=(("ORD-2", "stm_ORD-1_1"),)) == set()

@@ -197,7 +197,6 @@ def flipped(value: Hash, bit: int) -> Hash:
 def test_an_inclusion_proof_with_any_change_is_refused(
     place: tuple[int, int], bit: int, data: st.DataObject
 ) -> None:
-    """Another leaf, another head, another place, one hash changed, left out, doubled or added."""
     m, size = place
     entries = entries_of(size)
     leaf, head, proof = leaf_hash(entries[m]), mth(entries), proven(m, entries)
@@ -227,7 +226,6 @@ def test_an_inclusion_proof_with_any_change_is_refused(
 def test_a_consistency_proof_with_any_change_is_refused(
     place: tuple[int, int], bit: int, data: st.DataObject
 ) -> None:
-    """Another old or new head, one hash changed, left out or added."""
     old, size = place[0] + 1, place[1]
     entries = entries_of(size)
     before, after, proof = mth(entries[:old]), mth(entries), grown(old, entries)
@@ -275,7 +273,7 @@ def some(kept: Kept, ranges: set[tuple[int, int, int]]) -> Kept:
 
 
 def test_proofs_and_growth_need_only_what_they_name() -> None:
-    """Over two kept levels, at sizes around complete tiles, and going on from each of them."""
+    """Over two stored levels, at sizes around complete tiles."""
     leaves = [hashlib.sha256(each).digest() for each in entries_of(WIDTH * WIDTH + WIDTH + 3)]
     kept, frontier = kept_of(leaves), Frontier()
     assert {level for level, _ in kept} == {0, STEP, 2 * STEP}

@@ -151,7 +151,6 @@ def _cuts() -> st.SearchStrategy[list[Instant]]:
 def test_the_lines_of_all_months_are_all_lines_each_once(
     world: World, more: World, cuts: list[Instant]
 ) -> None:
-    """However the months are cut, and whatever else the lines are of; every month ties."""
     world = world + more
     counted, brought = Counter[str](), Counter[str]()
     for start, end in months(cuts):

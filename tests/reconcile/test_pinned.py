@@ -85,7 +85,7 @@ def mark_of(ledger: Ledger) -> str:
 
 
 def test_every_ledger_of_the_scenarios_has_the_fingerprint_that_it_had() -> None:
-    """Each scenario by its name, so that what changed is seen."""
+    """By scenario, so that a change is easy to find."""
     lines = [
         f"{one.file}: {one.name} | {' '.join(map(mark_of, ledgers_of(one)))}"
         for one in all_scenarios()
@@ -108,14 +108,12 @@ def sentences_of(scenario: Scenario) -> list[str]:
 
 
 def test_every_ledger_of_the_scenarios_is_reported_as_it_was() -> None:
-    """One digest for each scenario."""
     check("told", [
         f"{one.file}: {one.name} | {digest(' '.join(sentences_of(one)))}" for one in all_scenarios()
     ])  # fmt: skip
 
 
 def test_every_pair_of_claims_has_the_fingerprints_that_it_had() -> None:
-    """One digest for all the ways of two claims."""
     check("pairs", [
         f"{first}, {second} | "
         + digest(" ".join(mark_of(each) for _, each in ledgers_of_pair(first, second)))
