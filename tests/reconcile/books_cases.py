@@ -6,10 +6,8 @@ from reconcile.instants import DAY, Instant
 from reconcile.matching.breaks import Break
 from reconcile.matching.control import Control
 from reconcile.matching.match import Decision, Matching
-from reconcile.matching.rows import book_row, ledger_line_row, statement_row
 from reconcile.matching.rules import Coverage, HandMatch, MatchRules
-from tests.reconcile.books_strategies import in_key_order
-from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, START, Case
+from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, START, Case, streams
 
 AT = START + DAY
 
@@ -30,9 +28,7 @@ def decided(
     paired = [HandMatch(one=one, other=other) for one, other in hands]
     matching = Matching(rules=rules, as_of=as_of, coverage=coverage, hands=paired)
     decisions = matching.decide(
-        takings=in_key_order([ledger_line_row(each) for one in cases for each in one.takings]),
-        book=in_key_order([book_row(each) for one in cases for each in one.book]),
-        statements=in_key_order([statement_row(each) for one in cases for each in one.lines]),
+        **streams(*cases),
     )
     found = list(decisions)
     assert matching.control().holds

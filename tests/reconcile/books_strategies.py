@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TypeVar, get_args
+from typing import get_args
 
 from hypothesis import strategies as st
 
@@ -23,17 +22,20 @@ from reconcile.matching.control import Control
 from reconcile.matching.decide import Decision
 from reconcile.matching.ledger_lines import Doubted, LedgerLine, Taken
 from reconcile.matching.match import Matching
-from reconcile.matching.rows import (
-    BookRow,
-    StatementRow,
-    TakingRow,
-    book_row,
-    ledger_line_row,
-    statement_row,
-)
+from reconcile.matching.rows import BookRow, StatementRow, TakingRow, ledger_line_row
 from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Span, Tolerance
 from reconcile.money import Money
-from tests.reconcile.books_truth import AS_OF, CALM, COVERAGE, RULES, START, Case
+from tests.reconcile.books_truth import (
+    AS_OF,
+    CALM,
+    COVERAGE,
+    RULES,
+    START,
+    Case,
+    book_row,
+    in_key_order,
+    statement_row,
+)
 
 REFERENCES = ("A-1", "a 1", "A-2", "A-12", "A-1-2", "B1")
 PAYMENTS = ("p1", "p2", "p3")
@@ -82,14 +84,6 @@ class World:
             book=self.book + other.book,
             lines=self.lines + other.lines,
         )
-
-
-Row = TypeVar("Row", TakingRow, BookRow, StatementRow)
-
-
-def in_key_order(rows: Iterable[Row]) -> list[Row]:
-    """In key order; within a key as they were given."""
-    return sorted(rows, key=lambda row: row.key)
 
 
 def dates() -> st.SearchStrategy[Instant]:

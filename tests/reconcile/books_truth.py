@@ -9,9 +9,10 @@ distinguished from each other.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from heapq import merge
+from typing import TypedDict, TypeVar
 
 from reconcile.instants import DAY, HOUR, Instant
 from reconcile.ledger.ledger import EntryKind, Outcome
@@ -19,14 +20,7 @@ from reconcile.ledger.vocabulary import FindingCode
 from reconcile.matching.books import BookLine, BookStatus, StatementKind, StatementLine, match_key
 from reconcile.matching.breaks import ORDER_CAUSES
 from reconcile.matching.ledger_lines import Doubted, LedgerLine, Taken
-from reconcile.matching.rows import (
-    BookRow,
-    StatementRow,
-    TakingRow,
-    book_row,
-    ledger_line_row,
-    statement_row,
-)
+from reconcile.matching.rows import NO_KEY, BookRow, StatementRow, TakingRow, ledger_line_row
 from reconcile.matching.rules import Coverage, ExpectedFee, MatchRules, Reach, Span, Tolerance
 from reconcile.money import Money
 
@@ -207,6 +201,66 @@ class Case:
         """It must be reported so."""
         self.matches.append((kind, self.reference))
         return self
+
+
+def book_row(line: BookLine) -> BookRow:
+    return BookRow(
+        key=match_key(line.reference),
+        line_id=line.line_id,
+        reference=line.reference,
+        kind=line.kind,
+        minor=line.money.minor,
+        currency=line.money.currency,
+        placed_at=line.placed_at,
+        status=line.status,
+        group=line.group,
+        refunded=line.refunded,
+        refunded_at=line.refunded_at,
+    )
+
+
+def statement_row(line: StatementLine, *, key: str | None = None) -> StatementRow:
+    """Return the row of a statement line. `key`: of a line that names no order but a payment."""
+    own = NO_KEY if line.order is None else match_key(line.order)
+    return StatementRow(
+        key=own if key is None else key,
+        line_id=line.line_id,
+        payment=line.payment,
+        order=line.order,
+        kind=line.kind,
+        currency=line.currency,
+        gross=line.gross,
+        fee=line.fee,
+        net=line.net,
+        settled_at=line.settled_at,
+        payout=line.payout,
+        source=line.source,
+    )
+
+
+Row = TypeVar("Row", TakingRow, BookRow, StatementRow)
+
+
+def in_key_order(rows: Iterable[Row]) -> list[Row]:
+    """Sort rows by key; keep the order of rows with equal keys."""
+    return sorted(rows, key=lambda row: row.key)
+
+
+class Streams(TypedDict):
+    """The three streams of a matching, in key order."""
+
+    takings: list[TakingRow]
+    book: list[BookRow]
+    statements: list[StatementRow]
+
+
+def streams(*cases: Case) -> Streams:
+    """Return the rows of these cases."""
+    return Streams(
+        takings=in_key_order([ledger_line_row(each) for one in cases for each in one.takings]),
+        book=in_key_order([book_row(each) for one in cases for each in one.book]),
+        statements=in_key_order([statement_row(each) for one in cases for each in one.lines]),
+    )
 
 
 def _refunded(case: Case, minor: int) -> Case:
@@ -500,31 +554,23 @@ class Month:
             at = START + place * (30 * DAY) // self.orders
             case = Case(f"ORD-{place:07d}", chance.randrange(1_000, 400_000), at)
             kind = odd.get(place)
-            yield _plain(case) if kind is None else kinds[kind](case)
+            yield case.pays().books().settles() if kind is None else kinds[kind](case)
 
     def takings(self) -> Iterator[TakingRow]:
         """The stream of ledger lines, in key order."""
         for case in self.cases():
-            yield from sorted(ledger_line_row(each) for each in case.takings)
+            yield from streams(case)["takings"]
 
     def book(self) -> Iterator[BookRow]:
         """The stream of book lines, in key order."""
         for case in self.cases():
-            yield from sorted([book_row(each) for each in case.book], key=lambda row: row.key)
+            yield from streams(case)["book"]
 
     def statements(self) -> Iterator[StatementRow]:
-        """The stream of statement lines, in key order: what names no order comes first."""
-        unnamed = (row for case in self.cases() for row in _lines(case) if not row.key)
-        named = (row for case in self.cases() for row in _lines(case) if row.key)
+        """The stream of statement lines, in key order: those without an order come first."""
+        both = [(statement_row(each) for c in self.cases() for each in c.lines) for _ in range(2)]
+        unnamed, named = (row for row in both[0] if not row.key), (r for r in both[1] if r.key)
         return merge(unnamed, named, key=lambda row: row.key)
-
-
-def _plain(case: Case) -> Case:
-    return case.pays().books().settles()
-
-
-def _lines(case: Case) -> list[StatementRow]:
-    return [statement_row(each) for each in case.lines]
 
 
 def moved(case: Case, *, days: int) -> Case:

@@ -13,13 +13,20 @@ from reconcile.ledger.ledger import EntryKind
 from reconcile.matching.books import StatementKind
 from reconcile.matching.breaks import Break, Step
 from reconcile.matching.ledger_lines import Doubted
-from reconcile.matching.rows import statement_row
 from reconcile.matching.rules import ExpectedRate, MatchRules
 from reconcile.reporting.input import merged
 from reconcile.reporting.journal import transactions, written_off
 from tests.reconcile.books_cases import AT, case, causes, decided
-from tests.reconcile.books_strategies import in_key_order
-from tests.reconcile.books_truth import AS_OF, CALM, FURTHER, SOURCE, TROUBLES, Case
+from tests.reconcile.books_truth import (
+    AS_OF,
+    CALM,
+    FURTHER,
+    SOURCE,
+    TROUBLES,
+    Case,
+    in_key_order,
+    statement_row,
+)
 
 WINDOW = MatchRules(date_window=DAY)
 AMOUNTS = st.sampled_from([100, 300, 400, 500, 1_500, 150_000])

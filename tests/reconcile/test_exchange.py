@@ -15,7 +15,7 @@ from reconcile.matching.breaks import Break, at_risk, break_sentence, next_step
 from reconcile.matching.exchange import exchanges, exchanges_back, expected_of, implied_rate
 from reconcile.matching.funds import Capture, Return
 from reconcile.matching.match import Match
-from reconcile.matching.rows import StatementRow, statement_row
+from reconcile.matching.rows import StatementRow
 from reconcile.matching.rules import ExpectedRate, MatchRules
 from reconcile.money import Money
 from reconcile.reporting.input import merged, settled
@@ -23,8 +23,7 @@ from reconcile.reporting.journal import transactions
 from reconcile.reporting.report import Scope
 from reconcile.reporting.tally import PeriodTally
 from tests.reconcile.books_cases import AT, case, causes, decided
-from tests.reconcile.books_strategies import in_key_order
-from tests.reconcile.books_truth import AS_OF, RULES, Case
+from tests.reconcile.books_truth import AS_OF, RULES, Case, in_key_order, statement_row
 
 AT_28 = replace(
     RULES,

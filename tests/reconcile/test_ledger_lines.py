@@ -24,9 +24,10 @@ from reconcile.matching.ledger_lines import (
     ledger_line_text,
 )
 from reconcile.matching.match import Matching
-from reconcile.matching.rows import book_row, ledger_line_row
+from reconcile.matching.rows import ledger_line_row
 from reconcile.matching.rules import Coverage, MatchRules
 from reconcile.money import Money
+from tests.reconcile.books_truth import book_row
 from tests.reconcile.build import DUE, ORDER, T, delivery, event, history, record, seconds
 from tests.reconcile.strategies import histories, moments
 from tests.searching import examples

@@ -11,11 +11,9 @@ import pytest
 from reconcile.matching.books import BookStatus
 from reconcile.matching.breaks import Break
 from reconcile.matching.match import Decision, Matching
-from reconcile.matching.rows import book_row, ledger_line_row, statement_row
 from reconcile.matching.rules import HandMatch
 from tests.reconcile.books_cases import case, decided
-from tests.reconcile.books_strategies import in_key_order
-from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, Case
+from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, Case, streams
 
 Hands = tuple[tuple[str, str], ...]
 Summary = tuple[list[tuple[str, str, int]], list[str]]
@@ -35,9 +33,7 @@ def in_two(cases: list[Case], hands: Hands) -> Summary:
     )
     reported = list(
         part.by_key(
-            takings=in_key_order([ledger_line_row(e) for one in cases for e in one.takings]),
-            book=in_key_order([book_row(e) for one in cases for e in one.book]),
-            statements=in_key_order([statement_row(e) for one in cases for e in one.lines]),
+            **streams(*cases),
         )
     )
     whole.absorb(part.part())

@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from reconcile.instants import DAY, HOUR, Instant
 from reconcile.matching.breaks import Break
 from reconcile.matching.match import Matching, MatchingPart, compare
-from reconcile.matching.rows import book_row, ledger_line_row, statement_row
 from reconcile.matching.rules import MatchRules
 from tests.reconcile.books_cases import AT, case, decided
-from tests.reconcile.books_strategies import World, in_key_order, worlds
-from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, Case
+from tests.reconcile.books_strategies import World, worlds
+from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, Case, streams
 from tests.reconcile.test_match_laws import search
 from tests.reconcile.test_match_rest import WINDOW
 
@@ -101,9 +100,7 @@ def left_over(*cases: Case, as_of: Instant = AS_OF) -> MatchingPart:
     """What a matching of these leaves over."""
     part = Matching(rules=WINDOW, as_of=as_of, coverage=COVERAGE)
     reported = part.by_key(
-        takings=in_key_order([ledger_line_row(each) for one in cases for each in one.takings]),
-        book=in_key_order([book_row(each) for one in cases for each in one.book]),
-        statements=in_key_order([statement_row(each) for one in cases for each in one.lines]),
+        **streams(*cases),
     )
     assert list(reported) == []
     return part.part()

@@ -20,8 +20,8 @@ from reconcile.matching.period import Period, joined_dates, within
 from reconcile.matching.rows import BookRow, StatementRow, TakingRow
 from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Reach, Span, Terms
 from tests.reconcile.books_cases import causes
-from tests.reconcile.books_strategies import World, in_key_order, worlds
-from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, START
+from tests.reconcile.books_strategies import World, worlds
+from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, START, in_key_order
 
 NOVEMBER = START + 10 * DAY
 """Where one period ends and the next begins."""

@@ -20,17 +20,18 @@ from reconcile.matching.control import FAMILIES, Bucket, Control
 from reconcile.matching.decide import Decision, Match
 from reconcile.matching.funds import Capture
 from reconcile.matching.match import Matching
-from reconcile.matching.rows import (
-    BookRow,
-    StatementRow,
-    TakingRow,
+from reconcile.matching.rows import BookRow, StatementRow, TakingRow, ledger_line_row
+from reconcile.matching.tally import COUNT, Tally
+from tests.reconcile.books_strategies import World, worlds
+from tests.reconcile.books_truth import (
+    AS_OF,
+    Case,
+    Month,
+    Row,
     book_row,
-    ledger_line_row,
+    in_key_order,
     statement_row,
 )
-from reconcile.matching.tally import COUNT, Tally
-from tests.reconcile.books_strategies import Row, World, in_key_order, worlds
-from tests.reconcile.books_truth import AS_OF, Case, Month
 
 pytestmark = pytest.mark.slow
 

@@ -31,11 +31,18 @@ from reconcile.matching.decide import Decision
 from reconcile.matching.ledger_lines import ledger_line_of, ledger_line_text
 from reconcile.matching.match import Matching, OtherPeriods
 from reconcile.matching.period import Period, joined_dates, within
-from reconcile.matching.rows import book_row, ledger_line_row, statement_row
 from reconcile.matching.rules import ExpectedRate, HandMatch, MatchRules, Terms
 from tests.reconcile.books_cases import AT, case, decided
-from tests.reconcile.books_strategies import in_key_order
-from tests.reconcile.books_truth import AS_OF, CALM, COVERAGE, FURTHER, RULES, TROUBLES, Case
+from tests.reconcile.books_truth import (
+    AS_OF,
+    CALM,
+    COVERAGE,
+    FURTHER,
+    RULES,
+    TROUBLES,
+    Case,
+    streams,
+)
 from tests.reconcile.pinned import check, digest
 from tests.reconcile.scenario_table import all_scenarios
 from tests.reconcile.test_bank import TABLE, booked, leg, paid
@@ -171,9 +178,7 @@ def of_periods() -> Iterator[tuple[str, str, list[str]]]:
     for kind, make in KINDS.items():
         cases = [make(case()), make(case("ORD-2", at=AT + DAY)), case("ORD-3").settles(order="")]
         joined = joined_dates(
-            takings=in_key_order([ledger_line_row(e) for one in cases for e in one.takings]),
-            book=in_key_order([book_row(each) for one in cases for each in one.book]),
-            statements=in_key_order([statement_row(e) for one in cases for e in one.lines]),
+            **streams(*cases),
             hands=[HandMatch(one="ORD-2", other="stm_ORD-3_0")],
             settles=terms.settles,
         )
@@ -183,9 +188,7 @@ def of_periods() -> Iterator[tuple[str, str, list[str]]]:
             matching = Matching(rules=WINDOW, as_of=AS_OF, coverage=COVERAGE)
             takings, book, statements = within(
                 period,
-                takings=in_key_order([ledger_line_row(e) for one in cases for e in one.takings]),
-                book=in_key_order([book_row(each) for one in cases for each in one.book]),
-                statements=in_key_order([statement_row(e) for one in cases for e in one.lines]),
+                **streams(*cases),
                 joined=joined if name.endswith("payout") else {},
                 elsewhere=elsewhere,
                 outside=others.order,

@@ -11,10 +11,19 @@ from reconcile.instants import DAY, HOUR, Duration, Instant
 from reconcile.matching.breaks import Break, apart_words
 from reconcile.matching.fallback import MOST_FITS, Offer, fits
 from reconcile.matching.match import Match, Matching
-from reconcile.matching.rows import book_row, ledger_line_row, statement_row
+from reconcile.matching.rows import ledger_line_row
 from reconcile.matching.rules import MatchRules
 from tests.reconcile.books_cases import AT, case, causes, decided, stands
-from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, SOURCE, Case, kes
+from tests.reconcile.books_truth import (
+    AS_OF,
+    COVERAGE,
+    RULES,
+    SOURCE,
+    Case,
+    book_row,
+    kes,
+    statement_row,
+)
 
 
 def test_two_orders_with_one_key_are_ambiguous_and_a_person_can_tell_them_apart() -> None:

@@ -16,20 +16,22 @@ from reconcile.matching.decide import Match
 from reconcile.matching.ledger_lines import Doubted
 from reconcile.matching.match import Matching
 from reconcile.matching.returning import balance_of
-from reconcile.matching.rows import (
-    BookRow,
-    StatementRow,
-    TakingRow,
-    book_row,
-    ledger_line_row,
-    statement_row,
-)
+from reconcile.matching.rows import BookRow, StatementRow, TakingRow, ledger_line_row
 from reconcile.matching.rules import ExpectedFee, Terms, Tolerance
 from reconcile.matching.settling import unsettled_by
 from reconcile.matching.tally import Plain, Sheet, merge
 from reconcile.money import Money
 from tests.reconcile.books_cases import AT, case, causes, decided, stands
-from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, SOURCE, Case, kes
+from tests.reconcile.books_truth import (
+    AS_OF,
+    COVERAGE,
+    RULES,
+    SOURCE,
+    Case,
+    book_row,
+    kes,
+    statement_row,
+)
 from tests.reconcile.test_match_rest import WINDOW, unnamed
 
 SETTLED = AT + 2 * DAY

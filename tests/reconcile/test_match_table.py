@@ -11,7 +11,7 @@ from reconcile.instants import DAY, HOUR, TICK, Instant
 from reconcile.matching.books import BookStatus
 from reconcile.matching.breaks import ORDER_CAUSES, Break, break_sentence, next_step
 from reconcile.matching.match import Match, Matching
-from reconcile.matching.rows import book_row, ledger_line_row, statement_row
+from reconcile.matching.rows import ledger_line_row
 from reconcile.matching.rules import Coverage, Reach, Span
 from reconcile.money import MAX_MINOR, Money
 from tests.reconcile.books_cases import AT, case, causes, decided, stands
@@ -26,7 +26,9 @@ from tests.reconcile.books_truth import (
     TROUBLES,
     Case,
     Month,
+    book_row,
     kes,
+    statement_row,
 )
 
 

@@ -19,11 +19,9 @@ from reconcile.matching.control import (
 )
 from reconcile.matching.match import OtherPeriods
 from reconcile.matching.period import Period, within
-from reconcile.matching.rows import book_row, ledger_line_row, statement_row
 from reconcile.matching.rules import HandMatch, Terms
 from tests.reconcile.books_cases import case
-from tests.reconcile.books_strategies import in_key_order
-from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, Case
+from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, Case, streams
 
 NOW = Instant(5)
 
@@ -166,9 +164,7 @@ def learnt(*cases: Case, hands: tuple[tuple[str, str], ...] = ()) -> set[str]:
     others = OtherPeriods(Terms(rules=RULES, as_of=AS_OF, coverage=COVERAGE, hands=paired))
     for stream in within(
         Period(since=AS_OF),
-        takings=in_key_order([ledger_line_row(e) for one in cases for e in one.takings]),
-        book=in_key_order([book_row(each) for one in cases for each in one.book]),
-        statements=in_key_order([statement_row(e) for one in cases for e in one.lines]),
+        **streams(*cases),
         outside=others.order,
     ):
         assert list(stream) == []

@@ -23,8 +23,8 @@ from reconcile.reporting.input import BreakSeen, merged
 from reconcile.reporting.report import PeriodReport
 from reconcile.reporting.tally import PeriodTally
 from tests.finance.reports.samples import scope, taking
-from tests.reconcile.books_strategies import World, dates, in_key_order, worlds
-from tests.reconcile.books_truth import AS_OF, START
+from tests.reconcile.books_strategies import World, dates, worlds
+from tests.reconcile.books_truth import AS_OF, START, in_key_order
 
 EXAMPLES = 5_000 if os.environ.get("TALLYHOOK_LONG") else 20
 

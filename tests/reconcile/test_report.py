@@ -18,7 +18,7 @@ import pytest
 from reconcile.instants import DAY, HOUR, MINUTE, NO_TIME, SECOND, TICK, Instant, parse_instant
 from reconcile.matching.books import StatementLine
 from reconcile.matching.ledger_lines import Doubted
-from reconcile.matching.rows import StatementRow, statement_row
+from reconcile.matching.rows import StatementRow
 from reconcile.matching.settling import never_notified
 from reconcile.money import Money
 from reconcile.periods import IN_UTC, Calendar
@@ -39,6 +39,7 @@ from tests.finance.reports.samples import (
     taken,
     taking,
 )
+from tests.reconcile.books_truth import statement_row
 
 KEPT = Path(__file__).parents[1] / "golden" / "kept_report.json"
 
