@@ -13,7 +13,6 @@ AT = START + DAY
 
 
 def case(reference: str = "ORD-1", minor: int = 1_500, at: Instant = AT) -> Case:
-    """One order's case."""
     return Case(reference, minor, at)
 
 
@@ -24,7 +23,7 @@ def decided(
     as_of: Instant = AS_OF,
     hands: tuple[tuple[str, str], ...] = (),
 ) -> tuple[list[Decision], Control]:
-    """What is reported of these cases together."""
+    """Match these cases together; return decisions and totals."""
     paired = [HandMatch(one=one, other=other) for one, other in hands]
     matching = Matching(rules=rules, as_of=as_of, coverage=coverage, hands=paired)
     decisions = matching.decide(
@@ -36,10 +35,10 @@ def decided(
 
 
 def causes(decisions: list[Decision]) -> list[str]:
-    """The causes and kinds that are reported, sorted."""
+    """Return causes and kinds of matches, sorted."""
     return sorted(each.cause if isinstance(each, Break) else each.kind for each in decisions)
 
 
 def stands(control: Control, side: str) -> list[str]:
-    """The buckets in which rows of one side stand."""
+    """Return the buckets of one side's rows."""
     return sorted(line.bucket for line in control.lines if line.side == side)

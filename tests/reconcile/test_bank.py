@@ -43,13 +43,13 @@ USD_TO_KES = ExpectedRate(currency="USD", into="KES", micros=129_500_000)
 
 
 def paid(name: str, minor: int, day: int = 0, currency: str = "KES", **more: Any) -> Payout:
-    """A payout of the source `shop`, paid out so many days after T."""
+    """Return a payout of the source `shop`, paid out `day` days after T."""
     given = {"source": "shop", "reference": name, "paid_at": T + day * DAY}
     return Payout(payout_id=f"pyt_{name}", currency=currency, minor=minor, **{**given, **more})
 
 
 def booked(name: str, minor: int, day: int = 0, currency: str = "KES", **more: Any) -> BankLine:
-    """A bank line so many days after T."""
+    """Return a bank line booked `day` days after T."""
     given = {"account": "main", "booked_at": T + day * DAY}
     return BankLine(line_id=f"bnk_{name}.1", currency=currency, minor=minor, **{**given, **more})
 
@@ -66,7 +66,7 @@ IN_BANK = (
 def leg(
     *both: Payout | BankLine, rules: MatchRules = STRICT, edges: bool = True, **more: Any
 ) -> BankLeg:
-    """The leg of these, among others that reach over the whole time."""
+    """Match these beside others that reach over the whole time."""
     payouts = [each for each in both if isinstance(each, Payout)]
     lines = [each for each in both if isinstance(each, BankLine)]
     if edges:
@@ -75,7 +75,7 @@ def leg(
 
 
 def stands(found: BankLeg) -> dict[str, str]:
-    """Where each payout and line stands, without the edges."""
+    """Return the bucket of each payout and line, without the edges."""
     places: dict[str, str] = {}
     for link in found.links:
         places |= {each.payout_id: link.bucket for each in link.payouts}
@@ -90,7 +90,6 @@ def stands(found: BankLeg) -> dict[str, str]:
 
 
 def breaks(found: BankLeg) -> list[Break]:
-    """What is reported."""
     return [each for each in found.decisions() if isinstance(each, Break)]
 
 
@@ -449,7 +448,7 @@ CURRENCIES = st.sampled_from(["KES", "KES", "KES", "USD"])
 
 @st.composite
 def worlds(draw: st.DrawFn) -> tuple[list[Payout], list[BankLine], MatchRules]:
-    """Some payouts and bank lines, of few names, sums and days, so that much fits by chance."""
+    """Draw payouts and bank lines of few names, sums and days, so that much fits by chance."""
     payouts = [
         replace(paid(draw(NAMES), draw(MINORS), draw(DAYS), draw(CURRENCIES)), payout_id=f"pyt_{n}")
         for n in range(draw(st.integers(0, 6)))
@@ -521,7 +520,7 @@ def test_two_periods_that_meet_are_together_the_whole(world: Any, day: int) -> N
 
 
 def settled(payouts: list[Payout]) -> list[OrderSeen]:
-    """Statement lines that make these payouts, two of each."""
+    """Return two statement lines for each of these payouts."""
     found = []
     for each in payouts:
         for part, gross in enumerate((each.minor // 2, each.minor - each.minor // 2)):
@@ -566,7 +565,7 @@ def test_what_was_settled_is_in_the_bank_or_it_is_reported_why_not(world: Any) -
 
 
 def posted(found: BankLeg, payouts: list[Payout]) -> list[Transaction]:
-    """Everything that the journal has of these payouts, once every break was accepted."""
+    """Return the journal's transactions of these payouts after every break was accepted."""
     start, end, view = EARLIEST, AS_OF + DAY, BankView(found)
     some = [
         each

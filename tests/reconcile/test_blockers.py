@@ -43,7 +43,6 @@ EMPTY: PeriodReport = PeriodTally(
 
 
 def found(cause: BreakCause, state: str = "open") -> BreakLine:
-    """A break as a report lists it."""
     return BreakLine(
         identity=f"brk_{cause}",
         cause=cause,
@@ -61,7 +60,6 @@ def found(cause: BreakCause, state: str = "open") -> BreakLine:
 
 
 def codes(report: PeriodReport) -> list[str]:
-    """What is against closing this report."""
     return [each.code for each in in_report(report)]
 
 

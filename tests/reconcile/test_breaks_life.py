@@ -24,7 +24,6 @@ from reconcile.money import Money
 
 
 def step(kind: Any, minor: int = 100, **fields: Any) -> Step:
-    """One step; its instant does not matter here."""
     by_person = kind in ("assigned", "commented", "accepted", "matched", "unmatched", "settled")
     content = {"by": "ann", "reason": "because"} if by_person else {"run": 7}
     return Step(
@@ -38,7 +37,7 @@ CLOSED = step("closed", cites=("evt_1", "bok_1.2"))
 
 
 def stood(*steps: Step) -> tuple[str, str | None, str | None]:
-    """(state, assignee, settling)"""
+    """Return (state, assignee, settling)."""
     found: Life = life(steps)
     return (found.state, found.assignee, found.settling)
 
@@ -107,7 +106,6 @@ def test_what_was_decided_while_a_run_saw_other_money_is_to_be_decided_again() -
 
 
 def money(minor: int) -> Money:
-    """KES."""
     return Money(minor=minor, currency="KES")
 
 
@@ -195,7 +193,6 @@ def test_money_at_risk_is_what_may_be_lost(
 
 
 def kes(*minors: int) -> tuple[Money, ...]:
-    """What a break leaves to be settled."""
     return tuple(money(minor) for minor in minors)
 
 
@@ -240,7 +237,6 @@ def test_why_a_break_stands_so_is_what_was_done_last(steps: list[Step], because:
 
 
 def accepted(minor: int = 100, left: tuple[Money, ...] = ()) -> Accepted:
-    """What is accepted."""
     return Accepted(money=money(minor), left=left)
 
 

@@ -38,7 +38,7 @@ Clearing = Counter[str]
 
 
 def cleared(cases: list[Case], rules: MatchRules = WINDOW) -> Clearing:
-    """The clearing account of each currency once every break was accepted; without those of 0."""
+    """Return the balances of clearing after every break was accepted, without zeros."""
     found: Clearing = Counter()
     end = AS_OF + DAY
     takings = sorted([each for one in cases for each in one.takings], key=lambda each: each.key)
@@ -64,7 +64,7 @@ def cleared(cases: list[Case], rules: MatchRules = WINDOW) -> Clearing:
 
 @st.composite
 def troubled(draw: st.DrawFn, reference: str) -> Case:
-    """One order of which nearly anything can be wrong."""
+    """Draw an order on which nearly anything can be wrong."""
     made = case(reference, draw(AMOUNTS))
     payments = [made.payment, made.payment + "_2"]
     if draw(st.booleans()):

@@ -28,12 +28,10 @@ from tests.reconcile.build import T
 
 
 def figure(line: str, count: int, total: int) -> Figure:
-    """A figure of one table."""
     return Figure(table="control", currency="KES", line=line, what="orders", count=count, sum=total)
 
 
 def sealed(part: str, day: str, count: int = 1, digest: str = "sha256:00") -> EvidenceDigest:
-    """One day's evidence of one kind."""
     return EvidenceDigest(part=part, day=day, count=count, digest=digest)
 
 

@@ -40,7 +40,6 @@ def folded(*members: Delivery | Record) -> Ledger:
 
 
 def facts(ledger: Ledger, code: str) -> dict[str, object]:
-    """The facts of the one reason with this code."""
     (found,) = [each for each in ledger.reasons if each.code == code]
     return dict(found.facts)
 

@@ -35,7 +35,7 @@ AT_28 = replace(
 
 
 def abroad(gross: int = 41_900, fee: int = 0) -> Case:
-    """1,500.00 in Kenya, for which the statement has so many Ugandan shillings."""
+    """Return 1,500.00 KES that the statement settles in Ugandan shillings."""
     return case(minor=150_000, at=AT).pays().books().settles(gross=gross, currency="UGX", fee=fee)
 
 
@@ -81,15 +81,14 @@ def test_what_is_not_clear_is_still_another_currency(made: Case) -> None:
 
 
 def seen(made: Case) -> list:  # type: ignore[type-arg]
-    """The order with its lines, as report and journal have it."""
     rows = in_key_order([statement_row(each) for each in made.lines])
     return list(merged(made.takings, rows))
 
 
 def flows(made: Case, *, exchanged: list[bool]) -> dict[tuple[str, str], int]:
-    """What the report says of an order, where every tie must hold.
+    """Return the money table of an order; every tie must hold.
 
-    exchanged  of each of its settlements, whether it is in another currency
+    exchanged  whether each of its settled lines is in another currency
     """
     tally = PeriodTally(
         Scope(
@@ -142,8 +141,7 @@ def test_a_line_that_the_matching_found_to_be_of_no_movement_is_no_exchange() ->
 def returned(
     *taken: int, kind: StatementKind = "refund", back: EntryKind = "refunded", minor: int = 50_000
 ) -> Case:
-    """500.00 of 1,500.00 went back in Kenya, for which the statement takes so many Ugandan
-    shillings; the payment itself it settled in Kenya."""
+    """Return 500.00 of 1,500.00 KES that went back, taken in Ugandan shillings by the statement."""
     made = case(minor=150_000, at=AT)
     gone = made.taken(minor=-minor, kind=back)
     made.pays(outcome="partially_refunded", more=(gone,)).books(minor=150_000 - minor).settles()
@@ -219,7 +217,7 @@ def test_what_goes_back_in_two_ways_is_reported_as_its_first(
 
 
 def nothing_moved(kind: StatementKind) -> Case:
-    """A provider that stated a capture, or a refund, of nothing; its statement has money of it."""
+    """Return a capture or refund of zero, with a statement line of some money."""
     made = case(minor=150_000, at=AT)
     if kind == "payment":
         made.pays(more=(replace(made.taken(), minor=0, payment="pay_none"),)).books().settles()
@@ -243,7 +241,7 @@ def test_nothing_is_exchanged_for_nothing(kind: StatementKind, expected: list[st
 
 
 def clearing(made: Case, rules: MatchRules = RULES) -> dict[str, int]:
-    """What the journal leaves there, by currency, but for nothing."""
+    """Return the balances of clearing by currency, without zeros."""
     sums: Counter[str] = Counter()
     for each in seen(made):
         for transaction in transactions(each, start=EARLIEST, end=AS_OF + DAY, rates=rules.rates):
@@ -291,13 +289,11 @@ BACK = Return("ORD-1", "refunded", "shop", "p", 50_000, "KES", AT, ())
 
 
 def stated(line_id: str = "s1", gross: int = 41_900, **more: Any) -> StatementRow:
-    """A line of the payment, in Ugandan shillings."""
     row = StatementRow("k", line_id, "p", None, "payment", "UGX", gross, 0, gross, AT, None, "shop")
     return row._replace(**more)
 
 
 def taken(line_id: str = "s1", gross: int = -14_000, **more: Any) -> StatementRow:
-    """A line of what went back."""
     return stated(line_id, gross, **{"kind": "refund", **more})
 
 

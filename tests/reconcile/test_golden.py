@@ -30,12 +30,11 @@ from tests.reconcile.pinned import same_text
 
 
 def contradicted() -> Ledger:
-    """The seven deliveries of the permutation laws."""
     return fold(history(*seven_deliveries()), policy=POLICY, as_of=seconds(100))
 
 
 def recovered_and_refunded() -> Ledger:
-    """Declined, paid late on a second attempt, refunded in part; an event of no known kind."""
+    """Declined, paid late on a second attempt, refunded in part; an event of unknown kind."""
     fields: dict[str, Any] = {"session": "cs_1", "order_money": DUE}
     part = {"money": Money(minor=50_000, currency="KES"), "movement": "re_1"}
     pay_2 = {"payment": "pay_2", "money": DUE, **fields}
@@ -62,7 +61,7 @@ def recovered_and_refunded() -> Ledger:
 
 
 def waiting() -> Ledger:
-    """A session asked for without an answer: pending, with a decision to come."""
+    """A session requested without an answer: pending, with a decision ahead."""
     return fold(
         history(
             record("rec_1", "order_placed", 0, money=DUE),

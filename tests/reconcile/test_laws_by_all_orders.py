@@ -23,12 +23,11 @@ Order = Sequence[Delivery]
 
 
 def eights(story: Story) -> Iterator[Order]:
-    """All 40,320 orders of the eight."""
     return permutations(story.arrivals)
 
 
 def nines(story: Story) -> Iterator[Order]:
-    """All 181,440 orders in which the redelivery comes after what it repeats."""
+    """Yield all 181,440 orders in which the redelivery comes after its first delivery."""
     first, again = story.arrivals[story.redelivered], story.again
     for order in permutations((*story.arrivals, again)):
         if order.index(first) < order.index(again):
@@ -36,7 +35,7 @@ def nines(story: Story) -> Iterator[Order]:
 
 
 def shuffled(story: Story, *more: Delivery) -> Iterator[Order]:
-    """Some orders, the same in each run, and the one that turns everything round."""
+    """Yield some orders, equal in every run, and the reverse order."""
     members, rng = [*story.arrivals, *more], Random(story.name)
     yield members[::-1]
     for _ in range(SOME - 1):
@@ -45,7 +44,7 @@ def shuffled(story: Story, *more: Delivery) -> Iterator[Order]:
 
 
 def tried(story: Story, orders: Iterator[Order], *more: Delivery, broken: laws.Fold = fold) -> int:
-    """How many orders came to the same ledger and the same explanation, to the byte."""
+    """Return how many orders gave the same ledger and explanation, to the byte."""
     whole = story.history(*more)
     seen = ([*order, *story.records] for order in orders)
     return laws.order_law(broken, whole, seen, as_of=LAST)
@@ -76,7 +75,7 @@ def test_some_orders_of_eight_events_and_with_one_doubled(story: Story) -> None:
 
 
 def caught(broken: laws.Fold) -> int:
-    """Of how many of the twelve some orders show that a fold depends on the order."""
+    """Return for how many of the twelve some orders show that a fold depends on the order."""
     found = 0
     for story in TWELVE:
         try:

@@ -101,7 +101,7 @@ def test_law_6_locality(history: History, other: History, as_of: Instant) -> Non
 
 
 def moved_away(history: History) -> History:
-    """The same evidence about ORD-9, with ids and references of its own."""
+    """Return the same evidence about ORD-9, with ids and references of its own."""
     return History(
         order=ORDER,
         deliveries=frozenset(_away(d) for d in history.deliveries),

@@ -73,7 +73,7 @@ def test_law_1_all_5040_orders_of_union_give_byte_identical_ledgers() -> None:
 
 
 def united(*, every: int) -> int:
-    """Unite the members in one order of so many. Returns in how many."""
+    """Unite the members in every n-th order; return how many orders."""
     whole = history(*SEVEN)
     tried = 0
     for order in islice(permutations(range(7)), 0, None, every):
@@ -99,7 +99,7 @@ def test_law_1_all_5040_assignments_of_arrival_times_give_the_same_judgement() -
 
 
 def judged(ledger: Ledger) -> tuple[object, ...]:
-    """What must not depend on when anything arrived, where every event is dated."""
+    """Return what must not depend on arrival times if every event is dated."""
     arrival = ("out_of_order", "delivered_late", "success_after_deadline", "dated_in_future")
     return (
         ledger.outcome,

@@ -26,7 +26,7 @@ NOW = seconds(100)
 
 
 def last_writer_wins(seen: History, **given: Any) -> Ledger:
-    """Overwrites the outcome with whatever arrived last."""
+    """Overwrite the outcome with whatever arrived last."""
     ledger = fold(seen, **given)
     said: dict[str, Outcome] = {
         "succeeded": "succeeded",
@@ -39,7 +39,7 @@ def last_writer_wins(seen: History, **given: Any) -> Ledger:
 
 
 def first_body_wins(seen: History, **given: Any) -> Ledger:
-    """Keeps the first body of an id and drops the others."""
+    """Keep the first body of an id and drop the others."""
     kept: dict[str, Delivery] = {}
     for each in seen.deliveries:
         first = kept.setdefault(each.event.event_id, each)
@@ -49,7 +49,7 @@ def first_body_wins(seen: History, **given: Any) -> Ledger:
 
 
 def ties_by_chance(seen: History, **given: Any) -> Ledger:
-    """Leaves the entries and findings in the order in which it met them."""
+    """Leave entries and findings in the order in which they were met."""
     ledger = fold(seen, **given)
     met = [each.event.event_id for each in seen.deliveries]
     findings = sorted(ledger.findings, key=lambda f: met.index(f.cites[0]))
@@ -63,7 +63,7 @@ def test_law_1_catches_folds_that_depend_on_order(broken: laws.Fold) -> None:
 
 
 def counts_every_arrival(seen: History, **given: Any) -> Ledger:
-    """Captures once for each delivery of a success, as a naive receiver does."""
+    """Capture once for each delivery of a success, as a naive receiver does."""
     ledger = fold(seen, **given)
     captured = [d for d in seen.deliveries if d.event.claim == "succeeded"]
     entries = tuple(
@@ -93,7 +93,7 @@ def test_law_2_catches_a_fold_that_dates_an_event_by_its_last_arrival() -> None:
 
 
 def with_memory() -> laws.Fold:
-    """A fold that never takes back a final outcome it once gave."""
+    """Make a fold that never takes back a final outcome."""
     ledgers: list[Ledger] = []
 
     def broken(seen: History, **given: Any) -> Ledger:
@@ -161,12 +161,11 @@ def test_law_6_catches_a_fold_that_counts_its_neighbours() -> None:
 
 
 def first_cite_only(ledger: Ledger) -> Ledger:
-    """Explanations that name one id and rest on several."""
+    """Cite one id of several in explanations."""
     return replace(ledger, reasons=tuple(replace(r, cites=r.cites[:1]) for r in ledger.reasons))
 
 
 def last_cite_only(ledger: Ledger) -> Ledger:
-    """The same from the other end."""
     return replace(ledger, reasons=tuple(replace(r, cites=r.cites[-1:]) for r in ledger.reasons))
 
 
@@ -210,12 +209,10 @@ def test_law_8_catches_a_forgotten_fulfilment_window() -> None:
 
 
 def drop_one(entries: Sequence[Entry]) -> tuple[Entry, ...]:
-    """An entry is lost."""
     return tuple(entries[1:])
 
 
 def round_down(entries: Sequence[Entry]) -> tuple[Entry, ...]:
-    """A minor unit is rounded away."""
     first, *rest = entries
     smaller = Money(minor=first.money.minor - 1, currency=first.money.currency)
     return (replace(first, money=smaller), *rest)
@@ -246,12 +243,11 @@ PAID = event("evt_1", "succeeded", 0, payment="pay_1", money=DUE)
 
 
 def kes(minor: int) -> Money:
-    """Shillings, in cents."""
     return Money(minor=minor, currency="KES")
 
 
 def history_of(*said: Event) -> History:
-    """A priced order with these events, one second apart."""
+    """Return a priced order with these events, one second apart."""
     return history(PRICED, *(delivery(f"d{n}", n, each) for n, each in enumerate(said, 1)))
 
 
@@ -261,7 +257,7 @@ def _entry(ledger: Ledger, kind: EntryKind, minor: int) -> Ledger:
 
 
 def sums_added_to_movements(seen: History, **given: Any) -> Ledger:
-    """Takes what was refunded so far for one more refund."""
+    """Count a running total of refunds as one more refund."""
     ledger = fold(seen, **given)
     for each in seen.deliveries:
         if each.event.refunded_total is not None:
@@ -270,13 +266,13 @@ def sums_added_to_movements(seen: History, **given: Any) -> Ledger:
 
 
 def reopened_deducted_twice(seen: History, **given: Any) -> Ledger:
-    """Enters a dispute that is open again beside holding it."""
+    """Enter a dispute that is open again beside holding it."""
     ledger = fold(seen, **given)
     return _entry(ledger, "dispute_lost", DUE.minor)
 
 
 def surplus_of_what_came(seen: History, **given: Any) -> Ledger:
-    """Owes back what came beyond the price, though some of it went back."""
+    """Owe back what came beyond the price, though some of it went back."""
     ledger = fold(seen, **given)
     came = sum(b.captured for b in ledger.balances)
     findings = [
@@ -320,7 +316,7 @@ def test_law_9_catches_money_that_goes_back_twice(broken: laws.Fold, seen: Histo
 
 
 def says_otherwise(**fields: Any) -> laws.Fold:
-    """A fold that takes every event to say this."""
+    """Make a fold that changes every event in this way."""
 
     def broken(seen: History, **given: Any) -> Ledger:
         said = [replace(d, event=replace(d.event, **fields)) for d in seen.deliveries]
@@ -330,13 +326,13 @@ def says_otherwise(**fields: Any) -> laws.Fold:
 
 
 def last_word_only(seen: History, **given: Any) -> Ledger:
-    """Judges by the first event and by the last."""
+    """Judge by the first event and the last."""
     said = sorted(seen.deliveries, key=lambda d: d.received_at)
     return fold(replace(seen, deliveries=frozenset((said[0], said[-1]))), **given)
 
 
 def doubt_of_the_order(seen: History, **given: Any) -> Ledger:
-    """Unsettles the whole order for one payment's doubt, and for any surplus."""
+    """Make the whole order unresolved for one payment's doubt, and for any surplus."""
     ledger = fold(seen, **given)
     doubtful = {"conflicting_amounts", "amount_off_by_minor_unit", "overpaid", "paid_twice"}
     if doubtful.isdisjoint(finding.code for finding in ledger.findings):

@@ -34,7 +34,6 @@ from tests.searching import examples
 
 
 def balances(taken: tuple[Taken, ...]) -> tuple[Balance, ...]:
-    """Captured and given back, per currency."""
     found = []
     for currency in sorted({each.currency for each in taken}):
         sums = {
@@ -56,7 +55,7 @@ def balances(taken: tuple[Taken, ...]) -> tuple[Balance, ...]:
 
 
 def check(found: LedgerLine, history: History, as_of: Instant) -> None:
-    """What must hold of every ledger line."""
+    """Check what holds for every ledger line."""
     ledger = fold(history, policy=Policy(), as_of=as_of)
     assert balances(found.taken) == ledger.balances
     assert [(e.at, e.kind, e.money.minor, e.attempt, e.cites) for e in ledger.entries] == [
@@ -96,7 +95,6 @@ OTHERS = event("o", "succeeded", order="ORD-2", payment="p", money=MORE)
 
 
 def ledger_line(*events: Event, price: Money | None = None) -> LedgerLine:
-    """The ledger line of an order of which these were said, and which the shop gave this price."""
     heard = [delivery(f"d{number}", number, each) for number, each in enumerate(events)]
     placed = () if price is None else (record("r", "order_placed", 0, money=price),)
     ledger = fold(history(*heard, *placed), policy=Policy(), as_of=seconds(99))
@@ -158,7 +156,6 @@ HALF = Money(minor=DUE.minor // 2, currency="KES")
 
 
 def again(kind: ClaimKind = "succeeded", number: int = 2, **more: Any) -> Event:
-    """A further event, of the second payment."""
     return event(f"e{number}", kind, payment="q", **more)
 
 

@@ -20,13 +20,13 @@ Summary = tuple[list[tuple[str, str, int]], list[str]]
 
 
 def at_once(cases: list[Case], hands: Hands) -> Summary:
-    """(cause or kind, order, minor units) of all that is reported, and the lines of the totals."""
+    """Return (cause or kind, order, minor units) of all reports, and the totals."""
     decisions, control = decided(*cases, hands=hands)
     return _said(decisions), sorted(map(str, control.lines))
 
 
 def in_two(cases: list[Case], hands: Hands) -> Summary:
-    """The same, by a matching that takes over what another has left."""
+    """Return the same of a matching that absorbs what another left over."""
     paired = [HandMatch(one=one, other=other) for one, other in hands]
     part, whole = (
         Matching(rules=RULES, as_of=AS_OF, coverage=COVERAGE, hands=paired) for _ in range(2)

@@ -21,7 +21,7 @@ STRICT = replace(RULES, tolerances=())
 
 
 def changes(*cases: Case, before: MatchRules, after: MatchRules) -> list[tuple[str, str, int]]:
-    """(effect, cause or kind, minor units) of each change."""
+    """Return (effect, cause or kind, minor units) of each change."""
     reported = compare(decided(*cases, rules=before)[0], decided(*cases, rules=after)[0])
     return [
         (each.effect, getattr(each.before or each.after, "cause", "match"), each.money.minor)
@@ -97,7 +97,6 @@ def test_what_changed_is_reported_with_both_sides_whichever_is_met_first(
 
 
 def left_over(*cases: Case, as_of: Instant = AS_OF) -> MatchingPart:
-    """What a matching of these leaves over."""
     part = Matching(rules=WINDOW, as_of=as_of, coverage=COVERAGE)
     reported = part.by_key(
         **streams(*cases),

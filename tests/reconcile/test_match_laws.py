@@ -169,13 +169,12 @@ def test_so_it_is_where_the_parts_leave_more_than_there_is_room_for(
 
 
 def as_a_whole(world: World) -> tuple[list[str], Control]:
-    """What one matching says, and its totals."""
     decisions, control = world.decided()
     return sorted(_words(decisions)), control
 
 
 def in_parts(world: World, cuts: list[str], *, room: int = 99) -> tuple[list[str], Control]:
-    """What matchings of ranges and the one that takes them over say. room: of that one."""
+    """Match ranges of keys apart and absorb them. `room`: of the absorbing matching."""
     parts, found = list[bytes](), list[Decision]()
     for first, beyond in pairwise(["", *cuts, "\U0010ffff"]):
         part = world.matching()
@@ -260,7 +259,7 @@ def _order(decisions: Decision) -> str | None:
 
 
 def _words(decisions: Iterable[Decision]) -> list[str]:
-    """Without the candidates, in which another order's line may rightly appear."""
+    """Return the reports without candidates, which may be other orders' lines."""
     return [repr(replace(d, candidates=()) if isinstance(d, Break) else d) for d in decisions]
 
 

@@ -31,7 +31,6 @@ def line(
     at: Instant | None = T,
     more: str | None = None,
 ) -> Searchable:
-    """A line known by a reference, and perhaps by another."""
     return entry_of(name, names=[reference, more], minor=minor, currency=currency, at=at)
 
 
@@ -39,12 +38,11 @@ WANTED = line("wanted")
 
 
 def later(moment: int) -> Instant:
-    """So much after T, or before it."""
     return Instant(T + moment)
 
 
 class Miss(NamedTuple):
-    """A near miss: its points, and what is said of it; `windowed`: with a window of two days."""
+    """A near miss: its points, and what is reported; `windowed`: with a window of two days."""
 
     entry: Searchable
     points: int | None
@@ -54,7 +52,6 @@ class Miss(NamedTuple):
 
 
 def kes(minor: int) -> Money:
-    """Minor units."""
     return Money(minor=minor, currency="KES")
 
 
@@ -98,7 +95,6 @@ TOO_FAR = [
 
 
 def found(*entries: Searchable, window: Duration | None = None) -> list[tuple[Any, ...]]:
-    """What is reported of the nearest of these."""
     reported = Index(entries).nearest(WANTED, window=window)
     return [(each.line, each.apart, each.facts, each.days) for each in reported]
 
@@ -176,7 +172,6 @@ CROWD = [
 
 
 def names(entries: list[Searchable]) -> list[str]:
-    """Who is nearest."""
     return [name for name, *_ in found(*entries)]
 
 

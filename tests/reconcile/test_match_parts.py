@@ -13,9 +13,9 @@ from tests.reconcile.books_truth import Case
 
 
 def in_parts(*parts: int, event: str = "") -> Case:
-    """An order whose one payment was captured in these parts, and its book line.
+    """Return an order whose payment was captured in these parts, with its book line.
 
-    event  on which all of them but the first rest; else each on one of its own
+    event  the event on which all parts but the first rest; else each has its own
     """
     made = case(minor=sum(parts))
     more = [
@@ -26,7 +26,6 @@ def in_parts(*parts: int, event: str = "") -> Case:
 
 
 def breaks(made: Case) -> list[tuple[str, int, str | None]]:
-    """Cause, money and subject of what is reported."""
     found = [each for each in decided(made)[0] if isinstance(each, Break)]
     assert len({each.identity for each in found}) == len(found)
     return [(each.cause, each.money.minor, each.subject) for each in found]

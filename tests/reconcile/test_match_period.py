@@ -239,7 +239,7 @@ def dates(
     book: list[BookRow] | None = None,
     hands: tuple[tuple[str, str], ...] = (),
 ) -> dict[str, int]:
-    """What is joined with what is of another date than its own, by name."""
+    """Return by name the rows that are joined with rows of another date."""
     asked = Terms(
         rules=MatchRules(),
         as_of=Instant(999),

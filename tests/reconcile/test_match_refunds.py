@@ -23,7 +23,6 @@ OLD = AS_OF - AT
 
 
 def booked(made: Case, *rows: Row) -> Case:
-    """The same case with these lines of the book."""
     for kind, minor, status, refunded in rows:
         made.books(status, minor=minor)
         made.book[-1] = replace(made.book[-1], kind=kind, refunded=refunded)
@@ -31,7 +30,7 @@ def booked(made: Case, *rows: Row) -> Case:
 
 
 def moved(captured: int, refunded: int) -> Case:
-    """An order of so much that was captured, and paid out, of which so much went back."""
+    """Return an order with this captured, paid out, and this refunded."""
     made = case(minor=captured)
     more = (made.taken(minor=-refunded),) if refunded else ()
     outcome: Any = "succeeded"

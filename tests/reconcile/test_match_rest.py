@@ -285,7 +285,7 @@ WINDOW = replace(RULES, date_window=2 * DAY)
 
 
 def unnamed(made: Case) -> Case:
-    """The same case; its statement lines name no payment."""
+    """Remove the payments from the statement lines of a case."""
     made.lines = [replace(line, payment=None) for line in made.lines]
     return made
 

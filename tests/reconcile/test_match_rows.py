@@ -102,7 +102,6 @@ def row(
     refunded_at: Instant | None = None,
     key: str = "a",
 ) -> BookRow:
-    """A line of a book."""
     return BookRow(
         key, line_id, key, kind, minor, "KES", placed_at, status, None, refunded, refunded_at
     )
@@ -213,7 +212,7 @@ def test_a_reference_is_named_by_its_first_line() -> None:
 
 
 def moved(minor: int, currency: str = "KES", payment: str = "pay_1", kind: Any = None) -> Taken:
-    """A capture, or a refund (or what `kind` says) where it is negative."""
+    """Return a capture, or a refund (or `kind`) if it is negative."""
     return case().taken(minor=minor, currency=currency, payment=payment, kind=kind or "refunded")
 
 
@@ -221,7 +220,6 @@ PRICE = kes(1_500)
 
 
 def funds(*taken: Taken, price: Money | None = PRICE, **more: Any) -> Funds:
-    """The money of an order."""
     line = replace(UNPAID, taken=taken, expected=price, **{"outcome": "disputed", **more})
     return funds_of([ledger_line_row(line)])
 

@@ -39,7 +39,6 @@ SETTLED = AT + 2 * DAY
 
 
 def breaks_of(cause: str, *cases: Case) -> list[Break]:
-    """The breaks of one cause."""
     decisions = decided(*cases)[0]
     return [each for each in decisions if isinstance(each, Break) and each.cause == cause]
 
@@ -119,7 +118,7 @@ def test_a_currency_without_a_tolerance_has_none(apart: int) -> None:
 
 
 def refunded(*given: tuple[int, Instant], lines: tuple[int, ...]) -> Case:
-    """An order of which so much went back at these times, and what its statement took."""
+    """Return an order with these refunds, and the lines that its statement took."""
     more = [replace(case().taken(minor=-minor), at=at) for minor, at in given]
     made = case().pays(outcome="partially_refunded", more=tuple(more)).settles()
     for minor in lines:
@@ -161,7 +160,7 @@ def test_a_line_is_of_what_went_back_before_it(at: Instant, expected: list[str])
 
 
 def two_orders(lines: tuple[int, ...]) -> tuple[Case, Case]:
-    """Two orders of one key, of which 300 and 500 went back; the lines name neither payment."""
+    """Return two orders of one key with refunds of 300 and 500; lines name neither payment."""
     one = case("ORD-1").pays(more=(case("ORD-1").taken(minor=-300),))
     other = case("ord 1").pays(payment="pay_9", more=(case().taken(minor=-500, payment="pay_9"),))
     for minor in lines:
@@ -183,7 +182,7 @@ def test_what_one_line_took_of_two_orders_is_reported_of_the_first() -> None:
 
 
 def of_the_second(*, back: int = 0, won: bool = False) -> tuple[Case, Case]:
-    """Two orders of one key, both paid and settled; of the second's payment money went back."""
+    """Return two paid and settled orders of one key; the second's payment went back."""
     more = (case().taken(minor=-back, payment="pay_9"),) if back else ()
     other = case("ord 1").pays(payment="pay_9", findings=("dispute_won",) if won else (), more=more)
     return case("ORD-1").pays().settles(), other.settles(payment="pay_9")

@@ -23,7 +23,7 @@ BOTH = replace(
 
 
 def paid_by_two(*backs: str, kind: EntryKind = "refunded") -> Case:
-    """1,500 came through each, both are settled, and of these sources 500 went back."""
+    """Return an order with 1,500 through each of two sources, settled; 500 went back on these."""
     made = case()
     till = replace(made.taken(payment="pay_till"), source=TILL)
     more = {
@@ -40,7 +40,7 @@ def paid_by_two(*backs: str, kind: EntryKind = "refunded") -> Case:
 
 
 def reported(made: Case, coverage: Coverage = BOTH) -> list[tuple[str, str | None]]:
-    """The breaks about a statement, and the payments that they are of."""
+    """Return the breaks about a statement, and their payments."""
     found = [each for each in decided(made, coverage=coverage)[0] if isinstance(each, Break)]
     return sorted([(e.cause, e.payment) for e in found if e.left], key=str)
 
@@ -140,7 +140,7 @@ def missed_of(
     payment: str | None,
     order: bool = True,
 ) -> list[tuple[str, int, str | None]]:
-    """What is reported of an order that was paid so through both, and of these lines."""
+    """Return the reports of an order paid through both sources, with these lines."""
     made = case(minor=captured[0])
     till = replace(made.taken(minor=captured[1], payment=payment or "pay_till"), source=TILL)
     made.pays(payment=payment, more=(till,)).books(minor=sum(captured))

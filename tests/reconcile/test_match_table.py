@@ -72,18 +72,16 @@ def test_what_came_and_went_back_is_returned(status: BookStatus) -> None:
 
 
 def lost(paid: Case) -> Case:
-    """The same case, paid, and all of it lost in a dispute."""
     gone = replace(paid.taken(minor=-paid.minor), kind="dispute_lost")
     return paid.pays(outcome="charged_back", more=(gone,))
 
 
 def back(made: Case) -> Case:
-    """The same case, paid out and 500 of it taken again for a refund."""
+    """Return the case paid out, with a refund of 500 taken by the statement."""
     return made.settles().settles(kind="refund", gross=-500, fee=0)
 
 
 def placed(made: Case, *dates: Instant | None) -> Case:
-    """The same case, its book lines placed at these moments."""
     made.book = [replace(line, placed_at=date) for line, date in zip(made.book, dates, strict=True)]
     return made
 
@@ -148,7 +146,7 @@ PAID = AT + HOUR
 
 
 def back_unbooked(made: Case) -> Case:
-    """The same case, of which 500 went back that the book does not have."""
+    """Return the case with a refund of 500 that the book lacks."""
     return made.pays(more=(made.taken(minor=-500),)).books()
 
 
@@ -177,7 +175,6 @@ def test_each_margin_is_over_at_its_last_moment(
 
 
 def reaching(*, book: tuple[int, int], statements: tuple[int, int]) -> Coverage:
-    """Books and statements that reach from the one to the other."""
     spans = [Span(since=Instant(one), until=Instant(other)) for one, other in (book, statements)]
     return Coverage(book=spans[0], statements=(Reach(source=SOURCE, span=spans[1]),))
 

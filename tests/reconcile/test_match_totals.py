@@ -28,12 +28,10 @@ NOW = Instant(5)
 
 def line(side: Side, bucket: Bucket, minor: int, currency: str = "KES", count: int = 1,
          **more: int) -> ControlLine:  # fmt: skip
-    """Rows of a side in a bucket."""
     return ControlLine(side=side, currency=currency, bucket=bucket, count=count, sum=minor, **more)
 
 
 def read(side: Side, minor: int, currency: str = "KES", count: int = 1, **more: int) -> Read:
-    """Rows of a side as they came."""
     return Read(side=side, currency=currency, count=count, sum=minor, **more)
 
 
@@ -159,7 +157,7 @@ def test_the_sum_of_a_family_is_that_of_its_buckets() -> None:
 
 
 def learnt(*cases: Case, hands: tuple[tuple[str, str], ...] = ()) -> set[str]:
-    """Which lines of these, none of which is of the period, are of no movement."""
+    """Return the lines without a movement; none of the cases is of the period."""
     paired = [HandMatch(one=one, other=other) for one, other in hands]
     others = OtherPeriods(Terms(rules=RULES, as_of=AS_OF, coverage=COVERAGE, hands=paired))
     for stream in within(

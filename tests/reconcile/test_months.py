@@ -34,8 +34,7 @@ FIRST, LAST = START - 60 * DAY, AS_OF + DAY
 
 @st.composite
 def orders_over_months(draw: st.DrawFn) -> World:
-    """Orders that were placed, paid and settled on dates of their own, each with lines that fit
-    its payment and lines that do not."""
+    """Draw orders placed, paid and settled on dates of their own, with fitting and other lines."""
     takings: list[TakingRow] = []
     book: list[BookRow] = []
     lines: list[StatementRow] = []
@@ -73,7 +72,6 @@ def orders_over_months(draw: st.DrawFn) -> World:
 
 
 def taking_of(row: TakingRow) -> LedgerLine:
-    """The ledger line of a row, flat or not."""
     if row.whole is not None:
         return row.whole
     money = Money(minor=row.minor, currency=row.currency) if row.currency else None
@@ -102,7 +100,7 @@ def taking_of(row: TakingRow) -> LedgerLine:
 
 
 def reported(world: World, start: Instant, end: Instant) -> PeriodReport:
-    """The report of one month of a world, as the application makes it."""
+    """Return the report of one month of a world, as the application makes it."""
     terms = Terms(rules=world.rules, as_of=AS_OF, coverage=world.coverage, hands=world.hands)
     takings, book = in_key_order(world.takings), in_key_order(world.book)
     lines = in_key_order(world.lines)
@@ -131,7 +129,6 @@ def reported(world: World, start: Instant, end: Instant) -> PeriodReport:
 
 
 def months(cuts: Sequence[Instant]) -> Iterator[tuple[Instant, Instant]]:
-    """From the first date to the last, cut at these."""
     ends = [FIRST, *sorted(set(cuts)), LAST]
     return pairwise(ends)
 

@@ -32,30 +32,30 @@ Moved = tuple[int, int, str]
 
 
 def kes(minor: int) -> Money:
-    """Shillings, in cents."""
     return Money(minor=minor, currency="KES")
 
 
 def so_far(event_id: str, day: int | None, minor: int, **more: Any) -> Told:
-    """An event that says how much has been refunded."""
+    """Return an event that states a running total."""
     return event_id, "refunded", day, {"refunded_total": kes(minor), **more}
 
 
 def refund(event_id: str, day: int, minor: int, **more: Any) -> Told:
-    """One that says what was refunded in it."""
+    """Return an event that states one refund."""
     return event_id, "refunded", day, {"money": kes(minor), **more}
 
 
 def said(told: Told) -> Event:
-    """The event, of the payment of these tests."""
     event_id, claim, day, words = told
     at = None if day is None else day * 86_400
     return event(event_id, claim, at, **OF_IT, **words)
 
 
 def ledger_of(*told: Told, until: int = NOW) -> Ledger:
-    """Of an order that was paid, of which these arrived on one day after the other from the 50th
-    on, as known after so many seconds."""
+    """Return the ledger of a paid order as known after `until` seconds.
+
+    The events arrive on one day after the other, from the 50th on.
+    """
     paid = delivery("d0", 0, event("e0", "succeeded", 0, money=kes(PRICE), **OF_IT))
     heard = [
         delivery(f"d{number}", (50 + number) * 86_400, said(each))
@@ -68,7 +68,6 @@ def ledger_of(*told: Told, until: int = NOW) -> Ledger:
 
 
 def went_back(ledger: Ledger) -> list[Moved]:
-    """Its refunds."""
     return [
         (-entry.money.minor, (entry.at - T) // DAY, " ".join(entry.cites))
         for entry in ledger.entries

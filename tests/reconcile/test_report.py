@@ -47,7 +47,6 @@ BEFORE, WITHIN, AFTER = START - DAY, START + DAY, END + DAY
 
 
 def flows_of(report: PeriodReport, currency: str = "KES") -> dict[str, int]:
-    """The money table of a currency."""
     return {row.flow: row.sum for row in report.money if row.currency == currency and row.sum}
 
 
@@ -58,8 +57,11 @@ def added_up(
     abroad: Set[str] = frozenset(),
     **changes: object,
 ) -> PeriodReport:
-    """The report of these orders, and of breaks of the lines that the matching called strange;
-    abroad: what it called so of other periods' orders."""
+    """Return the report of these orders, and of breaks of strange lines.
+
+    strange  lines for which the matching found no movement
+    abroad   such lines of orders of other periods
+    """
     tally = PeriodTally(scope(**changes), elsewhere=elsewhere)  # type: ignore[arg-type]
     for row in map(statement_row, strange):
         found = never_notified(row, as_of=AFTER)
@@ -395,7 +397,7 @@ def test_a_chart_of_days_has_days_of_23_and_25_hours() -> None:
 
 
 def paired(*lines: StatementLine, moved: tuple[object, ...]) -> list[list[int]]:
-    """For each line the amounts of the movements it settles."""
+    """Return for each line the amounts of the movements that it settles."""
     seen = OrderSeen(taking=taking("A", START, *moved), lines=lines)  # type: ignore[arg-type]
     return [[each.minor for each in pair.taken] for pair in settled(seen)]
 
@@ -451,7 +453,7 @@ def test_a_dispute_that_was_won_comes_to_nothing() -> None:
 
 
 def balances(seen: OrderSeen) -> dict[str, int]:
-    """What the journal of the period leaves on each account, but for those of nothing."""
+    """Return the journal's balance of each account, without zeros."""
     booked = [each for some in transactions(seen, start=START, end=END) for each in some.postings]
     sums = {role: sum(each.minor for each in booked if each.role == role) for role in ROLES}
     return {role: minor for role, minor in sums.items() if minor}
@@ -515,7 +517,6 @@ def test_every_movement_is_counted_once_in_the_net() -> None:
 
 
 def row(key: str, payment: str | None = None, order: str | None = None) -> StatementRow:
-    """A line of a key."""
     given = replace(line(taken(100, WITHIN), AFTER), payment=payment, order=order)
     return statement_row(given, key=key)
 

@@ -28,12 +28,12 @@ def _folded(scenario: Scenario, expected: Expectation) -> Ledger:
 
 
 def _under(own: Policy, history: History, *, policy: Policy, as_of: Instant) -> Ledger:
-    """The fold under the scenario's own policy, for laws that fold under the usual one."""
+    """Fold under the scenario's own policy, for laws that use the usual one."""
     return fold(history, policy=own, as_of=as_of)
 
 
 def reason_codes(ledger: Ledger) -> list[str]:
-    """What decided, then what withholds a paid order, as the tables write them."""
+    """Return the deciding reasons, then what withholds a paid order, as the tables write them."""
     return [r.code for r in ledger.reasons] + [f"!{r.code}" for r in ledger.withheld]
 
 

@@ -16,7 +16,6 @@ PRICE = Money(minor=150_000, currency="KES")
 
 
 def settled(known: History, *, after: Duration, quiet: Duration = DAY) -> bool:
-    """Whether the order is over that long after T."""
     ledger = fold(known, policy=Policy(), as_of=T + after)
     return is_settled(known, ledger, quiet=quiet)
 

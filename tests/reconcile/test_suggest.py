@@ -39,7 +39,6 @@ def near(
     apart: str = "x",
     days: int | None = None,
 ) -> Candidate:
-    """A near miss."""
     money = Money(minor=minor, currency=currency)
     return Candidate(
         line=f"stm_{reference}", reference=reference, money=money, apart=apart, days=days
@@ -47,7 +46,6 @@ def near(
 
 
 def missed(*candidates: Candidate) -> Break:
-    """The break with these near misses."""
     return replace(MISSED, candidates=candidates)
 
 
