@@ -59,7 +59,7 @@ def ledgers_of(scenario: Scenario) -> list[Ledger]:
 
 
 def histories_of(first: ClaimKind, second: ClaimKind) -> Iterator[tuple[str, History]]:
-    """Yield both claims in every way, on an otherwise unknown payment and on a captured one."""
+    """Yield both claims in every way, on an unknown payment and on a captured one."""
     known: dict[str, Any] = {"payment": "pay_1", "session": "cs_1"}
     said = {**known, "money": DUE, "movement": "mv_1", "capture": "cap_1"}
     placed = record("rec_1", "order_placed", 0, money=DUE)
